@@ -1,0 +1,3 @@
+"""Component manager for machine learning on Kubernetes."""
+
+__version__ = "0.1.0"

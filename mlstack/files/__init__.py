@@ -1,0 +1,1 @@
+"""The app directory, package folders and the user's own files."""

@@ -1,0 +1,1 @@
+"""Pure values and functions; standard library only."""
