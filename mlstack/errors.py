@@ -12,6 +12,8 @@ MlstackError                 anything below, to catch broadly                   
 ├─ ClusterError              the cluster refused or did something unexpected               6
 │  ├─ UnreachableError       no answer from the API server
 │  ├─ ForbiddenError         the API server knows us and says no
+│  ├─ ObjectNotFoundError    the cluster has no such object or kind
+│  ├─ InvalidError           the API server does not accept the object
 │  ├─ ConflictError          another field manager owns what would be changed
 │  └─ WrongClusterError      the context leads to another cluster than the environment's
 └─ NotReadyError             applied, but failed or not ready in time                      7
@@ -122,6 +124,14 @@ class UnreachableError(ClusterError):
 
 class ForbiddenError(ClusterError):
     """Raised when the API server knows the user and the user may not do this."""
+
+
+class ObjectNotFoundError(ClusterError):
+    """Raised when an object, its namespace or its kind is not on the cluster."""
+
+
+class InvalidError(ClusterError):
+    """Raised when the API server does not accept an object: schema, admission or immutable field."""
 
 
 class ConflictError(ClusterError):

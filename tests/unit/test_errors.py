@@ -41,6 +41,8 @@ def test_str_is_the_message_alone() -> None:
         (errors.UnreachableError, 6),
         (errors.ForbiddenError, 6),
         (errors.ConflictError, 6),
+        (errors.InvalidError, 6),
+        (errors.ObjectNotFoundError, 6),
         (errors.NotReadyError, 7),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
