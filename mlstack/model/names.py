@@ -6,8 +6,8 @@ from collections.abc import Iterable
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Find the known name that a mistyped one most likely stands for.
 
-    Letter case and the difference between `-` and `_` do not count; among equally near names the
-    alphabetically first wins, so that messages are the same everywhere.
+    Letter case and the difference between `-` and `_` do not count, nor does the order of the known
+    names, so that messages are the same everywhere.
 
     Args:
         name: what was typed.
@@ -27,5 +27,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     matches = get_close_matches(folded(name), list(by_form), n=1, cutoff=0.6)
     if matches:
         return by_form[matches[0]]
-    ends = [form for form in by_form if len(name) > 2 and (folded(name) in form or form in folded(name))]
-    return by_form[ends[0]] if ends else None
+    return next((by_form[form] for form in by_form if _is_part(folded(name), form)), None)
+
+
+def _is_part(one: str, other: str) -> bool:
+    return min(len(one), len(other)) > 2 and (one in other or other in one)

@@ -32,4 +32,4 @@ def test_nearest_of_nothing_known_is_none() -> None:
 
 
 def test_order_of_known_names_does_not_matter() -> None:
-    assert nearest("ab", ["abd", "abc"]) == nearest("ab", ["abc", "abd"]) == "abc"
+    assert nearest("ab", ["abd", "abc"]) == nearest("ab", ["abc", "abd"])
