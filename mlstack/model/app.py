@@ -1,0 +1,181 @@
+"""The nouns of an app directory: app, registry, package, component, environment, and the lock."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+API_VERSION = "mlstack.dev/v1"
+DEFAULT_KUBERNETES_VERSION = "1.36"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegistryRef:
+    """A registry as `app.yaml` names it.
+
+    Args:
+        name: the app's own name for it.
+        address: folder (relative to the app), git URL, GitHub tree address, or `bundled`.
+        protocol: how the address is read (`directory`, `git`).
+    """
+
+    name: str
+    address: str
+    protocol: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackageRef:
+    """A package requirement: `kubeflow/core` or `kubeflow/core@0.1.0`; empty version = newest at install."""
+
+    registry: str
+    name: str
+    version: str = ""
+
+    @property
+    def full_name(self) -> str:
+        """Give `registry/name`."""
+        return f"{self.registry}/{self.name}"
+
+    def __str__(self) -> str:
+        return f"{self.full_name}@{self.version}" if self.version else self.full_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class LockedRegistry:
+    """Where a registry was read from when a package of it was last installed.
+
+    Args:
+        name: the app's name for it.
+        address: as in `app.yaml`.
+        revision: the commit of a git registry, else empty.
+    """
+
+    name: str
+    address: str
+    revision: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LockedPackage:
+    """One installed package: exact version and `sha256:…` of its content."""
+
+    registry: str
+    name: str
+    version: str
+    digest: str
+    source: str = ""
+
+    @property
+    def full_name(self) -> str:
+        """Give `registry/name`."""
+        return f"{self.registry}/{self.name}"
+
+    @property
+    def ref(self) -> PackageRef:
+        """Give the exact requirement that this package meets."""
+        return PackageRef(registry=self.registry, name=self.name, version=self.version)
+
+    @property
+    def folder(self) -> str:
+        """Give the package's folder in the app: `vendor/kubeflow/core@0.1.0`."""
+        return f"vendor/{self.registry}/{self.name}@{self.version}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lock:
+    """What `mlstack.lock` holds; only `pkg` and `registry` commands write it."""
+
+    registries: tuple[LockedRegistry, ...] = ()
+    packages: tuple[LockedPackage, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class App:
+    """What `app.yaml` holds."""
+
+    name: str
+    registries: tuple[RegistryRef, ...] = ()
+    packages: tuple[PackageRef, ...] = ()
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Component:
+    """A prototype used under a name, with the parameters that were set for it.
+
+    Args:
+        name: the file's name without suffix.
+        module: dotted folder below `components/`, empty at the root.
+        prototype: as written: full name, unique suffix or alias.
+        params: the values set in the component's own file.
+        file: its place below the app directory, with `/`.
+    """
+
+    name: str
+    module: str = ""
+    prototype: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    file: str
+
+    @property
+    def full_name(self) -> str:
+        """Give `module.name`, the name used on the command line and in environments."""
+        return f"{self.module}.{self.name}" if self.module else self.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """A component that is a plain YAML or JSON file of Kubernetes objects."""
+
+    name: str
+    module: str = ""
+    file: str
+
+    @property
+    def full_name(self) -> str:
+        """Give `module.name`."""
+        return f"{self.module}.{self.name}" if self.module else self.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterIdentity:
+    """What tells one cluster from another, whatever a context is called.
+
+    Args:
+        uid: UID of the namespace kube-system.
+        ca: `sha256:…` of the server's CA bundle.
+        server: the address it was reached at; shown to people, never compared.
+    """
+
+    uid: str | None = None
+    ca: str | None = None
+    server: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """A kubectl context and namespace that components are deployed to.
+
+    Args:
+        name: folder below `environments/`; may be nested (`us-west/staging`).
+        context: the kubectl context.
+        namespace: where namespaced objects go when they name none.
+        kubernetes_version: the minor version offline validation takes (`1.36`).
+        extends: the environment whose values lie below this one's.
+        targets: components and modules to deploy; empty means all.
+        protected: every change needs a confirmation.
+        wait_for_load_balancer: a Service of type LoadBalancer is ready only with an address.
+        cluster: identity pinned at first contact.
+        file: its place below the app directory, with `/`.
+    """
+
+    name: str
+    context: str = ""
+    namespace: str = "default"
+    kubernetes_version: str = DEFAULT_KUBERNETES_VERSION
+    extends: str | None = None
+    targets: tuple[str, ...] = ()
+    protected: bool = False
+    wait_for_load_balancer: bool = False
+    cluster: ClusterIdentity | None = None
+    file: str = ""

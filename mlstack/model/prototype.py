@@ -1,0 +1,161 @@
+"""Packages, their prototypes, and the parameters a prototype declares."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Param:
+    """One parameter of a prototype.
+
+    Args:
+        name: canonical spelling, the one that is shown.
+        schema: JSON Schema of the value.
+        default: value when nothing sets it; meaningful with `has_default`.
+        unit: what a number counts (`GPUs`, `seconds`), for messages and help.
+        aliases: old spellings that mean the same.
+        secret: its value must not be shown.
+        deprecated: why, and what to use instead.
+        format: also takes one string, split at commas (`csv`) or as `k=v,k2=v2` (`kv`).
+        merge: what a higher layer's list does to a lower one's.
+        value_aliases: old spellings of values, mapped to what they mean now.
+        examples: values to show in help.
+    """
+
+    name: str
+    schema: Mapping[str, Any]
+    default: Any = None
+    has_default: bool = False
+    required: bool = False
+    unit: str = ""
+    description: str = ""
+    aliases: tuple[str, ...] = ()
+    secret: bool = False
+    deprecated: str | None = None
+    format: Literal["csv", "kv"] | None = None
+    merge: Literal["replace", "append"] = "replace"
+    value_aliases: Mapping[str, Any] = field(default_factory=dict)
+    examples: tuple[Any, ...] = ()
+
+    @property
+    def types(self) -> frozenset[str]:
+        """Give the JSON types the schema allows; empty when it does not say."""
+        return schema_types(self.schema)
+
+
+def schema_types(schema: Mapping[str, Any]) -> frozenset[str]:
+    """Give the JSON types a schema allows, read from `type`, `enum`, `const`, `anyOf` and `oneOf`."""
+    declared = schema.get("type")
+    if isinstance(declared, str):
+        return frozenset((declared,))
+    if isinstance(declared, list):
+        return frozenset(declared)
+    if "enum" in schema or "const" in schema:
+        values = [schema["const"]] if "const" in schema else schema["enum"]
+        return frozenset(json_type(value) for value in values)
+    branches = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+    return frozenset(name for branch in branches for name in schema_types(branch))
+
+
+def json_type(value: Any) -> str:
+    """Name the JSON type of a plain value."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    for kind, name in _JSON_TYPES:
+        if isinstance(value, kind):
+            return name
+    return type(value).__name__
+
+
+_JSON_TYPES: tuple[tuple[type, str], ...] = (
+    (int, "integer"),
+    (float, "number"),
+    (str, "string"),
+    (list, "array"),
+    (dict, "object"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """One worked example of a prototype: documentation, golden input and smoke test."""
+
+    name: str
+    summary: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    namespace: str = ""
+    environment: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prototype:
+    """A template with declared parameters.
+
+    Args:
+        name: short name (`tf-cnn`).
+        package: the package's name (`tf-job`).
+        registry: the app's name of the registry the package came from.
+        version: the package's version.
+        aliases: older names of the prototype.
+        params: by canonical name, in the order they are declared.
+        schema: JSON Schema of the whole parameter set, references inlined.
+        templates: text by name; libraries of the package and of those it requires included.
+        sources: template name → file below the app directory or package, for messages.
+        files: further text files by name, for `file("…")` in templates.
+        examples: by name.
+        notes: what to tell after `generate`.
+    """
+
+    name: str
+    package: str
+    registry: str
+    version: str = ""
+    summary: str = ""
+    description: str = ""
+    aliases: tuple[str, ...] = ()
+    params: Mapping[str, Param] = field(default_factory=dict)
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    templates: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    examples: Mapping[str, Example] = field(default_factory=dict)
+    notes: str = ""
+
+    @property
+    def full_name(self) -> str:
+        """Give `registry/package/name`, as component files write it."""
+        return f"{self.registry}/{self.package}/{self.name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Package:
+    """A package folder: what it says of itself, and its prototypes by name.
+
+    Args:
+        name: the folder's and the package's name.
+        version: semantic version.
+        summary: one line.
+        description: longer text.
+        license: SPDX name.
+        keywords: words for `prototype search`.
+        requires: packages of the same registry whose definitions, blocks and templates it uses.
+        registry: the app's name of the registry it came from.
+        prototypes: by short name.
+        crds: texts of `crds/*.yaml` by file name, for offline validation of custom resources.
+        digest: `sha256:…` over the folder's content.
+    """
+
+    name: str
+    version: str
+    summary: str = ""
+    description: str = ""
+    license: str = ""
+    keywords: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    registry: str = ""
+    prototypes: Mapping[str, Prototype] = field(default_factory=dict)
+    crds: Mapping[str, str] = field(default_factory=dict)
+    digest: str = ""
