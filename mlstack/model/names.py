@@ -111,39 +111,31 @@ def version_key(version: str) -> tuple[int, int, int, int, tuple[tuple[int, int,
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Give the known name that `name` was probably meant to be, or nothing when none is close.
+    """Find the known name that a mistyped one most likely stands for.
 
-    Upper and lower case, `-`, `_` and `.` do not count as differences; otherwise a third of the
-    letters may differ. Ties go to the first in alphabetical order.
+    Letter case and the difference between `-` and `_` do not count, nor does the order of the known
+    names, so that messages are the same everywhere.
+
+    Args:
+        name: what was typed.
+        known: the names that exist.
+
+    Returns:
+        The nearest known name, or None when nothing is near.
     """
-    wanted = _plain(name)
-    if not wanted:
-        return None
-    limit = max(1, len(wanted) // 3)
-    scored = [
-        (distance, candidate)
-        for candidate in known
-        if (distance := _distance(wanted, _plain(candidate), limit)) <= limit
-    ]
-    return min(scored)[1] if scored else None
+    from difflib import get_close_matches  # only wrong input pays for this import
+
+    def folded(text: str) -> str:
+        return text.lower().replace("-", "_")
+
+    by_form: dict[str, str] = {}
+    for candidate in sorted(known):
+        by_form.setdefault(folded(candidate), candidate)
+    matches = get_close_matches(folded(name), list(by_form), n=1, cutoff=0.6)
+    if matches:
+        return by_form[matches[0]]
+    return next((by_form[form] for form in by_form if _is_part(folded(name), form)), None)
 
 
-def _plain(name: str) -> str:
-    return re.sub(r"[-_.]", "", name).lower()
-
-
-def _distance(one: str, other: str, limit: int) -> int:
-    """Count the edits between two words (swapped neighbours count one); above `limit` any larger number."""
-    if abs(len(one) - len(other)) > limit:
-        return limit + 1
-    before: list[int] = []
-    row = list(range(len(other) + 1))
-    for i, a in enumerate(one, 1):
-        below = [i]
-        for j, b in enumerate(other, 1):
-            cost = min(row[j] + 1, below[j - 1] + 1, row[j - 1] + (a != b))
-            if i > 1 and j > 1 and a == other[j - 2] and one[i - 2] == b:
-                cost = min(cost, before[j - 2] + 1)
-            below.append(cost)
-        before, row = row, below
-    return row[-1]
+def _is_part(one: str, other: str) -> bool:
+    return min(len(one), len(other)) > 2 and (one in other or other in one)
