@@ -1,0 +1,226 @@
+"""Make what mlstack ships about the built-in kinds of Kubernetes, from the package `kubernetes-validate`.
+
+    python tests/generate/kubernetes_schemas.py
+
+writes `mlstack/model/kinds_table.py` (which kinds each Kubernetes version serves) and
+`mlstack/files/kubernetes/definitions.tsv.gz` (their schemas). The schemas of that package are the ones that
+Kubernetes publishes, one folder a version, 5 MB each; kept here are the definitions without descriptions,
+each once however many versions share it: a line of name, versions and JSON.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+DEFINITIONS = ROOT / "mlstack" / "files" / "kubernetes" / "definitions.tsv.gz"
+KINDS_TABLE = ROOT / "mlstack" / "model" / "kinds_table.py"
+MINORS = range(30, 38)
+
+# The published schemas do not say which kinds stand outside namespaces; a cluster test compares this list
+# with what the API server says of itself.
+CLUSTER_SCOPED = """
+    APIService CSIDriver CSINode CertificateSigningRequest ClusterRole ClusterRoleBinding
+    ClusterTrustBundle ComponentStatus CustomResourceDefinition DeviceClass DeviceTaintRule FlowSchema
+    IPAddress IngressClass MutatingAdmissionPolicy MutatingAdmissionPolicyBinding
+    MutatingWebhookConfiguration Namespace Node PersistentVolume PriorityClass
+    PriorityLevelConfiguration ResourceClass ResourcePoolStatusRequest ResourceSlice RuntimeClass
+    ServiceCIDR StorageClass StorageVersion StorageVersionMigration ValidatingAdmissionPolicy
+    ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration VolumeAttachment
+    VolumeAttributesClass
+"""
+KEPT = (
+    "type",
+    "format",
+    "required",
+    "enum",
+    "x-kubernetes-list-type",
+    "x-kubernetes-list-map-keys",
+    "x-kubernetes-patch-merge-key",
+    "x-kubernetes-map-type",
+)
+APIEXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
+# Types whose JSON form the published schemas describe loosely or not at all.
+SPECIAL: dict[str, dict[str, Any]] = {
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {"x-kubernetes-int-or-string": True},
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": {"format": "quantity"},
+    "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime": {"type": "string", "format": "date-time"},
+    "io.k8s.apimachinery.pkg.apis.meta.v1.Time": {"type": "string", "format": "date-time"},
+    "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1": {},
+    "io.k8s.apimachinery.pkg.runtime.RawExtension": {},
+    f"{APIEXTENSIONS}.JSON": {},
+    f"{APIEXTENSIONS}.JSONSchemaPropsOrArray": {"$ref": f"{APIEXTENSIONS}.JSONSchemaProps"},
+    f"{APIEXTENSIONS}.JSONSchemaPropsOrBool": {"$ref": f"{APIEXTENSIONS}.JSONSchemaProps", "or": "boolean"},
+}
+
+Definitions = Mapping[str, Mapping[str, Any]]
+
+
+def source_folder() -> Path | None:
+    """Find the installed `kubernetes-validate`, None where it is not installed."""
+    spec = importlib.util.find_spec("kubernetes_validate")
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).parent / "kubernetes-json-schema"
+
+
+def read_definitions(folder: Path, minor: int) -> Definitions:
+    """Read the strict definitions of Kubernetes 1.`minor`."""
+    text = (folder / f"v1.{minor}.0-local-strict" / "_definitions.json").read_text("utf-8")
+    definitions: Definitions = json.loads(text)["$defs"]
+    return definitions
+
+
+def root_kinds(definitions: Definitions) -> dict[tuple[str, str, str], str]:
+    """Map (group, version, kind) to definition for the kinds that can be created and listed."""
+    named = {
+        (gvk["group"], gvk["version"], gvk["kind"]): name
+        for name, schema in definitions.items()
+        if len(schema.get("x-kubernetes-group-version-kind", ())) == 1
+        for gvk in schema["x-kubernetes-group-version-kind"]
+    }
+    return {
+        (group, version, kind): name
+        for (group, version, kind), name in named.items()
+        if (group, version, f"{kind}List") in named and "metadata" in definitions[name]["properties"]
+    }
+
+
+def plural_of(kind: str) -> str:
+    """Give the plural that Kubernetes uses in addresses (every built-in kind follows these rules)."""
+    lower = kind.lower()
+    if lower == "endpoints":
+        return lower
+    if lower.endswith(("s", "x", "ch")):
+        return f"{lower}es"
+    if lower.endswith("y"):
+        return f"{lower[:-1]}ies"
+    return f"{lower}s"
+
+
+def kinds_table(folder: Path) -> str:
+    """Write the module `mlstack.model.kinds_table`."""
+    minors: dict[tuple[str, str, str], list[int]] = {}
+    for minor in MINORS:
+        for key in root_kinds(read_definitions(folder, minor)):
+            minors.setdefault(key, []).append(minor)
+    rows = []
+    for (group, version, kind), served in sorted(minors.items()):
+        if served != list(range(served[0], served[-1] + 1)):
+            raise ValueError(f"{group}/{version} {kind} went and came back: {served}")
+        row = (
+            group,
+            version,
+            kind,
+            plural_of(kind),
+            kind not in CLUSTER_SCOPED.split(),
+            served[0],
+            served[-1],
+        )
+        rows.append(
+            "    (" + ", ".join(json.dumps(c) if isinstance(c, str) else str(c) for c in row) + "),\n"
+        )
+    return _TABLE_HEAD + "".join(rows) + ")\n"
+
+
+_TABLE_HEAD = '''"""The built-in kinds of Kubernetes 1.30 to 1.37, from tests/generate/kubernetes_schemas.py."""
+# fmt: off
+# ruff: noqa: E501 -- one row a line
+
+# group, version, kind, plural, namespaced, first and last minor version that serve it
+BUILTIN: tuple[tuple[str, str, str, str, bool, int, int], ...] = (
+'''
+
+
+def compact(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Reduce a definition to what a check needs; references keep the definition's name alone."""
+    if name in SPECIAL:
+        return dict(SPECIAL[name])
+    kept: dict[str, Any] = {}
+    for gvk in schema.get("x-kubernetes-group-version-kind", ()):
+        if len(schema["x-kubernetes-group-version-kind"]) == 1:
+            kept["gvk"] = [gvk["group"], gvk["version"], gvk["kind"]]
+    return kept | _reduced(schema)
+
+
+def _reduced(schema: Mapping[str, Any]) -> dict[str, Any]:
+    if "$ref" in schema:
+        return {"$ref": schema["$ref"].rpartition("/")[2]}
+    kept = {key: schema[key] for key in KEPT if key in schema}
+    if isinstance(kept.get("type"), list):
+        (kept["type"],) = (name for name in kept["type"] if name != "null")
+    if kept.get("format") == "double":
+        del kept["format"]
+    if "properties" in schema:
+        kept["properties"] = {
+            name: _reduced(schema["properties"][name]) for name in sorted(schema["properties"])
+        }
+    if "items" in schema:
+        kept["items"] = _reduced(schema["items"])
+    if isinstance(schema.get("additionalProperties"), dict):
+        kept["additionalProperties"] = _reduced(schema["additionalProperties"])
+    return kept
+
+
+def reachable(definitions: Definitions) -> set[str]:
+    """Name the definitions that objects of the root kinds can contain."""
+    todo = list(root_kinds(definitions).values())
+    seen: set[str] = set()
+    while todo:
+        name = todo.pop()
+        if name not in seen:
+            seen.add(name)
+            todo += references(compact(name, definitions[name]))
+    return seen
+
+
+def references(schema: Any) -> Iterator[str]:
+    """Name the definitions that a compact schema refers to."""
+    if isinstance(schema, dict):
+        if isinstance(schema.get("$ref"), str):
+            yield schema["$ref"]
+        for value in schema.values():
+            yield from references(value)
+
+
+def definition_lines(folder: Path) -> str:
+    """Write every definition once: name, first-last minor versions (comma between runs), compact JSON."""
+    minors: dict[tuple[str, str], list[int]] = {}
+    for minor in MINORS:
+        definitions = read_definitions(folder, minor)
+        for name in reachable(definitions):
+            text = json.dumps(compact(name, definitions[name]), separators=(",", ":"), sort_keys=True)
+            minors.setdefault((name, text), []).append(minor)
+    return "".join(f"{name}\t{_runs(served)}\t{text}\n" for (name, text), served in sorted(minors.items()))
+
+
+def _runs(minors: list[int]) -> str:
+    runs: list[list[int]] = []
+    for minor in minors:
+        if runs and runs[-1][1] == minor - 1:
+            runs[-1][1] = minor
+        else:
+            runs.append([minor, minor])
+    return ",".join(f"{first}-{last}" for first, last in runs)
+
+
+def main() -> None:
+    """Write both files anew where their content differs."""
+    folder = source_folder()
+    if folder is None:
+        raise SystemExit("kubernetes-validate is not installed: pip install 'mlstack[test]'")
+    KINDS_TABLE.write_text(kinds_table(folder), "utf-8")
+    text = definition_lines(folder).encode()
+    # Another zlib may pack the same text otherwise: the file changes only with its content.
+    if not DEFINITIONS.exists() or gzip.decompress(DEFINITIONS.read_bytes()) != text:
+        DEFINITIONS.parent.mkdir(exist_ok=True)
+        DEFINITIONS.write_bytes(gzip.compress(text, 9, mtime=0))
+
+
+if __name__ == "__main__":
+    main()
