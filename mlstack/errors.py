@@ -11,10 +11,12 @@ MlstackError                 anything below, to catch broadly                   
 ├─ RegistryError             cannot fetch, digest differs, protocol unknown                5
 ├─ ClusterError              the cluster refused or did something unexpected               6
 │  ├─ UnreachableError       no answer from the API server
-│  ├─ ForbiddenError         the API server knows us and says no
-│  ├─ ObjectNotFoundError    the cluster has no such object or kind
-│  ├─ InvalidError           the API server does not accept the object
-│  ├─ ConflictError          another field manager owns what would be changed
+│  ├─ ForbiddenError         the API server says no: credentials, rights, quota, policy
+│  ├─ ObjectNotFoundError    the cluster has no such object, namespace or kind
+│  ├─ InvalidError           the API server does not accept the object, now or ever
+│  ├─ ConflictError          another field manager owns what would be changed, or it moved meanwhile
+│  ├─ TransientError         the API server asks for patience: a webhook down, too many requests
+│  ├─ WatchExpiredError      a watch cannot go on from where it was: list again
 │  └─ WrongClusterError      the context leads to another cluster than the environment's
 └─ NotReadyError             applied, but failed or not ready in time                      7
 
@@ -22,6 +24,7 @@ Errors hold facts and format themselves plainly; only the command line prints th
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 INTERNAL_EXIT_CODE = 70
@@ -123,15 +126,37 @@ class UnreachableError(ClusterError):
 
 
 class ForbiddenError(ClusterError):
-    """Raised when the API server knows the user and the user may not do this."""
+    """Raised when the API server says no.
+
+    Args:
+        message: who may not do what.
+        why: `credentials`, `rights`, `escalation`, `quota`, `policy` or `terminating` (a namespace or
+            definition that is going away: worth another try after it has gone).
+        where: the object.
+        hint: what to do next.
+    """
+
+    def __init__(
+        self, message: str, *, why: str = "rights", where: str | None = None, hint: str | None = None
+    ) -> None:
+        """Hold the facts and the kind of refusal."""
+        super().__init__(message, where=where, hint=hint)
+        self.why = why
 
 
-class ObjectNotFoundError(ClusterError):
-    """Raised when an object, its namespace or its kind is not on the cluster."""
+@dataclass(frozen=True, kw_only=True)
+class FieldConflict:
+    """One field that belongs to somebody else.
 
+    Attributes:
+        manager: the field manager that owns it.
+        path: the field as the server writes it: `.spec.ports[port=80,protocol="TCP"].targetPort`.
+        subresource: `scale` or `status` if it was written through one.
+    """
 
-class InvalidError(ClusterError):
-    """Raised when the API server does not accept an object: schema, admission or immutable field."""
+    manager: str
+    path: str
+    subresource: str = ""
 
 
 class ConflictError(ClusterError):
@@ -139,7 +164,8 @@ class ConflictError(ClusterError):
 
     Args:
         message: which object, which fields.
-        managers: the field managers that own the fields.
+        conflicts: the fields and their owners; none if the object changed or was replaced meanwhile.
+        managers: the owners' names, where the fields are not known.
         where: the object.
         hint: what to do next.
     """
@@ -148,13 +174,93 @@ class ConflictError(ClusterError):
         self,
         message: str,
         *,
+        conflicts: Sequence[FieldConflict] = (),
         managers: Sequence[str] = (),
         where: str | None = None,
         hint: str | None = None,
     ) -> None:
         """Hold the facts and the owners of the fields."""
         super().__init__(message, where=where, hint=hint)
-        self.managers = tuple(managers)
+        self.conflicts = tuple(conflicts)
+        self.managers = tuple(sorted({*managers, *(conflict.manager for conflict in conflicts)}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cause:
+    """One fault the API server found in an object.
+
+    Attributes:
+        field: path of the field, empty if the fault is the object's as a whole.
+        reason: the server's word for it: `FieldValueInvalid`, `FieldValueForbidden` …
+        message: the server's text, cut before any value it would repeat.
+    """
+
+    field: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class InvalidError(ClusterError):
+    """Raised when the API server finds an object wrong; the same object will never pass.
+
+    Args:
+        message: which object, which fields.
+        causes: the faults, one a field; none if the server could not read the object at all.
+        where: the object.
+        hint: what to do next.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        causes: Sequence[Cause] = (),
+        where: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        """Hold the facts and the faults."""
+        super().__init__(message, where=where, hint=hint)
+        self.causes = tuple(causes)
+
+
+class ObjectNotFoundError(ClusterError):
+    """Raised when the cluster has no such object, namespace or kind.
+
+    Args:
+        message: what is missing.
+        what: `object`, `namespace` or `kind`.
+        where: the object.
+        hint: what to do next.
+    """
+
+    def __init__(
+        self, message: str, *, what: str = "object", where: str | None = None, hint: str | None = None
+    ) -> None:
+        """Hold the facts and what is missing."""
+        super().__init__(message, where=where, hint=hint)
+        self.what = what
+
+
+class TransientError(ClusterError):
+    """Raised when the API server cannot do it now and the same request may pass later.
+
+    Args:
+        message: what stands in the way.
+        webhook: name of the admission webhook that failed, if one did.
+        where: the object.
+        hint: what to do next.
+    """
+
+    def __init__(
+        self, message: str, *, webhook: str = "", where: str | None = None, hint: str | None = None
+    ) -> None:
+        """Hold the facts and the webhook's name."""
+        super().__init__(message, where=where, hint=hint)
+        self.webhook = webhook
+
+
+class WatchExpiredError(ClusterError):
+    """Raised when a watch asks for a version the server no longer has: list again, then watch."""
 
 
 class WrongClusterError(ClusterError):
