@@ -1,4 +1,4 @@
-"""The built-in kinds of Kubernetes 1.30 to 1.37, from tests/generate/kubernetes_schemas.py."""
+"""The built-in kinds of Kubernetes 1.30 to 1.37, by tests/generate/kubernetes_schemas.py."""
 # fmt: off
 # ruff: noqa: E501 -- one row a line
 

@@ -3,7 +3,7 @@
     python tests/generate/kubernetes_schemas.py
 
 writes `mlstack/model/kinds_table.py` (which kinds each Kubernetes version serves) and
-`mlstack/files/kubernetes/definitions.tsv.gz` (their schemas). The schemas of that package are the ones that
+`mlstack/files/kubernetes.tsv.gz` (their schemas). The schemas of that package are the ones that
 Kubernetes publishes, one folder a version, 5 MB each; kept here are the definitions without descriptions,
 each once however many versions share it: a line of name, versions and JSON.
 """
@@ -14,11 +14,13 @@ import gzip
 import importlib.util
 import json
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-DEFINITIONS = ROOT / "mlstack" / "files" / "kubernetes" / "definitions.tsv.gz"
+DEFINITIONS = ROOT / "mlstack" / "files" / "kubernetes.tsv.gz"
+ENUMS = Path(__file__).with_name("enums.txt")
 KINDS_TABLE = ROOT / "mlstack" / "model" / "kinds_table.py"
 MINORS = range(30, 38)
 
@@ -128,7 +130,7 @@ def kinds_table(folder: Path) -> str:
     return _TABLE_HEAD + "".join(rows) + ")\n"
 
 
-_TABLE_HEAD = '''"""The built-in kinds of Kubernetes 1.30 to 1.37, from tests/generate/kubernetes_schemas.py."""
+_TABLE_HEAD = '''"""The built-in kinds of Kubernetes 1.30 to 1.37, by tests/generate/kubernetes_schemas.py."""
 # fmt: off
 # ruff: noqa: E501 -- one row a line
 
@@ -137,15 +139,32 @@ BUILTIN: tuple[tuple[str, str, str, str, bool, int, int], ...] = (
 '''
 
 
-def compact(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+@cache
+def enums() -> Mapping[str, Mapping[str, Mapping[str, int]]]:
+    """Read `enums.txt`: definition, field, value and the first minor version that knows it (0: all)."""
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for line in ENUMS.read_text("utf-8").splitlines():
+        if not line.startswith("#"):
+            definition, field, *values = line.split()
+            pairs = (value.partition("@") for value in values)
+            since = {value: int(minor or 0) for value, _, minor in pairs}
+            found.setdefault(f"io.k8s.api.{definition}", {})[field] = since
+    return found
+
+
+def compact(name: str, schema: Mapping[str, Any], minor: int) -> dict[str, Any]:
     """Reduce a definition to what a check needs; references keep the definition's name alone."""
     if name in SPECIAL:
         return dict(SPECIAL[name])
-    kept: dict[str, Any] = {}
-    for gvk in schema.get("x-kubernetes-group-version-kind", ()):
-        if len(schema["x-kubernetes-group-version-kind"]) == 1:
-            kept["gvk"] = [gvk["group"], gvk["version"], gvk["kind"]]
-    return kept | _reduced(schema)
+    kept = _reduced(schema)
+    gvks = schema.get("x-kubernetes-group-version-kind", ())
+    if len(gvks) == 1:
+        kept["gvk"] = [gvks[0]["group"], gvks[0]["version"], gvks[0]["kind"]]
+    for field, values in enums().get(name, {}).items():
+        described = kept["properties"].get(field, {})
+        described = described.get("items", described)
+        described["enum"] = [value for value, since in values.items() if since <= minor]
+    return kept
 
 
 def _reduced(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,7 +186,7 @@ def _reduced(schema: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def reachable(definitions: Definitions) -> set[str]:
+def reachable(definitions: Definitions, minor: int) -> set[str]:
     """Name the definitions that objects of the root kinds can contain."""
     todo = list(root_kinds(definitions).values())
     seen: set[str] = set()
@@ -175,7 +194,7 @@ def reachable(definitions: Definitions) -> set[str]:
         name = todo.pop()
         if name not in seen:
             seen.add(name)
-            todo += references(compact(name, definitions[name]))
+            todo += references(compact(name, definitions[name], minor))
     return seen
 
 
@@ -193,8 +212,8 @@ def definition_lines(folder: Path) -> str:
     minors: dict[tuple[str, str], list[int]] = {}
     for minor in MINORS:
         definitions = read_definitions(folder, minor)
-        for name in reachable(definitions):
-            text = json.dumps(compact(name, definitions[name]), separators=(",", ":"), sort_keys=True)
+        for name in reachable(definitions, minor):
+            text = json.dumps(compact(name, definitions[name], minor), separators=(",", ":"), sort_keys=True)
             minors.setdefault((name, text), []).append(minor)
     return "".join(f"{name}\t{_runs(served)}\t{text}\n" for (name, text), served in sorted(minors.items()))
 
@@ -218,7 +237,6 @@ def main() -> None:
     text = definition_lines(folder).encode()
     # Another zlib may pack the same text otherwise: the file changes only with its content.
     if not DEFINITIONS.exists() or gzip.decompress(DEFINITIONS.read_bytes()) != text:
-        DEFINITIONS.parent.mkdir(exist_ok=True)
         DEFINITIONS.write_bytes(gzip.compress(text, 9, mtime=0))
 
 

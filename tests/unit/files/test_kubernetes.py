@@ -1,0 +1,85 @@
+"""The shipped schemas of the built-in kinds."""
+
+import gzip
+import importlib.metadata
+
+import pytest
+
+from mlstack.errors import ConfigError
+from mlstack.files.kubernetes import load_schemas
+from mlstack.model.kinds import Kinds
+from mlstack.model.schemas import ATOMIC, ListType
+from tests.generate import kubernetes_schemas
+
+MADE_FROM = "1.37.0"
+"""The release of kubernetes-validate that the shipped files were made from."""
+
+
+@pytest.mark.parametrize("version", ["1.30", "1.36", "v1.36", "1.36.3", "1.37"])
+def test_versions_are_read_as_people_write_them(version: str) -> None:
+    assert load_schemas(version).version == ".".join(version.removeprefix("v").split(".")[:2])
+
+
+@pytest.mark.parametrize("version", ["1.29", "1.38", "2.30", "1", "", "latest", "1.x", "1.-36"])
+def test_other_versions_are_refused_with_the_known_range(version: str) -> None:
+    with pytest.raises(ConfigError, match=r"must be 1\.30 to 1\.37, got `"):
+        load_schemas(version)
+
+
+def test_every_kind_served_by_a_version_has_a_schema() -> None:
+    for minor in range(30, 38):
+        schemas = load_schemas(f"1.{minor}")
+        for kind in Kinds.builtin():
+            found = schemas.root(kind.group, kind.version, kind.kind)
+            assert (found is not None) == kind.is_served_by(minor), kind
+
+
+def test_every_reference_leads_to_a_definition() -> None:
+    for minor in (30, 37):
+        schemas = load_schemas(f"1.{minor}")
+        for name in schemas.names():
+            for reference in kubernetes_schemas.references(schemas.definition(name)):
+                assert reference in schemas.names(), (minor, name, reference)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        (["containers"], ListType("map", ("name",))),
+        (["containers", 0, "ports"], ListType("map", ("containerPort", "protocol"))),
+        (["containers", "ports"], ListType("map", ("containerPort", "protocol"))),
+        (["containers", 3, "volumeMounts"], ListType("map", ("mountPath",))),
+        (["containers", 0, "command"], ATOMIC),
+        (["tolerations"], ATOMIC),
+        (["nodeSelector"], ATOMIC),
+        (["no", "such", "field"], ATOMIC),
+    ],
+    ids=str,
+)
+def test_list_types_are_those_of_server_side_apply(path: list[str | int], expected: ListType) -> None:
+    assert (
+        load_schemas("1.36").list_type("apps", "v1", "Deployment", ["spec", "template", "spec", *path])
+        == expected
+    )
+
+
+def test_a_field_that_came_later_is_unknown_before() -> None:
+    path = ["spec", "template", "spec", "resources"]
+    assert load_schemas("1.31").at("apps", "v1", "Deployment", path) is None
+    assert load_schemas("1.36").at("apps", "v1", "Deployment", path) is not None
+
+
+def test_the_shipped_files_are_what_the_script_makes() -> None:
+    folder = kubernetes_schemas.source_folder()
+    if folder is None:
+        pytest.skip("kubernetes-validate is not installed (pip install 'mlstack[test]')")
+    if importlib.metadata.version("kubernetes-validate") != MADE_FROM:
+        pytest.skip(f"another kubernetes-validate is installed than the {MADE_FROM} they were made from")
+    assert kubernetes_schemas.KINDS_TABLE.read_text("utf-8") == kubernetes_schemas.kinds_table(folder)
+    shipped = gzip.decompress(kubernetes_schemas.DEFINITIONS.read_bytes()).decode()
+    assert shipped == kubernetes_schemas.definition_lines(folder)
+
+
+def test_the_packed_file_carries_no_time() -> None:
+    assert kubernetes_schemas.DEFINITIONS.read_bytes()[4:8] == bytes(4)
+    assert kubernetes_schemas.DEFINITIONS.stat().st_size < 100_000
