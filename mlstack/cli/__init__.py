@@ -1,0 +1,1 @@
+"""The command line: the only place that knows the screen, environment variables and sys.argv."""

@@ -1,0 +1,104 @@
+"""Builds what the operations are handed: clusters, clock, cache folder, and answers to questions."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mlstack.cluster.api import Cluster
+    from mlstack.files.appdir import AppDir
+    from mlstack.files.cache import Cache
+    from mlstack.files.kubeconfig import Kubeconfig
+
+Connect = Callable[[str, str | None], "Cluster"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ports:
+    """The ways out of the process that commands may use; tests put others in their place.
+
+    Attributes:
+        connect: opens the cluster behind a context; the second argument is `--kubeconfig`.
+        ask: puts a question on stderr and tells whether the answer was yes.
+        interactive: tells whether somebody is there to answer.
+    """
+
+    connect: Connect
+    ask: Callable[[str], bool]
+    interactive: Callable[[], bool]
+
+
+@dataclass(kw_only=True)
+class Session:
+    """One call of the program: its ports, and the options that stand before the command.
+
+    Attributes:
+        ports: the ways out of the process.
+        folder: where the app directory is looked for; None is the working directory.
+        debug: show the traceback of a fault of ours.
+    """
+
+    ports: Ports = field(default_factory=lambda: real_ports())
+    folder: Path | None = None
+    debug: bool = False
+
+
+def real_ports() -> Ports:
+    """Give the ports of a person's machine."""
+    return Ports(connect=connect, ask=ask, interactive=interactive)
+
+
+def connect(context: str, kubeconfig: str | None) -> Cluster:
+    """Open the real cluster behind a kubectl context."""
+    from mlstack.cluster import kube
+
+    return kube.connect(context, kubeconfig=kubeconfig)
+
+
+def opener(session: Session, kubeconfig: str | None) -> Callable[[str], Cluster]:
+    """Give the function that operations use to open a cluster by its context."""
+    return lambda context: session.ports.connect(context, kubeconfig)
+
+
+def interactive() -> bool:
+    """Tell whether questions can be asked: a person types and reads what is asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def ask(question: str) -> bool:
+    """Ask on stderr; anything but a clear yes, and the end of input, is a no."""
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def app_dir(session: Session, folder: Path | None = None) -> AppDir:
+    """Find the app directory from `--dir`, else from the working directory upwards."""
+    from mlstack.files.appdir import AppDir
+
+    return AppDir.find(folder or session.folder or Path.cwd())
+
+
+def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Give the user's cache folder as the XDG base directory specification places it."""
+    base = environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "mlstack"
+
+
+def code_store() -> Cache:
+    """Open the store of compiled templates and passed parameter sets."""
+    from mlstack.files.cache import Cache
+
+    return Cache(cache_folder())
+
+
+def kubeconfig(path: str | None) -> Kubeconfig:
+    """Read the contexts of `--kubeconfig`, else of `$KUBECONFIG`, else of the user's default file."""
+    from mlstack.files import kubeconfig as reader
+
+    return reader.load(path, os.environ)

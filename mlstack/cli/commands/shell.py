@@ -1,0 +1,58 @@
+"""`completion` and `version`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from mlstack import __version__
+from mlstack.cli import options
+from mlstack.cli.output import emit, write
+from mlstack.cli.parsing import family
+
+commands = family("The shell and the program itself.")
+
+LIBRARIES = ("typer", "jinja2", "PyYAML", "ruamel.yaml", "jsonschema", "kubernetes", "rich")
+
+
+class Shell(str, Enum):
+    """The shells that completion scripts exist for."""
+
+    bash = "bash"
+    zsh = "zsh"
+    fish = "fish"
+    powershell = "powershell"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Versions:
+    """The versions of the program, of Python and of the libraries in use."""
+
+    mlstack: str
+    python: str
+    libraries: dict[str, str]
+
+
+@commands.command(
+    epilog=options.example("mlstack completion bash > ~/.mlstack-completion && . ~/.mlstack-completion")
+)
+def completion(shell: Annotated[Shell, typer.Argument(help="The shell.")]) -> int:
+    """Print the completion script of a shell."""
+    from typer.completion import get_completion_script  # type: ignore[attr-defined] # named there in all releases
+
+    write(get_completion_script(prog_name="mlstack", complete_var="_MLSTACK_COMPLETE", shell=shell.value))
+    return 0
+
+
+@commands.command(epilog=options.example("mlstack version -o json"))
+def version(output: options.Output = "table") -> int:
+    """Print the versions of mlstack and its libraries."""
+    from importlib.metadata import version as version_of
+
+    libraries = {name: version_of(name) for name in LIBRARIES}
+    number = ".".join(str(part) for part in sys.version_info[:3])
+    return emit(Versions(mlstack=__version__, python=number, libraries=libraries), output)

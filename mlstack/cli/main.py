@@ -1,0 +1,206 @@
+"""The command line: the table of commands, global options, the error boundary and the exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from mlstack import __version__
+from mlstack.cli.adapters import Ports, Session, real_ports
+from mlstack.cli.output import ClosedOutputError, say, write
+from mlstack.cli.parsing import Group, command_of
+from mlstack.errors import INTERNAL_EXIT_CODE, MlstackError
+
+USAGE_EXIT_CODE = 2
+FILE_EXIT_CODE = 3
+INTERRUPTED_EXIT_CODE = 130
+CLOSED_OUTPUT_EXIT_CODE = 141
+
+# The root of all usage faults: its place moved between typer's releases, its kinship did not.
+ParserError: type[Exception] = typer.BadParameter.__base__.__base__  # type: ignore[union-attr,assignment]
+
+
+class Entry(NamedTuple):
+    """One command of the program: the module it is imported from when it runs, and its line of help."""
+
+    module: str
+    command: str | None
+    help: str
+
+
+COMMANDS: dict[str, Entry] = {
+    "init": Entry("app", "init", "Create an app directory"),
+    "registry": Entry("registry", None, "Where packages come from: add, list, describe, index"),
+    "pkg": Entry("pkg", None, "Packages of prototypes: install, list, describe, rm"),
+    "prototype": Entry("prototype", None, "What can be generated: list, search, describe, preview, use"),
+    "generate": Entry("component", "generate", "Make a component from a prototype"),
+    "component": Entry("component", "component", "What the app deploys: list, rm"),
+    "param": Entry("param", None, "Parameters: set, unset, list, diff, explain"),
+    "env": Entry("env", None, "Environments: add, list, describe, set, rm, current"),
+    "render": Entry("deploy", "render", "Print the Kubernetes objects of an environment"),
+    "show": Entry("deploy", "render", "The same as render"),
+    "validate": Entry("deploy", "validate", "Check the objects of an environment, offline"),
+    "diff": Entry("deploy", "diff", "Show what apply would change in the cluster"),
+    "apply": Entry("deploy", "apply", "Make the cluster match the app"),
+    "delete": Entry("deploy", "delete", "Remove an environment's objects from the cluster"),
+    "status": Entry("deploy", "status", "Tell whether what was applied works, and why not"),
+    "demo": Entry("demo", "demo", "See it all work, on a cluster in memory"),
+    "completion": Entry("shell", "completion", "Print the completion script of a shell"),
+    "version": Entry("shell", "version", "Print the versions of mlstack and its libraries"),
+}
+
+
+class Root(Group):
+    """The program itself: knows its commands by name and imports one when it runs."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Give the names of all commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Import a command."""
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        module = import_module(f"mlstack.cli.commands.{entry.module}")
+        return command_of(module.commands, entry.command)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands with their help, without importing one of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
+
+
+program = typer.Typer(
+    cls=Root,
+    help="Package and deploy machine-learning stacks on Kubernetes.",
+    epilog="Start with `mlstack demo`, or with `mlstack init NAME`.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        write(f"mlstack {__version__}")
+        raise typer.Exit
+
+
+@program.callback()
+def root(
+    ctx: typer.Context,
+    folder: Annotated[
+        Path | None, typer.Option("--dir", metavar="DIR", help="The app directory. Default: here.")
+    ] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an internal fault.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
+    ] = False,
+) -> None:
+    """Take the options that stand before the command."""
+    session: Session = ctx.obj
+    session.folder, session.debug = folder, debug
+
+
+def main(argv: Sequence[str] | None = None, *, ports: Ports | None = None) -> int:
+    """Run one command line and give its exit code; no exception leaves.
+
+    Args:
+        argv: the words after the program's name; None takes those of the process.
+        ports: the ways out of the process; None takes the real ones.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    session = Session(ports=ports or real_ports())
+    try:
+        return _run(words, session)
+    except (ClosedOutputError, BrokenPipeError):
+        _stop_writing()
+        return CLOSED_OUTPUT_EXIT_CODE
+    except (KeyboardInterrupt, typer.Abort):
+        say("interrupted")
+        return INTERRUPTED_EXIT_CODE
+    except MlstackError as error:
+        return _fail(words, error.exit_code, error.message, error.where, error.hint)
+    except ParserError as error:
+        return _fail(words, USAGE_EXIT_CODE, *_parser_words(error))
+    except OSError as error:
+        return _fail(words, FILE_EXIT_CODE, _reason(error), error.filename, None)
+    except Exception as error:  # the boundary: whatever gets here is a fault of ours
+        return _bug(words, session, error)
+
+
+def _run(words: list[str], session: Session) -> int:
+    if "_MLSTACK_COMPLETE" in os.environ:
+        from typer.completion import completion_init  # type: ignore[attr-defined] # named there in all releases
+
+        completion_init()
+    command = typer.main.get_command(program)
+    code = command.main(args=words, prog_name="mlstack", standalone_mode=False, obj=session)
+    sys.stdout.flush()
+    if code == INTERRUPTED_EXIT_CODE:
+        say("interrupted")
+    return code if isinstance(code, int) else 0
+
+
+def _fail(words: Sequence[str], code: int, message: str, where: str | None, hint: str | None) -> int:
+    if _wants_json(words):
+        import json
+
+        facts = {"message": message, "where": where, "hint": hint, "exitCode": code}
+        say(
+            json.dumps(
+                {"error": {key: fact for key, fact in facts.items() if fact is not None}}, ensure_ascii=False
+            )
+        )
+    else:
+        say(MlstackError(message, where=where, hint=hint).describe())
+    return code
+
+
+def _bug(words: Sequence[str], session: Session, error: Exception) -> int:
+    if session.debug:
+        import traceback
+
+        say("".join(traceback.format_exception(error)).rstrip())
+    message = f"internal fault: {type(error).__name__}: {error}"
+    hint = f"run `mlstack --debug {' '.join(words)}` and report what it prints" if not session.debug else None
+    return _fail(words, INTERNAL_EXIT_CODE, message, None, hint)
+
+
+def _parser_words(error: Any) -> tuple[str, None, str]:
+    near = getattr(error, "possibilities", None)
+    text = str(error.message if near else error.format_message()).strip().rstrip(".")
+    path = error.ctx.command_path if getattr(error, "ctx", None) else "mlstack"
+    return text[:1].lower() + text[1:], None, f"did you mean `{near[0]}`?" if near else f"{path} --help"
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error) or type(error).__name__).lower()
+
+
+def _wants_json(words: Sequence[str]) -> bool:
+    pairs = zip(words, [*words[1:], ""], strict=True)
+    return any(
+        word in ("-ojson", "-o=json", "--output=json") or pair in _JSON_PAIRS
+        for pair in pairs
+        for word in pair[:1]
+    )
+
+
+_JSON_PAIRS = (("-o", "json"), ("--output", "json"))
+
+
+def _stop_writing() -> None:
+    """Send the rest of the output nowhere, so that the interpreter's last flush cannot fail."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):  # a stdout that is no file needs nothing
+        return

@@ -1,0 +1,117 @@
+"""The options that commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mlstack.cli import complete
+from mlstack.cli.output import FORMATS
+from mlstack.errors import UsageError
+from mlstack.model.names import nearest
+
+OBJECT_FORMATS = ("yaml", "json", "name")
+
+
+def check_format(value: str) -> str:
+    """Give back the name of an output format.
+
+    Raises:
+        UsageError: no format has that name.
+    """
+    return _choice(value, FORMATS.names())
+
+
+def check_object_format(value: str) -> str:
+    """Give back the name of a format that whole objects can be printed in.
+
+    Raises:
+        UsageError: it is none.
+    """
+    return _choice(value, OBJECT_FORMATS)
+
+
+def _choice(value: str, known: tuple[str, ...]) -> str:
+    if value in known:
+        return value
+    raise UsageError(
+        f"no output format `{value}`", hint=f"use `-o {nearest(value, known) or '|'.join(known)}`"
+    )
+
+
+Dir = Annotated[
+    Path | None,
+    typer.Option("--dir", metavar="DIR", help="The app directory, or a folder in it. Default: here."),
+]
+Output = Annotated[
+    str,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="|".join(FORMATS.names()),
+        help="How the result is printed.",
+        callback=check_format,
+    ),
+]
+ObjectOutput = Annotated[
+    str,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="|".join(OBJECT_FORMATS),
+        help="How the objects are printed.",
+        callback=check_object_format,
+    ),
+]
+EnvArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[ENV]",
+        help="The environment. Default: the one chosen by `env current --set`.",
+        autocompletion=complete.environments,
+    ),
+]
+EnvName = Annotated[
+    str, typer.Argument(metavar="ENV", help="The environment.", autocompletion=complete.environments)
+]
+EnvOption = Annotated[
+    str | None,
+    typer.Option("--env", metavar="ENV", help="The environment.", autocompletion=complete.environments),
+]
+Components = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--component",
+        "-c",
+        metavar="NAME",
+        help="Only this component or module; may be repeated.",
+        autocompletion=complete.components,
+    ),
+]
+PrototypeName = Annotated[
+    str | None,
+    typer.Argument(metavar="PROTOTYPE", help="The prototype.", autocompletion=complete.prototypes),
+]
+Kubeconfig = Annotated[
+    str | None,
+    typer.Option("--kubeconfig", metavar="FILE", help="Kubeconfig file. Default: `$KUBECONFIG`."),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Answer the question with yes.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="The server says what would be done; nothing is written.")
+]
+SetValues = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="[COMPONENT.]KEY=VALUE", help="A parameter for this run; may be repeated."),
+]
+ValuesFiles = Annotated[
+    list[Path] | None,
+    typer.Option("--values", metavar="FILE", help="A YAML file of parameters for this run; may be repeated."),
+]
+
+
+def example(*lines: str) -> str:
+    """Write the example at the end of a command's help."""
+    return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)

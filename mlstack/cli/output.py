@@ -1,0 +1,127 @@
+"""Where a result leaves the program: data on stdout in the asked format, talk on stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any, TextIO
+
+from mlstack.cli.page import Page, Table, layout
+from mlstack.model.table import Table as Registered
+
+FORMATS: Registered[Callable[[Any], str]] = Registered("output format")
+
+
+class ClosedOutputError(Exception):
+    """Raised when the reader of stdout has gone, as `head` does: no fault, and nothing to say."""
+
+
+def emit(result: object, output_format: str) -> int:
+    """Print a result on stdout and give the exit code that its answer stands for.
+
+    Returns:
+        1 for a truthful no (`result.ok` is false), else 0.
+    """
+    if output_format == "table" and is_terminal(sys.stdout):
+        from mlstack.cli import progress
+
+        progress.show(page_of(result))
+    else:
+        write(FORMATS.find(output_format)(result))
+    return 0 if getattr(result, "ok", True) else 1
+
+
+def write(text: str) -> None:
+    """Write text to stdout, ending with a line break.
+
+    Raises:
+        ClosedOutputError: if nobody reads stdout any more.
+    """
+    if not text:
+        return
+    try:
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        raise ClosedOutputError from error
+
+
+def say(text: str) -> None:
+    """Tell the person something on stderr that is no part of the result."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Tell whether a person reads the stream and its terminal can move the cursor."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def page_of(result: object) -> Page:
+    """Give the human view of a result."""
+    from mlstack.cli import views
+
+    return views.page(result)
+
+
+@FORMATS.register("table")
+def table_text(result: object) -> str:
+    """Write the human view as plain text."""
+    lines: list[str] = []
+    for block in page_of(result).blocks:
+        lines += layout(block) if isinstance(block, Table) else [block.text]
+    return "\n".join(lines)
+
+
+@FORMATS.register("yaml")
+def yaml_text(result: object) -> str:
+    """Write the whole result as YAML."""
+    from mlstack.model import emit as emitter
+
+    return emitter.to_yaml(plain(result))
+
+
+@FORMATS.register("json")
+def json_text(result: object) -> str:
+    """Write the whole result as JSON, types kept."""
+    import json
+
+    return json.dumps(plain(result), indent=2, ensure_ascii=False)
+
+
+@FORMATS.register("name")
+def name_text(result: object) -> str:
+    """Write the names alone, one a line, for other programs."""
+    return "\n".join(page_of(result).names)
+
+
+def plain(value: Any) -> Any:
+    """Turn a result into mappings, lists and scalars, with the keys that files use (camelCase)."""
+    if hasattr(value, "to_dict"):
+        return plain(value.to_dict())
+    if isinstance(value, Enum):
+        return value.value
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain_dataclass(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def _plain_dataclass(value: Any) -> Any:
+    if "__str__" in type(value).__dict__:
+        return str(value)
+    found = {_camel(field.name): plain(getattr(value, field.name)) for field in fields(value)}
+    if "ok" not in found and hasattr(value, "ok"):
+        found = {"ok": value.ok, **found}
+    return found
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.strip("_").split("_")
+    return first + "".join(word.capitalize() for word in rest)

@@ -1,0 +1,139 @@
+"""What a person reads, as values: text, coloured lines and tables, and their plain layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+from unicodedata import category, east_asian_width
+
+Style = Literal["", "add", "remove", "change", "head", "dim"]
+WIDTH = 80
+GAP = "  "
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of text with a meaning that a terminal may colour.
+
+    Attributes:
+        text: the line, readable without colour.
+        style: what it says: added, removed, changed, a heading, or less important.
+    """
+
+    text: str
+    style: Style = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under headings.
+
+    Attributes:
+        columns: headings, upper case.
+        rows: one cell a column.
+        cut: column whose cells may be shortened when the table is too wide.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    cut: str | None = None
+
+
+Block = Line | Table
+
+
+@dataclass(frozen=True)
+class Page:
+    """What one result looks like to a person.
+
+    Attributes:
+        blocks: shown one below the other.
+        names: what `-o name` prints, one a line.
+    """
+
+    blocks: tuple[Block, ...]
+    names: tuple[str, ...] = ()
+
+
+def text_width(text: str) -> int:
+    """Count the terminal columns that a text takes: wide characters take two, combining ones none."""
+    return sum(_columns(character) for character in text)
+
+
+def shorten(text: str, width: int) -> str:
+    """Cut a text to so many terminal columns, with `…` in the place of what is left out."""
+    if text_width(text) <= width:
+        return text
+    kept = ""
+    for character in text:
+        if text_width(kept) + _columns(character) > width - 1:
+            break
+        kept += character
+    return kept + "…"
+
+
+def one_line(text: str) -> str:
+    """Write control characters visibly, so that a value can neither break a table nor move the cursor."""
+    return "".join(_visible(character) for character in text)
+
+
+def layout(table: Table, *, width: int = WIDTH) -> Iterator[str]:
+    """Write a table as aligned plain text that fits the width where its cells allow it.
+
+    The last column is wrapped at spaces; the column named `cut` is shortened first.
+    """
+    rows = [tuple(one_line(cell) for cell in row) for row in table.rows]
+    widths = _widths(table, rows, width)
+    yield _join(table.columns, widths)
+    for row in rows:
+        yield from _row(row, widths)
+
+
+def _columns(character: str) -> int:
+    if category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if east_asian_width(character) in "WF" else 1
+
+
+def _visible(character: str) -> str:
+    if category(character) not in ("Cc", "Zl", "Zp"):
+        return character
+    return character.encode("unicode_escape").decode()
+
+
+def _widths(table: Table, rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    widths = [
+        max(text_width(row[index]) for row in (table.columns, *rows)) for index in range(len(table.columns))
+    ]
+    room = width - len(GAP) * (len(widths) - 1)
+    if table.cut is not None:
+        index = table.columns.index(table.cut)
+        spare = room - sum(widths) + widths[index]
+        widths[index] = max(min(widths[index], spare), len(table.cut), 12)
+    widths[-1] = max(min(widths[-1], room - sum(widths[:-1])), 20 if len(widths) > 1 else 1)
+    return widths
+
+
+def _row(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+    cells = [shorten(cell, width) for cell, width in zip(row[:-1], widths[:-1], strict=True)]
+    first, *others = _wrap(row[-1], widths[-1])
+    yield _join([*cells, first], widths)
+    for other in others:
+        yield _join([*("" for _ in cells), other], widths)
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    lines = [""]
+    for word in text.split(" "):
+        longer = f"{lines[-1]} {word}" if lines[-1] else word
+        if text_width(longer) <= width or not lines[-1]:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return lines
+
+
+def _join(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = (cell + " " * (width - text_width(cell)) for cell, width in zip(cells, widths, strict=True))
+    return GAP.join(padded).rstrip()

@@ -1,0 +1,165 @@
+"""The parts of the command line that typer leaves to us: groups, free options, values with dashes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from mlstack.errors import UsageError
+from mlstack.model.names import nearest
+
+
+class Group(TyperGroup):
+    """A group of commands that shows its help when called alone and names the nearest command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Answer a call without a command with the help, on stderr because nothing was done."""
+        if not args and not ctx.resilient_parsing:
+            typer.echo(ctx.get_help(), err=True)
+            raise typer.Exit(2)
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that was typed.
+
+        Raises:
+            UsageError: there is none of that name; the hint carries the nearest one.
+        """
+        name, known = args[0], self.list_commands(ctx)
+        if name in known or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        near = nearest(name, known)
+        hint = f"did you mean `{ctx.command_path} {near}`?" if near else f"{ctx.command_path} --help"
+        raise UsageError(f"no command `{ctx.command_path} {name}`", hint=hint)
+
+
+class DashedValueCommand(TyperCommand):
+    """A command whose last word is a value that may start with `-` (`param set cnn args --steps=9`)."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Move the options to the front, so that the value is never taken for one."""
+        found = split(self.params, args)
+        for word in () if ctx.resilient_parsing else found.words[:-1] or found.words[: len(found.words) < 2]:
+            if word.startswith("-") and len(word) > 1 and word not in found.quoted:
+                refuse_option(ctx, word, self.params)
+        return super().parse_args(ctx, [*found.options, "--", *found.words])
+
+
+class FreeOptionsCommand(TyperCommand):
+    """A command that takes the parameters of a prototype as options (`--model_path=gs://models`).
+
+    An option that the command does not declare itself becomes `--set NAME=VALUE`; without a value
+    `--set NAME`, which only a boolean parameter takes.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Write unknown long options as `--set`."""
+        rewritten: list[str] = []
+        rest = list(args)
+        while rest:
+            word = rest.pop(0)
+            if word == "--":
+                rewritten += ["--", *rest]
+                break
+            taken = _known(self.params, word)
+            if taken is not None:
+                rewritten += [word, *(rest.pop(0) for _ in range(min(taken, len(rest))))]
+            elif word.startswith("--"):
+                rewritten += ["--set", _free(word[2:], rest)]
+            else:
+                rewritten.append(word)
+        return super().parse_args(ctx, rewritten)
+
+
+@dataclass(frozen=True)
+class Split:
+    """A command line, taken apart.
+
+    Attributes:
+        options: declared options with their values.
+        words: everything else.
+        quoted: the words that stood behind `--`.
+    """
+
+    options: list[str]
+    words: list[str]
+    quoted: list[str]
+
+
+def split(params: Sequence[Any], args: Sequence[str]) -> Split:
+    """Take declared options and all other words apart, each in the order they were typed."""
+    found = Split([], [], [])
+    rest = list(args)
+    while rest:
+        word = rest.pop(0)
+        taken = _known(params, word)
+        if word == "--":
+            found.quoted.extend(rest)
+            found.words.extend(rest)
+            break
+        if taken is None:
+            found.words.append(word)
+        else:
+            found.options.extend([word, *(rest.pop(0) for _ in range(min(taken, len(rest))))])
+    return found
+
+
+def refuse_option(ctx: Any, word: str, params: Sequence[Any]) -> NoReturn:
+    """Say that a command has no such option.
+
+    Raises:
+        UsageError: always; the hint carries the nearest option.
+    """
+    name = word.partition("=")[0]
+    near = nearest(name, [option for param in params for option in param.opts if option.startswith("--")])
+    hint = f"did you mean `{near}`?" if near else f"{ctx.command_path} --help"
+    raise UsageError(f"`{ctx.command_path}` has no option `{name}`", hint=hint)
+
+
+def family(help_text: str) -> typer.Typer:
+    """Make a group of commands."""
+    made = typer.Typer(
+        cls=Group,
+        help=help_text,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+    made.callback()(_no_options)
+    return made
+
+
+def command_of(group: typer.Typer, name: str | None) -> Any:
+    """Give one command of a group in the form that a parent group takes, or the group itself."""
+    built = typer.main.get_command(group)
+    return built if name is None else built.commands[name]  # type: ignore[attr-defined] # the parser's class is private
+
+
+def _no_options() -> None:
+    """Keep a group a group even when it has one command."""
+
+
+def _known(params: Sequence[Any], word: str) -> int | None:
+    """Tell how many further words a declared option takes; None when it is not declared."""
+    name, equals, _ = word.partition("=")
+    for param in params:
+        if param.param_type_name != "option":
+            continue
+        spellings = [*param.opts, *param.secondary_opts]
+        if name in spellings:
+            return 0 if equals or param.is_flag else 1
+        if not word.startswith("--") and any(
+            word.startswith(short) for short in spellings if len(short) == 2
+        ):
+            return 0
+    return None
+
+
+def _free(text: str, rest: list[str]) -> str:
+    if "=" in text or not rest or rest[0].startswith("--"):
+        return text
+    return f"{text}={rest.pop(0)}"

@@ -1,0 +1,155 @@
+"""The boundary: whatever happens, one clear message and the exit code that the brief tables."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import typer
+
+from mlstack import __version__
+from mlstack.cli import main as boundary
+from mlstack.cli.commands import shell
+from mlstack.cli.main import main
+from mlstack.errors import ClusterError, ConfigError, NotFoundError, NotReadyError, RegistryError, UsageError
+
+
+def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def fails(*args: object) -> None:
+        raise error
+
+    monkeypatch.setattr(shell, "emit", fails)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UsageError("x"), 2),
+        (ConfigError("x"), 3),
+        (NotFoundError("x"), 4),
+        (RegistryError("x"), 5),
+        (ClusterError("x"), 6),
+        (NotReadyError("x"), 7),
+        (typer.BadParameter("x"), 2),
+        (OSError(28, "No space left on device", "app.yaml"), 3),
+        (ValueError("x"), 70),
+        (KeyboardInterrupt(), 130),
+        (typer.Abort(), 130),
+        (BrokenPipeError(), 141),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else str(value),
+)
+def test_every_failure_has_its_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: BaseException, code: int
+) -> None:
+    fail_with(monkeypatch, error)
+    assert main(["version"]) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "Traceback" not in captured.err
+
+
+def test_message_place_and_hint_are_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fail_with(monkeypatch, ConfigError("bad value", where="app.yaml:3", hint="mend it"))
+    assert main(["version"]) == 3
+    assert capsys.readouterr().err == "error: bad value (app.yaml:3)\nhint: mend it\n"
+
+
+@pytest.mark.parametrize("words", [["-o", "json"], ["-ojson"], ["--output=json"], ["--output", "json"]])
+def test_errors_are_json_when_json_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    fail_with(monkeypatch, ConfigError("bad value", where="app.yaml:3"))
+    assert main(["version", *words]) == 3
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert json.loads(captured.err) == {
+        "error": {"message": "bad value", "where": "app.yaml:3", "exitCode": 3}
+    }
+
+
+def test_debug_shows_the_traceback_of_a_fault_of_ours(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fail_with(monkeypatch, ValueError("odd"))
+    assert main(["--debug", "version"]) == 70
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
+    assert main(["version"]) == 70
+    assert "mlstack --debug version" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["versoin"], "did you mean `mlstack version`?"),
+        (["version", "--outptu", "json"], "did you mean `--output`?"),
+        (["version", "-o", "jsno"], "use `-o json`"),
+        (["version", "extra"], "mlstack version --help"),
+    ],
+)
+def test_wrong_words_are_usage_errors_with_a_next_step(
+    capsys: pytest.CaptureFixture[str], words: list[str], hint: str
+) -> None:
+    assert main(words) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: ")
+    assert captured.err.splitlines()[-1] == f"hint: {hint}"
+
+
+@pytest.mark.parametrize("words", [["--version"], ["--debug", "--version"]])
+def test_version_option(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    assert main(words) == 0
+    assert capsys.readouterr().out == f"mlstack {__version__}\n"
+
+
+def test_no_command_shows_help_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "Commands:" in captured.err
+
+
+def test_closed_pipe_is_quiet() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as closed:
+        done = subprocess.run(
+            [sys.executable, "-m", "mlstack", "version"], stdout=closed, stderr=subprocess.PIPE, check=False
+        )
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_full_disk_behind_stdout_is_reported() -> None:
+    with open("/dev/full", "w") as full:  # noqa: PTH123 - a device, not a file
+        done = subprocess.run(
+            [sys.executable, "-m", "mlstack", "version"], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert done.returncode == 3
+    assert done.stderr.startswith(b"error: no space left on device")
+
+
+@pytest.mark.parametrize("name", ["bash", "zsh", "fish", "powershell"])
+def test_completion_scripts(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    assert main(["completion", name]) == 0
+    assert "_MLSTACK_COMPLETE" in capsys.readouterr().out
+
+
+def test_completion_answers_the_shell() -> None:
+    environ = {
+        **os.environ,
+        "_MLSTACK_COMPLETE": "complete_bash",
+        "COMP_WORDS": "mlstack comp",
+        "COMP_CWORD": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "mlstack"], env=environ, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout.split(), done.returncode) == (["component", "completion"], 0)
+
+
+def test_every_command_is_in_the_table_once() -> None:
+    assert len(boundary.COMMANDS) == len(set(boundary.COMMANDS))

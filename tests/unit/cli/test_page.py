@@ -1,0 +1,53 @@
+"""The plain layout of tables."""
+
+import pytest
+
+from mlstack.cli.page import Table, layout, one_line, shorten, text_width
+
+
+@pytest.mark.parametrize(
+    ("text", "width"), [("abc", 3), ("日本", 4), ("e\N{COMBINING ACUTE ACCENT}", 1), ("🚀", 2), ("", 0)]
+)
+def test_width_counts_terminal_columns(text: str, width: int) -> None:
+    assert text_width(text) == width
+
+
+def test_shortened_text_fits_and_says_so() -> None:
+    assert shorten("日本語日本語", 7) == "日本語…"
+    assert shorten("short", 7) == "short"
+
+
+def test_control_characters_are_shown_not_sent() -> None:
+    assert one_line("a\nb\x1b[31mc") == "a\\nb\\x1b[31mc"
+
+
+def test_columns_align_whatever_the_width_of_the_characters() -> None:
+    table = Table(("NAME", "VALUE"), (("日本", "x"), ("ab", "y")))
+    assert list(layout(table)) == ["NAME  VALUE", "日本  x", "ab    y"]
+
+
+def test_no_line_ends_in_blanks() -> None:
+    table = Table(("NAME", "VALUE"), (("a", ""), ("long name", "")))
+    assert all(line == line.rstrip() for line in layout(table))
+
+
+def test_last_column_wraps_at_spaces() -> None:
+    table = Table(("NAME", "SUMMARY"), (("tf-cnn", "word " * 40),))
+    lines = list(layout(table))
+    assert len(lines) > 2
+    assert all(text_width(line) <= 80 for line in lines)
+    assert lines[2].startswith("        word")
+
+
+def test_column_to_cut_is_shortened_before_others() -> None:
+    table = Table(("NAME", "VALUE", "FROM"), (("a", "x" * 200, "components/cnn.yaml:4"),), cut="VALUE")
+    header, row = layout(table)
+    assert text_width(row) <= 80
+    assert row.endswith("components/cnn.yaml:4")
+    assert "…" in row
+    assert header.startswith("NAME")
+
+
+def test_a_word_that_cannot_be_broken_stays_whole() -> None:
+    address = "https://" + "a" * 100
+    assert list(layout(Table(("ADDRESS",), ((address,),))))[1] == address
