@@ -20,7 +20,7 @@ def check_component_name(name: str) -> str:
     Raises:
         UsageError: it cannot.
     """
-    return _check(name, _COMPONENT, "component name", "letters, digits, `-` and `_`")
+    return _check(name, _COMPONENT, "a component name", "letters, digits, `-` and `_`")
 
 
 def check_module_name(name: str) -> str:
@@ -30,7 +30,7 @@ def check_module_name(name: str) -> str:
         UsageError: a part cannot.
     """
     for part in name.split("."):
-        _check(part, _COMPONENT, "module name", "letters, digits, `-` and `_`, parts joined by `.`")
+        _check(part, _COMPONENT, "a module name", "letters, digits, `-` and `_`, parts joined by `.`")
     return name
 
 
@@ -41,7 +41,9 @@ def check_environment_name(name: str) -> str:
         UsageError: it cannot.
     """
     for part in name.split("/"):
-        _check(part, _PACKAGE, "environment name", "letters, digits, `-`, `_` and `.`, parts joined by `/`")
+        _check(
+            part, _PACKAGE, "an environment name", "letters, digits, `-`, `_` and `.`, parts joined by `/`"
+        )
     return name
 
 
@@ -51,7 +53,7 @@ def check_app_name(name: str) -> str:
     Raises:
         UsageError: it cannot.
     """
-    return _check(name, _PACKAGE, "app name", "letters, digits, `-`, `_` and `.`")
+    return _check(name, _PACKAGE, "an app name", "letters, digits, `-`, `_` and `.`")
 
 
 def check_registry_name(name: str) -> str:
@@ -60,7 +62,7 @@ def check_registry_name(name: str) -> str:
     Raises:
         UsageError: it cannot.
     """
-    return _check(name, _PACKAGE, "registry name", "letters, digits, `-`, `_` and `.`")
+    return _check(name, _PACKAGE, "a registry name", "letters, digits, `-`, `_` and `.`")
 
 
 def check_package_name(name: str) -> str:
@@ -69,14 +71,14 @@ def check_package_name(name: str) -> str:
     Raises:
         UsageError: it cannot.
     """
-    return _check(name, _PACKAGE, "package name", "letters, digits, `-`, `_` and `.`")
+    return _check(name, _PACKAGE, "a package name", "letters, digits, `-`, `_` and `.`")
 
 
 def _check(name: str, pattern: re.Pattern[str], what: str, allowed: str) -> str:
     if pattern.fullmatch(name) and len(name) <= MAX_NAME:
         return name
     raise UsageError(
-        f"`{name}` cannot be a {what}",
+        f"`{name}` cannot be {what}",
         hint=f"use up to {MAX_NAME} {allowed}; start and end with a letter or digit",
     )
 

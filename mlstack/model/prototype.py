@@ -11,14 +11,13 @@ class Param:
 
     Args:
         name: canonical spelling, the one that is shown.
-        schema: JSON Schema of the value.
+        schema: JSON Schema of the value; `x-merge: append` in it lets higher layers add to a list.
         default: value when nothing sets it; meaningful with `has_default`.
         unit: what a number counts (`GPUs`, `seconds`), for messages and help.
         aliases: old spellings that mean the same.
         secret: its value must not be shown.
         deprecated: why, and what to use instead.
         format: also takes one string, split at commas (`csv`) or as `k=v,k2=v2` (`kv`).
-        merge: what a higher layer's list does to a lower one's.
         value_aliases: old spellings of values, mapped to what they mean now.
         examples: values to show in help.
     """
@@ -34,7 +33,6 @@ class Param:
     secret: bool = False
     deprecated: str | None = None
     format: Literal["csv", "kv"] | None = None
-    merge: Literal["replace", "append"] = "replace"
     value_aliases: Mapping[str, Any] = field(default_factory=dict)
     examples: tuple[Any, ...] = ()
 

@@ -1,0 +1,70 @@
+"""What a person must not read: secret parameters and the data of Secrets."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mlstack.model.prototype import Param
+
+MASK = "********"
+
+
+def mask_params(values: Mapping[str, Any], params: Mapping[str, Param]) -> dict[str, Any]:
+    """Give the values with every set secret one replaced by the mask."""
+    return {name: mask_value(value, params.get(name)) for name, value in values.items()}
+
+
+def mask_value(value: Any, param: Param | None) -> Any:
+    """Give the value, or the mask when the parameter is secret and set."""
+    return MASK if param is not None and param.secret and value is not None else value
+
+
+def mask_object(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a Kubernetes object without what it keeps secret: `data` and `stringData` of a Secret.
+
+    Annotations with a copy of the object (`kubectl apply` leaves one) are masked as well.
+    """
+    masked = dict(data)
+    if data.get("kind") != "Secret" or data.get("apiVersion") != "v1":
+        return masked
+    for field in ("data", "stringData"):
+        if isinstance(data.get(field), Mapping):
+            masked[field] = dict.fromkeys(data[field], MASK)
+    metadata = data.get("metadata")
+    if isinstance(metadata, Mapping) and isinstance(metadata.get("annotations"), Mapping):
+        masked["metadata"] = {**metadata, "annotations": _without_copies(metadata["annotations"])}
+    return masked
+
+
+_COPIES = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def _without_copies(annotations: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: MASK if name == _COPIES else value for name, value in annotations.items()}
+
+
+def secret_texts(values: Mapping[str, Any], params: Mapping[str, Param]) -> tuple[str, ...]:
+    """Give the texts of all set secret values, for `mask_text`; longest first."""
+    found: set[str] = set()
+    for name, value in values.items():
+        param = params.get(name)
+        if param is not None and param.secret:
+            found.update(_texts(value))
+    return tuple(sorted(found, key=lambda text: (-len(text), text)))
+
+
+def _texts(value: Any) -> Iterable[str]:
+    if isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _texts(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _texts(inner)
+    elif value is not None and not isinstance(value, bool) and str(value):
+        yield str(value)
+
+
+def mask_text(text: str, secrets: Iterable[str]) -> str:
+    """Give the text with every occurrence of a secret replaced by the mask."""
+    for secret in secrets:
+        text = text.replace(secret, MASK)
+    return text

@@ -1,0 +1,60 @@
+"""Fixtures that all tests share: a clean environment, an app directory, golden files."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.builders import MINIMAL_APP, Tree, write_tree
+
+CLEARED = ("KUBECONFIG", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "EDITOR", "COLUMNS", "FORCE_COLOR", "TERM")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the switch that rewrites golden files."""
+    parser.addoption("--update-golden", action="store_true", help="rewrite golden files from what is seen")
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give every test an empty home and cache, and none of the developer's settings."""
+    for name in [*CLEARED, *(name for name in os.environ if name.startswith(("MLSTACK_", "GIT_")))]:
+        monkeypatch.delenv(name, raising=False)
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / ".cache"))
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Callable[[Tree], Path]:
+    """Give a function that makes an app directory from path → content; `app.yaml` is added when absent."""
+
+    def build(tree: Tree | None = None) -> Path:
+        return write_tree(tmp_path / "app", {"app.yaml": MINIMAL_APP, **(tree or {})})
+
+    return build
+
+
+Golden = Callable[[str, str | bytes], None]
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """Give a function that compares content with `tests/golden/expected/<name>`, or rewrites that file."""
+    folder = Path(__file__).parent / "golden" / "expected"
+    update = bool(request.config.getoption("--update-golden"))
+
+    def check(name: str, seen: str | bytes) -> None:
+        file = folder / name
+        content = seen.encode() if isinstance(seen, str) else seen
+        if update:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
+        assert file.is_file(), f"no golden file {name}: run pytest --update-golden and read the result"
+        expected = file.read_bytes()
+        assert content.decode() == expected.decode(), f"{name} differs: pytest --update-golden rewrites it"
+
+    return check

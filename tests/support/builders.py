@@ -1,0 +1,74 @@
+"""Build files, parameters and prototypes for tests from short descriptions."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+from mlstack.model.params import Layer, Origin
+from mlstack.model.prototype import Param
+
+Tree = Mapping[str, str | bytes]
+
+MINIMAL_APP = """\
+    apiVersion: mlstack.dev/v1
+    kind: App
+    name: demo
+    """
+
+
+def write_tree(root: Path, tree: Tree) -> Path:
+    """Write files below `root` from path → content; texts are dedented, folders made."""
+    root.mkdir(parents=True, exist_ok=True)
+    for path, content in tree.items():
+        file = root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        data = content if isinstance(content, bytes) else dedent(content).encode()
+        file.write_bytes(data)
+    return root
+
+
+def read_tree(root: Path) -> dict[str, bytes]:
+    """Read all files below `root`, as `write_tree` takes them; git's own folder is left out."""
+    return {
+        file.relative_to(root).as_posix(): file.read_bytes()
+        for file in sorted(root.rglob("*"))
+        if file.is_file() and ".git" not in file.relative_to(root).parts
+    }
+
+
+def param(name: str = "value", **fields: Any) -> Param:
+    """Make a parameter; keywords of JSON Schema and of Param may be mixed."""
+    own = {"default", "has_default", "required", "unit", "aliases", "secret", "deprecated", "format"}
+    own |= {"value_aliases", "description", "examples"}
+    schema = {key: value for key, value in fields.items() if key not in own}
+    settings = {key: value for key, value in fields.items() if key in own}
+    if "default" in settings:
+        settings.setdefault("has_default", True)
+    return Param(name=name, schema=schema, **settings)
+
+
+def params(**declared: Mapping[str, Any]) -> dict[str, Param]:
+    """Make parameters by name: `params(num_gpus={"type": "integer", "default": 0})`."""
+    return {name: param(name, **fields) for name, fields in declared.items()}
+
+
+def layer(kind: str, *, file: str = "", **values: Any) -> Layer:
+    """Make a layer whose values stand on lines 1, 2, 3 … of `file` (by default the kind's name)."""
+    origins = {(name,): Origin(file or kind, line) for line, name in enumerate(values, 1)}
+    return Layer(kind, values, origins)
+
+
+def kubeconfig(*contexts: str, current: str = "", server: str = "https://127.0.0.1:6443") -> str:
+    """Write a kubeconfig (as JSON, which is YAML) with one cluster and user a context."""
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": current or (contexts[0] if contexts else ""),
+            "clusters": [{"name": name, "cluster": {"server": server}} for name in contexts],
+            "users": [{"name": name, "user": {"token": "not-a-real-token"}} for name in contexts],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": name}} for name in contexts],
+        }
+    )
