@@ -1,0 +1,93 @@
+"""Fixtures of the cluster tests; their objects are described in `tests/support/controlplane.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane.recipes import Programs, obtain_all
+from tests.support import isolation
+from tests.support.cluster import TestCluster
+from tests.support.controlplane import ControlPlane
+
+_NUMBERS = count(1)
+
+
+@pytest.fixture(scope="session")
+def programs(pytestconfig: pytest.Config) -> Programs:
+    """The built binaries; what the cache lacks is built now, while there is a network."""
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+    reporter = pytestconfig.pluginmanager.getplugin("terminalreporter")
+
+    def say(line: str) -> None:
+        with capture.global_and_fixture_disabled():
+            reporter.write_line(line)
+
+    return obtain_all(say)
+
+
+@pytest.fixture(scope="session")
+def isolated_programs(programs: Programs) -> Programs:
+    """The built binaries, in a process that can reach nothing but loopback."""
+    try:
+        isolation.enter_network_namespace()
+    except isolation.NoIsolationError as error:
+        pytest.skip(str(error))
+    return programs
+
+
+@pytest.fixture(scope="session")
+def control_plane(isolated_programs: Programs) -> Iterator[ControlPlane]:
+    """Two running clusters, `minikube` and `gke`."""
+    plane = ControlPlane.start(isolated_programs)
+    yield plane
+    plane.stop()
+
+
+@pytest.fixture
+def minikube(control_plane: ControlPlane) -> TestCluster:
+    """The cluster with one node and no GPUs."""
+    return control_plane.clusters["minikube"]
+
+
+@pytest.fixture
+def gke(control_plane: ControlPlane) -> TestCluster:
+    """The cluster with three nodes of two GPUs each."""
+    return control_plane.clusters["gke"]
+
+
+@pytest.fixture
+def namespace(minikube: TestCluster, gke: TestCluster) -> Iterator[str]:
+    """A namespace of this test alone, in both clusters; its end is asked for, not waited for."""
+    name = f"test-{next(_NUMBERS)}"
+    for cluster in (minikube, gke):
+        cluster.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    for cluster in (minikube, gke):
+        cluster.wait_for_service_account(name)
+    yield name
+    for cluster in (minikube, gke):
+        if cluster.find(f"/api/v1/namespaces/{name}"):
+            cluster.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture(autouse=True)
+def _nobody_elses_clusters(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Let no test find the kubeconfig of the person who runs it."""
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+
+
+@pytest.fixture
+def kubeconfig(
+    control_plane: ControlPlane,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    _nobody_elses_clusters: None,
+) -> Path:
+    """A kubeconfig of this test alone with both contexts, `minikube` being current; `KUBECONFIG` names it."""
+    path = control_plane.write_kubeconfig(tmp_path / "kubeconfig", current_context="minikube")
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    return path

@@ -1,0 +1,28 @@
+"""Build everything that the cluster tests run, saying what is done."""
+
+from __future__ import annotations
+
+import sys
+
+from tests.controlplane.artifacts import BuildError
+from tests.controlplane.recipes import obtain_all
+
+
+def main() -> int:
+    """Build what the cache lacks; give the exit code."""
+    try:
+        programs = obtain_all(say=_say)
+    except BuildError as error:
+        _say(f"error: {error}")
+        return 1
+    _say(f"ready: {programs}")
+    return 0
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

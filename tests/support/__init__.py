@@ -1,0 +1,1 @@
+"""Builders, harnesses and contract suites that tests share."""
