@@ -5,8 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.builders import MINIMAL_APP, Tree, write_tree
+
+# A busy machine is no fault of the code: laws are judged by what they find, not by their time.
+settings.register_profile(
+    "mlstack", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("mlstack")
 
 CLEARED = ("KUBECONFIG", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "EDITOR", "COLUMNS", "FORCE_COLOR", "TERM")
 

@@ -1,0 +1,61 @@
+"""Programs run without a shell, within their time, and say what went wrong."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from mlstack.programs import ProgramError, find, run
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def test_output_input_and_folder(tmp_path: Path) -> None:
+    code = "import sys, pathlib; print(sys.stdin.read(), pathlib.Path.cwd().name); print('talk', file=sys.stderr)"
+    done = run(python(code), cwd=tmp_path, stdin=b"given")
+    assert done.stdout.decode() == f"given {tmp_path.name}\n"
+    assert done.stderr == "talk\n"
+
+
+def test_settings_are_laid_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONE", "1")
+    code = "import os; print(os.environ['ONE'], os.environ['TWO'])"
+    assert run(python(code), settings={"TWO": "2"}).stdout == b"1 2\n"
+
+
+def test_a_missing_program_is_named() -> None:
+    with pytest.raises(ProgramError, match="`no-such-program` is needed and is not installed") as caught:
+        find("no-such-program")
+    assert caught.value.hint == "install no-such-program and make sure it is on the PATH"
+
+
+def test_a_failure_gives_the_status_and_the_last_words() -> None:
+    with pytest.raises(ProgramError, match="failed: no luck") as caught:
+        run(python("import sys; print('no luck', file=sys.stderr); sys.exit(3)"))
+    assert caught.value.status == 3
+
+
+def test_a_silent_failure_says_so() -> None:
+    with pytest.raises(ProgramError, match="it gave no reason"):
+        run(python("raise SystemExit(1)"))
+
+
+def test_credentials_of_an_address_do_not_reach_the_message() -> None:
+    code = "import sys; sys.exit('cannot read https://me:hunter2@example.org/x')"
+    with pytest.raises(ProgramError) as caught:
+        run([*python(code), "https://me:hunter2@example.org/x"])
+    assert "hunter2" not in str(caught.value)
+    assert "https://example.org/x" in str(caught.value)
+
+
+def test_a_program_out_of_time_is_ended_with_its_children() -> None:
+    child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
+    with pytest.raises(ProgramError, match=r"took more than 0\.5 seconds"):
+        run(python(child), timeout_s=0.5)
+
+
+def test_no_shell_reads_the_arguments() -> None:
+    done = run([*python("import sys; print(sys.argv[1])"), "$(echo x); `y` *"])
+    assert done.stdout == b"$(echo x); `y` *\n"
