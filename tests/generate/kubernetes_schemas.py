@@ -1,6 +1,6 @@
 """Make what mlstack ships about the built-in kinds of Kubernetes, from the package `kubernetes-validate`.
 
-    python tests/generate/kubernetes_schemas.py
+    python -m tests.generate.kubernetes_schemas
 
 writes `mlstack/model/kinds_table.py` (which kinds each Kubernetes version serves) and
 `mlstack/files/kubernetes.tsv.gz` (their schemas). The schemas of that package are the ones that
