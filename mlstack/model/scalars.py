@@ -143,10 +143,20 @@ def _as_json(value: Scalar, text: str) -> Scalar:
     if isinstance(value, float):
         if value != value or value in (float("inf"), float("-inf")):
             raise ValueError(f"`{text}` is no number that Kubernetes can carry")
-        return int(value) if value.is_integer() and int(value) in _INT64 else value
+        return _without_fraction(value) if value.is_integer() else value
     if isinstance(value, int) and value not in _INT64:
         return float(value)
     return value
+
+
+def _without_fraction(value: float) -> int | float:
+    """Give the integer that JSON makes of a float: its shortest digits, filled up with zeros."""
+    mantissa, _, exponent = float.__repr__(value).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    number = (
+        int(whole + fraction) * 10 ** max(int(exponent or 0) - len(fraction), 0) if exponent else int(whole)
+    )
+    return number if number in _INT64 else value
 
 
 def _float_key(value: float) -> str:
