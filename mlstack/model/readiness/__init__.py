@@ -1,0 +1,1 @@
+"""Whether live objects work, and why not: one rule a kind."""

@@ -1,0 +1,153 @@
+"""The table of readiness rules, what a rule looks at and what it answers.
+
+A rule is a function of values: the live object, its pods, its events and the time as a number. The order
+of evaluation and most rules are those of kstatus (kubernetes-sigs/cli-utils), with the holes closed that its
+users report.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from mlstack.model.table import Table
+
+State = Literal["ready", "waiting", "failed", "done", "suspended", "terminating", "missing"]
+
+_FINE: frozenset[State] = frozenset({"ready", "done", "suspended"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Readiness:
+    """What a rule says of an object.
+
+    Attributes:
+        state: `done` is work that has ended well, `suspended` work that is held on purpose.
+        reason: what it waits for or why it failed; may be a remark when it is ready.
+        resource: the extended resource that pods wait for (`nvidia.com/gpu`), if one does.
+    """
+
+    state: State
+    reason: str = ""
+    resource: str = ""
+
+    @property
+    def is_fine(self) -> bool:
+        """Tell whether nothing has to happen any more."""
+        return self.state in _FINE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """Everything a rule may look at.
+
+    Attributes:
+        data: the live object.
+        pods: the pods that belong to it (for a claim: the pods that mount it).
+        events: the events of the object and of its pods, oldest first.
+        nodes: all nodes, None if they may not be read.
+        now_s: the time in seconds since 1970.
+        wait_for_load_balancer: whether a Service of type LoadBalancer needs its address.
+    """
+
+    data: Mapping[str, Any]
+    pods: Sequence[Mapping[str, Any]] = ()
+    events: Sequence[Mapping[str, Any]] = ()
+    nodes: Sequence[Mapping[str, Any]] | None = None
+    now_s: float = 0.0
+    wait_for_load_balancer: bool = False
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """Give the specification."""
+        return self.data.get("spec") or {}
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        """Give the status, empty if no controller has written one."""
+        return self.data.get("status") or {}
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Give the metadata."""
+        return self.data.get("metadata") or {}
+
+    @property
+    def name(self) -> str:
+        """Give the object's name."""
+        return str(self.metadata.get("name", ""))
+
+    @property
+    def age_s(self) -> float:
+        """Give the object's age in seconds."""
+        return age_s(self.data, self.now_s)
+
+    def condition(self, name: str) -> Mapping[str, Any]:
+        """Give the condition of that type, empty if there is none."""
+        return condition(self.data, name)
+
+    def has(self, name: str) -> bool:
+        """Tell whether a condition is True."""
+        return self.condition(name).get("status") == "True"
+
+    def own_events(self) -> list[Mapping[str, Any]]:
+        """Give the warning events of the object itself, newest last."""
+        uid = self.metadata.get("uid")
+        return [event for event in self.events if _is_warning(event) and _about(event).get("uid") == uid]
+
+    def events_of(self, pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        """Give the warning events of one of its pods, newest last."""
+        uid = (pod.get("metadata") or {}).get("uid")
+        return [event for event in self.events if _is_warning(event) and _about(event).get("uid") == uid]
+
+
+Rule = Callable[[Facts], Readiness]
+
+RULES: Table[Rule] = Table("readiness rule")
+rule = RULES.register
+
+
+def ready(reason: str = "") -> Readiness:
+    """Say that it works."""
+    return Readiness(state="ready", reason=reason)
+
+
+def waiting(reason: str, *, resource: str = "") -> Readiness:
+    """Say that it is on its way, and what it waits for."""
+    return Readiness(state="waiting", reason=reason, resource=resource)
+
+
+def failed(reason: str) -> Readiness:
+    """Say that it will not work without a change."""
+    return Readiness(state="failed", reason=reason)
+
+
+def condition(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Give the condition of that type of any object, empty if there is none."""
+    conditions = (data.get("status") or {}).get("conditions") or ()
+    return next((one for one in conditions if one.get("type") == name), {})
+
+
+def condition_text(found: Mapping[str, Any]) -> str:
+    """Give a condition's message, else its reason."""
+    return str(found.get("message") or found.get("reason") or "")
+
+
+def age_s(data: Mapping[str, Any], now_s: float) -> float:
+    """Give the age of an object in seconds; 0 if it does not say when it was made."""
+    created = (data.get("metadata") or {}).get("creationTimestamp")
+    return now_s - datetime.fromisoformat(created).timestamp() if created else 0.0
+
+
+def number(values: Mapping[str, Any], name: str, default: int = 0) -> int:
+    """Give a count of a status or specification, the default if it is not there."""
+    found = values.get(name)
+    return found if isinstance(found, int) else default
+
+
+def _is_warning(event: Mapping[str, Any]) -> bool:
+    return event.get("type") == "Warning"
+
+
+def _about(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    return event.get("involvedObject") or {}

@@ -1,0 +1,64 @@
+"""Readiness of the core group: pods, claims, Services, namespaces."""
+
+from mlstack.model.readiness import pods
+from mlstack.model.readiness.base import Facts, Readiness, failed, ready, rule, waiting
+
+
+@rule("Pod")
+def pod(facts: Facts) -> Readiness:
+    """A pod is ready when it says so, done when it has succeeded."""
+    if facts.status.get("phase") == "Succeeded":
+        return Readiness(state="done")
+    if pods.is_ready(facts.data):
+        return ready()
+    found = pods.trouble(facts.data, facts)
+    if found is None:
+        return waiting(_not_ready(facts))
+    return failed(found.reason) if found.is_final else waiting(found.reason, resource=found.resource)
+
+
+def _not_ready(facts: Facts) -> str:
+    if facts.status.get("phase") == "Running":
+        names = [
+            str(one.get("name"))
+            for one in facts.status.get("containerStatuses") or ()
+            if not one.get("ready")
+        ]
+        return f"not ready: {', '.join(names)}" if names else "runs, but is not ready yet"
+    return "is being started" if facts.condition("PodScheduled") else "is not scheduled yet"
+
+
+@rule("PersistentVolumeClaim")
+def claim(facts: Facts) -> Readiness:
+    """A claim is ready when bound, or when it waits for the first pod and no pod uses it yet.
+
+    Its status says no more than `Pending`; the reason stands only in its events.
+    """
+    phase = facts.status.get("phase")
+    if phase == "Bound":
+        return ready()
+    if phase == "Lost":
+        return failed("its volume is gone")
+    uid = facts.metadata.get("uid")
+    own = [event for event in facts.events if (event.get("involvedObject") or {}).get("uid") == uid]
+    if any(event.get("reason") == "WaitForFirstConsumer" for event in own) and not facts.pods:
+        return ready("is bound when its first pod starts")
+    return waiting(pods.event_text(own[-1]) if own else "no volume is bound to it yet")
+
+
+@rule("Service")
+def service(facts: Facts) -> Readiness:
+    """A Service is ready at once; one of type LoadBalancer with its address, where that is waited for."""
+    if facts.spec.get("type") != "LoadBalancer" or not facts.wait_for_load_balancer:
+        return ready()
+    if (facts.status.get("loadBalancer") or {}).get("ingress") or facts.spec.get("externalIPs"):
+        return ready()
+    own = facts.own_events()
+    return waiting(pods.event_text(own[-1]) if own else "the load balancer has no address yet")
+
+
+@rule("Namespace")
+def namespace(facts: Facts) -> Readiness:
+    """A namespace is ready when active."""
+    phase = facts.status.get("phase")
+    return ready() if phase in (None, "Active") else waiting(f"is {str(phase).lower()}")

@@ -1,0 +1,216 @@
+"""What a deploy says about itself, ready to be read by a person or a program; secrets are masked."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from mlstack.model.diff import Action, Change, Changes
+from mlstack.model.events import Event
+from mlstack.model.fields import FieldChange
+from mlstack.model.masking import MASK, mask_object
+from mlstack.model.objects import Identity
+
+Outcome = Literal[
+    "created", "updated", "recreated", "deleted", "unchanged", "kept", "gone", "failed", "skipped"
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectChange:
+    """What would happen to one object.
+
+    Attributes:
+        object: the object as people name it: `Deployment kubeflow/tf-hub`.
+        api_version: its API version, empty if it is only deleted by name.
+        kind: its kind.
+        namespace: its namespace, empty for cluster-scoped objects.
+        name: its name.
+        component: full name of the component that brings it.
+        action: `create`, `update`, `recreate`, `delete`, `unchanged`, `missing` or `kept`.
+        reason: why it is recreated, deleted or kept.
+        fields: what differs.
+        notes: remarks, as whose fields are overridden.
+        manifest: the whole object where it is created, else None.
+    """
+
+    object: str
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    component: str
+    action: Action
+    reason: str = ""
+    fields: tuple[FieldChange, ...] = ()
+    notes: tuple[str, ...] = ()
+    manifest: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeReport:
+    """What a run would do.
+
+    Attributes:
+        ok: true if nothing would change.
+        app: name of the app.
+        environment: name of the environment.
+        namespace: its namespace.
+        context: the kubectl context.
+        objects: one row an object, in the order of execution.
+        counts: number of objects of each action.
+        notes: remarks on the run as a whole.
+    """
+
+    ok: bool
+    app: str
+    environment: str
+    namespace: str
+    context: str
+    objects: tuple[ObjectChange, ...]
+    counts: Mapping[str, int]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectResult:
+    """What happened to one object.
+
+    Attributes:
+        object: the object as people name it.
+        kind: its kind.
+        namespace: its namespace, empty for cluster-scoped objects.
+        name: its name.
+        component: full name of the component that brings it.
+        outcome: what happened.
+        text: the reason or remark, empty if there is nothing to say.
+    """
+
+    object: str
+    kind: str
+    namespace: str
+    name: str
+    component: str
+    outcome: Outcome
+    text: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """What `apply` or `delete` did.
+
+    Attributes:
+        ok: true if every object came to its end.
+        app: name of the app.
+        environment: name of the environment.
+        namespace: its namespace.
+        context: the kubectl context.
+        dry_run: whether the server only said what it would do.
+        objects: one row an object, in the order of execution.
+        counts: number of objects of each outcome.
+        notes: remarks on the run as a whole.
+    """
+
+    ok: bool
+    app: str
+    environment: str
+    namespace: str
+    context: str
+    dry_run: bool
+    objects: tuple[ObjectResult, ...]
+    counts: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def report(changes: Changes) -> ChangeReport:
+    """Write down what a run would do."""
+    return ChangeReport(
+        ok=not changes.visible,
+        app=changes.app,
+        environment=changes.environment,
+        namespace=changes.namespace,
+        context=changes.context,
+        objects=tuple(_row(change) for change in changes.changes),
+        counts=dict(sorted(changes.counts().items())),
+        notes=changes.notes,
+    )
+
+
+def _row(change: Change) -> ObjectChange:
+    desired = change.desired
+    return ObjectChange(
+        object=str(change.identity),
+        api_version=desired.api_version if desired is not None else "",
+        kind=change.identity.kind,
+        namespace=change.identity.namespace,
+        name=change.identity.name,
+        component=change.component,
+        action=change.action,
+        reason=change.reason,
+        fields=change.fields,
+        notes=change.notes,
+        manifest=mask_object(desired.data) if change.action == "create" and desired is not None else None,
+    )
+
+
+def run_result(
+    changes: Changes, outcomes: Iterable[Event], *, dry_run: bool, components: Mapping[Identity, str]
+) -> RunResult:
+    """Write down what a run did, from the events that ended each object.
+
+    Args:
+        changes: what was to be done.
+        outcomes: one event an object, in any order; objects without one were never reached.
+        dry_run: whether the server only said what it would do.
+        components: component of each object.
+    """
+    ended = {event.identity: event for event in outcomes if event.identity is not None}
+    rows = tuple(
+        _result(identity, component, ended[identity])
+        for identity, component in components.items()
+        if identity in ended
+    )
+    reached = len(rows) == len(components)
+    return RunResult(
+        ok=reached and not any(row.outcome in ("failed", "skipped") for row in rows),
+        app=changes.app,
+        environment=changes.environment,
+        namespace=changes.namespace,
+        context=changes.context,
+        dry_run=dry_run,
+        objects=rows,
+        counts=dict(sorted(Counter(row.outcome for row in rows).items())),
+        notes=changes.notes,
+    )
+
+
+def _result(identity: Identity, component: str, event: Event) -> ObjectResult:
+    return ObjectResult(
+        object=str(identity),
+        kind=identity.kind,
+        namespace=identity.namespace,
+        name=identity.name,
+        component=component,
+        outcome=event.kind,  # type: ignore[arg-type]  # callers pass only events that end an object
+        text=event.text,
+    )
+
+
+def masked(identity: Identity, changes: Iterable[FieldChange]) -> tuple[FieldChange, ...]:
+    """Hide the values of a Secret's data; which keys differ may be seen."""
+    if (identity.group, identity.kind) != ("", "Secret"):
+        return tuple(changes)
+    return tuple(_masked(change) for change in changes)
+
+
+def _masked(change: FieldChange) -> FieldChange:
+    if not change.path.startswith(("data", "stringData")) and "last-applied" not in change.path:
+        return change
+    hidden = {side: _mask(getattr(change, side)) for side in ("old", "new")}
+    return replace(change, **hidden)
+
+
+def _mask(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict.fromkeys(value, MASK)
+    return None if value is None else MASK
