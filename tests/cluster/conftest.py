@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
 from tests.controlplane.recipes import Programs, obtain_all
 from tests.support import isolation
-from tests.support.cluster import TestCluster
+from tests.support.cluster import TestCluster, User
 from tests.support.controlplane import ControlPlane
+from tests.support.training_operator import TrainingOperator
 
 _NUMBERS = count(1)
+
+
+class StartOperator(Protocol):
+    """Start the training operator on a cluster for kinds in lower case (`tfjob`) whose CRDs are there."""
+
+    def __call__(self, cluster: TestCluster, *schemes: str, user: User | None = None) -> TrainingOperator:
+        """Give the operator once its controllers may work."""
 
 
 @pytest.fixture(scope="session")
@@ -71,6 +80,22 @@ def namespace(minikube: TestCluster, gke: TestCluster) -> Iterator[str]:
     for cluster in (minikube, gke):
         if cluster.find(f"/api/v1/namespaces/{name}"):
             cluster.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture
+def training_operator(control_plane: ControlPlane) -> Iterator[StartOperator]:
+    """A function that starts the real training operator on a cluster; it stops with the test."""
+    started: list[TrainingOperator] = []
+
+    def start(cluster: TestCluster, *schemes: str, user: User | None = None) -> TrainingOperator:
+        operator = TrainingOperator(cluster, control_plane.programs, schemes=schemes, user=user)
+        started.append(operator)
+        operator.start()
+        return operator
+
+    yield start
+    for operator in started:
+        operator.stop()
 
 
 @pytest.fixture(autouse=True)

@@ -43,7 +43,7 @@ class Artifact:
     @property
     def directory(self) -> Path:
         """Where the finished artifact stands, built or not."""
-        return _cache_root() / f"{self.name}-{self._key()}"
+        return cache_root() / f"{self.name}-{self._key()}"
 
     def _key(self) -> str:
         digest = hashlib.sha256()
@@ -71,6 +71,12 @@ def obtain(artifact: Artifact, say: Say) -> Path:
         if not final.is_dir():
             _build(artifact, final, say)
     return final
+
+
+def cache_root() -> Path:
+    """Give the directory that holds all artifacts: the user's cache, outside of any checkout."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "mlstack-tests"
 
 
 def run(command: Sequence[str | Path], *, cwd: Path, env: Mapping[str, str] | None = None) -> None:
@@ -116,8 +122,3 @@ def _lock(path: Path) -> Iterator[None]:
     with path.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
-
-
-def _cache_root() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "mlstack-tests"

@@ -5,11 +5,15 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+import time
 from collections.abc import Mapping
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 Json = dict[str, Any]
+
+_PATIENCE = 20
+_PAUSE_S = 0.25
 
 
 class ApiRefusedError(Exception):
@@ -59,22 +63,32 @@ class ApiClient:
             body: sent as JSON.
             content_type: of the body; a PATCH needs `application/merge-patch+json` or its like.
 
+        A server that asks for patience (429, as for the objects of a CRD that is new) is asked again.
+
         Raises:
             ApiRefusedError: the answer's status is 400 or more.
             OSError: the server cannot be reached.
         """
+        text = None if body is None else json.dumps(body)
+        status, answer = 429, {}
+        for _ in range(_PATIENCE):
+            status, answer = self._send(method, path, text, content_type)
+            if status != 429:
+                break
+            time.sleep(_PAUSE_S)
+        if status >= 400:
+            raise ApiRefusedError(f"{method} {path}", status, answer)
+        return answer
+
+    def _send(self, method: str, path: str, text: str | None, content_type: str) -> tuple[int, Json]:
         host, port = str(self._address.hostname), self._address.port
         connection = http.client.HTTPSConnection(host, port, context=self._context, timeout=self._timeout_s)
         try:
-            text = None if body is None else json.dumps(body)
             connection.request(method, path, text, {**self._headers, "Content-Type": content_type})
             response = connection.getresponse()
-            answer = _parse(response.read())
+            return response.status, _parse(response.read())
         finally:
             connection.close()
-        if response.status >= 400:
-            raise ApiRefusedError(f"{method} {path}", response.status, answer)
-        return answer
 
     def find(self, path: str) -> Json | None:
         """Give the object at `path`, or None where there is none."""

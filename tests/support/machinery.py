@@ -67,6 +67,11 @@ class Machinery:
         )
         return certificate.read_text()
 
+    def certificate_pair(self) -> tuple[bytes, bytes]:
+        """Give the API server's certificate and key, for others that need a pair to start with."""
+        certificate, key = (self._certificates / name for name in ("apiserver.crt", "apiserver.key"))
+        return certificate.read_bytes(), key.read_bytes()
+
     def wait_until_serving(self, api: ApiClient) -> None:
         """Wait until the API server says that it is ready."""
         self._running["kube-apiserver"].wait_until(api.is_ready, what="readiness")

@@ -93,6 +93,7 @@ class Program:
             lambda: probe() or self.pid is None,
             what=f"{what} of {self.name}",
             timeout_s=timeout_s,
+            interval_s=0.1,
             details=self.log_tail,
         )
         assert self.pid is not None, f"{self.name} ended:\n{self.log_tail()}"
