@@ -12,8 +12,8 @@ from typing import Any, Literal, Protocol
 
 from mlstack.model.app import ClusterIdentity
 from mlstack.model.kinds import Kinds
+from mlstack.model.objects import MANAGER
 
-MANAGER = "mlstack"
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 Propagation = Literal["Foreground", "Background", "Orphan"]

@@ -1,0 +1,308 @@
+"""Requests to one API server: time limits, patience, streams, and every fault as one of our errors.
+
+Works on the connection pool that `kube` hands in; knows HTTP, nothing of objects.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any, Protocol
+
+from mlstack.errors import ClusterError, InvalidError, TransientError, UnreachableError
+
+CONNECT_TIMEOUT_S = 10.0
+READ_TIMEOUT_S = 60.0
+PATIENCE_S = 30.0
+"""How long one request goes on when the server asks it to come again later."""
+LONGEST_PAUSE_S = 10.0
+
+Query = Mapping[str, str]
+
+
+class Credentials(Protocol):
+    """Gives the headers that say who we are; `refresh` asks for new ones after the old were refused."""
+
+    def __call__(self, *, refresh: bool) -> Mapping[str, str] | None:
+        """Give the headers, None if there is nothing newer."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One request.
+
+    Attributes:
+        method: HTTP method.
+        path: path below the server's address, already quoted.
+        query: query parameters.
+        body: what to send as JSON, None for nothing.
+        content_type: of the body.
+        accept: media types wanted.
+        is_idempotent: sending it twice does no harm, so a broken connection is tried again once.
+    """
+
+    method: str
+    path: str
+    query: Query = field(default_factory=dict)
+    body: Any = None
+    content_type: str = "application/json"
+    accept: str = "application/json"
+    is_idempotent: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Response:
+    """One answer, read to its end.
+
+    Attributes:
+        code: HTTP status.
+        content_type: as the server says.
+        warnings: raw `Warning` headers.
+        body: decoded JSON, or the text where it is none.
+    """
+
+    code: int
+    content_type: str
+    warnings: tuple[str, ...]
+    body: Any
+
+
+class Transport:
+    """Sends requests to one server through a pool of connections; safe for many threads.
+
+    Args:
+        pool: urllib3's pool manager, set up for the server.
+        server: address of the server.
+        label: how people call it: "context `minikube`".
+        credentials: gives the headers that say who we are.
+        read_timeout_s: how long the server may stay silent.
+        sleep: pauses between tries.
+        clock: seconds that only go forward.
+    """
+
+    def __init__(
+        self,
+        pool: Any,
+        server: str,
+        *,
+        label: str,
+        credentials: Credentials,
+        read_timeout_s: float = READ_TIMEOUT_S,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Hold the parts; nothing is sent."""
+        self.server = server.rstrip("/")
+        self.label = label
+        self._pool = pool
+        self._credentials = credentials
+        self._read_timeout_s = read_timeout_s
+        self._sleep = sleep
+        self._clock = clock
+        self._lock = Lock()
+
+    def send(self, request: Request) -> Response:
+        """Send a request and read the answer, whatever its code.
+
+        A 429, and a 5xx that names a time, are tried again until `PATIENCE_S` is over; refused credentials
+        are renewed once.
+
+        Raises:
+            UnreachableError: no answer.
+            ClusterError: the answer is not Kubernetes'.
+        """
+        deadline = self._clock() + PATIENCE_S
+        while True:
+            raw = self._answer(request, read_timeout_s=self._read_timeout_s, preload=True)
+            pause = _pause_s(raw.status, raw.headers)
+            if pause is None or self._clock() + pause > deadline:
+                return self._response(raw)
+            self._sleep(pause)
+
+    def stream(self, request: Request, *, timeout_s: float) -> Response | Iterator[bytes]:
+        """Send a request and give the lines of its answer as they come, or the answer if it is no 200.
+
+        The lines end when the server ends them, the connection breaks, or nothing more came for `timeout_s`.
+
+        Raises:
+            UnreachableError: no answer at all.
+        """
+        raw = self._answer(request, read_timeout_s=timeout_s, preload=False)
+        return _lines(raw) if raw.status == 200 else self._response(raw)
+
+    def _answer(self, request: Request, *, read_timeout_s: float, preload: bool) -> Any:
+        """Get an answer, with newer credentials if these are refused."""
+        raw = self._open_again(request, self._headers(refresh=False), read_timeout_s, preload=preload)
+        newer = self._headers(refresh=True) if raw.status == 401 else None
+        if newer is None:
+            return raw
+        raw.close()
+        return self._open_again(request, newer, read_timeout_s, preload=preload)
+
+    def _headers(self, *, refresh: bool) -> Mapping[str, str] | None:
+        with self._lock:  # an exec plug-in must not run once for each of sixteen threads
+            return self._credentials(refresh=refresh)
+
+    def _open_again(
+        self, request: Request, headers: Mapping[str, str] | None, read_timeout_s: float, *, preload: bool
+    ) -> Any:
+        """Open, and once more if the server closed a kept connection just as we used it."""
+        try:
+            return self._open(request, headers, read_timeout_s, preload=preload)
+        except _BrokenError:
+            if not request.is_idempotent:
+                raise
+        return self._open(request, headers, read_timeout_s, preload=preload)
+
+    def _open(
+        self, request: Request, headers: Mapping[str, str] | None, read_timeout_s: float, *, preload: bool
+    ) -> Any:
+        from urllib3 import Timeout
+        from urllib3.exceptions import HTTPError
+
+        body = None if request.body is None else _encode(request.body)
+        sent = {**(headers or {}), "Accept": request.accept, "Accept-Encoding": "gzip"}
+        if body is not None:
+            sent["Content-Type"] = request.content_type
+        try:
+            return self._pool.request(
+                request.method,
+                f"{self.server}{request.path}{_query(request.query)}",
+                body=body,
+                headers=sent,
+                timeout=Timeout(connect=CONNECT_TIMEOUT_S, read=read_timeout_s),
+                retries=False,
+                redirect=False,
+                preload_content=preload,
+            )
+        except (HTTPError, OSError, ValueError) as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: Exception) -> UnreachableError:
+        """Say in one line why there is no answer, and what to do."""
+        text, hint, broken = _explain(error)
+        kind = _BrokenError if broken else UnreachableError
+        return kind(f"no answer from the API server of {self.label} at {self.server}: {text}", hint=hint)
+
+    def _response(self, raw: Any) -> Response:
+        content_type = str(raw.headers.get("Content-Type") or "")
+        data = raw.data
+        return Response(
+            code=raw.status,
+            content_type=content_type,
+            warnings=tuple(raw.headers.getlist("Warning")),
+            body=self._decoded(raw.status, content_type, data),
+        )
+
+    def _decoded(self, code: int, content_type: str, data: bytes) -> Any:
+        try:
+            return json.loads(data)
+        except ValueError:
+            text = data.decode("utf-8", "replace").strip()
+        if code >= 400 and "html" not in content_type:
+            return text
+        if code in (429, 502, 503, 504):
+            raise TransientError(f"{self.label}: something before the API server answers {code}")
+        raise ClusterError(
+            f"what answers for {self.label} at {self.server} is no Kubernetes API server "
+            f"(HTTP {code}, {content_type or 'no content type'})",
+            hint="check `server` in the kubeconfig, and whether a proxy or login page stands in between",
+        )
+
+
+class _BrokenError(UnreachableError):
+    """The connection broke after it was made: the server may or may not have seen the request."""
+
+
+def _lines(raw: Any) -> Iterator[bytes]:
+    from urllib3.exceptions import HTTPError
+
+    rest = b""
+    try:
+        for chunk in raw.stream(1 << 16, decode_content=True):
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield from (line for line in lines if line)
+    except (HTTPError, OSError):
+        # A stream ends in many ways (server restarted, a proxy's limit, silence): all mean "watch again".
+        return
+    finally:
+        raw.close()
+
+
+def quote(text: str) -> str:
+    """Quote one part of a path or query: all but letters, digits and `-._~:` as percent codes."""
+    return "".join(c if _is_plain(c) else "".join(f"%{b:02X}" for b in c.encode()) for c in text)
+
+
+def _is_plain(character: str) -> bool:
+    return character.isascii() and (character.isalnum() or character in "-._~:")
+
+
+def _query(query: Query) -> str:
+    pairs = "&".join(f"{key}={quote(value)}" for key, value in query.items())
+    return f"?{pairs}" if pairs else ""
+
+
+def _encode(body: Any) -> bytes:
+    try:
+        return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (ValueError, TypeError) as error:
+        raise InvalidError(f"the object cannot be written as JSON: {error}") from error
+
+
+def _pause_s(code: int, headers: Mapping[str, str]) -> float | None:
+    """Give the pause the server asks for, None if the request is not to be sent again."""
+    asked = headers.get("Retry-After")
+    if code != 429 and not (code in (500, 503) and asked):
+        return None
+    try:
+        wanted = float(asked or 1)
+    except ValueError:
+        wanted = 1.0
+    return min(max(wanted, 0.0), LONGEST_PAUSE_S) if math.isfinite(wanted) else LONGEST_PAUSE_S
+
+
+def _explain(error: Exception) -> tuple[str, str, bool]:
+    """Give the reason of a fault, the next step, and whether the connection broke under a request."""
+    from urllib3 import exceptions as faults
+
+    kubeconfig = "check `server` of the kubectl context, and that the cluster runs: kubectl cluster-info"
+    text = str(error)
+    if isinstance(error, faults.SSLError):
+        return f"TLS fails: {_tls_reason(text)}", _TLS_HINT, False
+    if isinstance(error, faults.ProxyError):
+        return "the proxy does not connect", "check `proxy-url` of the context and HTTPS_PROXY", False
+    if isinstance(error, faults.NameResolutionError):
+        return "its name is not known (DNS)", kubeconfig, False
+    if isinstance(error, faults.NewConnectionError):
+        reason = "connection refused" if "refused" in text else text.rpartition(": ")[2]
+        return reason, kubeconfig, False
+    if isinstance(error, faults.ConnectTimeoutError):
+        return f"no connection within {CONNECT_TIMEOUT_S:g} s", kubeconfig, False
+    if isinstance(error, faults.ReadTimeoutError):
+        return "it accepted the request and stayed silent", "try again; the server may be overloaded", False
+    if isinstance(error, faults.ProtocolError):
+        if "BadStatusLine" in text or "Bad status line" in text:
+            return "it does not speak HTTP", kubeconfig, False
+        return "the connection broke", "run the command again", True
+    if isinstance(error, faults.LocationParseError | ValueError):
+        return "its address is not a URL", kubeconfig, False
+    return type(error).__name__, kubeconfig, False
+
+
+_TLS_HINT = "check certificate-authority, tls-server-name and client certificate of the kubectl context"
+
+
+def _tls_reason(text: str) -> str:
+    if "WRONG_VERSION_NUMBER" in text or "record layer failure" in text:
+        return "the server does not speak TLS"
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return text.rpartition("certificate verify failed: ")[2].partition(" (_ssl")[0]
+    if "doesn't match" in text:
+        return "the certificate is for another name"
+    return text.partition(" (_ssl")[0].rpartition("] ")[2] or text

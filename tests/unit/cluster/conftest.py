@@ -1,0 +1,25 @@
+"""A server on loopback and a client of it, for the tests of the real client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from mlstack.cluster import kube
+from mlstack.cluster.remote import RemoteCluster
+from tests.support.fakeapi import FakeApi, Script, Serve, kubeconfig, serve
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Serve]:
+    """Start a server with a script; gives it and a client of it."""
+    with ExitStack() as stack:
+
+        def start(script: Script) -> tuple[FakeApi, RemoteCluster]:
+            api = stack.enter_context(serve(script).running())
+            return api, kube.connect("test", kubeconfig=kubeconfig(tmp_path, api.url))
+
+        yield start

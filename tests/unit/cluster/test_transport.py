@@ -1,0 +1,148 @@
+"""How requests take a server that is busy, broken, silent, absent or none at all."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from mlstack.cluster import kube, transport
+from mlstack.cluster.api import ObjectRef
+from mlstack.errors import ClusterError, InvalidError, TransientError, UnreachableError
+from tests.support.fakeapi import Answer, Serve, always, in_turn, kubeconfig, status
+
+MAP = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "a", "namespace": "q", "resourceVersion": "7"},
+}
+REF = ObjectRef("v1", "ConfigMap", "q", "a")
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Let no test wait: the pauses that would have been made."""
+    made: list[float] = []
+    original = transport.Transport.__init__
+
+    def patched(self: transport.Transport, *args: Any, **given: Any) -> None:
+        original(self, *args, **given, sleep=made.append, clock=lambda: sum(made))
+
+    monkeypatch.setattr(transport.Transport, "__init__", patched)
+    return made
+
+
+def test_a_server_that_asks_for_patience_gets_it(pauses: list[float], served: Serve) -> None:
+    busy = status(429, "later", reason="TooManyRequests")
+    asks = Answer(code=429, body=busy.body, headers=(("Retry-After", "3"),))
+    api, cluster = served(in_turn(asks, asks, Answer(body=MAP)))
+    assert cluster.apply(MAP).object == MAP
+    assert pauses == [3, 3]
+    assert len(api.asked) == 3
+
+
+def test_patience_ends(pauses: list[float], served: Serve) -> None:
+    asks = Answer(code=503, body=status(503, "no").body, headers=(("Retry-After", "9000"),))
+    _, cluster = served(always(asks))
+    with pytest.raises(TransientError):
+        cluster.apply(MAP)
+    assert 0 < sum(pauses) <= transport.PATIENCE_S
+
+
+def test_a_wrong_manifest_is_sent_once(pauses: list[float], served: Serve) -> None:
+    text = "failed to create typed patch object (q/a; v1, Kind=ConfigMap): .x: field not declared in schema"
+    api, cluster = served(always(status(500, text)))
+    with pytest.raises(InvalidError):
+        cluster.apply(MAP)
+    assert (len(api.asked), pauses) == (1, [])
+
+
+def test_a_connection_that_breaks_is_tried_again_where_that_does_no_harm(served: Serve) -> None:
+    api, cluster = served(in_turn(Answer(breaks=True), Answer(body=MAP)))
+    assert cluster.get(REF) == MAP
+    assert len(api.asked) == 2
+
+
+def test_a_deletion_is_not_sent_twice(served: Serve) -> None:
+    api, cluster = served(always(Answer(breaks=True)))
+    with pytest.raises(UnreachableError, match="the connection broke"):
+        cluster.delete(REF)
+    assert len(api.asked) == 1
+
+
+def test_what_is_no_kubernetes_is_told(served: Serve) -> None:
+    _, cluster = served(always(Answer(body="<html>log in</html>", content_type="text/html")))
+    with pytest.raises(ClusterError, match="is no Kubernetes API server") as caught:
+        cluster.get(REF)
+    assert caught.value.hint is not None
+
+
+def test_a_redirect_is_not_followed(served: Serve) -> None:
+    api, cluster = served(always(Answer(code=302, body={}, headers=(("Location", "/login"),))))
+    with pytest.raises(ClusterError, match="302"):
+        cluster.get(REF)
+    assert len(api.asked) == 1
+
+
+def test_refused_connections_say_so(tmp_path: Path) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        server = f"https://127.0.0.1:{closed.getsockname()[1]}"
+        cluster = kube.connect("test", kubeconfig=kubeconfig(tmp_path, server))
+        with pytest.raises(
+            UnreachableError, match=r"context `test` at https://\S+: connection refused"
+        ) as caught:
+            cluster.get(REF)
+    assert caught.value.hint is not None
+
+
+def test_an_unknown_host_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    cluster = kube.connect("test", kubeconfig=kubeconfig(tmp_path, "https://no-such-host.invalid"))
+    with pytest.raises(UnreachableError, match="its name is not known"):
+        cluster.get(REF)
+
+
+@pytest.mark.parametrize("server", ["https://127.0.0.1:99999999", "127.0.0.1:6443", "https://[::1"])
+def test_an_address_that_is_none_says_so(tmp_path: Path, server: str) -> None:
+    with pytest.raises(ClusterError):
+        kube.connect("test", kubeconfig=kubeconfig(tmp_path, server)).get(REF)
+
+
+def speak(text: bytes) -> tuple[int, Thread]:
+    """Start a server that says the same to everyone, once, whatever it is asked."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def talk() -> None:
+        with listener, listener.accept()[0] as peer:
+            peer.recv(1 << 16)
+            peer.sendall(text)
+            peer.settimeout(5)
+            if not text:
+                peer.recv(1)
+
+    thread = Thread(target=talk, daemon=True)
+    thread.start()
+    return listener.getsockname()[1], thread
+
+
+def test_garbage_says_so(tmp_path: Path) -> None:
+    port, thread = speak(b"\x00\x01garbage\r\n\r\n")
+    cluster = kube.connect("test", kubeconfig=kubeconfig(tmp_path, f"http://127.0.0.1:{port}"))
+    with pytest.raises(UnreachableError, match="does not speak HTTP"):
+        cluster.get(REF)
+    thread.join()
+
+
+def test_a_silent_server_is_given_up(tmp_path: Path) -> None:
+    port, thread = speak(b"")
+    config = kubeconfig(tmp_path, f"http://127.0.0.1:{port}")
+    with pytest.raises(UnreachableError, match="stayed silent"):
+        kube.connect("test", kubeconfig=config, read_timeout_s=0.1).get(REF)
+    thread.join()
