@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Protocol
@@ -13,6 +14,7 @@ from tests.controlplane.recipes import Programs, obtain_all
 from tests.support import isolation
 from tests.support.cluster import TestCluster, User
 from tests.support.controlplane import ControlPlane
+from tests.support.jupyterhub import Hub
 from tests.support.training_operator import TrainingOperator
 
 _NUMBERS = count(1)
@@ -23,6 +25,21 @@ class StartOperator(Protocol):
 
     def __call__(self, cluster: TestCluster, *schemes: str, user: User | None = None) -> TrainingOperator:
         """Give the operator once its controllers may work."""
+
+
+class StartHub(Protocol):
+    """Start a JupyterHub beside a cluster with the configuration file under test."""
+
+    def __call__(
+        self,
+        cluster: TestCluster,
+        config: Path,
+        *,
+        namespace: str,
+        user: User | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Hub:
+        """Give the hub once it answers through its proxy; see `Hub` for the arguments."""
 
 
 @pytest.fixture(scope="session")
@@ -45,6 +62,9 @@ def isolated_programs(programs: Programs) -> Programs:
         isolation.enter_network_namespace()
     except isolation.NoIsolationError as error:
         pytest.skip(str(error))
+    for name in ("http_proxy", "https_proxy", "all_proxy"):  # no proxy can be reached from here either
+        os.environ.pop(name, None)
+        os.environ.pop(name.upper(), None)
     return programs
 
 
@@ -96,6 +116,29 @@ def training_operator(control_plane: ControlPlane) -> Iterator[StartOperator]:
     yield start
     for operator in started:
         operator.stop()
+
+
+@pytest.fixture
+def start_hub(control_plane: ControlPlane) -> Iterator[StartHub]:
+    """A function that starts a real JupyterHub beside a cluster; it stops with the test."""
+    started: list[Hub] = []
+
+    def start(
+        cluster: TestCluster,
+        config: Path,
+        *,
+        namespace: str,
+        user: User | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Hub:
+        hub = Hub(cluster, control_plane.programs, config, namespace=namespace, user=user, env=env)
+        started.append(hub)
+        hub.start()
+        return hub
+
+    yield start
+    for hub in started:
+        hub.stop()
 
 
 @pytest.fixture(autouse=True)

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -134,6 +135,8 @@ class TestCluster:
         self.machinery.stop()
         for volume in volumes:
             shutil.rmtree(volume, ignore_errors=True)
+            with suppress(OSError):  # other runs may have volumes there
+                volume.parent.rmdir()
 
     def restart_apiserver(self) -> None:
         """Kill the API server as a power cut would, start it again and wait until it is ready."""
@@ -274,12 +277,14 @@ class TestCluster:
             raise AssertionError(f"kubectl {command} exited {done.returncode}:\n{done.stdout}{done.stderr}")
         return done
 
-    def _volume_directories(self) -> list[str]:
+    def _volume_directories(self) -> list[Path]:
         """Give the directories that claims were given; the controller that would remove them ends with us."""
         if not (self.kubeconfig.is_file() and self.api.is_ready()):
             return []
         volumes = self.request("GET", "/api/v1/persistentvolumes")["items"]
-        return [volume["spec"]["hostPath"]["path"] for volume in volumes if "hostPath" in volume["spec"]]
+        return [
+            Path(volume["spec"]["hostPath"]["path"]) for volume in volumes if "hostPath" in volume["spec"]
+        ]
 
 
 def _node(node: Node) -> Json:

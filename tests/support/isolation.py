@@ -52,7 +52,8 @@ def _unshare() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(flags) != 0:
         code = ctypes.get_errno()
-        raise OSError(code, f"unshare: {os.strerror(code)}")
+        threads = len(list(Path("/proc/self/task").iterdir()))
+        raise OSError(code, f"unshare by user {user} with {threads} threads: {os.strerror(code)}")
     if user != 0:
         # Everybody stays who they were; only the rights over the new network are gained.
         Path("/proc/self/setgroups").write_text("deny")
