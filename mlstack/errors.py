@@ -47,6 +47,7 @@ class MlstackError(Exception):
         self.message = message
         self.where = where
         self.hint = hint
+        self.partial: object | None = None  # what a run had done before it failed
 
     def __str__(self) -> str:
         """Give the message alone."""
