@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from mlstack.errors import UsageError
 
 if TYPE_CHECKING:
     from mlstack.cluster.api import Cluster
     from mlstack.files.appdir import AppDir
     from mlstack.files.cache import Cache
     from mlstack.files.kubeconfig import Kubeconfig
+    from mlstack.model.clock import Clock
+    from mlstack.model.overrides import Overrides
 
 Connect = Callable[[str, str | None], "Cluster"]
 
@@ -24,11 +29,15 @@ class Ports:
 
     Attributes:
         connect: opens the cluster behind a context; the second argument is `--kubeconfig`.
+        kubeconfig: reads the contexts of `--kubeconfig`, or of the user's own files.
+        clock: tells the time.
         ask: puts a question on stderr and tells whether the answer was yes.
         interactive: tells whether somebody is there to answer.
     """
 
     connect: Connect
+    kubeconfig: Callable[[str | None], Kubeconfig]
+    clock: Clock
     ask: Callable[[str], bool]
     interactive: Callable[[], bool]
 
@@ -50,7 +59,21 @@ class Session:
 
 def real_ports() -> Ports:
     """Give the ports of a person's machine."""
-    return Ports(connect=connect, ask=ask, interactive=interactive)
+    return Ports(
+        connect=connect, kubeconfig=kubeconfig, clock=SystemClock(), ask=ask, interactive=interactive
+    )
+
+
+class SystemClock:
+    """The clock of the machine."""
+
+    def now_s(self) -> float:
+        """Give the seconds since 1970."""
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        time.sleep(seconds)
 
 
 def connect(context: str, kubeconfig: str | None) -> Cluster:
@@ -84,6 +107,25 @@ def app_dir(session: Session, folder: Path | None = None) -> AppDir:
     return AppDir.find(folder or session.folder or Path.cwd())
 
 
+def environment_name(app: AppDir, name: str | None) -> str:
+    """Give the environment that was named, else the one chosen by `env current --set`.
+
+    Raises:
+        UsageError: none was named, and none is chosen.
+    """
+    found = name or app.current_environment()
+    if found is None:
+        raise UsageError("which environment?", hint="name one, or choose one: mlstack env current --set ENV")
+    return found
+
+
+def overrides(sets: Sequence[str] | None, files: Sequence[Path] | None) -> Overrides:
+    """Read the parameters given for one run."""
+    from mlstack.files import overrides as reader
+
+    return reader.read(sets or (), files or ())
+
+
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Give the user's cache folder as the XDG base directory specification places it."""
     base = environ.get("XDG_CACHE_HOME", "")
@@ -102,3 +144,15 @@ def kubeconfig(path: str | None) -> Kubeconfig:
     from mlstack.files import kubeconfig as reader
 
     return reader.load(path, os.environ)
+
+
+def read_text(file: Path) -> str:
+    """Read a value from a file, or from stdin when it is called `-`.
+
+    Raises:
+        UsageError: it is no UTF-8 text.
+    """
+    try:
+        return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"`{file}` is not UTF-8 text", hint="give a text file") from error

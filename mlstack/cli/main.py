@@ -13,14 +13,13 @@ import typer
 
 from mlstack import __version__
 from mlstack.cli.adapters import Ports, Session, real_ports
-from mlstack.cli.output import ClosedOutputError, say, write
+from mlstack.cli.output import ClosedOutputError, say, stop_writing, write
 from mlstack.cli.parsing import Group, command_of
 from mlstack.errors import INTERNAL_EXIT_CODE, MlstackError
 
 USAGE_EXIT_CODE = 2
 FILE_EXIT_CODE = 3
 INTERRUPTED_EXIT_CODE = 130
-CLOSED_OUTPUT_EXIT_CODE = 141
 
 # The root of all usage faults: its place moved between typer's releases, its kinship did not.
 ParserError: type[Exception] = typer.BadParameter.__base__.__base__  # type: ignore[union-attr,assignment]
@@ -122,8 +121,7 @@ def main(argv: Sequence[str] | None = None, *, ports: Ports | None = None) -> in
     try:
         return _run(words, session)
     except (ClosedOutputError, BrokenPipeError):
-        _stop_writing()
-        return CLOSED_OUTPUT_EXIT_CODE
+        return stop_writing()
     except (KeyboardInterrupt, typer.Abort):
         say("interrupted")
         return INTERRUPTED_EXIT_CODE
@@ -139,7 +137,7 @@ def main(argv: Sequence[str] | None = None, *, ports: Ports | None = None) -> in
 
 def _run(words: list[str], session: Session) -> int:
     if "_MLSTACK_COMPLETE" in os.environ:
-        from typer.completion import completion_init  # type: ignore[attr-defined] # named there in all releases
+        from typer.completion import completion_init  # type: ignore[attr-defined]
 
         completion_init()
     command = typer.main.get_command(program)
@@ -196,11 +194,3 @@ def _wants_json(words: Sequence[str]) -> bool:
 
 
 _JSON_PAIRS = (("-o", "json"), ("--output", "json"))
-
-
-def _stop_writing() -> None:
-    """Send the rest of the output nowhere, so that the interpreter's last flush cannot fail."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):  # a stdout that is no file needs nothing
-        return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -15,6 +16,9 @@ from mlstack.model.table import Table as Registered
 FORMATS: Registered[Callable[[Any], str]] = Registered("output format")
 
 
+CLOSED_OUTPUT_EXIT_CODE = 141
+
+
 class ClosedOutputError(Exception):
     """Raised when the reader of stdout has gone, as `head` does: no fault, and nothing to say."""
 
@@ -25,13 +29,34 @@ def emit(result: object, output_format: str) -> int:
     Returns:
         1 for a truthful no (`result.ok` is false), else 0.
     """
-    if output_format == "table" and is_terminal(sys.stdout):
-        from mlstack.cli import progress
-
-        progress.show(page_of(result))
+    if output_format == "table":
+        page = page_of(result)
+        show(page)
+        for note in page.notes:
+            say(note)
     else:
         write(FORMATS.find(output_format)(result))
     return 0 if getattr(result, "ok", True) else 1
+
+
+def show(page: Page, *, to_stderr: bool = False) -> None:
+    """Print a page: in colour on a terminal, as plain text elsewhere."""
+    if is_terminal(sys.stderr if to_stderr else sys.stdout):
+        from mlstack.cli import progress
+
+        progress.show(page, to_stderr=to_stderr)
+    elif to_stderr:
+        say(page_text(page))
+    else:
+        write(page_text(page))
+
+
+def page_text(page: Page) -> str:
+    """Write a page as plain text."""
+    lines: list[str] = []
+    for block in page.blocks:
+        lines += layout(block) if isinstance(block, Table) else [block.text]
+    return "\n".join(lines)
 
 
 def write(text: str) -> None:
@@ -55,6 +80,13 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
+def stop_writing() -> int:
+    """Send the rest of the output nowhere, so that the interpreter's last flush cannot fail."""
+    with contextlib.suppress(OSError, ValueError):  # a stdout that is no file needs nothing
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return CLOSED_OUTPUT_EXIT_CODE
+
+
 def is_terminal(stream: TextIO) -> bool:
     """Tell whether a person reads the stream and its terminal can move the cursor."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
@@ -70,10 +102,7 @@ def page_of(result: object) -> Page:
 @FORMATS.register("table")
 def table_text(result: object) -> str:
     """Write the human view as plain text."""
-    lines: list[str] = []
-    for block in page_of(result).blocks:
-        lines += layout(block) if isinstance(block, Table) else [block.text]
-    return "\n".join(lines)
+    return page_text(page_of(result))
 
 
 @FORMATS.register("yaml")

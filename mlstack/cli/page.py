@@ -50,10 +50,12 @@ class Page:
     Attributes:
         blocks: shown one below the other.
         names: what `-o name` prints, one a line.
+        notes: said on stderr, as the next step.
     """
 
     blocks: tuple[Block, ...]
     names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def text_width(text: str) -> int:

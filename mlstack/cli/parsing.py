@@ -37,12 +37,24 @@ class Group(TyperGroup):
         raise UsageError(f"no command `{ctx.command_path} {name}`", hint=hint)
 
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write each command with the whole first line of its help."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [
+            (name, (command.help or "").partition("\n")[0].rstrip("."))
+            for name, command in commands
+            if command is not None and not command.hidden
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
 class DashedValueCommand(TyperCommand):
     """A command whose last word is a value that may start with `-` (`param set cnn args --steps=9`)."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Move the options to the front, so that the value is never taken for one."""
-        found = split(self.params, args)
+        found = split(self.get_params(ctx), args)
         for word in () if ctx.resilient_parsing else found.words[:-1] or found.words[: len(found.words) < 2]:
             if word.startswith("-") and len(word) > 1 and word not in found.quoted:
                 refuse_option(ctx, word, self.params)
@@ -65,7 +77,7 @@ class FreeOptionsCommand(TyperCommand):
             if word == "--":
                 rewritten += ["--", *rest]
                 break
-            taken = _known(self.params, word)
+            taken = _known(self.get_params(ctx), word)
             if taken is not None:
                 rewritten += [word, *(rest.pop(0) for _ in range(min(taken, len(rest))))]
             elif word.startswith("--"):

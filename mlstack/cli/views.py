@@ -1,24 +1,30 @@
-"""What each result looks like to a person: one function a result type."""
+"""The table of views: what each result type looks like to a person, found by the type's name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mlstack.cli.page import Line, Page, Table
+from mlstack.cli.page import Block, Line, Page
 from mlstack.model.table import Table as Registered
 
-if TYPE_CHECKING:
-    from mlstack.cli.commands.shell import Versions
-
-# By the name of the type, so that showing one result imports no other use case.
+# By name, so that showing one result imports no other use case.
 VIEWS: Registered[Callable[[Any], Page]] = Registered("view")
 
 
 def page(result: object) -> Page:
     """Give the view of a result; a type without one is shown as YAML."""
+    from mlstack.cli import views_app, views_cluster  # noqa: F401 - each registers its views
+
     found = VIEWS.get(type(result).__name__)
     return found(result) if found is not None else _as_yaml(result)
+
+
+def one_line_value(value: Any) -> str:
+    """Write a value on one line, as a person would type it."""
+    from mlstack.model import emit
+
+    return "" if value is None else emit.to_flow(value)
 
 
 def _as_yaml(result: object) -> Page:
@@ -27,8 +33,13 @@ def _as_yaml(result: object) -> Page:
     return Page(tuple(Line(line) for line in yaml_text(result).splitlines()))
 
 
-@VIEWS.register("Versions")
-def versions(result: Versions) -> Page:
-    """Show the versions, ours first."""
-    rows = (("mlstack", result.mlstack), ("python", result.python), *result.libraries.items())
-    return Page((Table(("PROGRAM", "VERSION"), rows),), (f"mlstack {result.mlstack}",))
+def facts(*rows: tuple[str, object]) -> list[Block]:
+    """Write facts under each other, leaving out what is empty."""
+    shown = [(name, str(value)) for name, value in rows if value not in (None, "", (), {})]
+    width = max((len(name) for name, _ in shown), default=0) + 1
+    return [Line(f"{name + ':':<{width}} {value}") for name, value in shown]
+
+
+def count(number: int, word: str) -> str:
+    """Write a number of things in English."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"

@@ -42,7 +42,7 @@ class Versions:
 )
 def completion(shell: Annotated[Shell, typer.Argument(help="The shell.")]) -> int:
     """Print the completion script of a shell."""
-    from typer.completion import get_completion_script  # type: ignore[attr-defined] # named there in all releases
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
     write(get_completion_script(prog_name="mlstack", complete_var="_MLSTACK_COMPLETE", shell=shell.value))
     return 0

@@ -1,0 +1,250 @@
+"""`render` (alias `show`), `validate`, `diff`, `apply`, `delete`, `status`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mlstack.cli import options, progress
+from mlstack.cli.adapters import app_dir, code_store, environment_name, opener, overrides
+from mlstack.cli.output import emit, say
+from mlstack.cli.parsing import family
+from mlstack.errors import UsageError
+
+if TYPE_CHECKING:
+    from mlstack.model.objects import DesiredState
+
+commands = family("From the app to the cluster.")
+
+Context = Annotated[
+    str | None,
+    typer.Option(
+        "--context",
+        metavar="NAME",
+        help="Another kubectl context, for this run; it must lead to the same cluster.",
+    ),
+]
+Namespace = Annotated[
+    str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Another namespace, for this run.")
+]
+
+
+@commands.command(epilog=options.example("mlstack render gke -c cnn", "mlstack render gke --out manifests/"))
+def render(
+    ctx: typer.Context,
+    env: options.EnvArgument = None,
+    components: options.Components = None,
+    sets: options.SetValues = None,
+    values: options.ValuesFiles = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Write one file an object into a folder.")
+    ] = None,
+    folder: options.Dir = None,
+    output: options.ObjectOutput = "yaml",
+) -> int:
+    """Print the Kubernetes objects of an environment; needs no cluster."""
+    from mlstack.cli import objects
+    from mlstack.operations import render as operation
+
+    app = app_dir(ctx.obj, folder)
+    state = operation.render(
+        app,
+        environment_name(app, env),
+        components=components or (),
+        overrides=overrides(sets, values),
+        store=code_store(),
+    )
+    return objects.show(state, output) if out is None else _write(state, out, output)
+
+
+@commands.command(epilog=options.example("mlstack validate gke"))
+def validate(
+    ctx: typer.Context,
+    env: options.EnvArgument = None,
+    components: options.Components = None,
+    sets: options.SetValues = None,
+    values: options.ValuesFiles = None,
+    folder: options.Dir = None,
+    output: options.Output = "table",
+) -> int:
+    """Check every object against the schemas of Kubernetes and its CRDs; needs no cluster."""
+    from mlstack.operations import validate as operation
+
+    app = app_dir(ctx.obj, folder)
+    result = operation.validate(
+        app,
+        environment_name(app, env),
+        components=components or (),
+        overrides=overrides(sets, values),
+        store=code_store(),
+    )
+    return emit(result, output)
+
+
+@commands.command(epilog=options.example("mlstack diff gke", "mlstack diff gke -c cnn -o json"))
+def diff(
+    ctx: typer.Context,
+    env: options.EnvArgument = None,
+    components: options.Components = None,
+    sets: options.SetValues = None,
+    values: options.ValuesFiles = None,
+    context: Context = None,
+    namespace: Namespace = None,
+    kubeconfig: options.Kubeconfig = None,
+    folder: options.Dir = None,
+    output: options.Output = "table",
+) -> int:
+    """Show what apply would change; exits with 1 when there is anything."""
+    from mlstack.operations import diff as operation
+
+    app = app_dir(ctx.obj, folder)
+    with progress.waiting("comparing with the cluster"):
+        result = operation.diff(
+            app,
+            environment_name(app, env),
+            opener=opener(ctx.obj, kubeconfig),
+            components=components or (),
+            overrides=overrides(sets, values),
+            store=code_store(),
+            context=context,
+            namespace=namespace,
+        )
+    return emit(result, output)
+
+
+@commands.command(
+    epilog=options.example("mlstack apply minikube -c kubeflow-core", "mlstack apply gke --dry-run")
+)
+def apply(
+    ctx: typer.Context,
+    env: options.EnvArgument = None,
+    components: options.Components = None,
+    sets: options.SetValues = None,
+    values: options.ValuesFiles = None,
+    context: Context = None,
+    namespace: Namespace = None,
+    dry_run: options.DryRun = False,
+    create: Annotated[
+        bool, typer.Option("--create/--no-create", help="Whether objects that are missing are created.")
+    ] = True,
+    yes: options.Yes = False,
+    kubeconfig: options.Kubeconfig = None,
+    folder: options.Dir = None,
+    output: options.Output = "table",
+) -> int:
+    """Make the cluster match the app; asks before anything that exists changes."""
+    from mlstack.cli import runs
+    from mlstack.operations import apply as operation
+
+    app = app_dir(ctx.obj, folder)
+    with progress.waiting("comparing with the cluster"):
+        plan = operation.compute(
+            app,
+            environment_name(app, env),
+            opener=opener(ctx.obj, kubeconfig),
+            components=components or (),
+            overrides=overrides(sets, values),
+            store=code_store(),
+            context=context,
+            namespace=namespace,
+            dry_run=dry_run,
+            create=create,
+        )
+    if not dry_run and not runs.confirmed(plan, verb="apply", ports=ctx.obj.ports, yes=yes):
+        return 1
+    with runs.partial_result(output):
+        result = operation.execute(plan, on_event=runs.reporter(output), clock=ctx.obj.ports.clock)
+    return runs.finish(result, output)
+
+
+@commands.command(epilog=options.example("mlstack delete minikube -c cnn", "mlstack delete minikube --yes"))
+def delete(
+    ctx: typer.Context,
+    env: options.EnvArgument = None,
+    components: options.Components = None,
+    context: Context = None,
+    include_crds: Annotated[
+        bool, typer.Option("--crds", help="Delete CRDs too, and with them every object of their kinds.")
+    ] = False,
+    include_namespaces: Annotated[
+        bool, typer.Option("--namespaces", help="Delete namespaces too, and with them all they hold.")
+    ] = False,
+    include_claims: Annotated[
+        bool, typer.Option("--claims", help="Delete volume claims too, and with them their data.")
+    ] = False,
+    grace_period: Annotated[
+        int | None, typer.Option("--grace-period", metavar="SECONDS", min=0, help="Time for pods to end.")
+    ] = None,
+    dry_run: options.DryRun = False,
+    yes: options.Yes = False,
+    kubeconfig: options.Kubeconfig = None,
+    folder: options.Dir = None,
+    output: options.Output = "table",
+) -> int:
+    """Remove an environment's objects from the cluster, in reverse order; always asks."""
+    from mlstack.cli import runs
+    from mlstack.operations import delete as operation
+
+    app = app_dir(ctx.obj, folder)
+    with progress.waiting("looking at the cluster"):
+        plan = operation.compute(
+            app,
+            environment_name(app, env),
+            opener=opener(ctx.obj, kubeconfig),
+            components=components or (),
+            store=code_store(),
+            context=context,
+            include_crds=include_crds,
+            include_namespaces=include_namespaces,
+            include_claims=include_claims,
+            grace_period_s=grace_period,
+            dry_run=dry_run,
+        )
+    if not dry_run and not runs.confirmed(plan, verb="delete", ports=ctx.obj.ports, yes=yes, always=True):
+        return 1
+    with runs.partial_result(output):
+        result = operation.execute(plan, on_event=runs.reporter(output), clock=ctx.obj.ports.clock)
+    return runs.finish(result, output)
+
+
+@commands.command(epilog=options.example("mlstack status gke", "mlstack status gke -c cnn -o json"))
+def status(
+    ctx: typer.Context,
+    env: options.EnvArgument = None,
+    components: options.Components = None,
+    context: Context = None,
+    kubeconfig: options.Kubeconfig = None,
+    folder: options.Dir = None,
+    output: options.Output = "table",
+) -> int:
+    """Tell whether what was applied works, and why not; exits with 1 when it does not."""
+    from mlstack.operations import status as operation
+
+    app = app_dir(ctx.obj, folder)
+    with progress.waiting("looking at the cluster"):
+        result = operation.status(
+            app,
+            environment_name(app, env),
+            opener=opener(ctx.obj, kubeconfig),
+            clock=ctx.obj.ports.clock,
+            components=components or (),
+            store=code_store(),
+            context=context,
+        )
+    return emit(result, output)
+
+
+def _write(state: DesiredState, out: Path, output_format: str) -> int:
+    from mlstack.cli import objects
+    from mlstack.files import atomic
+
+    if output_format == "name":
+        raise UsageError("`--out` writes whole objects, `-o name` only names", hint="leave one of them out")
+    made = {out / path: content for path, content in objects.files(state.objects, output_format).items()}
+    atomic.write_files(made)
+    for note in state.notes:
+        say(f"note: {note}")
+    say(f"{len(made)} files in {out}")
+    return 0

@@ -1,0 +1,102 @@
+"""`prototype list, search, describe, preview, use`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mlstack.cli import complete, options
+from mlstack.cli.adapters import app_dir, code_store
+from mlstack.cli.commands.component import GENERATE_EXAMPLE, generate, pairs
+from mlstack.cli.output import emit
+from mlstack.cli.parsing import FreeOptionsCommand, family
+
+commands = family("Prototypes: what components are made from.")
+
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="PROTOTYPE",
+        help="Its name or a unique end of it.",
+        autocompletion=complete.prototypes,
+    ),
+]
+
+
+@commands.command("list", epilog=options.example("mlstack prototype list", "mlstack prototype list tf-job"))
+def list_(
+    ctx: typer.Context,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Show the ones that match, with parameters.")
+    ] = None,
+    folder: options.Dir = None,
+    output: options.Output = "table",
+) -> int:
+    """List the installed prototypes; with a name, the matching ones and their parameters."""
+    from mlstack.operations import prototype
+
+    app = app_dir(ctx.obj, folder)
+    return emit(prototype.list_all(app) if name is None else prototype.matching(app, name), output)
+
+
+@commands.command(epilog=options.example("mlstack prototype search serving"))
+def search(
+    ctx: typer.Context,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A part of a name or description.")],
+    folder: options.Dir = None,
+    output: options.Output = "table",
+) -> int:
+    """Find prototypes by name and description, in every registry of the app."""
+    from mlstack.operations import prototype
+
+    return emit(prototype.search(app_dir(ctx.obj, folder), text), output)
+
+
+@commands.command(epilog=options.example("mlstack prototype describe tf-serving"))
+def describe(
+    ctx: typer.Context, name: Name, folder: options.Dir = None, output: options.Output = "table"
+) -> int:
+    """Show a prototype: what it is for and every parameter with type, default and unit."""
+    from mlstack.operations import prototype
+
+    return emit(prototype.describe(app_dir(ctx.obj, folder), name), output)
+
+
+@commands.command(
+    cls=FreeOptionsCommand, epilog=options.example("mlstack prototype preview tf-cnn cnn --num_gpus 1")
+)
+def preview(
+    ctx: typer.Context,
+    name: Name,
+    component: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="The name the component would have.")
+    ] = None,
+    params: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="PARAM=VALUE", help="A parameter; `--PARAM VALUE` means the same."),
+    ] = None,
+    values: Annotated[
+        Path | None,
+        typer.Option("--values", "--values-file", metavar="FILE", help="A YAML file of parameters."),
+    ] = None,
+    folder: options.Dir = None,
+    output: options.ObjectOutput = "yaml",
+) -> int:
+    """Print the Kubernetes objects that a component of this prototype would bring."""
+    from mlstack.cli import objects
+    from mlstack.operations import prototype
+
+    result = prototype.preview(
+        app_dir(ctx.obj, folder),
+        name,
+        component=component,
+        texts=pairs(params or []),
+        values_file=values,
+        store=code_store(),
+    )
+    return objects.show(result, output)
+
+
+commands.command("use", cls=FreeOptionsCommand, add_help_option=False, epilog=GENERATE_EXAMPLE)(generate)

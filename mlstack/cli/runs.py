@@ -1,0 +1,122 @@
+"""What `apply` and `delete` show: the question with the changes in view, a line an object, the summary."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from mlstack.cli import views, views_cluster
+from mlstack.cli.output import emit, is_terminal, say, show
+from mlstack.cli.page import Page
+from mlstack.errors import UsageError
+
+if TYPE_CHECKING:
+    from mlstack.cli.adapters import Ports
+    from mlstack.model.events import Event, OnEvent
+    from mlstack.model.report import ChangeReport, RunResult
+
+QUIET = ("waiting", "warning", "note")
+
+
+class Plan(Protocol):
+    """What has to be known about a run before it starts."""
+
+    @property
+    def report(self) -> ChangeReport:
+        """Give what would be done."""
+
+    @property
+    def destructive(self) -> bool:
+        """Tell whether something is deleted, if only to be made anew."""
+
+    @property
+    def changes_existing(self) -> bool:
+        """Tell whether something that exists changes or goes."""
+
+    @property
+    def protected(self) -> bool:
+        """Tell whether the environment wants every change confirmed."""
+
+
+def confirmed(plan: Plan, *, verb: str, ports: Ports, yes: bool, always: bool = False) -> bool:
+    """Tell whether a run may start.
+
+    On a terminal a person is asked when something that exists changes or goes, with the changes in view.
+    Without one, deletions, recreations and protected environments need `--yes`.
+
+    Args:
+        plan: what would be done.
+        verb: the command, for the question.
+        ports: who can be asked.
+        yes: whether `--yes` was given.
+        always: ask whatever the plan holds, as `delete` does.
+
+    Raises:
+        UsageError: nobody can be asked, and `--yes` was not given.
+    """
+    report = plan.report
+    if yes or report.ok or not _needs_answer(plan, always=always, interactive=ports.interactive()):
+        return True
+    if not ports.interactive():
+        raise UsageError(
+            f"`{verb}` would {_what(report)} in `{report.environment}`, and nobody is here to confirm it",
+            hint=f"see `mlstack diff {report.environment}`, then repeat with --yes; nothing was done",
+        )
+    show(views.page(report), to_stderr=True)
+    place = f"`{report.environment}` (context {report.context}, namespace {report.namespace})"
+    if ports.ask(f"{verb.capitalize()} this in {place}?"):
+        return True
+    say("nothing was done")
+    return False
+
+
+def _needs_answer(plan: Plan, *, always: bool, interactive: bool) -> bool:
+    if always or plan.protected:
+        return True
+    return plan.changes_existing if interactive else plan.destructive
+
+
+def _what(report: ChangeReport) -> str:
+    words = [
+        f"{action} {count}" for action, count in report.counts.items() if action not in ("unchanged", "kept")
+    ]
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words) + " objects"
+
+
+def reporter(output_format: str) -> OnEvent:
+    """Give what prints each event as it comes: objects on stdout in table form, talk on stderr."""
+
+    def tell(event: Event) -> None:
+        if event.kind in QUIET:
+            if event.kind != "waiting" or is_terminal(sys.stderr):
+                say(f"{event.kind}: {_sentence(event)}")
+        elif output_format == "table":
+            show(Page((views_cluster.outcome_line(event.kind, str(event.identity), event.text),)))
+
+    return tell
+
+
+def _sentence(event: Event) -> str:
+    return f"{event.identity}: {event.text}" if event.identity is not None else event.text
+
+
+@contextmanager
+def partial_result(output_format: str) -> Iterator[None]:
+    """When a run fails half-way, print what it had done before the error goes on its way."""
+    try:
+        yield
+    except BaseException as error:  # an interruption carries a partial result as well
+        partial = getattr(error, "partial", None)
+        if partial is not None:
+            finish(partial, output_format)
+        raise
+
+
+def finish(result: RunResult, output_format: str) -> int:
+    """Print the end of a run; in table form its objects were printed as they came."""
+    if output_format != "table":
+        return emit(result, output_format)
+    show(Page((views_cluster.summary_line(result),)))
+    return 0 if result.ok else 1

@@ -1,0 +1,345 @@
+"""How the results of commands on the app directory look: one function a result type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlstack.cli.page import Block, Line, Page, Table
+from mlstack.cli.views import VIEWS, count, facts, one_line_value
+
+if TYPE_CHECKING:
+    from mlstack.cli.commands.shell import Versions
+    from mlstack.operations import app, component, env, package, param, prototype, registry
+
+
+# ---------------------------------------------------------------------------------------------- the app
+
+
+@VIEWS.register("Versions")
+def versions(result: Versions) -> Page:
+    """Show the versions, ours first."""
+    rows = (("mlstack", result.mlstack), ("python", result.python), *result.libraries.items())
+    return Page((Table(("PROGRAM", "VERSION"), rows),), (f"mlstack {result.mlstack}",))
+
+
+@VIEWS.register("Initialised")
+def initialised(result: app.Initialised) -> Page:
+    """Say where the app is and what comes next."""
+    registries = f" with the registry `{result.registries[0]}`" if result.registries else ""
+    notes = (f"next: cd {result.folder} && mlstack pkg install kubeflow/core",)
+    return Page((Line(f"created app `{result.app}` in {result.folder}{registries}"),), (result.app,), notes)
+
+
+# ----------------------------------------------------------------------------------------- environments
+
+
+@VIEWS.register("EnvironmentAdded")
+def environment_added(result: env.EnvironmentAdded) -> Page:
+    """Say which context and namespace were chosen."""
+    facts = [f"context {result.context}", f"namespace {result.namespace}"]
+    facts += [f"preset {result.preset}"] if result.preset else []
+    facts += [f"extends {result.extends}"] if result.extends else []
+    line = f"added environment `{result.name}`: {', '.join(facts)}"
+    return Page((Line(line),), (result.name,), (f"next: mlstack render {result.name}",))
+
+
+@VIEWS.register("EnvironmentList")
+def environment_list(result: env.EnvironmentList) -> Page:
+    """Show the environments, the current one marked."""
+    rows = tuple(
+        (
+            f"{row.name} *" if row.current else row.name,
+            row.context,
+            row.namespace,
+            row.kubernetes_version,
+            row.extends or "",
+            _yes(row.protected),
+        )
+        for row in result.environments
+    )
+    table = Table(("NAME", "CONTEXT", "NAMESPACE", "KUBERNETES", "EXTENDS", "PROTECTED"), rows, cut="CONTEXT")
+    names = tuple(row.name for row in result.environments)
+    return Page((table,), names, () if rows else ("next: mlstack env add NAME",))
+
+
+@VIEWS.register("EnvironmentDescription")
+def environment_description(result: env.EnvironmentDescription) -> Page:
+    """Show one environment and the parameters it sets."""
+    blocks = facts(
+        ("name", result.name),
+        ("file", result.file),
+        ("context", result.context),
+        ("namespace", result.namespace),
+        ("kubernetes", result.kubernetes_version),
+        ("extends", result.extends),
+        ("targets", ", ".join(result.targets) or "all components"),
+        ("protected", "yes" if result.protected else "no"),
+        ("load balancers", "must get an address" if result.wait_for_load_balancer else "need no address"),
+        ("cluster", (result.cluster or {}).get("uid") or "not contacted yet"),
+    )
+    rows = [("all", name, one_line_value(value)) for name, value in result.globals.items()]
+    for component_name, values in result.components.items():
+        rows += [(component_name, name, one_line_value(value)) for name, value in values.items()]
+    if rows:
+        blocks += [Line(""), Table(("COMPONENT", "PARAM", "VALUE"), tuple(rows))]
+    return Page(tuple(blocks), (result.name,))
+
+
+@VIEWS.register("EnvironmentChanged")
+def environment_changed(result: env.EnvironmentChanged) -> Page:
+    """Say what changed."""
+    told = [f"{key} = {one_line_value(value) or 'unset'}" for key, value in result.changes.items()]
+    told += ["the cluster met next is the one it is bound to"] if result.cluster_forgotten else []
+    return Page(
+        (Line(f"environment `{result.name}`: {', '.join(told) or 'nothing to change'}"),), (result.name,)
+    )
+
+
+@VIEWS.register("EnvironmentRemoved")
+def environment_removed(result: env.EnvironmentRemoved) -> Page:
+    """Say that it is gone."""
+    line = f"removed environment `{result.name}` from the app; its cluster was not touched"
+    return Page((Line(line),), (result.name,))
+
+
+@VIEWS.register("CurrentEnvironment")
+def current_environment(result: env.CurrentEnvironment) -> Page:
+    """Show the name alone."""
+    if result.name is None:
+        return Page((), (), ("no environment is chosen: mlstack env current --set ENV",))
+    return Page((Line(result.name),), (result.name,))
+
+
+# ------------------------------------------------------------------------------- registries and packages
+
+
+@VIEWS.register("RegistryAdded")
+def registry_added(result: registry.RegistryAdded) -> Page:
+    """Say which registry it is and what it offers."""
+    line = f"added registry `{result.name}` with {count(result.packages, 'package')}: {result.address}"
+    if result.known:
+        line = f"registry `{result.name}` is known already: {result.address}"
+    blocks = [Line(line)]
+    if result.bundled:
+        blocks.append(Line("it is the registry that mlstack brings along: nothing is downloaded"))
+    return Page(tuple(blocks), (result.name,), (f"next: mlstack registry describe {result.name}",))
+
+
+@VIEWS.register("RegistryList")
+def registry_list(result: registry.RegistryList) -> Page:
+    """Show the registries."""
+    rows = tuple((row.name, row.protocol, row.address) for row in result.registries)
+    names = tuple(row.name for row in result.registries)
+    notes = () if rows else ("next: mlstack registry add NAME ADDRESS",)
+    return Page((Table(("NAME", "PROTOCOL", "ADDRESS"), rows),), names, notes)
+
+
+@VIEWS.register("RegistryDescription")
+def registry_description(result: registry.RegistryDescription) -> Page:
+    """Show a registry and its packages."""
+    blocks = facts(("name", result.name), ("protocol", result.protocol), ("address", result.address))
+    rows = tuple((row.name, row.version, row.installed or "", row.summary) for row in result.packages)
+    blocks += [Line(""), Table(("PACKAGE", "VERSION", "INSTALLED", "SUMMARY"), rows)]
+    return Page(tuple(blocks), tuple(row.name for row in result.packages))
+
+
+@VIEWS.register("Indexed")
+def indexed(result: registry.Indexed) -> Page:
+    """Say what happened to the index."""
+    state = "is up to date" if not result.stale else "was rewritten" if result.written else "is stale"
+    notes = () if result.ok else (f"next: mlstack registry index {result.folder}",)
+    return Page((Line(f"index of {count(result.packages, 'package')} {state}"),), (), notes)
+
+
+@VIEWS.register("Installed")
+def installed(result: package.Installed) -> Page:
+    """Show each package that is there now."""
+    lines = tuple(
+        Line(
+            f"{row.state} {row.package}@{row.version} ({row.digest[:19]})",
+            "" if row.state == "kept" else "add",
+        )
+        for row in result.packages
+    )
+    wanted = result.packages[-1]
+    note = f"next: mlstack pkg describe {wanted.package}"
+    return Page(lines, tuple(f"{row.package}@{row.version}" for row in result.packages), (note,))
+
+
+@VIEWS.register("PackageList")
+def package_list(result: package.PackageList) -> Page:
+    """Show the packages, known and installed."""
+    rows = tuple((row.package, row.version, row.installed or "", row.summary) for row in result.packages)
+    notes = tuple(f"note: {note}" for note in result.notes)
+    names = tuple(row.package for row in result.packages)
+    return Page((Table(("PACKAGE", "VERSION", "INSTALLED", "SUMMARY"), rows),), names, notes)
+
+
+@VIEWS.register("PackageDescription")
+def package_description(result: package.PackageDescription) -> Page:
+    """Show a package and its prototypes."""
+    blocks = facts(
+        ("package", result.package),
+        ("version", result.version),
+        ("installed", result.installed or "no"),
+        ("summary", result.summary),
+        ("licence", result.license),
+        ("requires", ", ".join(result.requires)),
+        ("digest", result.digest),
+    )
+    blocks += (
+        [Line(""), *(Line(line) for line in result.description.strip().splitlines())]
+        if result.description
+        else []
+    )
+    rows = tuple((row.name, row.summary) for row in result.prototypes)
+    blocks += [Line(""), Table(("PROTOTYPE", "SUMMARY"), rows)] if rows else []
+    return Page(tuple(blocks), tuple(row.name for row in result.prototypes))
+
+
+@VIEWS.register("PackageRemoved")
+def package_removed(result: package.PackageRemoved) -> Page:
+    """Say what is gone."""
+    return Page(tuple(Line(f"removed {name}", "remove") for name in result.packages), result.packages)
+
+
+# ------------------------------------------------------------------------------ prototypes and components
+
+
+@VIEWS.register("PrototypeList")
+def prototype_list(result: prototype.PrototypeList) -> Page:
+    """Show the prototypes."""
+    rows = tuple((row.name, row.package, _yes(row.installed), row.summary) for row in result.prototypes)
+    table = Table(("PROTOTYPE", "PACKAGE", "INSTALLED", "SUMMARY"), rows)
+    notes = (
+        ()
+        if rows
+        else ("no prototypes here yet: mlstack pkg list, then mlstack pkg install REGISTRY/PACKAGE",)
+    )
+    return Page((table,), tuple(row.name for row in result.prototypes), notes)
+
+
+@VIEWS.register("PrototypeMatches")
+def prototype_matches(result: prototype.PrototypeMatches) -> Page:
+    """Show each prototype that matches, with its parameters."""
+    blocks: list[Block] = []
+    for found in result.prototypes:
+        blocks += [Line("")] if blocks else []
+        blocks += _prototype(found)
+    return Page(tuple(blocks), tuple(found.name for found in result.prototypes))
+
+
+@VIEWS.register("PrototypeDescription")
+def prototype_description(result: prototype.PrototypeDescription) -> Page:
+    """Show a prototype and its parameters."""
+    blocks = _prototype(result)
+    if result.description:
+        blocks[1:1] = [Line(""), *(Line(line) for line in result.description.strip().splitlines()), Line("")]
+    example = f"mlstack generate {result.name} NAME"
+    required = "".join(f" --{row.name}=VALUE" for row in result.parameters if row.required)
+    return Page((*blocks, Line(""), Line(f"use: {example}{required}")), (result.name,))
+
+
+def _prototype(found: prototype.PrototypeDescription) -> list[Block]:
+    head = f"{found.name} ({found.package}@{found.version}): {found.summary}"
+    also = f"also known as {', '.join(found.aliases)}"
+    rows = tuple((row.name, row.type, _default(row), _help(row)) for row in found.parameters)
+    table = Table(("PARAM", "TYPE", "DEFAULT", "DESCRIPTION"), rows, cut="DEFAULT")
+    return [Line(head, "head"), *([Line(also)] if found.aliases else []), table]
+
+
+def _default(row: prototype.ParameterRow) -> str:
+    return "required" if row.required else one_line_value(row.default)
+
+
+def _help(row: prototype.ParameterRow) -> str:
+    text = row.description.rstrip(".")
+    extras = [
+        f"unit: {row.unit}" if row.unit else "",
+        row.limits,
+        f"also: {', '.join(row.aliases)}" if row.aliases else "",
+        "secret" if row.secret else "",
+        f"deprecated: {row.deprecated}" if row.deprecated else "",
+    ]
+    tail = "; ".join(extra for extra in extras if extra)
+    return f"{text} ({tail})" if tail and text else text or tail
+
+
+@VIEWS.register("Generated")
+def generated(result: component.Generated) -> Page:
+    """Say which file was written and how to look at what it brings."""
+    verb = "replaced" if result.replaced else "generated"
+    blocks = [Line(f"{verb} component `{result.name}` from {result.prototype}: {result.file}")]
+    notes = (*(f"note: {note}" for note in result.notes), f"next: mlstack param list {result.name}")
+    return Page(tuple(blocks), (result.name,), notes)
+
+
+@VIEWS.register("ComponentList")
+def component_list(result: component.ComponentList) -> Page:
+    """Show the components."""
+    rows = tuple(
+        (row.name, row.type, row.prototype or "", row.package or "", row.file) for row in result.components
+    )
+    table = Table(("COMPONENT", "TYPE", "PROTOTYPE", "PACKAGE", "FILE"), rows)
+    notes = () if rows else ("next: mlstack generate PROTOTYPE NAME",)
+    return Page((table,), tuple(row.name for row in result.components), notes)
+
+
+@VIEWS.register("ComponentRemoved")
+def component_removed(result: component.ComponentRemoved) -> Page:
+    """Say which files changed."""
+    notes = (
+        "what was applied stays in the clusters: `mlstack delete ENV -c NAME` comes before `component rm`",
+    )
+    return Page(
+        tuple(Line(f"removed `{result.name}` from {file}") for file in result.files), (result.name,), notes
+    )
+
+
+# ------------------------------------------------------------------------------------------- parameters
+
+
+@VIEWS.register("ParamChanged")
+def param_changed(result: param.ParamChanged) -> Page:
+    """Say what was set where, and whether it counts."""
+    state = f"set {result.name} = {one_line_value(result.value)}"
+    if not result.changed:
+        state = f"{result.name} is {one_line_value(result.value)} already"
+    return Page(
+        (Line(f"{state} ({result.place}, {result.file})"),),
+        (result.name,),
+        tuple(f"note: {note}" for note in result.notes),
+    )
+
+
+@VIEWS.register("ParamUnset")
+def param_unset(result: param.ParamUnset) -> Page:
+    """Say what was taken back and what counts now."""
+    line = f"unset {result.name} ({result.place}, {result.file})"
+    return Page((Line(line),), (result.name,), tuple(f"note: {note}" for note in result.notes))
+
+
+@VIEWS.register("ParamList")
+def param_list(result: param.ParamList) -> Page:
+    """Show values and where they were set."""
+    rows = tuple((row.component, row.name, one_line_value(row.value), row.origin) for row in result.rows)
+    table = Table(("COMPONENT", "PARAM", "VALUE", "FROM"), rows, cut="VALUE")
+    return Page((table,), tuple(f"{row.component}.{row.name}" for row in result.rows))
+
+
+@VIEWS.register("ParamDiff")
+def param_diff(result: param.ParamDiff) -> Page:
+    """Show the parameters that differ."""
+    names = tuple(f"{row.component}.{row.name}" for row in result.rows)
+    if not names:
+        return Page((), (), (f"no parameter differs between `{result.first}` and `{result.second}`",))
+    rows = tuple(
+        (row.component, row.name, one_line_value(row.first), one_line_value(row.second))
+        for row in result.rows
+    )
+    heads = ("COMPONENT", "PARAM", result.first.upper(), result.second.upper())
+    return Page((Table(heads, rows, cut=heads[2]),), names)
+
+
+def _yes(claim: bool) -> str:
+    return "yes" if claim else ""
