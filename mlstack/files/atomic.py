@@ -1,0 +1,280 @@
+"""Every write of a file: a whole set of files or none, and each file the old one or the new one.
+
+New content goes to a temporary file in the same folder, is flushed to the disk, and takes its place by one
+rename. A file that is replaced is kept by a second link until the whole set stands. When anything fails,
+what was done is undone. A power cut between two renames leaves some files new and some old, never half of
+one; temporary files (`.<name>.<number>.tmp`) that it leaves behind harm nobody.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+from mlstack.errors import ConfigError
+
+_REASONS = {
+    errno.ENOSPC: ("the disk is full", "free some space, then run the command again"),
+    errno.EDQUOT: ("your disk quota is used up", "free some space, then run the command again"),
+    errno.EROFS: ("the file system is read-only", "work on a copy in a folder that can be written"),
+    errno.EACCES: ("permission denied", "check who may write to this folder and file"),
+    errno.EPERM: ("permission denied", "check who may write to this folder and file"),
+    errno.ENOTDIR: ("a file stands where a folder is needed", "move that file away"),
+    errno.EISDIR: ("a folder stands in its place", "move that folder away"),
+    errno.ENAMETOOLONG: ("the name is too long", "choose a shorter name"),
+}
+_LONGEST_NAME = 180  # of 255 bytes; the temporary name adds to it
+
+
+def write_files(files: Mapping[Path, bytes | str], *, delete: Iterable[Path] = ()) -> None:
+    """Write a set of files and delete others: all of it, or none of it when something fails.
+
+    Missing folders are made, the mode of an existing file is kept, a symbolic link is followed. Text is
+    written as UTF-8, with its own line ends.
+
+    Args:
+        files: content by path.
+        delete: files to delete; those that are not there are passed over.
+
+    Raises:
+        ConfigError: the disk is full, the folder read-only, a folder in the way …; nothing was changed.
+    """
+    with _all_or_none() as work:
+        staged = [(work.stage(path, content), path) for path, content in files.items()]
+        for temporary, path in staged:
+            work.put(temporary, path)
+        for path in delete:
+            work.remove(path)
+        work.flush()
+
+
+def replace_tree(target: Path, files: Mapping[PurePosixPath, bytes]) -> None:
+    """Make a folder that holds exactly these files, in the place of what stands there.
+
+    Args:
+        target: the folder.
+        files: content by path relative to the folder.
+
+    Raises:
+        ConfigError: a path leads out of the folder, or the folder cannot be written; nothing was changed.
+    """
+    for path in files:
+        if path.is_absolute() or ".." in path.parts or not path.parts:
+            raise ConfigError(f"`{path}` leads out of its folder", where=str(target))
+    with _all_or_none() as work:
+        fresh = work.stage_folder(target)
+        for path, content in sorted(files.items()):
+            work.write(fresh, path, content)
+        work.flush()
+        work.put_folder(fresh, target)
+        work.flush()
+
+
+def remove_tree(target: Path) -> None:
+    """Remove a folder with all it holds; what is not there is passed over.
+
+    Raises:
+        ConfigError: the folder cannot be removed; nothing was changed.
+    """
+    with _all_or_none() as work:
+        work.remove(target)
+        work.flush()
+
+
+@contextmanager
+def _all_or_none() -> Iterator[_Work]:
+    work = _Work()
+    try:
+        yield work
+    except OSError as error:
+        kept = work.undo()
+        raise _explained(error, work.path, kept) from error
+    except BaseException:  # Ctrl-C as well: nothing stays half done
+        work.undo()
+        raise
+    work.clean_up()
+
+
+def _explained(error: OSError, path: Path, kept: list[Path]) -> ConfigError:
+    reason, hint = _REASONS.get(error.errno or 0, ((error.strerror or str(error)).lower(), None))
+    result = f"`{kept[0]}` could not be put back" if kept else "nothing was changed"
+    return ConfigError(f"cannot write `{path}`: {reason}; {result}", hint=hint)
+
+
+class _Work:
+    """What was done so far, and how to undo it."""
+
+    def __init__(self) -> None:
+        self.path = Path()  # what is worked on, for messages
+        self._undo: list[tuple[Path, Callable[[], object]]] = []
+        self._leftovers: list[Path] = []
+        self._made: list[Path] = []  # folders
+        self._touched: dict[Path, None] = {}  # folders, in order
+
+    def stage(self, path: Path, content: bytes | str) -> Path:
+        """Write new content beside a file and flush it to the disk."""
+        self.path = path
+        path = _followed(path)
+        self._make_folder(path.parent)
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "is a folder")
+        temporary = self._reserved(path)
+        self._fill(temporary, content, _existing(path))
+        return temporary
+
+    def stage_folder(self, target: Path) -> Path:
+        """Make an empty folder beside the one that it shall replace."""
+        self.path = target
+        self._make_folder(target.parent)
+        if target.exists() and not target.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "is a file")
+        fresh = self._reserved(target)
+        fresh.mkdir()
+        return fresh
+
+    def write(self, fresh: Path, path: PurePosixPath, content: bytes) -> None:
+        """Write a file of a new folder."""
+        (fresh / path).parent.mkdir(parents=True, exist_ok=True)
+        self._fill(fresh / path, content, None)
+        self._touched |= {fresh / folder: None for folder in path.parents}
+
+    def put(self, temporary: Path, path: Path) -> None:
+        """Let a staged file take its place."""
+        self.path = path
+        path = _followed(path)
+        if _existing(path):
+            kept = self._keep(path)
+            self._undo.append((path, partial(kept.replace, path)))
+        else:
+            self._undo.append((path, partial(path.unlink, missing_ok=True)))
+        temporary.replace(path)
+        self._touched[path.parent] = None
+
+    def put_folder(self, fresh: Path, target: Path) -> None:
+        """Let a staged folder take its place; where the system can, the two change places at once."""
+        if not target.exists():
+            self._undo.append((target, partial(_move_back, target, fresh)))
+            fresh.rename(target)
+        elif _exchanged(fresh, target):
+            self._undo.append((target, partial(_exchanged, fresh, target)))
+        else:
+            self.remove(target)
+            self._undo.append((target, partial(_move_back, target, fresh)))
+            fresh.rename(target)
+        self._touched[target.parent] = None
+
+    def remove(self, path: Path) -> None:
+        """Move a file or folder out of the way; it goes when the whole set stands."""
+        self.path = path
+        if not os.path.lexists(path):
+            return
+        kept = self._reserved(path)
+        self._undo.append((path, partial(_move_back, kept, path)))
+        path.rename(kept)
+        self._touched[path.parent] = None
+
+    def flush(self) -> None:
+        """Bring the names of all that was touched to the disk."""
+        for folder in self._touched:
+            descriptor = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            except OSError as error:
+                if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some file systems flush no folders
+                    raise
+            finally:
+                os.close(descriptor)
+        self._touched = {}
+
+    def undo(self) -> list[Path]:
+        """Undo everything, last step first; give the files for which this failed."""
+        failed = []
+        for path, step in reversed(self._undo):
+            try:
+                step()
+            except OSError:
+                failed.append(path)
+        if not failed:  # else a temporary file may be the last copy of something
+            self.clean_up()
+        for folder in reversed(self._made):
+            with suppress(OSError):  # somebody else may have put something there
+                folder.rmdir()
+        return failed
+
+    def clean_up(self) -> None:
+        """Remove what was needed on the way."""
+        for path in reversed(self._leftovers):
+            with suppress(OSError):
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+    def _make_folder(self, folder: Path) -> None:
+        missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+        for parent in reversed(missing):
+            parent.mkdir(exist_ok=True)
+            self._made.append(parent)
+            self._touched[parent.parent] = None
+
+    def _reserved(self, path: Path) -> Path:
+        """Find a free name beside a path, and remember to clean it up."""
+        stem = path.name.encode()[:_LONGEST_NAME].decode(errors="ignore")
+        number = os.getpid()
+        while os.path.lexists(found := path.with_name(f".{stem}.{number}.tmp")):
+            number += 1
+        self._leftovers.append(found)
+        return found
+
+    def _keep(self, path: Path) -> Path:
+        kept = self._reserved(path)
+        try:
+            os.link(path, kept)
+        except OSError:  # a file system without links
+            self._fill(kept, path.read_bytes(), _existing(path))
+        return kept
+
+    def _fill(self, path: Path, content: bytes | str, like: os.stat_result | None) -> None:
+        left = memoryview(content.encode() if isinstance(content, str) else content)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        try:
+            if like:
+                os.fchmod(descriptor, stat.S_IMODE(like.st_mode))
+                with suppress(OSError):  # only root may give a file away
+                    os.fchown(descriptor, like.st_uid, like.st_gid)
+            while left:
+                left = left[os.write(descriptor, left) :]
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _followed(path: Path) -> Path:
+    return path.resolve() if path.is_symlink() else path
+
+
+def _existing(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None
+
+
+def _move_back(here: Path, there: Path) -> None:
+    with suppress(FileNotFoundError):  # the step to undo never came to pass
+        here.rename(there)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Let two folders change places in one step (Linux); tell whether that was possible."""
+    import ctypes  # only replacing a package folder needs it
+
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE of linux/fs.h
+    try:
+        renameat2 = ctypes.CDLL(None).renameat2
+    except (AttributeError, OSError):
+        return False
+    return bool(renameat2(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)
