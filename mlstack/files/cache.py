@@ -1,0 +1,114 @@
+"""The user's cache directory: bytes under a key, which may be missing at any time and are never wrong.
+
+Compiled templates, parsed forms and rendered output are remembered here. The folder belongs to the user
+alone, since `marshal` must not read what others write: a folder of somebody else, or one that others may
+write to, is not used at all. An entry carries the digest of its bytes; whatever is odd is a miss. Nothing
+here raises an error: without a cache everything is slower, not different.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+LIMIT_BYTES = 256 * 1024 * 1024
+_DIGEST_BYTES = 16
+_SWEEP_SHARE = 16  # a sweep comes at the latest when this part of the limit was written
+
+
+class Cache:
+    """Bytes by key in one folder.
+
+    Args:
+        folder: the folder; made on the first `put`, readable by its owner alone.
+        limit_bytes: the size above which the entries written first go.
+    """
+
+    def __init__(self, folder: Path, *, limit_bytes: int = LIMIT_BYTES) -> None:
+        self._folder = folder
+        self._limit = limit_bytes
+        self._unswept = 0
+        self._trusted: bool | None = None
+
+    def get(self, key: str) -> bytes | None:
+        """Give the bytes of a key, or None when they are not there, not readable or not as written."""
+        if not self._is_trusted():
+            return None
+        try:
+            descriptor = os.open(self._place(key), os.O_RDONLY | os.O_NOFOLLOW)
+            with os.fdopen(descriptor, "rb") as file:
+                content = file.read()
+        except OSError:
+            return None
+        digest, data = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+        return data if digest == _digest(data) else None
+
+    def put(self, key: str, data: bytes) -> None:
+        """Keep bytes under a key; when that is not possible, nothing happens."""
+        self._make_folder()
+        if not self._is_trusted():
+            return
+        place = self._place(key)
+        temporary = place.with_name(f"{place.name}.{os.getpid()}.tmp")
+        try:
+            place.parent.mkdir(mode=0o700, exist_ok=True)
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(_digest(data) + data)
+            temporary.replace(place)
+        except OSError:
+            with suppress(OSError):
+                temporary.unlink()
+            return
+        self._unswept += len(data)
+        if self._unswept > self._limit // _SWEEP_SHARE or place.parent.name == "00":
+            self.sweep()
+
+    def sweep(self) -> None:
+        """Drop the entries written first until the rest is within the limit."""
+        self._unswept = 0
+        entries = sorted(self._entries(), key=lambda entry: (entry[1], entry[0]))
+        size = sum(entry[2] for entry in entries)
+        for path, _, length in entries:
+            if size <= self._limit:
+                return
+            size -= length
+            with suppress(OSError):
+                path.unlink()
+
+    def _entries(self) -> Iterator[tuple[Path, int, int]]:
+        for path in self._folder.glob("??/*"):
+            with suppress(OSError):
+                found = path.lstat()
+                yield path, found.st_mtime_ns, found.st_size
+
+    def _place(self, key: str) -> Path:
+        name = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=20).hexdigest()
+        return self._folder / name[:2] / name[2:]
+
+    def _make_folder(self) -> None:
+        with suppress(OSError):
+            if not self._folder.exists():
+                self._folder.parent.mkdir(parents=True, exist_ok=True)
+                self._folder.mkdir(mode=0o700)
+                self._trusted = None
+
+    def _is_trusted(self) -> bool:
+        """Tell whether the folder is there, a real one, ours, and closed to others; asked once."""
+        if self._trusted is None:
+            try:
+                found = self._folder.lstat()
+            except OSError:
+                return False
+            own = found.st_uid == os.geteuid() if hasattr(os, "geteuid") else True
+            closed = not found.st_mode & (stat.S_IRWXG | stat.S_IRWXO) or os.name == "nt"
+            self._trusted = stat.S_ISDIR(found.st_mode) and own and closed
+        return self._trusted
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()

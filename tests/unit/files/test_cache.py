@@ -1,0 +1,110 @@
+"""The cache remembers bytes, and whatever is odd about it is a miss, never an error."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from mlstack.files.cache import Cache
+
+
+def entries(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def test_what_was_put_is_found_by_another_process(tmp_path: Path) -> None:
+    Cache(tmp_path / "cache" / "mlstack").put("a key / with anything \ud800", b"\x00data")
+    found = Cache(tmp_path / "cache" / "mlstack")
+    assert found.get("a key / with anything \ud800") == b"\x00data"
+    assert found.get("another key") is None
+
+
+def test_the_last_bytes_put_win(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+    cache.put("k", b"1")
+    cache.put("k", b"2")
+    assert cache.get("k") == b"2"
+    assert len(entries(tmp_path)) == 1
+
+
+def test_a_cache_that_was_never_written_makes_no_folder(tmp_path: Path) -> None:
+    assert Cache(tmp_path / "cache").get("k") is None
+    assert not (tmp_path / "cache").exists()
+
+
+def test_folder_and_entries_are_closed_to_others(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        Cache(tmp_path / "cache").put("k", b"x")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "cache").stat().st_mode) == 0o700
+    assert stat.S_IMODE(entries(tmp_path)[0].stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("damage", [b"", b"short", b"x" * 40])
+def test_a_damaged_entry_is_a_miss_and_is_replaced(tmp_path: Path, damage: bytes) -> None:
+    cache = Cache(tmp_path / "cache")
+    cache.put("k", b"data")
+    entries(tmp_path)[0].write_bytes(damage)
+    assert cache.get("k") is None
+    cache.put("k", b"data")
+    assert cache.get("k") == b"data"
+
+
+def test_a_folder_open_to_others_is_not_used(tmp_path: Path) -> None:
+    Cache(tmp_path / "cache").put("k", b"x")
+    (tmp_path / "cache").chmod(0o770)
+    cache = Cache(tmp_path / "cache")
+    assert cache.get("k") is None
+    cache.put("other", b"y")
+    assert len(entries(tmp_path)) == 1
+
+
+def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Cache(tmp_path / "cache").put("k", b"x")
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    assert Cache(tmp_path / "cache").get("k") is None
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    real = Cache(tmp_path / "real")
+    real.put("k", b"x")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert Cache(tmp_path / "link").get("k") is None
+    entry = entries(tmp_path / "real")[0]
+    entry.rename(tmp_path / "elsewhere")
+    entry.symlink_to(tmp_path / "elsewhere")
+    assert Cache(tmp_path / "real").get("k") is None
+
+
+@pytest.mark.parametrize("name", ["file/cache", "\x7f" * 300])
+def test_a_folder_that_cannot_be_made_is_no_error(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").write_text("x")
+    cache = Cache(tmp_path / name)
+    cache.put("k", b"x")
+    assert cache.get("k") is None
+
+
+def test_a_full_disk_is_no_error_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = Cache(tmp_path / "cache")
+    cache.put("k", b"x")
+
+    def full(self: Path, target: Path) -> None:
+        raise OSError(28, "no space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    cache.put("other", b"y")
+    assert cache.get("other") is None
+    assert len(entries(tmp_path)) == 1
+
+
+def test_size_is_bounded_and_the_oldest_entries_go(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache", limit_bytes=50_000)
+    for number in range(100):
+        cache.put(f"k{number}", bytes(1000))
+    cache.sweep()
+    assert sum(path.stat().st_size for path in entries(tmp_path)) <= 50_000
+    assert cache.get("k0") is None
+    assert cache.get("k99") == bytes(1000)
