@@ -6,6 +6,8 @@ What a test gets (fixtures of `tests/cluster/conftest.py`):
     minikube, gke   TestCluster: one node without GPUs; three nodes with two GPUs each
     namespace       str: a fresh namespace in both clusters, deleted afterwards
     kubeconfig      Path: this test's own, contexts `minikube` (current) and `gke`; $KUBECONFIG
+    training_operator   function: start the real operator, `training_operator(gke, "tfjob")`, CRDs being there
+    start_hub       function: start a real JupyterHub, `start_hub(gke, config_file, namespace=namespace)`
 
     control_plane.clusters[context]                    -> TestCluster
     control_plane.write_kubeconfig(path, current_context="minikube", user=None) -> path, both contexts
@@ -22,7 +24,8 @@ What a test gets (fixtures of `tests/cluster/conftest.py`):
     cluster.wait_for(path, accept, what=, timeout_s=)  -> JSON that `accept` finds true
     cluster.wait_until_gone(path)
     cluster.client(user)                               -> ApiClient of another user
-    cluster.restart_apiserver()                        kill -9, start, wait; .machinery.kill_apiserver() alone
+    cluster.restart_apiserver()                        kill -9, start, wait
+    cluster.machinery.log("kube-apiserver")            -> the end of a log; also .kill_apiserver(), .pids
 
 Pods run after a moment on simulated nodes. Annotations of a pod (template) make them do more, and
 `tests/controlplane/stages.yaml` says which: `mlstack.dev/test-exit: "0"` lets it end. Nothing runs in a pod:
