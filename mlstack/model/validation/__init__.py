@@ -1,0 +1,1 @@
+"""Offline validation: what an API server would refuse, said before one is asked."""

@@ -1,0 +1,99 @@
+"""Check custom resources against the CustomResourceDefinition of their kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from mlstack.model.kinds import CRD_GROUP, is_group
+from mlstack.model.schemas import Schema, Schemas
+from mlstack.model.validation import cel
+from mlstack.model.validation.base import Field, Problem, Problems, shown
+from mlstack.model.validation.celparse import UnsupportedError
+from mlstack.model.validation.structure import Structure
+
+Definitions = Mapping[tuple[str, str, str], Schema]
+
+
+def definitions(crds: Iterable[Mapping[str, Any]]) -> Definitions:
+    """Collect the schemas of CustomResourceDefinitions by group, version and kind; later ones win."""
+    found: dict[tuple[str, str, str], Schema] = {}
+    for data in crds:
+        spec = Field(data).at("spec")
+        for version in spec.at("versions").items:
+            schema = version.at("schema", "openAPIV3Schema").value
+            key = (spec.at("group").text, version.at("name").text, spec.at("names", "kind").text)
+            found[key] = schema if isinstance(schema, Mapping) else {}
+    return found
+
+
+def is_crd(data: Mapping[str, Any]) -> bool:
+    """Say whether an object is a CustomResourceDefinition."""
+    return data.get("kind") == "CustomResourceDefinition" and is_group(data, CRD_GROUP)
+
+
+def check(schema: Schema, data: Mapping[str, Any], schemas: Schemas) -> Problems:
+    """Find what does not fit; the rules in CEL are looked at only where the structure is right."""
+    filled = with_defaults(schema, data)
+    problems = list(Structure(schemas, custom=True).check(schema, Field(filled)))
+    yield from problems or rule_problems(schema, Field(filled))
+
+
+def with_defaults(schema: Schema, value: Any) -> Any:
+    """Give the value with the defaults of its schema, as the API server fills them in first."""
+    if isinstance(value, list):
+        return [with_defaults(schema.get("items", {}), item) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    properties: Mapping[str, Schema] = schema.get("properties", {})
+    others = schema.get("additionalProperties")
+    filled = {
+        key: with_defaults(properties.get(key, others if isinstance(others, Mapping) else {}), item)
+        for key, item in value.items()
+    }
+    for name, inner in properties.items():
+        if "default" in inner and (
+            name not in filled or (filled[name] is None and not inner.get("nullable"))
+        ):
+            filled[name] = with_defaults(inner, inner["default"])
+    return filled
+
+
+def rule_problems(schema: Schema, field: Field) -> Problems:
+    """Evaluate the rules of a schema and of everything below it."""
+    if field.value is None:
+        return
+    for rule in schema.get("x-kubernetes-validations", ()):
+        yield from _broken(rule, field)
+    for name, inner in field.entries:
+        below = schema.get("properties", {}).get(name, schema.get("additionalProperties"))
+        if isinstance(below, Mapping):
+            yield from rule_problems(below, inner)
+    if isinstance(schema.get("items"), Mapping):
+        for item in field.items:
+            yield from rule_problems(schema["items"], item)
+
+
+def _broken(rule: Mapping[str, Any], field: Field) -> Problems:
+    """Evaluate one rule; those on changes (`oldSelf`) and those in CEL not known here say nothing."""
+    text = str(rule.get("rule", ""))
+    try:
+        holds = cel.evaluate(text, {"self": field.value})
+    except UnsupportedError:
+        return
+    except cel.EvaluationError as error:
+        yield _located(rule, field, f"rule {shown(text)} cannot be evaluated: {error}")
+        return
+    if holds is not True:
+        yield _located(rule, field, str(rule.get("message") or f"fails the rule {shown(text)}").strip())
+
+
+def _located(rule: Mapping[str, Any], field: Field, message: str) -> Problem:
+    path = str(rule.get("fieldPath", "")).strip(".")
+    plain = all(part.isidentifier() for part in path.split(".")) if path else False
+    return (field.at(*path.split(".")) if plain else field).says(message)
+
+
+def known_versions(found: Definitions, group: str, kind: str) -> Sequence[str]:
+    """Give the versions of a custom kind that there are definitions of."""
+    return sorted(version for (g, version, k) in found if (g, k) == (group, kind))

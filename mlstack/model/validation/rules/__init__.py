@@ -1,0 +1,1 @@
+"""What the API server checks by code, one function a rule, one file a family of kinds."""
