@@ -50,7 +50,7 @@ def to_flow(value: Any) -> str:
         ValueError: as `to_yaml`.
         TypeError: as `to_yaml`.
     """
-    return _compact(value) if isinstance(value, Mapping | list | tuple) else write_scalar(value)
+    return to_compact_json(value) if isinstance(value, Mapping | list | tuple) else write_scalar(value)
 
 
 def to_json(value: Any) -> str:
@@ -61,6 +61,23 @@ def to_json(value: Any) -> str:
         TypeError: as `to_yaml`.
     """
     return _json(value, "\n") + "\n"
+
+
+def to_compact_json(value: Any) -> str:
+    """Write JSON on one line, in a form that YAML reads too.
+
+    Raises:
+        ValueError: as `to_yaml`.
+        TypeError: as `to_yaml`.
+    """
+    if isinstance(value, str):
+        return write_double_quoted(value)
+    if isinstance(value, Mapping):
+        items = [f"{_json_key(key)}: {to_compact_json(item)}" for key, item in value.items()]
+        return f"{{{', '.join(items)}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(to_compact_json, value))}]"
+    return write_scalar(value)
 
 
 # ------------------------------------------------------------------------------------------------- YAML
@@ -147,17 +164,7 @@ def _json(value: Any, newline: str) -> str:
         return f"{{{deeper}{f',{deeper}'.join(items)}{newline}}}"
     if isinstance(value, list | tuple) and value:
         return f"[{deeper}{f',{deeper}'.join([_json(item, deeper) for item in value])}{newline}]"
-    return _compact(value)
-
-
-def _compact(value: Any) -> str:
-    if isinstance(value, str):
-        return write_double_quoted(value)
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_json_key(key)}: {_compact(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_compact, value)) + "]"
-    return write_scalar(value)
+    return to_compact_json(value)
 
 
 def _json_key(key: Any) -> str:

@@ -1,0 +1,453 @@
+"""The only door to Jinja2: sandboxed, strict, plain data in, text out.
+
+Every `{{ expression }}` is written as one YAML-safe value on one line (mappings and lists in flow style),
+so that no parameter can change the structure around it. A value inside a longer text is put together in the
+expression: `{{ "prefix-" ~ x }}`. What templates themselves write (macros, blocks, the filters `raw` and
+`yaml`) goes out as it is.
+
+There is no clock, no randomness, no environment and no file but those of the package: the same parameters
+give the same bytes everywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import marshal
+import sys
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from pathlib import PurePosixPath
+from types import CodeType, SimpleNamespace, TracebackType
+from typing import Any, NamedTuple, NoReturn, Protocol
+
+from mlstack import __version__
+from mlstack.errors import TemplateError
+from mlstack.model import emit
+from mlstack.model.names import nearest
+from mlstack.model.prototype import Prototype
+
+_REMOVED_FILTERS = (
+    *("random", "pprint"),  # no two runs alike
+    *("e", "escape", "forceescape", "safe", "striptags", "urlize", "xmlattr"),  # for HTML
+)
+_LARGEST_PRODUCT = 1_000_000
+_LARGEST_EXPONENT = 1_000
+# Around the file and line that a text came from, when lines are asked for.
+_OPEN, _CLOSE = "\ue000", "\ue001"
+
+
+class CodeStore(Protocol):
+    """Where compiled templates are remembered; `files.cache.Cache` is one."""
+
+    def get(self, key: str) -> bytes | None:
+        """Give the bytes of a key, or None."""
+
+    def put(self, key: str, data: bytes) -> None:
+        """Keep bytes under a key, if possible."""
+
+
+class Place(NamedTuple):
+    """A line of a template.
+
+    Attributes:
+        file: the template's file, as messages show it.
+        line: line in it, from 1.
+    """
+
+    file: str
+    line: int
+
+
+class Renderer:
+    """Renders the templates of one prototype.
+
+    Args:
+        prototype: its templates, libraries and files.
+        store: remembers compiled templates between runs.
+    """
+
+    def __init__(self, prototype: Prototype, *, store: CodeStore | None = None) -> None:
+        self._prototype = prototype
+        self._store = store
+        self._plain: Any = None
+        self._marking: Any = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Give the templates that bring objects, in the order of their names; libraries start with `_`."""
+        names = sorted(self._prototype.templates)
+        return tuple(name for name in names if not PurePosixPath(name).name.startswith("_"))
+
+    def render(self, name: str, variables: Mapping[str, Any]) -> str:
+        """Render one template.
+
+        Args:
+            name: one of `names`.
+            variables: dict, list, str, int, float, bool and None only.
+
+        Raises:
+            TemplateError: the template does not compile, uses a name that is not defined, calls `fail`, or
+                does what the sandbox forbids; names file and line.
+            TypeError: a variable is no plain value.
+        """
+        if self._plain is None:
+            self._plain = self._environment(marking=False)
+        return self._rendered(self._plain, name, variables)
+
+    def render_with_lines(self, name: str, variables: Mapping[str, Any]) -> tuple[str, list[int | None]]:
+        """Render one template, and give the line in it that each line of the text came from.
+
+        Text that another template brings counts for the line that includes it. Lines that cannot be told
+        are None. Meant for messages: the template is compiled anew for it.
+
+        Raises:
+            TemplateError: as `render`.
+        """
+        text, places = self._with_places(name, variables)
+        return text, [here.line if here else None for here, _ in places]
+
+    def render_with_places(self, name: str, variables: Mapping[str, Any]) -> tuple[str, list[Place | None]]:
+        """Render one template, and give the place that each line of the text stands at, in any template.
+
+        Raises:
+            TemplateError: as `render`.
+        """
+        text, places = self._with_places(name, variables)
+        return text, [place for _, place in places]
+
+    def _with_places(self, name: str, variables: Mapping[str, Any]) -> tuple[str, _Places]:
+        text = self.render(name, variables)
+        if self._marking is None:
+            self._marking = self._environment(marking=True)
+        try:
+            marked, places = _read_marks(self._rendered(self._marking, name, variables), self._source(name))
+        except TemplateError:  # a template that measures its own text may take offence at the marks
+            marked, places = "", []
+        return text, places if marked == text else [(None, None)] * (text.count("\n") + 1)
+
+    def _rendered(self, environment: Any, name: str, variables: Mapping[str, Any]) -> str:
+        _check_plain(variables, "")
+        try:
+            template = environment.get_template(name)
+            return "".join(template.root_render_func(template.new_context(variables)))
+        except Exception as error:  # a template can raise anything that its expressions can
+            raise self._explained(error, name, variables) from error
+
+    def _explained(self, error: Exception, name: str, variables: Mapping[str, Any]) -> TemplateError:
+        import jinja2
+
+        if isinstance(error, jinja2.TemplateSyntaxError):
+            place = Place(self._source(error.name or name), error.lineno)
+        else:
+            place = _template_line(error.__traceback__, self._source) or Place(self._source(name), 1)
+        message, hint = _wording(error, variables, self._prototype.templates)
+        return TemplateError(message, where=f"{place.file}:{place.line}", hint=hint)
+
+    def _source(self, name: str) -> str:
+        return self._prototype.sources.get(name, name)
+
+    def _environment(self, *, marking: bool) -> Any:
+        kit = _kit()
+        environment = kit.Environment(
+            loader=kit.Loader(partial(self._code, marking=marking)),
+            undefined=kit.Undefined,
+            finalize=kit.finalize,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            keep_trailing_newline=True,
+            auto_reload=False,
+        )
+        environment.globals["file"] = self._file
+        if marking:
+            environment.extensions["marks"] = kit.Marks(environment, self._source)
+        return environment
+
+    def _code(self, environment: Any, name: str, *, marking: bool) -> CodeType:
+        """Compile a template, or take its code from the store."""
+        text = self._prototype.templates[name]
+        if marking or self._store is None:
+            return _compiled(environment, text, name, self._source(name))
+        key = _code_key(text, name, self._source(name))
+        stored = self._store.get(key)
+        if stored is not None:
+            code = marshal.loads(stored)
+            if isinstance(code, CodeType):
+                return code
+        code = _compiled(environment, text, name, self._source(name))
+        self._store.put(key, marshal.dumps(code))
+        return code
+
+    def _file(self, name: str) -> str:
+        """Give the text of a file of the prototype: `file("…")` in templates."""
+        if name not in self._prototype.files:
+            raise _Failed(f"the prototype has no file `{name}`", near=nearest(name, self._prototype.files))
+        return self._prototype.files[name]
+
+
+def _compiled(environment: Any, text: str, name: str, source: str) -> CodeType:
+    code: CodeType = environment.compile(text, name, source)
+    return code
+
+
+def _code_key(text: str, name: str, source: str) -> str:
+    import jinja2
+
+    versions = (__version__, jinja2.__version__, sys.implementation.cache_tag, str(sys.hexversion))
+    parts = "\0".join((*versions, name, source, text))
+    return "template:" + hashlib.blake2b(parts.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _check_plain(value: Any, path: str) -> None:
+    """Refuse what is no plain value: templates could reach anything through the attributes of an object."""
+    kind = type(value)
+    if kind is str or kind is int or kind is bool or value is None or kind is float:
+        return
+    if kind is dict or (isinstance(value, Mapping) and not path):
+        for key, item in value.items():
+            if type(key) is not str:
+                raise TypeError(f"the key {key!r} of `{path}` is no string")
+            _check_plain(item, f"{path}.{key}" if path else key)
+    elif kind is list:
+        for item in value:
+            _check_plain(item, path)
+    else:
+        raise TypeError(f"`{path}` is a {kind.__name__}, templates take plain values only")
+
+
+# ----------------------------------------------------------------------------------------- what is written
+
+
+class _Raw(str):
+    """Text of a template, written as it is; every other string is a value."""
+
+    __slots__ = ()
+
+
+class _Failed(Exception):
+    """Raised by `fail` in a template."""
+
+    def __init__(self, message: object, near: str | None = None) -> None:
+        super().__init__(str(message))
+        self.near = near
+
+
+def _fail(message: object) -> NoReturn:
+    raise _Failed(message)
+
+
+def _scalar(value: Any) -> str:
+    return _Raw(emit.to_flow(value))
+
+
+def _yaml(value: Any, indent: int = 0) -> str:
+    """Write a value in block style; every line starts `indent` spaces further right."""
+    lines = emit.to_yaml(value)[:-1].split("\n")
+    return _Raw("\n".join(f"{' ' * indent}{line}" if line else "" for line in lines))
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _b64(text: str) -> str:
+    return b64encode(text.encode()).decode("ascii")
+
+
+def _keeping(rewrite: Callable[..., str]) -> Callable[..., str]:
+    """Let a filter on text of a template give text of a template."""
+
+    def kept(text: str, *args: Any, **options: Any) -> str:
+        found = rewrite(text, *args, **options)
+        return _Raw(found) if isinstance(text, _Raw) else found
+
+    return kept
+
+
+@cache
+def _kit() -> SimpleNamespace:
+    """Make the classes that stand on Jinja2's, once it is needed."""
+    import jinja2
+    from jinja2.exceptions import SecurityError
+    from jinja2.ext import Extension
+    from jinja2.filters import FILTERS
+    from jinja2.lexer import Token, TokenStream
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+    from jinja2.utils import Namespace, missing
+
+    class Environment(ImmutableSandboxedEnvironment):
+        intercepted_binops = frozenset({"*", "**"})
+
+        @staticmethod
+        def concat(parts: Iterable[str]) -> str:
+            return _Raw("".join(parts))
+
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            self.filters = filters
+            self.globals = {**self.globals, **names}
+            for name in ("lipsum", "namespace"):
+                del self.globals[name]
+
+        def getattr(self, obj: Any, attribute: str) -> Any:
+            """Look in a mapping first: a parameter may be called `items`."""
+            if obj.__class__ is dict and attribute in obj:
+                return obj[attribute]
+            return super().getattr(obj, attribute)
+
+        def getitem(self, obj: Any, argument: Any) -> Any:
+            """Look up a key: a method is no item."""
+            if obj.__class__ is dict:
+                return obj[argument] if argument in obj else self.undefined(obj=obj, name=argument)
+            return super().getitem(obj, argument)
+
+        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+            """Refuse products and powers that only exhaust the memory."""
+            sizes = [len(side) for side in (left, right) if isinstance(side, str | list | tuple)]
+            counts = [side for side in (left, right) if isinstance(side, int)]
+            if operator == "*" and sizes and counts and sizes[0] * counts[0] > _LARGEST_PRODUCT:
+                raise SecurityError(f"a text or list of more than {_LARGEST_PRODUCT} items")
+            if operator == "**" and any(abs(count) > _LARGEST_EXPONENT for count in counts):
+                raise SecurityError(f"a power above {_LARGEST_EXPONENT}")
+            return super().call_binop(context, operator, left, right)
+
+    class Undefined(jinja2.StrictUndefined):
+        __slots__ = ()
+
+        def __init__(
+            self, hint: str | None = None, obj: Any = missing, name: Any = None, exc: Any = None
+        ) -> None:
+            known = list(obj) if isinstance(obj, dict) else None
+            raised: Any = exc or partial(UndefinedName, name, known, hint)
+            super().__init__(hint, obj, name, raised)
+
+    class UndefinedName(jinja2.UndefinedError):
+        def __init__(self, name: Any, known: Sequence[str] | None, hint: str | None, message: str) -> None:
+            super().__init__(hint or message)
+            self.name, self.known, self.hint = name, known, hint
+
+    class Loader(jinja2.BaseLoader):
+        def __init__(self, code: Callable[[Any, str], CodeType]) -> None:
+            self._code = code
+
+        def load(self, environment: Any, name: str, globals: Any = None) -> Any:
+            try:
+                code = self._code(environment, name)
+            except KeyError:
+                raise jinja2.TemplateNotFound(name) from None
+            return environment.template_class.from_code(environment, code, globals or {}, None)
+
+    class Marks(Extension):
+        """Puts the file and line of its origin before each line of a template's own text."""
+
+        def __init__(self, environment: Any, source: Callable[[str], str]) -> None:
+            super().__init__(environment)
+            self._source = source
+
+        def filter_stream(self, stream: Any) -> Any:
+            return TokenStream(self._marked(stream), stream.name, stream.filename)
+
+        def _marked(self, stream: Any) -> Iterator[Token]:
+            file = self._source(stream.name)
+            for token in stream:
+                includes = token.type == "block_begin" and stream.current.test("name:include")
+                if includes or token.type == "variable_begin":
+                    yield Token(token.lineno, "data", _mark(file, token.lineno))
+                elif token.type == "data":
+                    lines = token.value.split("\n")
+                    marked = [f"{_mark(file, token.lineno + n)}{line}" for n, line in enumerate(lines)]
+                    token = Token(token.lineno, "data", "\n".join(marked))
+                yield token
+
+    def finalize(value: Any) -> str:
+        if isinstance(value, _Raw):
+            return value
+        if isinstance(value, jinja2.Undefined):
+            return str(value)  # raises
+        return emit.to_flow(value)
+
+    filters = {name: rule for name, rule in FILTERS.items() if name not in _REMOVED_FILTERS}
+    filters |= {"scalar": _scalar, "raw": _Raw, "yaml": _yaml, "sha256": _sha256, "b64": _b64}
+    filters |= {"json": emit.to_compact_json, "tojson": emit.to_compact_json}
+    filters |= {name: _keeping(FILTERS[name]) for name in ("indent", "trim")}
+    names = {"fail": _fail, "state": Namespace}
+    return SimpleNamespace(
+        Environment=Environment, Undefined=Undefined, Loader=Loader, Marks=Marks, finalize=finalize
+    )
+
+
+# ------------------------------------------------------------------------------------------- errors, places
+
+
+def _wording(
+    error: Exception, variables: Mapping[str, Any], templates: Mapping[str, str]
+) -> tuple[str, str | None]:
+    """Give message and hint for what a template raised."""
+    import jinja2
+
+    near: str | None = None
+    message = str(error)
+    if isinstance(error, _Failed):
+        near = error.near
+    elif isinstance(error, jinja2.UndefinedError):
+        name, known = getattr(error, "name", None), getattr(error, "known", None)
+        if name is not None and getattr(error, "hint", None) is None:
+            message = f"`{name}` is not defined"
+            near = nearest(str(name), variables if known is None else known)
+    elif isinstance(error, jinja2.TemplatesNotFound):
+        message = f"the package has no template `{message}`"
+    elif isinstance(error, jinja2.TemplateNotFound):
+        message = f"the package has no template `{error.name}`"
+        near = nearest(str(error.name), templates)
+    elif isinstance(error, jinja2.TemplateAssertionError):
+        kind, _, name = message.removeprefix("No ").removesuffix(".").partition(" named ")
+        message = f"there is no {kind} `{name.strip(chr(39))}`" if name else message
+        near = nearest(name.strip("'"), _kit().Environment().filters) if kind == "filter" else None
+    elif isinstance(error, jinja2.TemplateSyntaxError):
+        message = f"the template does not parse: {message}"
+    elif not isinstance(error, ValueError | jinja2.TemplateError):
+        message = f"{type(error).__name__}: {message}"
+    return message, f"did you mean `{near}`?" if near else None
+
+
+def _template_line(trace: TracebackType | None, source: Callable[[str], str]) -> Place | None:
+    """Find the innermost line of a template in a traceback."""
+    found = None
+    while trace is not None:
+        template = trace.tb_frame.f_globals.get("__jinja_template__")
+        if template is not None:
+            found = Place(source(template.name), template.get_corresponding_lineno(trace.tb_lineno))
+        trace = trace.tb_next
+    return found
+
+
+_Places = list[tuple[Place | None, Place | None]]
+
+
+def _mark(file: str, line: int) -> str:
+    return f"{_OPEN}{file}:{line}{_CLOSE}"
+
+
+def _read_marks(text: str, file: str) -> tuple[str, _Places]:
+    """Take the marks out of a text.
+
+    Returns:
+        The text; for each of its lines the place in `file`, and the place in whichever file.
+    """
+    lines: list[str] = []
+    places: _Places = []
+    own: Place | None = None
+    last: Place | None = None
+    for marked in text.split("\n"):
+        first, *parts = marked.split(_OPEN)
+        line = first
+        for part in parts:
+            mark, _, rest = part.partition(_CLOSE)
+            if not line.strip():  # what comes after the first visible character says nothing of the line
+                name, _, number = mark.rpartition(":")
+                last = Place(name, int(number)) if number.isdigit() else None
+                own = last if last and last.file == file else own
+            line += rest
+        lines.append(line)
+        places.append((own, last))
+    return "\n".join(lines), places

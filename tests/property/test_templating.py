@@ -1,0 +1,57 @@
+"""Law: a parameter changes its value in the rendered text, never the structure around it."""
+
+import io
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from ruamel.yaml import YAML
+
+from mlstack.files.yamlread import read_document
+from mlstack.model.prototype import Prototype
+from mlstack.templating import Renderer
+from tests.property import strategies
+from tests.property.test_emit import as_kubectl, has_short_keys, typed
+
+TEMPLATE = """\
+kind: {{ x }}
+nested:
+  - {{ x }}
+  - name: {{ x }}
+    flow: {a: {{ x }}, b: [{{ x }}]}
+{% if true %}
+  - block:
+{{ x | yaml(indent=8) }}
+{% endif %}
+json: {{ x | json }}
+joined: {{ "<" ~ x ~ ">" }}
+"""
+READERS = {
+    "ours": lambda text: read_document(text, source="x").value,
+    "PyYAML": lambda text: yaml.load(text, Loader=yaml.CSafeLoader),
+    "ruamel, YAML 1.2": lambda text: YAML(typ="safe", pure=True).load(io.StringIO(text)),
+}
+RENDERER = Renderer(Prototype(name="p", package="x", registry="r", templates={"t": TEMPLATE}))
+
+
+@pytest.mark.parametrize("reader", READERS)
+@given(value=strategies.values.filter(has_short_keys))
+def test_a_value_stays_a_value(reader: str, value: Any) -> None:
+    read = READERS[reader](RENDERER.render("t", {"x": value}))
+    seen = as_kubectl(value) if reader == "ours" else value
+    json, joined = read.pop("json"), read.pop("joined")
+    assert typed(read) == typed(
+        {"kind": seen, "nested": [seen, {"name": seen, "flow": {"a": seen, "b": [seen]}}, {"block": seen}]}
+    )
+    assert isinstance(json, str)
+    assert joined == f"<{value}>"
+
+
+@given(value=strategies.values.filter(has_short_keys))
+def test_rendering_twice_gives_the_same_bytes_and_every_line_has_a_place(value: Any) -> None:
+    text = RENDERER.render("t", {"x": value})
+    marked, lines = RENDERER.render_with_lines("t", {"x": value})
+    assert marked == text
+    assert len(lines) == text.count("\n") + 1
+    assert lines == sorted(lines, key=lambda line: line or 0)

@@ -1,0 +1,291 @@
+"""Templates: values never change the structure around them, faults name file, line and what was meant."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from mlstack.errors import TemplateError
+from mlstack.files.cache import Cache
+from mlstack.model.prototype import Prototype
+from mlstack.templating import Place, Renderer
+
+
+def renderer(templates: dict[str, str], files: dict[str, str] | None = None, store: Any = None) -> Renderer:
+    sources = {name: f"vendor/p/templates/{name}" for name in templates}
+    prototype = Prototype(
+        name="p", package="x", registry="r", templates=templates, sources=sources, files=files or {}
+    )
+    return Renderer(prototype, store=store)
+
+
+def render(text: str, /, **variables: Any) -> str:
+    return renderer({"a.yaml.j2": text}).render("a.yaml.j2", variables)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("plain", "plain"),
+        ("yes", '"yes"'),
+        ("a: b\n", '"a: b\\n"'),
+        ("{{ x }}", '"{{ x }}"'),
+        ("", '""'),
+        (None, "null"),
+        (True, "true"),
+        (1.5, "1.5"),
+        (["no", {"a": None}], '["no", {"a": null}]'),
+        ({}, "{}"),
+    ],
+)
+def test_an_expression_is_written_as_one_safe_value(value: Any, text: str) -> None:
+    assert render("a: {{ params.x }}\n", params={"x": value}) == f"a: {text}\n"
+    assert render("a: {{ params.x | scalar }}\n", params={"x": value}) == f"a: {text}\n"
+
+
+def test_a_longer_text_is_put_together_in_the_expression() -> None:
+    assert render('a: {{ "on" }}\nb: {{ "yes: " ~ x }}\nc: {{ "%s-%d" % ("a", 1) }}\n', x="y") == (
+        'a: "on"\nb: "yes: y"\nc: a-1\n'
+    )
+
+
+def test_filters_for_json_digests_and_blocks() -> None:
+    text = (
+        "a: {{ x | json }}\nb: {{ x | tojson }}\nc: {{ 'ü' | sha256 }}\nd: {{ 'ü' | b64 }}\n"
+        "e:\n{{ x | yaml(indent=2) }}\nf: {{ 'yes: no' | raw }}\n"
+    )
+    assert render(text, x={"k": "<a&'b'>\n", "l": [1, 2]}) == (
+        "a: '{\"k\": \"<a&''b''>\\n\", \"l\": [1, 2]}'\n"
+        "b: '{\"k\": \"<a&''b''>\\n\", \"l\": [1, 2]}'\n"
+        f'c: "{sha256_of("ü")}"\nd: w7w=\n'
+        "e:\n  k: |\n    <a&'b'>\n  l:\n  - 1\n  - 2\nf: yes: no\n"
+    )
+
+
+def sha256_of(text: str) -> str:
+    import hashlib
+
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "value", ["a\n\nb\n", "x", {}, [], None, {"a": "b\n\n c\n\n\n"}, ["a\nb", {"c": []}]]
+)
+def test_a_block_under_a_key_is_the_value(value: Any) -> None:
+    text = render("a:\n{{ x | yaml(indent=4) }}\nb: 1\n", x=value)
+    assert yaml.safe_load(text) == {"a": value, "b": 1}
+
+
+def test_text_of_templates_is_written_as_it_is() -> None:
+    templates = {
+        "a.yaml.j2": (
+            '{% import "_lib.j2" as lib with context %}{% extends "_base.j2" %}\n'
+            "{% block body %}\n"
+            "{% set text %}t: {{ v }}{% endset %}\n"
+            "{{ lib.entry('k', v) }}\n{{ text }}\n"
+            "{% call lib.wrap() %}inner: {{ v }}{% endcall +%}\n"
+            "{{ lib.entry('n', v) | indent(2) }}\n{{ super() }}"
+            "{% endblock %}\n"
+        ),
+        "_base.j2": "first: 1\n{% block body %}last: {{ v }}\n{% endblock %}",
+        "_lib.j2": (
+            "{% macro entry(key, value) %}{{ key }}: {{ value }}{% endmacro %}"
+            "{% macro wrap() %}outer: {{ v }}, {{ caller() }}{% endmacro %}"
+        ),
+    }
+    made = renderer(templates)
+    assert made.names == ("a.yaml.j2",)
+    assert made.render("a.yaml.j2", {"v": "yes"}) == (
+        'first: 1\nk: "yes"\nt: "yes"\nouter: "yes", inner: "yes"\n"n": "yes"\nlast: "yes"\n'
+    )
+
+
+def test_a_macro_inside_a_longer_value_is_a_value_again() -> None:
+    text = "{% macro m() %}a: b{% endmacro %}x: {{ m() ~ '' }}\ny: {{ m() }}\n"
+    assert render(text) == 'x: "a: b"\ny: a: b\n'
+
+
+def test_keys_of_a_mapping_come_before_its_methods() -> None:
+    text = "a: {{ p.items }}\nb: {{ p['keys'] }}\n{% for k, v in q.items() %}{{ k }}: {{ v }}\n{% endfor %}"
+    assert render(text, p={"items": 1, "keys": 2}, q={"c": 3}) == "a: 1\nb: 2\nc: 3\n"
+
+
+def test_state_survives_loops_and_files_are_read() -> None:
+    text = "{% set s = state(n=0) %}{% for i in range(3) %}{% set s.n = s.n + i %}{% endfor %}a: {{ s.n }}\n"
+    assert render(text) == "a: 3\n"
+    made = renderer({"a.j2": "a: {{ file('run.sh') }}\nb: {{ file('run.sh') | raw }}\n"}, {"run.sh": "x: y"})
+    assert made.render("a.j2", {}) == 'a: "x: y"\nb: x: y\n'
+
+
+def test_blocks_leave_no_empty_lines() -> None:
+    assert (
+        render("a: 1\n  {% if true %}\n  b: 2\n  {% endif %}\n{# note #}\nc: 3\n") == "a: 1\n  b: 2\nc: 3\n"
+    )
+
+
+def fault(text: str, /, **variables: Any) -> tuple[str, str | None, str | None]:
+    with pytest.raises(TemplateError) as caught:
+        render(text, **variables)
+    return str(caught.value), caught.value.where, caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "line", "hint"),
+    [
+        ("\na: {{ params.num_gpu }}\n", "`num_gpu` is not defined", 2, "did you mean `num_gpus`?"),
+        ("\na: {{ params['num_gpu'] }}\n", "`num_gpu` is not defined", 2, "did you mean `num_gpus`?"),
+        ("a: 1\n\nb: {{ parms.x }}\n", "`parms` is not defined", 3, "did you mean `params`?"),
+        ("{% if missing %}{% endif %}", "`missing` is not defined", 1, None),
+        ("{% for x in params.l %}\n{{ x.y }}\n{% endfor %}", "`y` is not defined", 2, None),
+        ("\n\n{{ fail('no ' ~ params.num_gpus) }}", "no 2", 3, None),
+        ("{{ file('run.shh') }}", "the prototype has no file `run.shh`", 1, "did you mean `run.sh`?"),
+        ("a\n{% include '_lob.j2' %}", "the package has no template `_lob.j2`", 2, "did you mean `_lib.j2`?"),
+        ("{% include '/etc/passwd' %}", "the package has no template `/etc/passwd`", 1, None),
+        ("{% include '../_lib.j2' %}", "has no template `../_lib.j2`", 1, "did you mean `_lib.j2`?"),
+        ("\n{% if %}", "the template does not parse: Expected an expression", 2, None),
+        ("{{ 1 | scaler }}", "there is no filter `scaler`", 1, "did you mean `scalar`?"),
+        ("{{ [1] | random }}", "there is no filter `random`", 1, None),
+        ("{{ lipsum() }}", "`lipsum` is not defined", 1, None),
+        ("\n{{ 1 // 0 }}", "ZeroDivisionError", 2, None),
+        ("{{ 'a' + 1 }}", "TypeError: can only concatenate str", 1, None),
+        ("{{ params.items }}", "`builtin_function_or_method` is no scalar", 1, None),
+        ("{{ params.l.append(1) }}", "access to attribute 'append' of 'list' object is unsafe", 1, None),
+        ("{{ params.__class__ }}", "access to attribute '__class__' of 'dict' object is unsafe", 1, None),
+        ("{{ ''.__class__.__mro__ }}", "unsafe", 1, None),
+        ("{{ '{0.__class__}'.format(1) }}", "unsafe", 1, None),
+        ("{{ range(10000000) }}", "Range too big", 1, None),
+        ("{{ 'a' * 100000000 }}", "more than 1000000", 1, None),
+        ("{{ 9 ** 99999 }}", "a power above 1000", 1, None),
+        ("a: {{ '\\0' }}", "cannot hold the character U+0000", 1, None),
+    ],
+)  # fmt: skip
+def test_a_fault_names_the_line_and_what_was_meant(
+    text: str, message: str, line: int, hint: str | None
+) -> None:
+    made = renderer({"a.yaml.j2": text, "_lib.j2": ""}, {"run.sh": ""})
+    with pytest.raises(TemplateError) as caught:
+        made.render("a.yaml.j2", {"params": {"num_gpus": 2, "l": [{"x": 1}]}})
+    assert message in str(caught.value)
+    assert caught.value.where == f"vendor/p/templates/a.yaml.j2:{line}"
+    if hint or "not defined" not in message:
+        assert caught.value.hint == hint
+
+
+def test_a_fault_in_a_library_names_the_library() -> None:
+    templates = {
+        "a.yaml.j2": "{% import '_lib.j2' as lib %}\n{{ lib.m({}) }}\n",
+        "_lib.j2": "\n{% macro m(x) %}\n{{ x.y }}{% endmacro %}",
+        "b.yaml.j2": "{% include '_broken.j2' %}",
+        "_broken.j2": "\n\n{% endif %}",
+    }
+    for name, where in (("a.yaml.j2", "_lib.j2:3"), ("b.yaml.j2", "_broken.j2:3")):
+        with pytest.raises(TemplateError) as caught:
+            renderer(templates).render(name, {})
+        assert caught.value.where == f"vendor/p/templates/{where}"
+
+
+@pytest.mark.parametrize("value", [Path("x"), {1: 2}, ("a",), {"a": {"b": {1, 2}}}, object(), os])
+def test_only_plain_values_go_in(value: Any) -> None:
+    with pytest.raises(TypeError, match=r"plain values only|is no string"):
+        render("{{ x }}", x=value)
+
+
+def test_lines_of_the_text_are_traced_to_the_template() -> None:
+    templates = {
+        "a.yaml.j2": (
+            "{# a note\n   of two lines #}\n"  # 1, 2
+            "kind: A\n"  # 3
+            "{% if yes %}\n"  # 4
+            "  on: {{ v }}\n"  # 5
+            "{% endif %}\n"  # 6
+            "{% for i in [1, 2] %}\n"  # 7
+            "  - {{ i }}\n"  # 8
+            "{% endfor %}\n"  # 9
+            "{{ {'x': [1, 2]} | yaml(indent=2) }}\n"  # 10
+            "{% include '_b.j2' %}\n"  # 11
+            "end: 1\n"  # 12
+        ),
+        "_b.j2": "{% set x = 1 %}\nb:\n  c: {{ x }}\n",
+    }
+    made = renderer(templates)
+    text, lines = made.render_with_lines("a.yaml.j2", {"yes": True, "v": "multi\nline"})
+    assert text == made.render("a.yaml.j2", {"yes": True, "v": "multi\nline"})
+    found = dict(zip(text.split("\n"), lines, strict=True))
+    assert found["kind: A"] == 3
+    assert found['  on: "multi\\nline"'] == 5
+    assert lines[2:4] == [8, 8]
+    assert (found["  x:"], found["  - 1"]) == (10, 10)
+    assert (found["b:"], found["  c: 1"]) == (11, 11)
+    assert found["end: 1"] == 12
+    text, places = made.render_with_places("a.yaml.j2", {"yes": False, "v": ""})
+    where = dict(zip(text.split("\n"), places, strict=True))
+    assert where["  c: 1"] == Place("vendor/p/templates/_b.j2", 3)
+    assert where["end: 1"] == Place("vendor/p/templates/a.yaml.j2", 12)
+
+
+def test_lines_are_unknown_where_a_template_measures_its_own_text() -> None:
+    made = renderer({"a.j2": "{% set t %}ab{% endset %}a: {{ t | length }}\nb: {{ t | sha256 }}\n"})
+    text, lines = made.render_with_lines("a.j2", {})
+    assert text == f"a: 2\nb: {sha256_of('ab')}\n"
+    assert lines == [None, None, None]
+
+
+class Store(dict[str, bytes]):
+    hits = 0
+
+    def get(self, key: str) -> bytes | None:  # type: ignore[override]
+        self.hits += key in self
+        return super().get(key)
+
+    put = dict.__setitem__
+
+
+def test_compiled_code_is_remembered_by_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store()
+    templates = {"a.j2": "a: {{ x }}\n{% include '_b.j2' %}", "_b.j2": "{{ y.z }}\n"}
+    first = renderer(templates, store=store).render("a.j2", {"x": "yes", "y": {"z": 1}})
+    assert (len(store), store.hits) == (2, 0)
+    second = renderer(templates, store=store).render("a.j2", {"x": "yes", "y": {"z": 1}})
+    assert (second, store.hits) == (first, 2)
+    renderer({**templates, "_b.j2": "other\n"}, store=store).render("a.j2", {"x": 1})
+    assert (len(store), store.hits) == (3, 3)
+    with pytest.raises(TemplateError) as caught:
+        renderer(templates, store=store).render("a.j2", {"x": 1, "y": {}})
+    assert caught.value.where == "vendor/p/templates/_b.j2:1"
+
+
+def test_a_real_cache_will_do(tmp_path: Path) -> None:
+    for _ in range(2):
+        made = renderer({"a.j2": "a: {{ x }}\n"}, store=Cache(tmp_path / "cache"))
+        assert made.render("a.j2", {"x": "on"}) == 'a: "on"\n'
+
+
+def test_importing_the_door_imports_no_jinja() -> None:
+    code = "import sys, mlstack.templating; sys.exit('jinja2' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_same_bytes_under_every_hash_seed_zone_and_locale() -> None:
+    code = (
+        "import json\n"
+        "from mlstack.model.prototype import Prototype\n"
+        "from mlstack.templating import Renderer\n"
+        "text = '{% for k in p %}{{ k }}: {{ p[k] }}{% endfor %}{{ p | dictsort }} {{ dict(p, z=1.5) }}'\n"
+        "p = Prototype(name='p', package='x', registry='r', templates={'a': text})\n"
+        "print(json.dumps(Renderer(p).render('a', {'p': {'b': 1e16, 'a': ['ü'], 'c': {'y': None}}})))\n"
+    )
+    seen = set()
+    for seed, zone, locale in (
+        ("0", "UTC", "C"),
+        ("1", "Asia/Tokyo", "de_DE.UTF-8"),
+        ("77", "", "tr_TR.UTF-8"),
+    ):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "TZ": zone, "LC_ALL": locale}
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=environment)
+        seen.add(json.loads(done.stdout))
+    assert len(seen) == 1
