@@ -27,6 +27,7 @@ class Change:
         fields: what differs, secrets masked; empty for creations.
         reason: why it is recreated, kept or deleted.
         notes: remarks for people, as whose fields are overridden.
+        api_version: API version the object is addressed by.
         desired: what is sent, None for deletions.
         live_uid: UID of the object the change was computed from, empty if there was none.
         writes: whether anything is sent. An unchanged object is still written when a value is as
@@ -39,6 +40,7 @@ class Change:
     fields: tuple[FieldChange, ...] = ()
     reason: str = ""
     notes: tuple[str, ...] = ()
+    api_version: str = ""
     desired: KubeObject | None = None
     live_uid: str = ""
     writes: bool = True

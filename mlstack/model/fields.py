@@ -189,3 +189,8 @@ def project(value: Any, tree: Tree) -> Any:
     if isinstance(value, Mapping):
         return {key.partition(":")[2]: found for key, found in kept}
     return [found for _, found in kept]
+
+
+def tree_of(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a tree of everything an object says; lists count as one field each."""
+    return {f"f:{key}": tree_of(value) if isinstance(value, Mapping) else {} for key, value in data.items()}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from mlstack.errors import ConfigError
@@ -49,17 +49,21 @@ class Source:
         component: full name of the component.
         file: template or manifest.
         line: first line of the object in that file, if it is known.
-        document: index of the YAML document in the rendered text.
-        lines: line in `file` of each line of the rendered text, if it is known.
-        text: the rendered text the object was parsed from, empty for manifests.
+        places: `file:line` of each part of the object, by its path; empty unless it was asked for.
     """
 
     component: str
     file: str
     line: int | None = None
-    document: int = 0
-    lines: tuple[int | None, ...] = ()
-    text: str = ""
+    places: Mapping[tuple[str | int, ...], str] = field(default_factory=dict)
+
+    def at(self, path: Sequence[str | int]) -> str:
+        """Give the place of a part of the object, or of the nearest thing around it."""
+        for length in range(len(path), 0, -1):
+            place = self.places.get(tuple(path[:length]))
+            if place is not None:
+                return place
+        return str(self)
 
     def __str__(self) -> str:
         """Write the place as `file:line`."""

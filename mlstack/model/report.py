@@ -22,7 +22,7 @@ class ObjectChange:
 
     Attributes:
         object: the object as people name it: `Deployment kubeflow/tf-hub`.
-        api_version: its API version, empty if it is only deleted by name.
+        api_version: its API version.
         kind: its kind.
         namespace: its namespace, empty for cluster-scoped objects.
         name: its name.
@@ -122,6 +122,19 @@ class RunResult:
     notes: tuple[str, ...] = ()
 
 
+class Interrupted(KeyboardInterrupt):
+    """Raised when a person stops a run that has begun.
+
+    Args:
+        partial: what had been done.
+    """
+
+    def __init__(self, partial: RunResult) -> None:
+        """Hold what had been done."""
+        super().__init__("interrupted")
+        self.partial = partial
+
+
 def report(changes: Changes) -> ChangeReport:
     """Write down what a run would do."""
     return ChangeReport(
@@ -140,7 +153,7 @@ def _row(change: Change) -> ObjectChange:
     desired = change.desired
     return ObjectChange(
         object=str(change.identity),
-        api_version=desired.api_version if desired is not None else "",
+        api_version=change.api_version,
         kind=change.identity.kind,
         namespace=change.identity.namespace,
         name=change.identity.name,
@@ -153,26 +166,18 @@ def _row(change: Change) -> ObjectChange:
     )
 
 
-def run_result(
-    changes: Changes, outcomes: Iterable[Event], *, dry_run: bool, components: Mapping[Identity, str]
-) -> RunResult:
-    """Write down what a run did, from the events that ended each object.
+def run_result(changes: Changes, outcomes: Mapping[Identity, Event], *, dry_run: bool = False) -> RunResult:
+    """Write down what a run did.
 
     Args:
         changes: what was to be done.
-        outcomes: one event an object, in any order; objects without one were never reached.
+        outcomes: the event that ended each object; objects without one were never reached.
         dry_run: whether the server only said what it would do.
-        components: component of each object.
     """
-    ended = {event.identity: event for event in outcomes if event.identity is not None}
-    rows = tuple(
-        _result(identity, component, ended[identity])
-        for identity, component in components.items()
-        if identity in ended
-    )
-    reached = len(rows) == len(components)
+    unreached = Event("skipped", None, "not reached")
+    rows = tuple(_result(change, outcomes.get(change.identity, unreached)) for change in changes.changes)
     return RunResult(
-        ok=reached and not any(row.outcome in ("failed", "skipped") for row in rows),
+        ok=not any(row.outcome in ("failed", "skipped") for row in rows),
         app=changes.app,
         environment=changes.environment,
         namespace=changes.namespace,
@@ -184,13 +189,14 @@ def run_result(
     )
 
 
-def _result(identity: Identity, component: str, event: Event) -> ObjectResult:
+def _result(change: Change, event: Event) -> ObjectResult:
+    identity = change.identity
     return ObjectResult(
         object=str(identity),
         kind=identity.kind,
         namespace=identity.namespace,
         name=identity.name,
-        component=component,
+        component=change.component,
         outcome=event.kind,  # type: ignore[arg-type]  # callers pass only events that end an object
         text=event.text,
     )

@@ -1,0 +1,1 @@
+"""The steps of a deploy that use cases share."""

@@ -1,0 +1,359 @@
+"""From an app directory to the objects of one environment: resolve, render, parse, patch, stamp, order."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mlstack.errors import ConfigError, TemplateError, YamlError
+from mlstack.files import schema, yamlread
+from mlstack.files.appdir import AppDir
+from mlstack.model import objects, order
+from mlstack.model.app import Component, Environment, Manifest
+from mlstack.model.kinds import Kinds
+from mlstack.model.normalise import normalised
+from mlstack.model.objects import DesiredState, KubeObject, Source
+from mlstack.model.overrides import Overrides
+from mlstack.model.params import Resolved
+from mlstack.model.patching import patched, read_patch
+from mlstack.model.prototype import Prototype
+from mlstack.templating import CodeStore, Place, Renderer
+
+_NONE = Overrides()
+Path = tuple[str | int, ...]
+PlaceOf = Callable[[int], Place | None]
+
+
+def place(
+    app: AppDir, environment: str, *, context: str | None = None, namespace: str | None = None
+) -> Environment:
+    """Give an environment as one run uses it, with another context or namespace where asked.
+
+    Raises:
+        NotFoundError: there is no such environment.
+        ConfigError: it names no context.
+    """
+    found = app.environment(environment)
+    used = replace(found, context=context or found.context, namespace=namespace or found.namespace)
+    if not used.context:
+        raise ConfigError(
+            f"environment `{environment}` names no kubectl context",
+            where=found.file or None,
+            hint=f"mlstack env set {environment} --context CONTEXT",
+        )
+    return used
+
+
+def load(
+    app: AppDir,
+    environment: str,
+    *,
+    components: Sequence[str] = (),
+    overrides: Overrides = _NONE,
+    store: CodeStore | None = None,
+    namespace: str | None = None,
+    locate: bool = False,
+) -> DesiredState:
+    """Give the objects of an environment, in the order they are applied.
+
+    Args:
+        app: the app directory.
+        environment: name of the environment.
+        components: only these components and modules; none means all that the environment deploys.
+        overrides: parameters for this run.
+        store: keeps compiled templates and passed parameter sets.
+        namespace: another namespace, for this run.
+        locate: note the template line of every part of every object; this renders twice.
+
+    Raises:
+        ConfigError: a file, parameter or template is wrong; names component, file and line.
+        NotFoundError: no such environment, component or prototype.
+    """
+    found = app.environment(environment)
+    found = replace(found, namespace=namespace or found.namespace)
+    selected = app.selected(found, components)
+    loader = Loader(app, found, overrides=overrides, store=store, locate=locate)
+    rendered = [loader.render(component) for component in selected]
+    made = [made for one in rendered for made in one.objects]
+    stamped = _stamped(made, rendered, app=app.app().name, environment=found)
+    objects.refuse_duplicates(stamped)
+    return DesiredState(
+        app=app.app().name,
+        environment=found.name,
+        namespace=found.namespace,
+        objects=order.ordered(stamped),
+        components=tuple(sorted(component.full_name for component in selected)),
+        notes=tuple(dict.fromkeys(note for one in rendered for note in one.notes)),
+    )
+
+
+def preview(
+    app: AppDir,
+    component: Component,
+    prototype: Prototype,
+    resolved: Resolved,
+    *,
+    environment: Environment,
+    store: CodeStore | None = None,
+) -> DesiredState:
+    """Give the objects that a component would bring which the app does not have.
+
+    Args:
+        app: the app directory.
+        component: as it would be.
+        prototype: its prototype.
+        resolved: its parameters, checked.
+        environment: where it would be deployed; one without a file has no patches.
+        store: keeps compiled templates.
+
+    Raises:
+        TemplateError: a template does not render.
+    """
+    one = Loader(app, environment, store=store).from_values(component, prototype, resolved)
+    stamped = _stamped(one.objects, [one], app=app.app().name, environment=environment)
+    return DesiredState(
+        app=app.app().name,
+        environment=environment.name,
+        namespace=one.namespace,
+        objects=order.ordered(stamped),
+        components=(component.full_name,),
+        notes=resolved.notes,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rendered:
+    """What one component gives, before marks and order.
+
+    Attributes:
+        component: its full name.
+        objects: in the order of the templates.
+        namespace: where its namespaced objects go.
+        notes: deprecations and the like.
+    """
+
+    component: str
+    objects: tuple[KubeObject, ...]
+    namespace: str
+    notes: tuple[str, ...] = ()
+
+
+class Loader:
+    """Renders the components of one environment.
+
+    Args:
+        app: the app directory.
+        environment: as this run uses it.
+        overrides: parameters for this run.
+        store: keeps compiled templates and passed parameter sets.
+        locate: note the template line of every part of every object.
+    """
+
+    def __init__(
+        self,
+        app: AppDir,
+        environment: Environment,
+        *,
+        overrides: Overrides = _NONE,
+        store: CodeStore | None = None,
+        locate: bool = False,
+    ) -> None:
+        """Begin with nothing rendered."""
+        self._app, self._environment, self._overrides = app, environment, overrides
+        self._store, self._locate = store, locate
+
+    def render(self, component: Component | Manifest) -> Rendered:
+        """Give the objects of one component, patched.
+
+        Raises:
+            ConfigError: a file, parameter or template is wrong.
+        """
+        with _Of(component.full_name):
+            if isinstance(component, Manifest):
+                return self._manifest(component)
+            prototype = self._app.prototype(component.prototype, where=component.file)
+            resolved = self._app.resolve(component, self._environment.name, self._overrides)
+            schema.check_params(prototype, resolved, passed=self._store, component=component.full_name)
+            return self.from_values(component, prototype, resolved)
+
+    def from_values(self, component: Component, prototype: Prototype, resolved: Resolved) -> Rendered:
+        """Give the objects of a component for resolved parameters, which are taken as they are.
+
+        Raises:
+            TemplateError: a template does not render.
+            YamlError: what it renders is no YAML.
+        """
+        namespace = str(resolved.values.get("namespace") or self._environment.namespace)
+        variables = self._variables(component, resolved, namespace)
+        renderer = Renderer(prototype, store=self._store)
+        made = [
+            found
+            for template in renderer.names
+            for found in self._objects(renderer, template, variables, prototype, component.full_name)
+        ]
+        return Rendered(
+            component=component.full_name,
+            objects=tuple(self._patched(made, component.full_name)),
+            namespace=namespace,
+            notes=resolved.notes,
+        )
+
+    def _variables(self, component: Component, resolved: Resolved, namespace: str) -> dict[str, Any]:
+        environment = self._environment
+        return {
+            "params": dict(resolved.values),
+            "name": resolved.values.get("name") or component.name,
+            "component": {"name": component.name, "module": component.module},
+            "namespace": namespace,
+            "app": {"name": self._app.app().name},
+            "env": {
+                "name": environment.name,
+                "namespace": environment.namespace,
+                "context": environment.context,
+            },
+        }
+
+    def _objects(
+        self,
+        renderer: Renderer,
+        template: str,
+        variables: Mapping[str, Any],
+        prototype: Prototype,
+        component: str,
+    ) -> list[KubeObject]:
+        file = prototype.sources.get(template, template)
+        text = renderer.render(template, variables)
+        try:
+            documents = yamlread.read_documents(text, source=file, with_positions=self._locate)
+        except YamlError as error:
+            raise _at_template(error, renderer.render_with_places(template, variables)[1], file) from error
+        places = renderer.render_with_places(template, variables)[1] if self._locate else ()
+        return [found for one in documents for found in _parsed(one, component, file, _place_of(places))]
+
+    def _manifest(self, component: Manifest) -> Rendered:
+        documents = self._app.read_manifest(component)
+        made = [
+            found
+            for document in documents
+            for found in _parsed(
+                document.content,
+                component.full_name,
+                component.file,
+                lambda line: Place(component.file, line),
+            )
+        ]
+        return Rendered(
+            component=component.full_name,
+            objects=tuple(self._patched(made, component.full_name)),
+            namespace=self._environment.namespace,
+        )
+
+    def _patched(self, made: Sequence[KubeObject], component: str) -> Iterator[KubeObject]:
+        # An environment without a file, as a preview's, has no patches.
+        documents = self._app.patches(self._environment.name, component) if self._environment.file else ()
+        patches = [read_patch(one.value, where=str(one.origin())) for one in documents]
+        changed = patched([found.data for found in made], patches)
+        for found, data in zip(made, changed, strict=True):
+            yield found.with_data(data)
+
+
+class _Of:
+    """Adds the component to errors on their way out."""
+
+    def __init__(self, component: str) -> None:
+        self._component = component
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        # Faults of parameters and files know their own line; these only know the template.
+        if isinstance(error, TemplateError | YamlError) and f"`{self._component}`" not in error.message:
+            error.message = f"component `{self._component}`: {error.message}"
+            error.args = (error.message,)
+
+
+def _at_template(error: YamlError, places: Sequence[Place | None], file: str) -> YamlError:
+    """Move a fault in rendered text to the line of the template that wrote it."""
+    rendered = (error.where or "").rpartition(":")[2]
+    found = _place_of(places)(int(rendered)) if rendered.isdigit() else None
+    where = file if found is None else f"{found.file}:{found.line}"
+    return YamlError(f"the template renders no sound YAML: {error.message}", where=where, hint=error.hint)
+
+
+def _place_of(places: Sequence[Place | None]) -> PlaceOf:
+    return lambda rendered: places[rendered - 1] if 0 < rendered <= len(places) else None
+
+
+def _parsed(
+    document: yamlread.Document, component: str, file: str, place_of: PlaceOf
+) -> Iterator[KubeObject]:
+    """Give the objects of a document; a List gives its items."""
+    for path, data in _unpacked(document.value):
+        first = place_of(document.position(path).line if document.positions else document.line)
+        inside = (
+            (where[len(path) :], place_of(position.line))
+            for where, position in document.positions.items()
+            if where[: len(path)] == path
+        )
+        source = Source(
+            component=component,
+            file=first.file if first else file,
+            line=first.line if first else None,
+            places={where: f"{place.file}:{place.line}" for where, place in inside if place is not None},
+        )
+        _check_object(data, source)
+        yield KubeObject(data=data, component=component, source=source)
+
+
+def _unpacked(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    if _is_list(value):
+        for place, item in enumerate(value["items"]):
+            yield from _unpacked(item, (*path, "items", place))
+    else:
+        yield path, value
+
+
+def _is_list(value: Any) -> bool:
+    """Tell what `kubectl get` writes for several objects from a kind whose name happens to end so."""
+    if not isinstance(value, Mapping) or not str(value.get("kind", "")).endswith("List"):
+        return False
+    return isinstance(value.get("items"), list) and "name" not in (value.get("metadata") or {})
+
+
+def _check_object(data: Any, source: Source) -> None:
+    """Raise for what cannot be addressed in a cluster.
+
+    Raises:
+        ConfigError: no mapping, or without apiVersion, kind or name.
+    """
+    if not isinstance(data, Mapping):
+        raise ConfigError("a document is no Kubernetes object: expected a mapping", where=str(source))
+    metadata = data.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, Mapping) else None
+    missing = [key for key in ("apiVersion", "kind") if not (isinstance(data.get(key), str) and data[key])]
+    missing += [] if isinstance(name, str) and name else ["metadata.name"]
+    if missing:
+        what = ", ".join(f"`{key}`" for key in missing)
+        raise ConfigError(f"a document is no Kubernetes object: it has no {what}", where=str(source))
+
+
+def _stamped(
+    made: Sequence[KubeObject], rendered: Sequence[Rendered], *, app: str, environment: Environment
+) -> list[KubeObject]:
+    """Give namespace and marks to every object; definitions of the run say which kinds have a namespace."""
+    built_in = Kinds.builtin()
+    kinds = built_in.with_crds(found.data for found in made)
+    namespaces = {one.component: one.namespace for one in rendered}
+    return [
+        found.with_data(
+            objects.stamp(
+                normalised(found.data, built_in=built_in.lookup(found.api_version, found.kind) is not None),
+                app=app,
+                environment=environment.name,
+                component=found.component,
+                namespace=namespaces[found.component],
+                kinds=kinds,
+            )
+        )
+        for found in made
+    ]

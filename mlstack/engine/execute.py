@@ -1,0 +1,147 @@
+"""Carry out Changes, wave by wave; whatever happens, what was done is kept and told."""
+
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+
+from mlstack.cluster.api import Cluster, ObjectRef
+from mlstack.engine import parallel, wait
+from mlstack.engine.observe import with_uid
+from mlstack.errors import ClusterError, MlstackError, ObjectNotFoundError
+from mlstack.model import order
+from mlstack.model.clock import Clock
+from mlstack.model.diff import Change
+from mlstack.model.events import Event, EventKind, OnEvent
+from mlstack.model.objects import Identity, KubeObject
+from mlstack.model.order import Wave
+
+_DONE: Mapping[str, EventKind] = {"create": "created", "update": "updated", "recreate": "recreated"}
+
+
+class Run:
+    """One run over a cluster: does changes and remembers how each ended.
+
+    Args:
+        cluster: where to write.
+        on_event: told about each object, by one thread at a time.
+        clock: for waits.
+    """
+
+    def __init__(self, cluster: Cluster, *, on_event: OnEvent, clock: Clock) -> None:
+        """Begin with nothing done."""
+        self.outcomes: dict[Identity, Event] = {}
+        self._cluster, self._on_event, self._clock, self._lock = cluster, on_event, clock, Lock()
+
+    def apply(self, changes: Sequence[Change]) -> None:
+        """Write what is wanted, a wave after the other, definitions served before what they define.
+
+        Raises:
+            MlstackError: an object failed; the rest of its wave was finished, later waves were not begun.
+        """
+        for wave in order.waves(changes, _identity):
+            self._wave(wave, self._write)
+
+    def delete(self, changes: Sequence[Change], *, grace_period_s: int | None = None) -> None:
+        """Delete in reverse order; what a wave deletes is gone before the next begins.
+
+        Raises:
+            MlstackError: as `apply`.
+        """
+
+        def delete(change: Change) -> None:
+            self._delete(change, grace_period_s)
+
+        for wave in order.reversed_waves(changes, _identity):
+            self._wave(wave, delete)
+
+    def _wave(self, wave: Wave[Change], work: Callable[[Change], None]) -> None:
+        idle = [change for change in wave.items if not change.writes]
+        for change in idle:
+            self._end("unchanged" if change.action == "unchanged" else "kept", change, change.reason)
+        results = parallel.run(work, [change for change in wave.items if change.writes])
+        failures = [result for result in results if isinstance(result, MlstackError)]
+        if failures:
+            raise parallel.together(failures)
+        if any(change.identity.kind == "CustomResourceDefinition" for change in wave.items if change.writes):
+            self._cluster.kinds(refresh=True)
+
+    def _write(self, change: Change) -> None:
+        desired = change.desired
+        if desired is None:
+            raise ValueError(f"nothing to write for {change.identity}")
+        ref = ref_of(change)
+        with _Failure(self, change):
+            if change.action == "recreate":
+                self._say("waiting", change.identity, change.reason)
+                self._cluster.delete(ref, propagation="Foreground", uid=change.live_uid)
+            if change.action in ("recreate", "create") and change.live_uid:
+                wait.until_gone(self._cluster, ref, change.live_uid, clock=self._clock)
+            warnings = self._send(change, desired)
+            if desired.kind == "CustomResourceDefinition":
+                wait.until_established(self._cluster, ref, clock=self._clock)
+        for text in warnings:
+            self._say("warning", change.identity, text)
+        self._end(_DONE.get(change.action, "unchanged"), change, "; ".join(change.notes))
+
+    def _send(self, change: Change, desired: KubeObject) -> tuple[str, ...]:
+        """Write one object; only an object that was looked at before is changed by force."""
+        is_new = change.action in ("create", "recreate")
+        payload = desired.data if is_new else with_uid(desired.data, change.live_uid)
+
+        def told(error: ClusterError) -> None:
+            self._say("waiting", change.identity, error.message)
+
+        def write() -> tuple[str, ...]:
+            return self._cluster.apply(payload, force=not is_new).warnings
+
+        return wait.retried(write, clock=self._clock, told=told)
+
+    def _delete(self, change: Change, grace_period_s: int | None) -> None:
+        ref = ref_of(change)
+        with _Failure(self, change):
+            try:
+                self._cluster.delete(
+                    ref, propagation="Foreground", uid=change.live_uid, grace_period_s=grace_period_s
+                )
+            except ObjectNotFoundError:
+                self._end("gone", change, "was gone already")
+                return
+            wait.until_gone(self._cluster, ref, change.live_uid, clock=self._clock)
+        self._end("deleted", change, "")
+
+    def _end(self, kind: EventKind, change: Change, text: str) -> None:
+        event = Event(kind, change.identity, text)
+        with self._lock:
+            self.outcomes[change.identity] = event
+            self._on_event(event)
+
+    def _say(self, kind: EventKind, identity: Identity, text: str) -> None:
+        with self._lock:
+            self._on_event(Event(kind, identity, text))
+
+    def failed(self, change: Change, error: MlstackError) -> None:
+        """Remember that a change could not be made."""
+        self._end("failed", change, error.message)
+
+
+class _Failure:
+    """Records the failure of one change on its way out."""
+
+    def __init__(self, run: Run, change: Change) -> None:
+        self._run, self._change = run, change
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, MlstackError):
+            self._run.failed(self._change, error)
+
+
+def ref_of(change: Change) -> ObjectRef:
+    """Give the address of a change's object."""
+    identity = change.identity
+    return ObjectRef(change.api_version, identity.kind, identity.namespace, identity.name)
+
+
+def _identity(change: Change) -> Identity:
+    return change.identity

@@ -1,0 +1,289 @@
+"""What is there, and what a server-side apply would make of it: live objects and dry runs → Changes."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from mlstack.cluster.api import Applied, Cluster, ObjectRef
+from mlstack.engine import parallel
+from mlstack.errors import (
+    ConflictError,
+    FieldConflict,
+    ForbiddenError,
+    InvalidError,
+    MlstackError,
+    ObjectNotFoundError,
+)
+from mlstack.model import conflicts, fields, objects, order, report
+from mlstack.model.app import ClusterIdentity, Environment
+from mlstack.model.conflicts import Taken
+from mlstack.model.diff import Change, Changes
+from mlstack.model.kinds import Kinds, kinds_of_crd
+from mlstack.model.objects import MANAGER, DesiredState, KubeObject
+from mlstack.model.replacement import needs_new_run
+
+
+def observe(
+    state: DesiredState,
+    cluster: Cluster,
+    *,
+    environment: Environment,
+    identity: ClusterIdentity,
+    create: bool = True,
+    check_new: bool = False,
+) -> Changes:
+    """Compare what is wanted with what is there.
+
+    Args:
+        state: what is wanted.
+        cluster: where to look; nothing is written.
+        environment: where it belongs.
+        identity: who answered.
+        create: whether objects that are not there are to be made.
+        check_new: ask the server about new objects too, where it can tell already.
+
+    Raises:
+        ConflictError: a program owns fields that would be changed.
+        InvalidError: the server would refuse an object, or a field that cannot change in place.
+        ObjectNotFoundError: a kind or namespace is neither there nor part of this run.
+    """
+    world = _World(state, cluster)
+    wanted = placed(state.objects, cluster)
+    world.refuse_unknown_kinds(wanted)
+    extra = world.missing_namespace(wanted, create=create)
+    everything = order.ordered((*extra, *wanted))
+
+    def change_of(found: KubeObject) -> Change:
+        return _Look(world, found, create=create, check_new=check_new).change()
+
+    results = parallel.run(change_of, everything)
+    failures = [result for result in results if isinstance(result, MlstackError)]
+    if failures:
+        raise parallel.together(failures)
+    return Changes(
+        app=state.app,
+        environment=state.environment,
+        namespace=state.namespace,
+        context=environment.context,
+        cluster=identity,
+        changes=tuple(result for result in results if isinstance(result, Change)),
+        notes=(*state.notes, *(f"namespace `{one.name}` is created first" for one in extra)),
+    )
+
+
+def placed(wanted: Sequence[KubeObject], cluster: Cluster) -> tuple[KubeObject, ...]:
+    """Take the namespace off objects whose kind only the server knows to be cluster-scoped."""
+    known = Kinds.builtin().with_crds(found.data for found in wanted)
+    return tuple(
+        found if known.lookup(found.api_version, found.kind) else _placed(found, cluster.kinds())
+        for found in wanted
+    )
+
+
+def _placed(found: KubeObject, served: Kinds) -> KubeObject:
+    kind = served.lookup(found.api_version, found.kind)
+    if kind is None or kind.namespaced:
+        return found
+    metadata = {key: value for key, value in found.metadata.items() if key != "namespace"}
+    return found.with_data({**found.data, "metadata": metadata})
+
+
+class _World:
+    """What holds for the run as a whole: kinds, namespaces, what the run brings itself."""
+
+    def __init__(self, state: DesiredState, cluster: Cluster) -> None:
+        self.state, self.cluster = state, cluster
+        definitions = [found.data for found in state.objects if kinds_of_crd(found.data)]
+        self.brought = Kinds(kind for data in definitions for kind in kinds_of_crd(data))
+        self.absent_namespaces: set[str] = set()
+
+    def _served(self, found: KubeObject) -> Any:
+        return self.cluster.kinds().lookup(found.api_version, found.kind)
+
+    def is_served(self, found: KubeObject) -> bool:
+        """Tell whether the server can be asked about an object of this kind now."""
+        if Kinds.builtin().lookup(found.api_version, found.kind):
+            return True
+        return self._served(found) is not None
+
+    def refuse_unknown_kinds(self, wanted: Sequence[KubeObject]) -> None:
+        """Raise for kinds that neither the server nor this run has."""
+        unknown = [
+            found
+            for found in wanted
+            if not self.is_served(found) and self.brought.lookup(found.api_version, found.kind) is None
+        ]
+        if not unknown:
+            return
+        kinds = sorted({f"{found.kind} ({found.api_version})" for found in unknown})
+        raise ObjectNotFoundError(
+            f"the cluster has no kind {', '.join(f'`{kind}`' for kind in kinds)}",
+            what="kind",
+            where=f"component {unknown[0].component}",
+            hint=_kind_hint(unknown[0], self.state.environment),
+        )
+
+    def missing_namespace(self, wanted: Sequence[KubeObject], *, create: bool) -> tuple[KubeObject, ...]:
+        """Give the environment's namespace as an object if it is needed and not there.
+
+        Raises:
+            ObjectNotFoundError: another namespace is missing: nobody said that it should exist.
+        """
+        brought = {found.name for found in wanted if (found.group, found.kind) == ("", "Namespace")}
+        needed = sorted({found.namespace for found in wanted if found.namespace})
+        absent = [name for name in needed if not self._namespace_exists(name)]
+        self.absent_namespaces = set(absent)
+        lacking = [name for name in absent if name not in brought]
+        strange = [name for name in lacking if name != self.state.namespace]
+        if strange:
+            raise ObjectNotFoundError(
+                f"namespace `{strange[0]}` does not exist",
+                what="namespace",
+                where=str(next(found.identity for found in wanted if found.namespace == strange[0])),
+                hint=f"kubectl create namespace {strange[0]}",
+            )
+        return tuple(self._namespace(name) for name in lacking if create)
+
+    def _namespace_exists(self, name: str) -> bool:
+        try:
+            return self.cluster.get(ObjectRef("v1", "Namespace", "", name)) is not None
+        except ForbiddenError:  # whoever may work in one namespace only may not read namespaces
+            return True
+
+    def _namespace(self, name: str) -> KubeObject:
+        labels = objects.marks(app=self.state.app, environment=self.state.environment, component="")
+        del labels[objects.COMPONENT_LABEL]
+        metadata = {"name": name, "labels": labels}
+        return KubeObject(data={"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+
+
+class _Look:
+    """One object: what is there, what would become of it."""
+
+    def __init__(self, world: _World, wanted: KubeObject, *, create: bool, check_new: bool) -> None:
+        self.world, self.cluster, self.wanted = world, world.cluster, wanted
+        self.create, self.check_new = create, check_new
+
+    def change(self) -> Change:
+        """Give what would happen to the object."""
+        visible = self.wanted.namespace not in self.world.absent_namespaces
+        reachable = visible and self.world.is_served(self.wanted)
+        live = self.cluster.get(ObjectRef.of(self.wanted.data)) if reachable else None
+        if live is None:
+            return self._new(reachable)
+        if live["metadata"].get("deletionTimestamp"):
+            return self._ending(live)
+        return self._existing(live)
+
+    def _change(self, **facts: Any) -> Change:
+        return Change(
+            identity=self.wanted.identity,
+            component=self.wanted.component,
+            api_version=self.wanted.api_version,
+            desired=self.wanted,
+            **facts,
+        )
+
+    def _new(self, reachable: bool) -> Change:
+        if not self.create:
+            return self._change(action="missing", writes=False, reason="is not there, and creation is off")
+        if not (reachable and self.check_new):
+            return self._change(action="create")
+        return self._change(
+            action="create", notes=self.cluster.apply(self.wanted.data, dry_run=True).warnings
+        )
+
+    def _ending(self, live: Mapping[str, Any]) -> Change:
+        uid = live["metadata"]["uid"]
+        if not self.create:
+            return self._change(
+                action="missing", writes=False, reason="is being deleted, and creation is off"
+            )
+        return self._change(
+            action="create", live_uid=uid, reason="once the old one, which is being deleted, is gone"
+        )
+
+    def _existing(self, live: Mapping[str, Any]) -> Change:
+        uid = live["metadata"]["uid"]
+        try:
+            forced = self.cluster.apply(with_uid(self.wanted.data, uid), force=True, dry_run=True)
+        except InvalidError as error:
+            return self._refused(live, error)
+        taken = conflicts.taken(live, forced.object)
+        self._refuse_conflicts(taken)
+        notes = (*forced.warnings, *(conflicts.describe(one) for one in taken if one.manager != MANAGER))
+        return self._compared(live, forced, notes)
+
+    def _compared(self, live: Mapping[str, Any], forced: Applied, notes: tuple[str, ...]) -> Change:
+        own, new = fields.owned(live, MANAGER), fields.owned(forced.object, MANAGER)
+        changed = tuple(fields.compare(live, forced.object, fields.union(own, new)))
+        uid = live["metadata"]["uid"]
+        if not changed:
+            return self._change(action="unchanged", writes=own != new, live_uid=uid)
+        why = needs_new_run(self.wanted.with_data(live), changed)
+        shown = report.masked(self.wanted.identity, changed)
+        action = "recreate" if why else "update"
+        return self._change(action=action, fields=shown, reason=why or "", notes=notes, live_uid=uid)
+
+    def _refused(self, live: Mapping[str, Any], error: InvalidError) -> Change:
+        """Tell a change that cannot be made in place from an object that is wrong: ask under another name."""
+        if not self._is_valid_elsewhere():
+            raise error
+        tree = fields.tree_of(self.wanted.data)
+        changed = tuple(fields.compare(live, self.wanted.data, tree))
+        why = needs_new_run(self.wanted.with_data(live), changed)
+        if why is None:
+            raise _cannot_change(self.wanted, error, self.world.state.environment) from error
+        shown = report.masked(self.wanted.identity, changed)
+        return self._change(action="recreate", fields=shown, reason=why, live_uid=live["metadata"]["uid"])
+
+    def _is_valid_elsewhere(self) -> bool:
+        metadata = {**self.wanted.metadata, "name": f"{self.wanted.name[:40]}-mlstack-probe"}
+        try:
+            self.cluster.apply({**self.wanted.data, "metadata": metadata}, dry_run=True)
+        except MlstackError:  # whatever speaks against the copy, the first error is the one to show
+            return False
+        return True
+
+    def _refuse_conflicts(self, taken: Iterable[Taken]) -> None:
+        programs = [one for one in taken if not one.by_person]
+        if not programs:
+            return
+        found = tuple(
+            FieldConflict(manager=one.manager, path=path, subresource=one.subresource)
+            for one in programs
+            for path in one.paths
+        )
+        what = "; ".join(
+            f"{', '.join(f'`{path}`' for path in one.paths)} to `{one.manager}`" for one in programs
+        )
+        component = self.wanted.component
+        patch = f"environments/{self.world.state.environment}/patches/{component}.yaml"
+        raise ConflictError(
+            f"`{self.wanted.identity}` has fields that belong to a program: {what}",
+            conflicts=found,
+            where=f"component {component}",
+            hint=f"leave the field to it (set it to null in {patch}), or stop that program and run"
+            f" `kubectl apply --server-side --force-conflicts` once for this object",
+        )
+
+
+def with_uid(data: Mapping[str, Any], uid: str) -> dict[str, Any]:
+    """Give a payload that can only change this very object, never make one anew."""
+    return {**data, "metadata": {**data["metadata"], "uid": uid}}
+
+
+def _cannot_change(wanted: KubeObject, error: InvalidError, environment: str) -> InvalidError:
+    named = sorted({cause.field for cause in error.causes if cause.field})
+    what = ", ".join(f"`{name}`" for name in named) or "a field"
+    return InvalidError(
+        f"`{wanted.identity}`: {what} cannot change while the object exists",
+        causes=error.causes,
+        where=f"component {wanted.component}",
+        hint=f"delete it first: `mlstack delete {environment} -c {wanted.component}`, then apply again",
+    )
+
+
+def _kind_hint(unknown: KubeObject, environment: str) -> str:
+    if unknown.group == "kubeflow.org":
+        return f"install the operator's definitions first: `mlstack apply {environment} -c kubeflow-core`"
+    return f"install the definitions of `{unknown.group}` first, or make them part of the app"

@@ -1,0 +1,98 @@
+"""`validate`: every object against the schemas of Kubernetes and of its CRDs, without a cluster."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mlstack.engine import desired
+from mlstack.files import yamlread
+from mlstack.files.appdir import AppDir
+from mlstack.files.kubernetes import load_schemas
+from mlstack.model.objects import KubeObject
+from mlstack.model.overrides import Overrides
+from mlstack.model.validation.base import Fault
+from mlstack.model.validation.check import validate_objects
+from mlstack.templating import CodeStore
+
+_NONE = Overrides()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidateResult:
+    """What is wrong with the objects of an environment.
+
+    Attributes:
+        ok: true if the API server would take every object.
+        environment: name of the environment.
+        kubernetes_version: the version whose schemas were asked.
+        count: number of objects looked at.
+        faults: all that was found, in the order of the objects.
+    """
+
+    ok: bool
+    environment: str
+    kubernetes_version: str
+    count: int
+    faults: tuple[Fault, ...]
+
+
+def validate(
+    app: AppDir,
+    environment: str,
+    *,
+    components: Sequence[str] = (),
+    overrides: Overrides = _NONE,
+    store: CodeStore | None = None,
+) -> ValidateResult:
+    """Check every object of an environment offline.
+
+    Custom resources are checked against definitions of the same render, else of the installed packages.
+
+    Args:
+        app: the app directory.
+        environment: name of the environment.
+        components: only these components and modules.
+        overrides: parameters for this run.
+        store: keeps compiled templates and passed parameter sets.
+
+    Raises:
+        ConfigError: a file, parameter or template is so wrong that there are no objects to check.
+    """
+    version = app.environment(environment).kubernetes_version
+    state = desired.load(app, environment, components=components, overrides=overrides, store=store)
+    faults = _check(app, state.objects, version)
+    if faults:
+        # Only now is it worth rendering again to know the template line of each part.
+        located = desired.load(
+            app, environment, components=components, overrides=overrides, store=store, locate=True
+        )
+        faults = _placed(faults, located.objects)
+    return ValidateResult(
+        ok=not any(fault.severity == "error" for fault in faults),
+        environment=environment,
+        kubernetes_version=version,
+        count=len(state.objects),
+        faults=tuple(faults),
+    )
+
+
+def _check(app: AppDir, objects: Sequence[KubeObject], version: str) -> list[Fault]:
+    return validate_objects(objects, load_schemas(version), crds=_definitions(app))
+
+
+def _definitions(app: AppDir) -> list[Mapping[str, Any]]:
+    return [
+        document.value
+        for file, text in app.crds().items()
+        for document in yamlread.read_documents(text, source=file)
+    ]
+
+
+def _placed(faults: Sequence[Fault], objects: Sequence[KubeObject]) -> list[Fault]:
+    sources = {(found.component, str(found.identity)): found.source for found in objects}
+    return [
+        replace(fault, where=source.at(fault.keys))
+        if (source := sources.get((fault.component, fault.object)))
+        else fault
+        for fault in faults
+    ]

@@ -1,0 +1,175 @@
+"""Deploy an app from a test: an app directory of plain manifests, and the operations on it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+from mlstack.cluster.api import Cluster
+from mlstack.files.appdir import AppDir
+from mlstack.model import emit
+from mlstack.model.events import Event
+from mlstack.model.report import ChangeReport, RunResult
+from mlstack.operations import apply, delete, diff, status
+from mlstack.operations.status import StatusResult
+from tests.support.builders import MINIMAL_APP, write_tree
+
+Objects = Sequence[Mapping[str, Any]]
+
+
+class RealClock:
+    """The time as it passes."""
+
+    def now_s(self) -> float:
+        """Give the time in seconds since 1970."""
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        time.sleep(seconds)
+
+
+class Stack:
+    """An app directory with environments `minikube` and `gke`, and what its user does with it.
+
+    Args:
+        root: folder of the app.
+        namespace: of both environments.
+        opener: opens a cluster by its context.
+        name: of the app.
+        clock: for waits and ages.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        namespace: str,
+        opener: Callable[[str], Cluster],
+        name: str = "demo",
+        clock: Any = None,
+    ) -> None:
+        """Write the app; it has no components yet."""
+        self.root, self.namespace, self.opener = root, namespace, opener
+        self.clock = clock or RealClock()
+        self.events: list[Event] = []
+        environments = {
+            f"environments/{environment}/environment.yaml": f"""\
+                apiVersion: mlstack.dev/v1
+                kind: Environment
+                context: {environment}
+                namespace: {namespace}
+                """
+            for environment in ("minikube", "gke")
+        }
+        write_tree(root, {"app.yaml": MINIMAL_APP.replace("demo", name), **environments})
+
+    @property
+    def app(self) -> AppDir:
+        """Give the app as its files are now."""
+        return AppDir.find(self.root)
+
+    def write(self, component: str, *objects: Mapping[str, Any]) -> None:
+        """Make a component of these objects, in place of what it was."""
+        write_tree(self.root, {f"components/{component}.yaml": emit.to_yaml_documents(objects)})
+
+    def write_text(self, path: str, text: str) -> None:
+        """Write any file of the app."""
+        write_tree(self.root, {path: dedent(text)})
+
+    def remove(self, component: str) -> None:
+        """Take a component out of the app."""
+        (self.root / f"components/{component}.yaml").unlink()
+
+    def plan(self, environment: str = "minikube", **options: Any) -> apply.ApplyPlan:
+        """Work out what an apply would do."""
+        return apply.compute(self.app, environment, opener=self.opener, **options)
+
+    def apply(self, environment: str = "minikube", **options: Any) -> RunResult:
+        """Apply without a question."""
+        plan = self.plan(environment, **options)
+        self.events = []
+        return apply.execute(plan, clock=self.clock, on_event=self.events.append)
+
+    def diff(self, environment: str = "minikube", **options: Any) -> ChangeReport:
+        """Compare with the cluster."""
+        return diff.diff(self.app, environment, opener=self.opener, **options)
+
+    def delete(self, environment: str = "minikube", **options: Any) -> RunResult:
+        """Delete without a question."""
+        plan = delete.compute(self.app, environment, opener=self.opener, **options)
+        self.events = []
+        return delete.execute(plan, clock=self.clock, on_event=self.events.append)
+
+    def status(self, environment: str = "minikube", **options: Any) -> StatusResult:
+        """Judge every object."""
+        return status.status(self.app, environment, opener=self.opener, clock=self.clock, **options)
+
+
+def config_map(name: str = "settings", **data: str) -> dict[str, Any]:
+    """Build a ConfigMap."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+def secret(name: str = "keys", **data: str) -> dict[str, Any]:
+    """Build a Secret."""
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": data}
+
+
+def deployment(
+    name: str = "web", *, replicas: int = 1, image: str = "nginx:1.27", **pod: Any
+) -> dict[str, Any]:
+    """Build a Deployment of one container `main`; keywords go into the container."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [{"name": "main", "image": image, **pod}]},
+            },
+        },
+    }
+
+
+def crd(
+    plural: str = "widgets", kind: str = "Widget", *, group: str, scope: str = "Namespaced"
+) -> dict[str, Any]:
+    """Build a definition whose objects have an open `spec`."""
+    schema = {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "names": {"plural": plural, "singular": kind.lower(), "kind": kind},
+            "scope": scope,
+            "versions": [
+                {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+            ],
+        },
+    }
+
+
+def tfjob(
+    name: str = "cnn", *, workers: int = 1, image: str = "tensorflow/tensorflow:2.15.0"
+) -> dict[str, Any]:
+    """Build a TFJob with workers only."""
+    pod = {"spec": {"containers": [{"name": "tensorflow", "image": image}]}}
+    worker = {"replicas": workers, "restartPolicy": "OnFailure", "template": pod}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "TFJob",
+        "metadata": {"name": name},
+        "spec": {"runPolicy": {"cleanPodPolicy": "Running"}, "tfReplicaSpecs": {"Worker": worker}},
+    }
