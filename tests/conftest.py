@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.builders import MINIMAL_APP, Tree, write_tree
+from tests.support.cli import Runner
 
 # A busy machine is no fault of the code: laws are judged by what they find, not by their time.
 settings.register_profile(
@@ -65,3 +66,10 @@ def golden(request: pytest.FixtureRequest) -> Golden:
         assert content.decode() == expected.decode(), f"{name} differs: pytest --update-golden rewrites it"
 
     return check
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Runner:
+    """Give what runs command lines in an empty folder; each context leads to a cluster in memory."""
+    monkeypatch.chdir(tmp_path)
+    return Runner(capsys)

@@ -67,6 +67,23 @@ class Layer:
 
 
 @dataclass(frozen=True)
+class ParamScope:
+    """The level of an app at which a value is set or taken back.
+
+    Args:
+        kind: `app`, `module`, `component`, `environment globals` or `environment`.
+        component: full name, for `component` and `environment`.
+        module: dotted name, for `module`.
+        environment: name, for the two kinds of environment.
+    """
+
+    kind: str
+    component: str | None = None
+    module: str | None = None
+    environment: str | None = None
+
+
+@dataclass(frozen=True)
 class Setting:
     """One layer's word on one parameter.
 

@@ -1,0 +1,325 @@
+"""The app directory: the one face of all that an app's files say, and of every change to them.
+
+Reading stands here; the changes stand in `appedit` and `appinstall` and are reached through the same object.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from mlstack.errors import ConfigError, NotFoundError
+from mlstack.files import document as documents
+from mlstack.files import layout
+from mlstack.files.appedit import Edits
+from mlstack.files.appread import AppFiles
+from mlstack.files.document import Document
+from mlstack.files.environments import merged_environment
+from mlstack.files.fields import layer_of
+from mlstack.files.schema import PassedStore
+from mlstack.files.vendor import Vendor
+from mlstack.model.app import App, Component, Environment, Lock, Manifest, RegistryRef
+from mlstack.model.faults import ParamFault, param_error
+from mlstack.model.names import nearest
+from mlstack.model.overrides import Overrides
+from mlstack.model.params import Layer, Origin, ParamScope, Resolved, resolve, spelling_table
+from mlstack.model.prototype import Package, Param, Prototype
+
+__all__ = ["NO_OVERRIDES", "AppDir", "ParamScope"]
+
+NO_OVERRIDES = Overrides()
+
+
+class AppDir(Edits):
+    """An app directory. Every file is read at most once; a change makes it be read anew.
+
+    Args:
+        root: the folder with `app.yaml`.
+        store: remembers which files have passed their schema before.
+    """
+
+    def __init__(self, root: Path, *, store: PassedStore | None = None) -> None:
+        """Hold the place; nothing is read."""
+        self.root = root
+        self.store = store
+
+    @classmethod
+    def find(cls, start: Path, *, store: PassedStore | None = None) -> "AppDir":
+        """Find the app directory that `start` lies in.
+
+        Raises:
+            NotFoundError: neither `start` nor a folder above it holds `app.yaml`.
+        """
+        start = start.absolute()
+        for folder in (start, *start.parents):
+            if (folder / layout.APP_FILE).is_file():
+                return cls(folder, store=store)
+        raise NotFoundError(f"no app directory at `{start}` or above", hint="mlstack init NAME makes one")
+
+    @classmethod
+    def create(cls, root: Path, name: str, *, registries: Sequence[RegistryRef] = ()) -> "AppDir":
+        """Make an app directory that can be used at once.
+
+        Raises:
+            UsageError: the name cannot be an app's, or there is an app already.
+            ConfigError: the folder cannot be written; nothing was changed.
+        """
+        cls.write_new(root, name, registries=registries)
+        return cls(root.absolute())
+
+    @cached_property
+    def files(self) -> AppFiles:
+        """Give the reader of the app's files."""
+        return AppFiles(self.root, self.store)
+
+    @cached_property
+    def _vendor(self) -> Vendor:
+        return Vendor(self.root, self.lock().packages, self.store)
+
+    def forget(self) -> None:
+        """Read every file anew from now on."""
+        for name in ("files", "_vendor"):
+            self.__dict__.pop(name, None)
+
+    def app(self) -> App:
+        """Give what `app.yaml` says."""
+        return self.files.app
+
+    def lock(self) -> Lock:
+        """Give what `mlstack.lock` says."""
+        return self.files.lock
+
+    def components(self) -> tuple[Component | Manifest, ...]:
+        """Give all components by full name."""
+        return tuple(self.files.component(name) for name in self.files.component_files)
+
+    def component(self, name: str) -> Component | Manifest:
+        """Give the component of a full name.
+
+        Raises:
+            NotFoundError: with the nearest known one.
+        """
+        return self.files.component(name)
+
+    def component_names(self) -> tuple[str, ...]:
+        """Give the full names of all components, sorted, without reading their files."""
+        return tuple(self.files.component_files)
+
+    def modules(self) -> tuple[str, ...]:
+        """Give the dotted names of all modules, sorted."""
+        return self.files.modules
+
+    def selected(
+        self, environment: Environment | None, names: Sequence[str] = ()
+    ) -> tuple[Component | Manifest, ...]:
+        """Give the components to deploy: those named, else the environment's targets, else all.
+
+        Args:
+            environment: whose targets count.
+            names: full names of components and modules, as given with `-c`.
+
+        Raises:
+            NotFoundError: a name is neither; with the nearest known one.
+        """
+        wanted = names or (environment.targets if environment else ())
+        where = None if names or environment is None else environment.file
+        chosen = {full for name in wanted for full in self._members(name, where)}
+        every = self.component_names()
+        return tuple(self.component(name) for name in every if not wanted or name in chosen)
+
+    def _members(self, name: str, where: str | None) -> list[str]:
+        every = self.component_names()
+        if name in every:
+            return [name]
+        if name in self.modules():
+            return [each for each in every if each.startswith(f"{name}.")]
+        near = nearest(name, [*every, *self.modules()])
+        hint = None if near else "mlstack component list"
+        raise NotFoundError(f"no component or module `{name}`", near=near, where=where, hint=hint)
+
+    def environments(self) -> tuple[Environment, ...]:
+        """Give all environments by name, each with what it inherits."""
+        return tuple(self.environment(name) for name in self.files.environment_names)
+
+    def environment_names(self) -> tuple[str, ...]:
+        """Give the names of all environments, sorted, without reading their files."""
+        return self.files.environment_names
+
+    def environment(self, name: str) -> Environment:
+        """Give an environment with what it inherits.
+
+        Raises:
+            NotFoundError: with the nearest known one.
+            ConfigError: environments extend each other in a circle.
+        """
+        return merged_environment(self.files.environment_chain(name))
+
+    def current_environment(self) -> str | None:
+        """Give the environment that commands take when none is named."""
+        data = self.files.bytes(layout.CURRENT_ENVIRONMENT)
+        return (data.decode("utf-8", errors="replace").strip() or None) if data else None
+
+    def layers(
+        self, component: Component, environment: str | None = None, overrides: Overrides = NO_OVERRIDES
+    ) -> list[Layer]:
+        """Give the layers of a component's parameters, lowest first; defaults are the prototype's own.
+
+        Args:
+            component: whose parameters.
+            environment: None leaves the environment's layers out.
+            overrides: given for this run.
+        """
+        layers = [layer_of(self.files.app_document, ("params",), "app", ""), *self._module_layers(component)]
+        layers.append(self.files.component_layer(component))
+        if environment is not None:
+            chain = self.files.environment_chain(environment)
+            layers += [each.globals for each in chain]
+            name = component.full_name
+            layers += [each.components[name] for each in chain if name in each.components]
+        if overrides:
+            declared = self._prototype_of(component).params
+            layers += overrides.layers(
+                component.full_name,
+                declared,
+                components=self.component_names(),
+                read=documents.read_text_value,
+            )
+        return layers
+
+    def _module_layers(self, component: Component) -> Iterator[Layer]:
+        parts = component.module.split(".") if component.module else []
+        for length in range(1, len(parts) + 1):
+            module = ".".join(parts[:length])
+            document = self.files.module_document(module)
+            if document is not None:
+                yield layer_of(document, ("params",), "module", f"--module={module}")
+
+    def resolve(
+        self, component: Component, environment: str | None = None, overrides: Overrides = NO_OVERRIDES
+    ) -> Resolved:
+        """Resolve a component's parameters; the prototype's schema is checked apart (`check_params`).
+
+        Raises:
+            ParamError: unknown names, spellings set twice, hostile characters, with file and line.
+        """
+        prototype = self._prototype_of(component)
+        layers = self.layers(component, environment, overrides)
+        self._check_overrides(overrides)
+        resolved = resolve(prototype.params, layers, prototype=prototype.full_name)
+        note = _alias_note(component, prototype)
+        return Resolved(resolved.values, resolved.chains, (*note, *resolved.notes))
+
+    def _prototype_of(self, component: Component) -> Prototype:
+        return self.prototype(component.prototype, where=component.file)
+
+    def _check_overrides(self, overrides: Overrides) -> None:
+        """Refuse parameters given for one run that no component declares: a typed name is meant."""
+        keys = overrides.keys(self.component_names()) if overrides else []
+        declared: set[str] = set()
+        for owner, name, origin in keys:
+            if owner is not None and owner not in self.component_names():
+                near = nearest(owner, self.component_names())
+                raise NotFoundError(f"no component `{owner}`", near=near, where=str(origin))
+            if owner is None and name not in declared:
+                declared = declared or self._spellings_in_use()
+                if name not in declared:
+                    raise _undeclared([(name, origin)], [*declared, *self.component_names()])
+
+    def _spellings_in_use(self) -> set[str]:
+        used = (each for each in self.components() if isinstance(each, Component))
+        return {name for each in used for name in spelling_table(self._prototype_of(each).params)}
+
+    def packages(self) -> tuple[Package, ...]:
+        """Give all installed packages with their prototypes.
+
+        Raises:
+            RegistryError: one is missing, or is not what the lock says.
+        """
+        return self._vendor.packages()
+
+    def prototypes(self) -> tuple[Prototype, ...]:
+        """Give all prototypes of installed packages, by full name."""
+        found = (prototype for package in self.packages() for prototype in package.prototypes.values())
+        return tuple(sorted(found, key=lambda prototype: (prototype.full_name, prototype.version)))
+
+    def prototype(self, name: str, *, where: str | None = None) -> Prototype:
+        """Find a prototype by full name, exact name, alias, or an end that only one has.
+
+        Args:
+            name: as typed or written.
+            where: the place it is written at.
+
+        Raises:
+            NotFoundError: none, or several, with their full names.
+        """
+        return self._vendor.prototype(name, where=where)
+
+    def crds(self) -> Mapping[str, str]:
+        """Give the texts of custom resource definitions in installed packages, by file."""
+        return self._vendor.crds()
+
+    def read_manifest(self, component: Manifest) -> tuple[Document, ...]:
+        """Give all documents of a plain manifest, with places."""
+        return self.files.manifest(component.file)
+
+    def patches(self, environment: str, component: str) -> tuple[Document, ...]:
+        """Give the patches of an environment, and of those it extends, for a component; ancestors first."""
+        found: list[Document] = []
+        for each in self.files.environment_chain(environment):
+            file = layout.patch_file(each.environment.name, component)
+            data = self.files.bytes(file)
+            found += documents.read_all(data, file=file) if data is not None else ()
+        for patch in found:
+            if not isinstance(patch.value, Mapping):
+                raise ConfigError(
+                    "a patch is a part of an object: apiVersion, kind, metadata.name and fields",
+                    where=str(patch.origin()),
+                )
+        return tuple(found)
+
+    def undeclared_globals(self, environment: str | None = None) -> tuple[str, ...]:
+        """Tell which values for all components no installed prototype declares: most are misspelt."""
+        declared = self.declared_params()
+        notes = []
+        for layer in self._global_layers(environment):
+            for name in layer.values:
+                if name not in declared:
+                    near = nearest(name, declared)
+                    meant = f"; did you mean `{near}`?" if near else ""
+                    origin = layer.origins.get((name,), Origin(layer.kind))
+                    notes.append(f"no installed prototype declares `{name}` ({origin}){meant}")
+        return tuple(notes)
+
+    def _global_layers(self, environment: str | None) -> Iterable[Layer]:
+        yield layer_of(self.files.app_document, ("params",), "app", "")
+        for module in self.modules():
+            document = self.files.module_document(module)
+            if document is not None:
+                yield layer_of(document, ("params",), "module", f"--module={module}")
+        for each in self.files.environment_chain(environment) if environment is not None else ():
+            yield each.globals
+
+    def declared_params(self) -> dict[str, Param]:
+        """Give every spelling that an installed prototype declares, with the first declaration found."""
+        found: dict[str, Param] = {}
+        for prototype in self.prototypes():
+            for spelling, name in spelling_table(prototype.params).items():
+                found.setdefault(spelling, prototype.params[name])
+        return found
+
+
+def _alias_note(component: Component, prototype: Prototype) -> tuple[str, ...]:
+    written = component.prototype.rpartition("/")[2]
+    if written not in prototype.aliases:
+        return ()
+    return (f"prototype `{written}` is now called `{prototype.name}` ({component.file})",)
+
+
+def _undeclared(names: Sequence[tuple[str, Any]], known: Iterable[str]) -> Exception:
+    known = list(known)
+    faults = []
+    for name, origin in names:
+        near = nearest(name, known)
+        hint = f"did you mean `{near}`?" if near else "mlstack param list"
+        faults.append(ParamFault(f"no component has a parameter `{name}`", where=str(origin), hint=hint))
+    return param_error(faults)

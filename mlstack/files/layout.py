@@ -1,0 +1,67 @@
+"""Where the files of an app directory stand, and how its folders are walked."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from mlstack.errors import ConfigError
+
+APP_FILE = "app.yaml"
+LOCK_FILE = "mlstack.lock"
+COMPONENTS = "components"
+ENVIRONMENTS = "environments"
+VENDOR = "vendor"
+MODULE_PARAMS = "params.yaml"
+ENVIRONMENT = "environment.yaml"
+CURRENT_ENVIRONMENT = ".mlstack/current-environment"
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def module_params_file(module: str) -> str:
+    """Give the parameter file of a module."""
+    return "/".join([COMPONENTS, *module.split("."), MODULE_PARAMS])
+
+
+def component_file(module: str, name: str) -> str:
+    """Give the file that a new component is written to."""
+    return "/".join([COMPONENTS, *(module.split(".") if module else ()), f"{name}.yaml"])
+
+
+def environment_file(name: str) -> str:
+    """Give the file of an environment."""
+    return f"{ENVIRONMENTS}/{name}/{ENVIRONMENT}"
+
+
+def environment_params_file(name: str) -> str:
+    """Give the parameter file of an environment."""
+    return f"{ENVIRONMENTS}/{name}/params.yaml"
+
+
+def patch_file(environment: str, component: str) -> str:
+    """Give the file with an environment's patches for a component."""
+    return f"{ENVIRONMENTS}/{environment}/patches/{component}.yaml"
+
+
+def component_files(root: Path) -> Iterator[tuple[str, str, str]]:
+    """Give (file, module, name) of every file that stands for a component, in a stable order."""
+    base = root / COMPONENTS
+    for folder, _, files in walk(base):
+        parts = Path(folder).relative_to(base).parts
+        for file in files:
+            stem, dot, suffix = file.rpartition(".")
+            if dot + suffix in _SUFFIXES and not (file == MODULE_PARAMS and parts):
+                yield "/".join([COMPONENTS, *parts, file]), ".".join(parts), stem
+
+
+def walk(base: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Walk folders in a stable order; hidden folders and files are passed over."""
+
+    def refuse(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise ConfigError(
+                f"cannot read the folder: {error.strerror}", where=str(error.filename)
+            ) from error
+
+    for folder, folders, files in os.walk(base, onerror=refuse):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield folder, folders, sorted(name for name in files if not name.startswith("."))

@@ -1,0 +1,277 @@
+"""Package folders: what a package says of itself, its prototypes, and the digest of its content.
+
+<package>/package.yaml                      name, version, packages it requires
+<package>/definitions.yaml                  JSON Schemas to refer to as `package#/name`
+<package>/blocks/<block>.yaml               parameters that prototypes take as a whole
+<package>/templates/_*.j2                   libraries, included as `package/_pod.j2`
+<package>/<prototype>/prototype.yaml        parameters
+<package>/<prototype>/templates/*.j2        templates in the order of their names
+<package>/<prototype>/files/**              further texts, for `file("name")` in templates
+<package>/<prototype>/examples/*.yaml       worked examples
+**/crds/*.yaml                              custom resource definitions, for offline validation
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from mlstack.errors import NotFoundError, SchemaError
+from mlstack.files import document as documents
+from mlstack.files.document import Document
+from mlstack.files.fields import Fields, fields_of
+from mlstack.files.folders import read_folder
+from mlstack.files.parameters import ParameterSet, read_parameters
+from mlstack.files.schema import PassedStore, check_file
+from mlstack.model.names import nearest
+from mlstack.model.prototype import Example, Package, Prototype
+
+Files = Mapping[PurePosixPath, bytes]
+
+
+def digest(files: Files) -> str:
+    """Give `sha256:…` over a folder's sorted paths, sizes and bytes; modes and times do not count."""
+    total = hashlib.sha256()
+    for path, data in sorted(files.items(), key=lambda item: item[0].as_posix().encode()):
+        total.update(f"{path.as_posix()}\0{len(data)}\0".encode())
+        total.update(data)
+    return f"sha256:{total.hexdigest()}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchedPackage:
+    """A package version as it came from a registry, its digest checked; nothing is written yet."""
+
+    registry: str
+    name: str
+    version: str
+    digest: str
+    source: str
+    files: Files
+
+
+class PackageFolder:
+    """A package's files, read apart on demand.
+
+    Args:
+        files: relative path → bytes.
+        source: what messages call the folder (`vendor/kubeflow/core@0.1.0`).
+        registry: the app's name of the registry it came from.
+        passed: files that have passed their schema before are not checked again.
+    """
+
+    def __init__(
+        self, files: Files, *, source: str, registry: str = "", passed: PassedStore | None = None
+    ) -> None:
+        """Hold the files; nothing is parsed."""
+        self.files = files
+        self.source = source
+        self.registry = registry
+        self._passed = passed
+
+    @classmethod
+    def read(
+        cls, folder: Path, *, source: str = "", registry: str = "", passed: PassedStore | None = None
+    ) -> "PackageFolder":
+        """Read a folder of the disk.
+
+        Raises:
+            ConfigError: a link leaves the folder, or it is too large.
+        """
+        source = source or str(folder)
+        return cls(read_folder(folder, source=source), source=source, registry=registry, passed=passed)
+
+    @cached_property
+    def digest(self) -> str:
+        """Give `sha256:…` of the content."""
+        return digest(self.files)
+
+    @cached_property
+    def head(self) -> Package:
+        """Give what `package.yaml` says; prototypes are left out.
+
+        Raises:
+            SchemaError: it is missing or wrong.
+        """
+        fields = self._fields("package.yaml", "Package")
+        known = ("apiVersion", "kind", "name", "version", "summary", "description", "license", "keywords")
+        fields.only(*known, "requires", "authors")
+        return Package(
+            name=fields.text("name"),
+            version=fields.text("version"),
+            summary=fields.text("summary", ""),
+            description=fields.text("description", ""),
+            license=fields.text("license", ""),
+            keywords=fields.texts("keywords"),
+            requires=fields.texts("requires"),
+            registry=self.registry,
+        )
+
+    @property
+    def prototype_names(self) -> tuple[str, ...]:
+        """Give the names of the prototypes, sorted, without parsing any."""
+        found = (p.parts[0] for p in self.files if len(p.parts) == 2 and p.name == "prototype.yaml")
+        return tuple(sorted(found))
+
+    def package(self, libraries: Mapping[str, "PackageFolder"]) -> Package:
+        """Give the package with all its prototypes.
+
+        Args:
+            libraries: the packages it requires, by name.
+        """
+        prototypes = {name: self.prototype(name, libraries) for name in self.prototype_names}
+        head = self.head
+        return Package(
+            name=head.name,
+            version=head.version,
+            summary=head.summary,
+            description=head.description,
+            license=head.license,
+            keywords=head.keywords,
+            requires=head.requires,
+            registry=self.registry,
+            prototypes=prototypes,
+            crds=self.crds(),
+            digest=self.digest,
+        )
+
+    def crds(self) -> dict[str, str]:
+        """Give the texts of the custom resource definitions by file name."""
+        return {
+            f"{self.source}/{path}": self._text(path)
+            for path in self.files
+            if path.parent.name == "crds" and path.suffix in (".yaml", ".yml", ".json")
+        }
+
+    def aliases(self, name: str) -> tuple[str, ...]:
+        """Give the older names of a prototype without reading its parameters."""
+        return self._fields(f"{name}/prototype.yaml", "Prototype").texts("aliases")
+
+    def prototype(self, name: str, libraries: Mapping[str, "PackageFolder"]) -> Prototype:
+        """Read a prototype, blocks and references inlined.
+
+        Args:
+            name: its folder.
+            libraries: the packages this one requires, by name.
+
+        Raises:
+            NotFoundError: there is no such folder.
+            SchemaError: a file of it is wrong.
+        """
+        if name not in self.prototype_names:
+            near = nearest(name, self.prototype_names)
+            raise NotFoundError(f"package `{self.head.name}` has no prototype `{name}`", near=near)
+        fields = self._fields(f"{name}/prototype.yaml", "Prototype")
+        fields.only(
+            "apiVersion", "kind", "name", "summary", "description", "aliases", "blocks", "parameters", "notes"
+        )
+        if fields.text("name") != name:
+            fields.refuse("name", f"must be `{name}`, the name of the folder")
+        parameters = self._parameters(fields, libraries)
+        templates = self._templates(name, libraries)
+        return Prototype(
+            name=name,
+            package=self.head.name,
+            registry=self.registry,
+            version=self.head.version,
+            summary=fields.text("summary"),
+            description=fields.text("description", ""),
+            aliases=fields.texts("aliases"),
+            params=parameters.params,
+            schema=parameters.schema,
+            templates={template: text for template, (_, text) in templates.items()},
+            sources={template: file for template, (file, _) in templates.items()},
+            files=self._texts_below(PurePosixPath(name, "files")),
+            examples=self._examples(name),
+            notes=fields.text("notes", ""),
+        )
+
+    def _parameters(self, fields: Fields, libraries: Mapping[str, "PackageFolder"]) -> ParameterSet:
+        known = {self.head.name: self, **libraries}
+        blocks = [self._block(fields, block, known) for block in fields.texts("blocks")]
+
+        def definition(package: str, name: str) -> Any:
+            return known[package].definitions.get(name) if package in known else None
+
+        return read_parameters(fields.map("parameters"), blocks, definition, refuse=fields.refuse)
+
+    def _block(self, fields: Fields, block: str, known: Mapping[str, "PackageFolder"]) -> Mapping[str, Any]:
+        package, _, name = block.partition("/")
+        if package not in known:
+            fields.refuse("blocks", f"takes `{block}`, but the package does not require `{package}`")
+        path = PurePosixPath("blocks", f"{name}.yaml")
+        if path not in known[package].files:
+            fields.refuse("blocks", f"takes `{block}`, but `{package}` has no such block")
+        document = known[package].document(str(path), "ParameterBlock")
+        value: Mapping[str, Any] = document.value
+        return value
+
+    @cached_property
+    def definitions(self) -> Mapping[str, Any]:
+        """Give the JSON Schemas of `definitions.yaml` by name; none when the file is not there."""
+        if PurePosixPath("definitions.yaml") not in self.files:
+            return {}
+        return self._fields("definitions.yaml", "Definitions").map("definitions")
+
+    def _templates(self, name: str, libraries: Mapping[str, "PackageFolder"]) -> dict[str, tuple[str, str]]:
+        """Give template name → (file for messages, text); the prototype's own first, in their order."""
+        own = PurePosixPath(name, "templates")
+        found = dict(self._located(own, own))
+        for package, folder in ({self.head.name: self} | dict(libraries)).items():
+            shared = folder._located(PurePosixPath("templates"), PurePosixPath("templates"))
+            found |= {f"{package}/{template}": located for template, located in shared}
+        return found
+
+    def _located(self, folder: PurePosixPath, base: PurePosixPath) -> Iterator[tuple[str, tuple[str, str]]]:
+        for path in self.files:
+            if path.suffix == ".j2" and path.is_relative_to(folder):
+                yield path.relative_to(base).as_posix(), (f"{self.source}/{path}", self._text(path))
+
+    def _texts_below(self, folder: PurePosixPath) -> dict[str, str]:
+        return {
+            p.relative_to(folder).as_posix(): self._text(p) for p in self.files if p.is_relative_to(folder)
+        }
+
+    def _examples(self, name: str) -> dict[str, Example]:
+        folder = PurePosixPath(name, "examples")
+        paths = [path for path in self.files if path.parent == folder and path.suffix == ".yaml"]
+        return {path.stem: self._example(path) for path in paths}
+
+    def _example(self, path: PurePosixPath) -> Example:
+        fields = self._fields(str(path), "Example")
+        fields.only("apiVersion", "kind", "summary", "params", "namespace", "environment")
+        return Example(
+            name=path.stem,
+            summary=fields.text("summary", ""),
+            params=fields.map("params"),
+            namespace=fields.text("namespace", ""),
+            environment=fields.text("environment", ""),
+        )
+
+    def _fields(self, path: str, kind: str) -> Fields:
+        return fields_of(self.document(path, kind), kind)
+
+    def document(self, path: str, kind: str) -> Document:
+        """Give a checked document of the package.
+
+        Raises:
+            SchemaError: the file is missing or does not fit its schema.
+        """
+        if path not in self._documents:
+            data = self.files.get(PurePosixPath(path))
+            if data is None:
+                raise SchemaError(f"a package needs the file `{path}`", where=self.source)
+            found = documents.read(data, file=f"{self.source}/{path}")
+            fields_of(found, kind)
+            check_file(kind, found.value, source=found.file, origins=found.origins(), passed=self._passed)
+            self._documents[path] = found
+        return self._documents[path]
+
+    @cached_property
+    def _documents(self) -> dict[str, Document]:
+        return {}
+
+    def _text(self, path: PurePosixPath) -> str:
+        return documents.decode(self.files[path], file=f"{self.source}/{path}")

@@ -1,0 +1,113 @@
+"""A prototype's parameters from its schema: blocks joined, `$ref: package#/name` inlined."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from mlstack.model.prototype import Param
+
+Definition = Callable[[str, str], Any]
+Refuse = Callable[[str, str], NoReturn]
+
+
+@dataclass(frozen=True)
+class ParameterSet:
+    """Parameters by name, and the schema of a whole set."""
+
+    params: Mapping[str, Param]
+    schema: Mapping[str, Any]
+
+
+def read_parameters(
+    own: Mapping[str, Any], blocks: Iterable[Mapping[str, Any]], definition: Definition, *, refuse: Refuse
+) -> ParameterSet:
+    """Join a prototype's own parameters and its blocks'; the own words of a shared one lie on top.
+
+    Args:
+        own: `parameters` of the prototype.
+        blocks: contents of the blocks' files, in order.
+        definition: (package, name) → schema, None where there is none.
+        refuse: raises the error about `parameters`.
+    """
+    properties: dict[str, Any] = {
+        name: _mapping(schema) for name, schema in own.get("properties", {}).items()
+    }
+    conditions = list(own.get("allOf", ()))
+    for block in blocks:
+        for name, schema in block.get("properties", {}).items():
+            properties[name] = {**_mapping(schema), **properties.get(name, {})}
+        conditions += block.get("allOf", ())
+    inliner = _Inliner(definition, refuse)
+    schema = {**own, "type": "object", "properties": properties, "additionalProperties": False}
+    if conditions:
+        schema["allOf"] = conditions
+    inlined = inliner.inlined(schema)
+    required = set(own.get("required", ()))
+    params = {n: _param(n, s, required=n in required) for n, s in inlined["properties"].items()}
+    _check_names(params, required, refuse)
+    return ParameterSet(params, inlined)
+
+
+def _mapping(schema: Any) -> Mapping[str, Any]:
+    return schema if isinstance(schema, Mapping) else {}
+
+
+class _Inliner:
+    """Replaces references by what they mean; words beside a reference lie on top of it."""
+
+    def __init__(self, definition: Definition, refuse: Refuse) -> None:
+        self._definition = definition
+        self._refuse = refuse
+
+    def inlined(self, schema: Any, inside: tuple[str, ...] = ()) -> Any:
+        if isinstance(schema, list):
+            return [self.inlined(entry, inside) for entry in schema]
+        if not isinstance(schema, Mapping):
+            return schema
+        reference = schema.get("$ref")
+        if not isinstance(reference, str):
+            return {key: self.inlined(value, inside) for key, value in schema.items()}
+        target = self._target(reference, inside)
+        beside = {key: value for key, value in schema.items() if key != "$ref"}
+        return {**self.inlined(target, (*inside, reference)), **self.inlined(beside, inside)}
+
+    def _target(self, reference: str, inside: Sequence[str]) -> Mapping[str, Any]:
+        if reference in inside:
+            self._refuse("parameters", f"refer to each other in a circle: {' → '.join([*inside, reference])}")
+        package, separator, name = reference.partition("#/")
+        target = self._definition(package, name) if separator else None
+        if not isinstance(target, Mapping):
+            self._refuse(
+                "parameters", f"refer to `{reference}`, which is no definition of a required package"
+            )
+        return target
+
+
+def _param(name: str, schema: Mapping[str, Any], *, required: bool) -> Param:
+    return Param(
+        name=name,
+        schema=schema,
+        default=schema.get("default"),
+        has_default="default" in schema,
+        required=required,
+        unit=schema.get("unit", ""),
+        description=schema.get("description", ""),
+        aliases=tuple(schema.get("aliases", ())),
+        secret=bool(schema.get("x-secret", False)),
+        deprecated=schema.get("x-deprecated"),
+        format=schema.get("x-format"),
+        value_aliases=schema.get("x-value-aliases", {}),
+        examples=tuple(schema.get("examples", ())),
+    )
+
+
+def _check_names(params: Mapping[str, Param], required: Iterable[str], refuse: Refuse) -> None:
+    owners: dict[str, str] = {}
+    for name, param in params.items():
+        for spelling in (name, *param.aliases):
+            if spelling in owners:
+                refuse("parameters", f"use the name `{spelling}` for both `{owners[spelling]}` and `{name}`")
+            owners[spelling] = name
+    for name in required:
+        if name not in params:
+            refuse("parameters", f"require `{name}`, which is not declared")

@@ -1,0 +1,261 @@
+"""The only door to jsonschema: files of the app and of packages, and resolved parameters.
+
+jsonschema takes longer to import than a small render takes in all, so what has passed once is
+remembered under the hash of schema and values, and it is imported for what has not.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from mlstack.errors import SchemaError
+from mlstack.files.wording import expectation, suggestion
+from mlstack.model.faults import ParamFault, param_error
+from mlstack.model.names import nearest
+from mlstack.model.params import Origin, Resolved, Setting, nearest_origin
+from mlstack.model.prototype import Param, Prototype
+from mlstack.model.values import Path as ValuePath
+from mlstack.model.values import join_path
+
+_FOLDER = Path(__file__).parent / "schemas"
+
+
+class PassedStore(Protocol):
+    """Remembers across runs what has passed; `files.cache` has the one that people's machines use."""
+
+    def get(self, key: str) -> bytes | None:
+        """Give what was stored, or nothing."""
+
+    def put(self, key: str, data: bytes) -> None:
+        """Store, or forget: a store that fails is never an error."""
+
+
+def file_kinds() -> tuple[str, ...]:
+    """Give the kinds of files that have a schema."""
+    return tuple(sorted(file.stem for file in _FOLDER.glob("*.json")))
+
+
+def file_schema(kind: str) -> dict[str, Any]:
+    """Read the JSON Schema of a file kind."""
+    schema: dict[str, Any] = json.loads((_FOLDER / f"{kind}.json").read_text(encoding="utf-8"))
+    return schema
+
+
+def check_file(
+    kind: str,
+    value: Any,
+    *,
+    source: str,
+    origins: Mapping[ValuePath, Origin] | None = None,
+    passed: PassedStore | None = None,
+) -> None:
+    """Check a file's content against the schema of its kind.
+
+    Args:
+        kind: a file kind (`App`).
+        value: the file's content as plain data.
+        source: the file's name for messages.
+        origins: path → place.
+        passed: what has passed before is not checked again.
+
+    Raises:
+        SchemaError: listing every fault with its line.
+    """
+    schema = file_schema(kind)
+    key = _key(schema, value)
+    if passed is not None and passed.get(key) is not None:
+        return
+    lines = []
+    for refusal in _refusals(schema, value):
+        origin = nearest_origin(origins or {}, refusal.path, Origin(source))
+        lines.append(
+            (f"`{join_path(refusal.path)}` " if refusal.path else "") + refusal.sentence() + f" ({origin})"
+        )
+    if lines:
+        head = f"{source} is not a valid {kind}"
+        raise SchemaError(
+            "\n  ".join([head, *lines]), hint=f"the schema is https://mlstack.dev/schemas/v1/{kind}.json"
+        )
+    if passed is not None:
+        passed.put(key, b"")
+
+
+def check_params(
+    prototype: Prototype, resolved: Resolved, *, passed: PassedStore | None = None, component: str = ""
+) -> None:
+    """Check resolved parameters against the prototype's schema.
+
+    Args:
+        prototype: whose schema counts.
+        resolved: unset values are left out of the check.
+        passed: parameter sets that have passed before are not checked again.
+        component: its full name, for hints.
+
+    Raises:
+        ParamError: listing every fault with file, line, bounds, unit and the command that mends it.
+    """
+    values = {name: value for name, value in resolved.values.items() if value is not None}
+    key = _key(prototype.schema, values)
+    if passed is not None and passed.get(key) is not None:
+        return
+    faults = list(_param_faults(prototype, resolved, values, component))
+    if faults:
+        raise param_error(faults, subject=f"of `{component}`" if component else "")
+    if passed is not None:
+        passed.put(key, b"")
+
+
+def check_value(param: Param, value: Any) -> list[str]:
+    """Tell what is wrong with one value of one parameter, wherever it will be written."""
+    if value is None:
+        return []
+    return [
+        f"`{join_path((param.name, *refusal.path))}` {refusal.sentence(unit=param.unit, secret=param.secret)}"
+        for refusal in _refusals(param.schema, value)
+    ]
+
+
+def _key(schema: Mapping[str, Any], values: Any) -> str:
+    text = json.dumps([schema, values], sort_keys=True, ensure_ascii=True, default=repr)
+    return "passed-" + hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    """One schema error in plain data, so that no object of jsonschema leaves this module."""
+
+    path: ValuePath
+    keyword: str
+    schema: Mapping[str, Any]
+    value: Any
+
+    def sentence(self, *, unit: str = "", secret: bool = False) -> str:
+        if self.keyword == "unknown":
+            near = nearest(self.value, self.schema.get("properties", ()))
+            return f"is unknown{f'; did you mean `{near}`?' if near else ''}"
+        if self.keyword == "required":
+            return "is required"
+        if self.keyword == "forbidden":
+            return "must not be set here"
+        if secret:
+            return "does not fit (its value is secret)"
+        return expectation(self.keyword, self.schema, self.value, unit=unit)
+
+
+def _refusals(schema: Mapping[str, Any], value: Any) -> list[_Refusal]:
+    """Check, and flatten jsonschema's errors to one refusal a place, in a stable order."""
+    from jsonschema import Draft202012Validator
+
+    found: dict[tuple[ValuePath, str], _Refusal] = {}
+    for error in Draft202012Validator(schema).iter_errors(value):
+        for refusal in _flattened(error):
+            found.setdefault((refusal.path, refusal.keyword), refusal)
+    return sorted(found.values(), key=lambda refusal: [str(part) for part in refusal.path])
+
+
+def _flattened(error: Any) -> Iterator[_Refusal]:
+    path: ValuePath = tuple(error.absolute_path)
+    schema = error.schema if isinstance(error.schema, Mapping) else {}
+    if error.schema is False or error.validator is None:
+        yield _Refusal(path, "forbidden", {}, error.instance)
+    elif error.validator == "required":
+        for name in error.validator_value:
+            if name not in error.instance:
+                yield _Refusal((*path, name), "required", schema, None)
+    elif error.validator == "dependentRequired":
+        for needed in error.validator_value.values():
+            yield from (
+                _Refusal((*path, n), "required", schema, None) for n in needed if n not in error.instance
+            )
+    elif error.validator == "additionalProperties" and not isinstance(
+        schema["additionalProperties"], Mapping
+    ):
+        for name in _extras(schema, error.instance):
+            yield _Refusal((*path, name), "unknown", schema, name)
+    elif error.validator in ("anyOf", "oneOf") and error.context and not _types_differ(error):
+        yield from _best_branch(error)
+    else:
+        yield _Refusal(path, str(error.validator), schema, error.instance)
+
+
+def _extras(schema: Mapping[str, Any], instance: Mapping[str, Any]) -> list[str]:
+    import re
+
+    patterns = [re.compile(pattern) for pattern in schema.get("patternProperties", ())]
+    return [
+        name
+        for name in instance
+        if name not in schema.get("properties", {}) and not any(pattern.search(name) for pattern in patterns)
+    ]
+
+
+def _types_differ(error: Any) -> bool:
+    """Tell whether every branch refuses the value's type: then the list of types says it best."""
+    return all(inner.validator == "type" and not inner.relative_path for inner in error.context)
+
+
+def _best_branch(error: Any) -> Iterator[_Refusal]:
+    """Give the errors of the branch that came furthest: fewest complaints about the type of the whole."""
+    branches: dict[int, list[Any]] = {}
+    for inner in error.context:
+        branches.setdefault(inner.schema_path[0], []).append(inner)
+    best = min(branches.values(), key=lambda errors: (any(_about_type(e) for e in errors), len(errors)))
+    for inner in best:
+        yield from _flattened(inner)
+
+
+def _about_type(error: Any) -> bool:
+    return error.validator == "type" and not error.relative_path
+
+
+def _param_faults(
+    prototype: Prototype, resolved: Resolved, values: Mapping[str, Any], component: str
+) -> Iterator[ParamFault]:
+    refusals = _refusals(prototype.schema, values)
+    missing = [str(refusal.path[0]) for refusal in refusals if _is_missing(refusal)]
+    if missing:
+        yield _missing_fault(missing, component, prototype)
+    for refusal in refusals:
+        if not _is_missing(refusal):
+            yield _fault(refusal, prototype, resolved)
+
+
+def _is_missing(refusal: _Refusal) -> bool:
+    return refusal.keyword == "required" and len(refusal.path) == 1
+
+
+def _missing_fault(missing: Sequence[str], component: str, prototype: Prototype) -> ParamFault:
+    names = " and ".join(", ".join(f"`{name}`" for name in missing).rsplit(", ", 1))
+    verb = "is" if len(missing) == 1 else "are"
+    subject = f" by `{component}`" if component else f" by prototype `{prototype.name}`"
+    target = f"{component} " if component else ""
+    hint = "\n      ".join(f"mlstack param set {target}{name} VALUE" for name in missing)
+    return ParamFault(f"{names} {verb} required{subject} and not set", hint=hint)
+
+
+def _fault(refusal: _Refusal, prototype: Prototype, resolved: Resolved) -> ParamFault:
+    name = str(refusal.path[0]) if refusal.path else ""
+    param, inner = prototype.params.get(name), refusal.path[1:]
+    unit, secret = (param.unit, param.secret) if param else ("", False)
+    sentence = refusal.sentence(unit=unit if not inner else "", secret=secret)
+    setting = resolved.setting(name, inner)
+    return ParamFault(
+        f"`{join_path(refusal.path)}` {sentence}" if refusal.path else f"the parameters: {sentence}",
+        where=str(nearest_origin(setting.origins, inner, setting.origin)) if setting else None,
+        hint=_hint(refusal, setting),
+    )
+
+
+def _hint(refusal: _Refusal, setting: Setting | None) -> str | None:
+    if setting is None or setting.layer == "default" or not refusal.path:
+        return None
+    key = join_path(refusal.path)
+    if refusal.keyword in ("unknown", "forbidden"):
+        return f"mlstack param unset {setting.target} {key}".replace("  ", " ")
+    value = suggestion(refusal.keyword, refusal.schema, refusal.value)
+    if setting.layer == "command line":
+        return f"--set {key}={value}"
+    return f"mlstack param set {setting.target} {key} {value}".replace("  ", " ")

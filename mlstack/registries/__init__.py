@@ -1,0 +1,1 @@
+"""Where packages come from; one file a protocol."""

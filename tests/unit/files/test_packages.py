@@ -1,0 +1,160 @@
+"""Package folders are read apart: prototypes with blocks and references inlined, digests over content."""
+
+from pathlib import Path, PurePosixPath
+from textwrap import dedent
+
+import pytest
+
+from mlstack.errors import ConfigError, NotFoundError, SchemaError
+from mlstack.files.packages import PackageFolder, digest
+from mlstack.model.prototype import Package
+from tests.support.builders import Tree, write_tree
+from tests.support.packages import COMMON, JOBS, as_files
+
+BLOCK = "apiVersion: mlstack.dev/v1\nkind: ParameterBlock\n"
+DEFINITIONS = "apiVersion: mlstack.dev/v1\nkind: Definitions\n"
+
+
+def read(tree: Tree = JOBS) -> Package:
+    common = PackageFolder(as_files(COMMON), source="vendor/common", registry="kubeflow")
+    return PackageFolder(as_files(tree), source="vendor/jobs", registry="kubeflow").package(
+        {"common": common}
+    )
+
+
+def with_parameters(text: str) -> Tree:
+    head = "apiVersion: mlstack.dev/v1\nkind: Prototype\nname: tf-cnn\nsummary: s\n"
+    return {**JOBS, "tf-cnn/prototype.yaml": head + dedent(text)}
+
+
+def test_a_package_tells_what_it_is() -> None:
+    package = read()
+    assert (package.name, package.version, package.requires) == ("jobs", "0.1.0", ("common",))
+    assert list(package.prototypes) == ["tf-cnn", "tf-serving"]
+    assert package.digest == digest(as_files(JOBS))
+
+
+def test_a_prototype_knows_its_parameters() -> None:
+    cnn = read().prototypes["tf-cnn"]
+    assert cnn.full_name == "kubeflow/jobs/tf-cnn"
+    assert list(cnn.params) == ["image", "num_workers", "num_gpus", "token", "cloud", "args", "labels"]
+    assert cnn.params["image"].required
+    assert cnn.params["token"].secret
+    assert cnn.params["num_workers"].aliases == ("numWorkers",)
+    assert cnn.schema["additionalProperties"] is False
+
+
+def test_a_reference_is_inlined_with_the_words_beside_it_on_top() -> None:
+    gpus = read().prototypes["tf-cnn"].params["num_gpus"]
+    assert (gpus.schema["type"], gpus.schema["minimum"], gpus.schema["maximum"]) == ("integer", 0, 64)
+    assert (gpus.default, gpus.unit, gpus.aliases) == (0, "GPUs", ("numGpus",))
+    assert "$ref" not in gpus.schema
+
+
+def test_a_blocks_parameter_takes_the_prototypes_own_words_on_top() -> None:
+    cloud = read().prototypes["tf-cnn"].params["cloud"]
+    assert (cloud.default, cloud.schema["enum"]) == ("minikube", ["", "minikube", "gke"])
+    assert cloud.value_aliases == {"gcp": "gke"}
+
+
+def test_conditions_of_blocks_join_the_prototypes_own() -> None:
+    block = f"{BLOCK}properties: {{cloud: {{}}, labels: {{}}}}\nallOf: [{{required: [cloud]}}]\n"
+    common = PackageFolder(as_files({**COMMON, "blocks/meta.yaml": block}), source="common")
+    tree = with_parameters("blocks: [common/meta]\nparameters: {allOf: [{required: [labels]}]}\n")
+    schema = PackageFolder(as_files(tree), source="jobs").prototype("tf-cnn", {"common": common}).schema
+    assert schema["allOf"] == [{"required": ["labels"]}, {"required": ["cloud"]}]
+
+
+def test_templates_files_and_examples_are_texts_by_name() -> None:
+    cnn = read().prototypes["tf-cnn"]
+    assert list(cnn.templates) == ["job.yaml.j2", "common/_meta.j2"]
+    assert cnn.sources["job.yaml.j2"] == "vendor/jobs/tf-cnn/templates/job.yaml.j2"
+    assert cnn.files == {"launcher.py": "print('hello')\n"}
+    assert cnn.examples["one"].params == {"image": "a"}
+
+
+def test_custom_resource_definitions_are_found_in_folders_called_crds() -> None:
+    tree = {**JOBS, "crds/a.yaml": "a", "tf-cnn/files/crds/b.yaml": "b", "tf-cnn/files/c.yaml": "c"}
+    assert read(tree).crds == {"vendor/jobs/crds/a.yaml": "a", "vendor/jobs/tf-cnn/files/crds/b.yaml": "b"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("parameters: {properties: {a: {$ref: common#/nothing}}}", "refer to `common#/nothing`"),
+        ("parameters: {properties: {a: {$ref: other#/x}}}", "refer to `other#/x`"),
+        ("parameters: {properties: {a: {$ref: '#/x'}}}", "refer to `#/x`"),
+        ("parameters: {}\nblocks: [common/nothing]", "`common` has no such block"),
+        ("parameters: {}\nblocks: [other/meta]", "does not require `other`"),
+        ("parameters: {required: [a]}", "require `a`, which is not declared"),
+        ("parameters: {properties: {a: {}, b: {aliases: [a]}}}", "the name `a` for both `a` and `b`"),
+        ("parameters: []", "`parameters` must be a map, got a list"),
+        ("parameterz: {}", "`parameterz` is"),
+    ],
+)
+def test_a_wrong_prototype_is_refused_with_its_file(text: str, message: str) -> None:
+    with pytest.raises(SchemaError) as caught:
+        read(with_parameters(text))
+    assert message in caught.value.describe()
+    assert "vendor/jobs/tf-cnn/prototype.yaml" in caught.value.describe()
+
+
+def test_references_in_a_circle_are_refused() -> None:
+    text = f"{DEFINITIONS}definitions: {{a: {{$ref: common#/b}}, b: {{$ref: common#/a}}}}\n"
+    folder = PackageFolder(as_files({**COMMON, "definitions.yaml": text}), source="c")
+    tree = with_parameters("parameters: {properties: {a: {$ref: common#/a}}}")
+    with pytest.raises(SchemaError, match="in a circle: common#/a → common#/b → common#/a"):
+        PackageFolder(as_files(tree), source="j").prototype("tf-cnn", {"common": folder})
+
+
+def test_the_folder_names_the_prototype() -> None:
+    tree = {**JOBS, "other/prototype.yaml": JOBS["tf-cnn/prototype.yaml"]}
+    with pytest.raises(SchemaError, match="`name` must be `other`"):
+        read(tree)
+
+
+def test_an_unknown_prototype_tells_the_nearest() -> None:
+    with pytest.raises(NotFoundError) as caught:
+        PackageFolder(as_files(JOBS), source="j").prototype("tf-cn", {})
+    assert caught.value.near == "tf-cnn"
+
+
+def test_a_package_without_package_yaml_is_refused() -> None:
+    with pytest.raises(SchemaError, match=r"needs the file `package\.yaml`"):
+        _ = PackageFolder({}, source="vendor/x").head
+
+
+def test_the_digest_counts_paths_and_bytes_and_no_order() -> None:
+    one = {PurePosixPath("a"): b"1", PurePosixPath("b"): b"2"}
+    assert digest(one) == digest(dict(reversed(one.items())))
+    others = [
+        {"a": b"2", "b": b"1"},
+        {"a": b"12", "b": b""},
+        {"a": b"1"},
+        {"a": b"1", "c": b"2"},
+        {"a/b": b"1"},
+    ]
+    digests = {digest({PurePosixPath(k): v for k, v in other.items()}) for other in others}
+    assert len(digests | {digest(one)}) == 6
+
+
+def test_folder_and_files_give_the_same_digest(tmp_path: Path) -> None:
+    write_tree(tmp_path, {**JOBS, ".DS_Store": "x", "tf-cnn/__pycache__/a.pyc": "x"})
+    assert PackageFolder.read(tmp_path).digest == digest(as_files(JOBS))
+
+
+def test_a_link_inside_is_followed_and_one_that_leaves_is_refused(tmp_path: Path) -> None:
+    package = write_tree(tmp_path / "p", {"a.txt": "text"})
+    (package / "inside.txt").symlink_to("a.txt")
+    assert PackageFolder.read(package).files[PurePosixPath("inside.txt")] == b"text"
+    write_tree(tmp_path, {"secret": "s"})
+    (package / "outside.txt").symlink_to("../secret")
+    with pytest.raises(ConfigError, match=r"`outside\.txt` is a link that leaves the folder"):
+        PackageFolder.read(package)
+
+
+@pytest.mark.parametrize("target", ["..", "nowhere"])
+def test_links_to_folders_and_to_nothing_are_refused(tmp_path: Path, target: str) -> None:
+    (tmp_path / "link").symlink_to(target)
+    with pytest.raises(ConfigError, match="`link` is a link, and not to a file"):
+        PackageFolder.read(tmp_path)
