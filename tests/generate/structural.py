@@ -30,6 +30,8 @@ TEMPLATE_METADATA = {
         "namespace": STRING,
     },
 }
+# A rule is allowed only where the lists it goes through are bounded.
+MAX_VOLUMES = 32
 # Only a running pod has these.
 LEFT_OUT = frozenset({(f"{CORE}.PodSpec", "ephemeralContainers")})
 # What the API server checks by code when the operator creates the pod: said here, it is said at once.
@@ -44,9 +46,22 @@ TIGHTER: Mapping[tuple[str, str], dict[str, Any]] = {
     (f"{CORE}.ContainerPort", "hostPort"): {"minimum": 0, "maximum": 65535},
     (f"{CORE}.ContainerPort", "protocol"): {"default": "TCP"},
     (f"{CORE}.EnvVar", "name"): {"minLength": 1},
+    (f"{CORE}.Container", "volumeMounts"): {"maxItems": MAX_VOLUMES},
+    (f"{CORE}.PodSpec", "volumes"): {"maxItems": MAX_VOLUMES},
     (f"{CORE}.Volume", "name"): LABEL,
     (f"{CORE}.VolumeMount", "mountPath"): {"minLength": 1},
-    (f"{CORE}.VolumeMount", "name"): {"minLength": 1},
+    (f"{CORE}.VolumeMount", "name"): LABEL,
+}
+# Rules on a type as a whole.
+RULES: Mapping[str, list[dict[str, str]]] = {
+    f"{CORE}.PodSpec": [
+        {
+            "rule": f"!has(self.{name}) || self.{name}.all(c, !has(c.volumeMounts) || c.volumeMounts.all(m,"
+            " has(self.volumes) && self.volumes.exists(v, v.name == m.name)))",
+            "message": f"volumeMounts of {name} must name volumes of the pod",
+        }
+        for name in ("containers", "initContainers")
+    ]
 }
 REQUIRED = {f"{CORE}.Container": ("image",), f"{CORE}.PodTemplateSpec": ("spec",)}
 
@@ -76,6 +91,8 @@ def _expanded(schemas: Schemas, schema: Schema, name: str) -> dict[str, Any]:
             for field, inner in schema["properties"].items()
             if (name, field) not in LEFT_OUT
         }
+    if name in RULES:
+        kept["x-kubernetes-validations"] = RULES[name]
     if "items" in schema:
         kept |= _list(schemas, schema)
     if "additionalProperties" in schema:

@@ -12,6 +12,8 @@ from mlstack.model.validation.base import Field, Problem, Problems, shown
 from mlstack.model.validation.celparse import UnsupportedError
 from mlstack.model.validation.structure import Structure
 
+_OPEN: Schema = {"x-kubernetes-preserve-unknown-fields": True}
+
 Definitions = Mapping[tuple[str, str, str], Schema]
 
 
@@ -21,10 +23,19 @@ def definitions(crds: Iterable[Mapping[str, Any]]) -> Definitions:
     for data in crds:
         spec = Field(data).at("spec")
         for version in spec.at("versions").items:
-            schema = version.at("schema", "openAPIV3Schema").value
             key = (spec.at("group").text, version.at("name").text, spec.at("names", "kind").text)
-            found[key] = schema if isinstance(schema, Mapping) else {}
+            found[key] = _schema_of(version)
     return found
+
+
+def _schema_of(version: Field) -> Schema:
+    """Give the schema of one version; a status that only the controller can set is not looked at."""
+    schema = version.at("schema", "openAPIV3Schema").value
+    if not isinstance(schema, Mapping):
+        return _OPEN
+    if not version.at("subresources", "status"):
+        return schema
+    return {**schema, "properties": {**schema.get("properties", {}), "status": _OPEN}}
 
 
 def is_crd(data: Mapping[str, Any]) -> bool:
