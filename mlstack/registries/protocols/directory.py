@@ -25,9 +25,8 @@ class DirectoryRegistry:
     @staticmethod
     def accepts(address: str) -> bool:
         """Tell whether an address is a path: it starts with `.`, `/` or `~`, or has no host in front."""
-        return address.startswith((".", "/", "~")) or (
-            "://" not in address and "." not in address.split("/")[0]
-        )
+        first = address.split("/")[0]
+        return address.startswith((".", "/", "~")) or bool(first and not set(first) & set(".:"))
 
     @cached_property
     def _index(self) -> RegistryIndex:

@@ -17,7 +17,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import mkdtemp
+from weakref import finalize
 
 from mlstack import programs
 from mlstack.errors import RegistryError
@@ -148,16 +150,17 @@ class Snapshot:
         base: the registry's folder in the repository.
     """
 
-    def __init__(self, store: TemporaryDirectory[str], *, commit: str, base: str) -> None:
+    def __init__(self, store: str, *, commit: str, base: str) -> None:
         """Hold the commit; nothing is read."""
         self._store = store
+        finalize(self, rmtree, store, ignore_errors=True)
         self.commit = commit
         self._base = PurePosixPath(base)
 
     @cached_property
     def _entries(self) -> dict[PurePosixPath, _Entry]:
         """Give all files of the commit by path from the repository's root."""
-        listed = _git(self._store.name, "ls-tree", "-r", "-z", "--long", self.commit).decode()
+        listed = _git(self._store, "ls-tree", "-r", "-z", "--long", self.commit).decode()
         found = {}
         for line in listed.split("\0"):
             if line:
@@ -215,7 +218,7 @@ class Snapshot:
     def _contents(self, paths: Sequence[PurePosixPath]) -> dict[PurePosixPath, bytes]:
         """Read files in one run of git; each answer is `<id> blob <size>`, the bytes, a newline."""
         wanted = "".join(f"{self._entries[path].object_id}\n" for path in paths)
-        answer = _git(self._store.name, "cat-file", "--batch", stdin=wanted.encode())
+        answer = _git(self._store, "cat-file", "--batch", stdin=wanted.encode())
         found, position = {}, 0
         for path in paths:
             start = answer.index(b"\n", position) + 1
@@ -238,13 +241,21 @@ def fetch_snapshot(address: GitAddress, *, shown: str) -> Snapshot:
     Raises:
         RegistryError: git is missing, the repository does not answer, or it has no such revision or folder.
     """
-    store = TemporaryDirectory(prefix="mlstack-git-")
+    store = mkdtemp(prefix="mlstack-git-")
+    try:
+        return _fetched(store, address, shown)
+    except BaseException:  # whatever went wrong, nothing is left behind
+        rmtree(store, ignore_errors=True)
+        raise
+
+
+def _fetched(store: str, address: GitAddress, shown: str) -> Snapshot:
     failures: list[ProgramError] = []
     try:
-        _git(store.name, "init", "--quiet", "--bare")
+        _git(store, "init", "--quiet", "--bare")
         for revision, folder in address.revisions:
             try:
-                commit = _fetch(store.name, address.url, revision)
+                commit = _fetch(store, address.url, revision)
             except ProgramError as error:
                 failures.append(error)
                 if not _is_about_revision(error):

@@ -1,0 +1,47 @@
+"""The registry that comes with mlstack is fresh, and the address of the launch post leads to it."""
+
+from pathlib import Path
+
+import pytest
+
+from mlstack.files import bundled
+from mlstack.model.app import PackageRef, RegistryRef
+from mlstack.registries import catalog
+from mlstack.registries.index import build_index
+
+LAUNCH = "github.com/google/kubeflow/tree/master/kubeflow"
+
+
+def test_the_shipped_index_is_fresh() -> None:
+    folder = bundled.folder("registry")
+    shipped = (folder / "registry.yaml").read_text(encoding="utf-8")
+    assert shipped == build_index(folder), "stale: python -m tests.generate.registry_index rewrites it"
+
+
+@pytest.mark.parametrize(
+    "address", ["bundled", LAUNCH, f"https://{LAUNCH}", f"https://GitHub.com/{LAUNCH[11:]}/"]
+)
+def test_the_launch_post_leads_to_the_shipped_registry_offline(address: str, tmp_path: Path) -> None:
+    ref = RegistryRef(name="kubeflow", address=address, protocol=catalog.protocol_of(address))
+    assert set(catalog.open_registry(ref, root=tmp_path).index().packages) >= {"core", "tf-job", "tf-serving"}
+
+
+def test_another_branch_of_that_repository_is_not_ours() -> None:
+    assert not catalog.is_bundled("github.com/google/kubeflow/tree/other/kubeflow")
+
+
+@pytest.mark.parametrize("name", ["core", "tf-job", "tf-serving"])
+def test_the_packages_of_the_launch_can_be_fetched_with_what_they_require(name: str, tmp_path: Path) -> None:
+    refs = [RegistryRef(name="mine", address=LAUNCH, protocol="git")]
+    fetched, locked = catalog.fetch_all(refs, PackageRef(registry="mine", name=name), root=tmp_path)
+    assert fetched[0].name == name
+    assert "common" in [package.name for package in fetched]
+    assert locked.address == LAUNCH
+
+
+def test_presets_are_found_by_name() -> None:
+    assert {"minikube", "gke"} <= set(bundled.presets())
+    assert bundled.preset("nothing") is None
+    found = bundled.preset("gke")
+    assert found is not None
+    assert (found / "environment.yaml").is_file()
