@@ -1,8 +1,9 @@
 """Do the same thing to many objects at once, and keep what each gave."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from typing import TypeVar
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from threading import Event
+from typing import Generic, TypeVar
 
 from mlstack.errors import MlstackError, UnreachableError
 
@@ -20,29 +21,41 @@ def run(work: Callable[[T], R], items: Sequence[T], *, workers: int = WORKERS) -
         UnreachableError: the server stopped answering; what had not begun is not begun.
         KeyboardInterrupt: likewise, once what had begun is finished.
     """
+    attempts = _Attempts(work)
     if len(items) <= 1:
-        return [_attempt(work, item) for item in items]
+        return [attempts.make(item) for item in items]
     pool = ThreadPoolExecutor(max_workers=min(workers, len(items)), thread_name_prefix="mlstack")
-    futures = [pool.submit(_attempt, work, item) for item in items]
+    futures = [pool.submit(attempts.make, item) for item in items]
     try:
-        _wait(futures)
+        for future in as_completed(futures):
+            future.result()
     finally:
+        attempts.stop()
         pool.shutdown(wait=True, cancel_futures=True)
     return [future.result() for future in futures]
 
 
-def _attempt(work: Callable[[T], R], item: T) -> R | MlstackError:
-    try:
-        return work(item)
-    except UnreachableError:
-        raise
-    except MlstackError as error:
-        return error
+class _Attempts(Generic[T, R]):
+    """Makes attempts until one of them shows that no other can succeed."""
 
+    def __init__(self, work: Callable[[T], R]) -> None:
+        self._work, self._stopped = work, Event()
 
-def _wait(futures: Sequence["Future[R | MlstackError]"]) -> None:
-    for future in as_completed(futures):
-        future.result()
+    def stop(self) -> None:
+        """Begin nothing any more."""
+        self._stopped.set()
+
+    def make(self, item: T) -> R | MlstackError:
+        """Give the result of an item, or its error."""
+        if self._stopped.is_set():
+            return MlstackError("not begun")
+        try:
+            return self._work(item)
+        except UnreachableError:
+            self.stop()
+            raise
+        except MlstackError as error:
+            return error
 
 
 def together(errors: Sequence[MlstackError]) -> MlstackError:

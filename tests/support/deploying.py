@@ -32,6 +32,26 @@ class RealClock:
         time.sleep(seconds)
 
 
+class VirtualClock:
+    """A clock that only sleeping moves."""
+
+    def __init__(self, now_s: float = 1_800_000_000.0) -> None:
+        """Begin at this time."""
+        self._now_s = now_s
+
+    def __call__(self) -> float:
+        """Give the time, as the cluster in memory asks for it."""
+        return self._now_s
+
+    def now_s(self) -> float:
+        """Give the time in seconds since 1970."""
+        return self._now_s
+
+    def sleep(self, seconds: float) -> None:
+        """Move on at once."""
+        self._now_s += seconds
+
+
 class Stack:
     """An app directory with environments `minikube` and `gke`, and what its user does with it.
 

@@ -1,0 +1,216 @@
+"""From an app directory to objects."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlstack.engine import desired
+from mlstack.errors import ConfigError, NotFoundError, ParamError, TemplateError, YamlError
+from mlstack.files.appdir import AppDir
+from mlstack.files.overrides import read as read_overrides
+from mlstack.model.objects import DesiredState
+from tests.support.builders import Tree
+from tests.support.packages import COMMON, JOBS, installed_app, vendored
+
+Build = Callable[[Tree | None], Path]
+
+TEMPLATE = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ name }}
+spec:
+  selector: {matchLabels: {app: {{ name }}}}
+  template:
+    metadata: {labels: {app: {{ name }}}}
+    spec:
+      containers:
+      - name: main
+        image: {{ params.image }}
+"""
+
+
+def packaged(template: str = TEMPLATE, **more: str | bytes) -> dict[str, str | bytes]:
+    """Give an app whose prototype tf-cnn renders this template."""
+    jobs = {**JOBS, "tf-cnn/templates/job.yaml.j2": template.encode()}
+    return {**installed_app(), **vendored(COMMON, jobs), **more}
+
+
+def load(root: Path, environment: str = "minikube", **options: Any) -> DesiredState:
+    return desired.load(AppDir.find(root), environment, **options)
+
+
+def test_components_render_with_namespace_and_marks(app: Build) -> None:
+    state = load(app(packaged()), "gke")
+    (found,) = state.objects
+    assert (found.kind, found.name, found.namespace) == ("Deployment", "cnn", "ml")
+    assert found.labels["mlstack.dev/component"] == "cnn"
+    assert found.labels["mlstack.dev/environment"] == "gke"
+    assert found.data["spec"]["template"]["metadata"]["labels"] == {"app": "cnn"}
+    assert found.data["spec"]["template"]["spec"]["containers"][0]["image"] == "registry.example.org/cnn:1"
+    assert (state.app, state.components) == ("demo", ("cnn",))
+
+
+def test_templates_see_plain_values_of_app_environment_and_component(app: Build) -> None:
+    template = (
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n"
+        "  all: {{ [app.name, env.name, env.context, namespace, component.name] | join(' ') }}\n"
+    )
+    (found,) = load(app(packaged(template)), "gke").objects
+    assert found.data["data"]["all"] == "demo gke gke ml cnn"
+
+
+def test_parameters_for_one_run_win(app: Build) -> None:
+    overrides = read_overrides(["cnn.image=other:2"], [])
+    (found,) = load(app(packaged()), overrides=overrides).objects
+    assert found.data["spec"]["template"]["spec"]["containers"][0]["image"] == "other:2"
+
+
+def test_another_namespace_for_one_run(app: Build) -> None:
+    assert load(app(packaged()), namespace="trial").objects[0].namespace == "trial"
+
+
+def test_manifests_join_as_they_are(app: Build) -> None:
+    text = """\
+        apiVersion: v1
+        kind: List
+        items:
+        - {apiVersion: v1, kind: ConfigMap, metadata: {name: one}}
+        - {apiVersion: v1, kind: Namespace, metadata: {name: two}}
+        ---
+        apiVersion: v1
+        kind: Secret
+        metadata: {name: three, namespace: fixed}
+        stringData: {a: b}
+        """
+    state = load(app({**packaged(), "components/plain.yaml": text}), components=["plain"])
+    assert [(found.kind, found.name, found.namespace) for found in state.objects] == [
+        ("Namespace", "two", ""),
+        ("ConfigMap", "one", "default"),
+        ("Secret", "three", "fixed"),
+    ]
+    assert state.objects[2].data["data"] == {"a": "Yg=="}
+
+
+def test_only_selected_components_are_rendered(app: Build) -> None:
+    root = app({**packaged(), "components/broken.yaml": "a: [", "components/other.yaml": ""})
+    assert load(root, components=["cnn"]).components == ("cnn",)
+
+
+def test_unknown_component_names_the_nearest(app: Build) -> None:
+    with pytest.raises(NotFoundError) as caught:
+        load(app(packaged()), components=["cn"])
+    assert caught.value.near == "cnn"
+
+
+def test_patches_of_the_environment_are_laid_over(app: Build) -> None:
+    patch = """\
+        apiVersion: apps/v1
+        kind: Deployment
+        metadata: {name: cnn, annotations: {a: b}}
+        spec: {replicas: 3}
+        """
+    root = app({**packaged(), "environments/gke/patches/cnn.yaml": patch})
+    (found,) = load(root, "gke").objects
+    assert found.data["spec"]["replicas"] == 3
+    assert found.annotations == {"a": "b"}
+    assert "replicas" not in load(root, "minikube").objects[0].data["spec"]
+
+
+def test_a_patch_without_target_names_its_line(app: Build) -> None:
+    patch = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: cmm}\n"
+    with pytest.raises(NotFoundError, match="renders no `Deployment cmm`") as caught:
+        load(app({**packaged(), "environments/gke/patches/cnn.yaml": patch}), "gke")
+    assert caught.value.near == "Deployment cnn"
+    assert caught.value.where == "environments/gke/patches/cnn.yaml:1"
+
+
+def test_a_template_fault_names_component_file_and_line(app: Build) -> None:
+    with pytest.raises(TemplateError, match="component `cnn`: `nam` is not defined") as caught:
+        load(app(packaged(TEMPLATE.replace("{{ name }}", "{{ nam }}", 1))))
+    assert caught.value.where == "vendor/kubeflow/jobs@0.1.0/tf-cnn/templates/job.yaml.j2:4"
+
+
+def test_broken_rendered_text_names_the_line_of_the_template(app: Build) -> None:
+    with pytest.raises(YamlError, match="component `cnn`: the template renders no sound YAML") as caught:
+        load(
+            app(
+                packaged(
+                    "{% if true %}\n{% endif %}\n" + TEMPLATE.replace("kind: Deployment", "kind Deployment")
+                )
+            )
+        )
+    assert caught.value.where == "vendor/kubeflow/jobs@0.1.0/tf-cnn/templates/job.yaml.j2:5"
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("- a\n", "expected a mapping"),
+        ("kind: ConfigMap\n", "it has no `apiVersion`, `metadata.name`"),
+        ("apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a}\n", "it has no `metadata.name`"),
+    ],
+)
+def test_what_is_no_object_is_refused(app: Build, template: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load(app(packaged(template)))
+
+
+def test_parameter_faults_name_their_own_line(app: Build) -> None:
+    root = app({**packaged(), "environments/gke/params.yaml": _gpus(65)})
+    with pytest.raises(ParamError) as caught:
+        load(root, "gke")
+    assert caught.value.where == "environments/gke/params.yaml:5"
+
+
+def _gpus(count: int) -> str:
+    return f"""\
+        apiVersion: mlstack.dev/v1
+        kind: EnvironmentParams
+        components:
+          cnn:
+            num_gpus: {count}
+        """
+
+
+def test_the_same_object_twice_names_both_places(app: Build) -> None:
+    text = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: cnn}\n"
+    with pytest.raises(ConfigError, match=r"component `cnn` .*component `twin` \(components/twin.yaml:1\)"):
+        load(app({**packaged(), "components/twin.yaml": text}))
+
+
+def test_places_of_parts_are_found_on_demand(app: Build) -> None:
+    source = load(app(packaged()), locate=True).objects[0].source
+    assert source is not None
+    file = "vendor/kubeflow/jobs@0.1.0/tf-cnn/templates/job.yaml.j2"
+    assert source.at(("spec", "template", "spec", "containers", 0, "image")) == f"{file}:12"
+    assert source.at(("spec", "replicas")) == f"{file}:5"
+    assert load(app(packaged())).objects[0].source != source
+
+
+def test_two_renders_give_the_same_objects(app: Build) -> None:
+    root = app(packaged())
+    assert load(root) == load(root)
+
+
+def test_compiled_templates_are_kept_between_runs(app: Build) -> None:
+    class Store(dict[str, bytes]):
+        def put(self, key: str, data: bytes) -> None:
+            self[key] = data
+
+    store = Store()
+    first = load(app(packaged()), store=store)
+    kept: Mapping[str, bytes] = dict(store)
+    assert load(app(packaged()), store=store) == first
+    assert kept == store
+    assert any(key.startswith("template:") for key in kept)
+
+
+def test_an_environment_without_context_leads_nowhere(app: Build) -> None:
+    text = "apiVersion: mlstack.dev/v1\nkind: Environment\n"
+    root = app({"environments/lost/environment.yaml": text})
+    with pytest.raises(ConfigError, match="names no kubectl context"):
+        desired.place(AppDir.find(root), "lost")
+    assert desired.place(AppDir.find(root), "lost", context="c", namespace="n").namespace == "n"

@@ -1,0 +1,60 @@
+"""The same thing done to many."""
+
+import threading
+
+import pytest
+
+from mlstack.engine import parallel
+from mlstack.errors import ForbiddenError, InvalidError, MlstackError, UnreachableError
+
+
+def test_results_keep_the_order_of_the_items() -> None:
+    assert parallel.run(lambda number: number * 2, list(range(50))) == [number * 2 for number in range(50)]
+
+
+def test_errors_take_the_place_of_results() -> None:
+    def work(number: int) -> int:
+        if number == 1:
+            raise InvalidError("no")
+        return number
+
+    results = parallel.run(work, [0, 1, 2])
+    assert (results[0], results[2]) == (0, 2)
+    assert isinstance(results[1], InvalidError)
+
+
+def test_many_work_at_once() -> None:
+    meeting = threading.Barrier(parallel.WORKERS, timeout=10)
+    parallel.run(lambda _: meeting.wait(), list(range(parallel.WORKERS)))
+
+
+def test_a_silent_server_stops_everything() -> None:
+    begun: list[int] = []
+
+    def work(number: int) -> None:
+        begun.append(number)
+        raise UnreachableError("no answer")
+
+    with pytest.raises(UnreachableError):
+        parallel.run(work, list(range(1000)))
+    assert len(begun) < 1000
+
+
+def test_faults_of_ours_are_not_hidden() -> None:
+    def work(number: int) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        parallel.run(work, [1, 2])
+
+
+def test_one_error_stays_itself_and_several_are_listed() -> None:
+    one, other = ForbiddenError("first", hint="a"), ForbiddenError("second", hint="b")
+    assert parallel.together([one]) is one
+    both = parallel.together([one, other])
+    assert isinstance(both, ForbiddenError)
+    assert both.message == "2 objects were refused\n  first\n  second"
+    assert both.hint == "a\n      b"
+    assert str(both) == both.message
+    assert one.message == "first"
+    assert isinstance(both, MlstackError)

@@ -1,0 +1,22 @@
+"""An app and two clusters in memory."""
+
+from pathlib import Path
+
+import pytest
+
+from mlstack.cluster.memory import MemoryCluster
+from mlstack.files.kubernetes import load_schemas
+from tests.support.deploying import Stack, VirtualClock
+
+
+@pytest.fixture
+def clusters() -> dict[str, MemoryCluster]:
+    """Two empty clusters by context."""
+    schemas, clock = load_schemas("1.36"), VirtualClock()
+    return {name: MemoryCluster(schemas, name=name, clock=clock) for name in ("minikube", "gke")}
+
+
+@pytest.fixture
+def stack(tmp_path: Path, clusters: dict[str, MemoryCluster]) -> Stack:
+    """An app whose environments lead to the two clusters, namespace `ml`."""
+    return Stack(tmp_path / "app", namespace="ml", opener=clusters.__getitem__, clock=VirtualClock())

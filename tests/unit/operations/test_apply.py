@@ -1,0 +1,221 @@
+"""Applying to a cluster in memory: order, outcomes, failures, interruption."""
+
+import pytest
+
+from mlstack.cluster.api import ObjectRef
+from mlstack.cluster.memory import MemoryCluster
+from mlstack.errors import ConfigError, ConflictError, InvalidError, MlstackError, WrongClusterError
+from mlstack.model.events import Event
+from mlstack.model.report import Interrupted, RunResult
+from mlstack.operations import apply
+from tests.support.deploying import Stack, config_map, crd, deployment, secret, tfjob
+
+Clusters = dict[str, MemoryCluster]
+
+MAP = ObjectRef("v1", "ConfigMap", "ml", "settings")
+TFJOBS = crd("tfjobs", "TFJob", group="kubeflow.org")
+
+
+def outcomes(result: RunResult) -> dict[str, str]:
+    return {row.name: row.outcome for row in result.objects}
+
+
+def test_apply_then_apply_again(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", deployment(), config_map(a="1"), secret(b="2"))
+    first = stack.apply()
+    assert first.ok
+    assert [row.name for row in first.objects] == ["ml", "settings", "keys", "web"]
+    assert first.counts == {"created": 4}
+    before = clusters["minikube"].get(MAP)
+    second = stack.apply()
+    assert second.counts == {"unchanged": 3}
+    assert clusters["minikube"].get(MAP) == before
+
+
+def test_every_object_is_told_as_it_is_done(stack: Stack) -> None:
+    stack.write("a", config_map())
+    stack.apply()
+    assert [(event.kind, str(event.identity)) for event in stack.events if event.identity] == [
+        ("created", "Namespace ml"),
+        ("created", "ConfigMap ml/settings"),
+    ]
+    notes = [event.text for event in stack.events if event.kind == "note"]
+    assert notes[0].startswith("environment `minikube` is now bound to this cluster (memory://minikube, UID ")
+    assert notes[1] == "namespace `ml` is created first"
+
+
+def test_the_first_apply_binds_the_environment_and_a_dry_run_does_not(stack: Stack) -> None:
+    stack.write("a", config_map())
+    stack.apply(dry_run=True)
+    assert stack.app.environment("minikube").cluster is None
+    stack.apply()
+    assert stack.app.environment("minikube").cluster is not None
+
+
+def test_another_cluster_behind_the_context_is_refused(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", config_map())
+    stack.apply()
+    clusters["minikube"] = clusters["gke"]
+    with pytest.raises(WrongClusterError):
+        stack.apply()
+    assert clusters["gke"].get(MAP) is None
+
+
+def test_a_plan_tells_what_needs_an_answer(stack: Stack) -> None:
+    stack.write("a", config_map(a="1"))
+    assert not stack.plan().changes_existing
+    stack.apply()
+    stack.write("a", config_map(a="2"))
+    plan = stack.plan()
+    assert (plan.changes_existing, plan.destructive, plan.protected) == (True, False, False)
+    stack.write_text(
+        "environments/minikube/environment.yaml",
+        """\
+        apiVersion: mlstack.dev/v1
+        kind: Environment
+        context: minikube
+        namespace: ml
+        protected: true
+        """,
+    )
+    assert stack.plan().protected
+
+
+def test_a_plan_is_carried_out_as_it_was_confirmed(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", config_map(a="confirmed"))
+    plan = stack.plan()
+    stack.write("a", config_map(a="edited meanwhile"))
+    apply.execute(plan, clock=stack.clock)
+    live = clusters["minikube"].get(MAP)
+    assert live is not None
+    assert live["data"] == {"a": "confirmed"}
+
+
+def test_an_object_recreated_by_others_meanwhile_is_not_overwritten(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", config_map(a="1"))
+    stack.apply()
+    stack.write("a", config_map(a="2"))
+    plan = stack.plan()
+    clusters["minikube"].delete(MAP)
+    with pytest.raises(ConflictError):
+        apply.execute(plan, clock=stack.clock)
+
+
+def test_an_object_made_by_others_meanwhile_is_not_overwritten(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", config_map("other"))
+    stack.apply()
+    stack.write("a", config_map("other"), config_map(a="ours"))
+    plan = stack.plan()
+    clusters["minikube"].create(
+        {**config_map(a="theirs"), "metadata": {"name": "settings", "namespace": "ml"}}
+    )
+    with pytest.raises(ConflictError):
+        apply.execute(plan, clock=stack.clock)
+
+
+def test_a_definition_is_served_before_its_objects_are_written(stack: Stack) -> None:
+    stack.write("a", tfjob(), TFJOBS)
+    result = stack.apply()
+    assert [row.kind for row in result.objects] == ["Namespace", "CustomResourceDefinition", "TFJob"]
+    assert result.ok
+
+
+def test_a_changed_job_is_recreated(stack: Stack, clusters: Clusters) -> None:
+    ref = ObjectRef("kubeflow.org/v1", "TFJob", "ml", "cnn")
+    stack.write("a", tfjob(), TFJOBS)
+    stack.apply()
+    before = clusters["minikube"].get(ref)
+    stack.write("a", tfjob(workers=3), TFJOBS)
+    assert stack.plan().destructive
+    assert outcomes(stack.apply())["cnn"] == "recreated"
+    after = clusters["minikube"].get(ref)
+    assert before is not None
+    assert after is not None
+    assert before["metadata"]["uid"] != after["metadata"]["uid"]
+
+
+def test_a_failure_keeps_what_was_done_and_leaves_the_rest(stack: Stack, clusters: Clusters) -> None:
+    broken = {**config_map("broken"), "nonsense": 1}
+    stack.write("a", deployment(), config_map("fine"), broken)
+    with pytest.raises(InvalidError) as caught:
+        stack.apply()
+    partial = caught.value.partial
+    assert isinstance(partial, RunResult)
+    assert outcomes(partial) == {"ml": "created", "fine": "created", "broken": "failed", "web": "skipped"}
+    assert clusters["minikube"].get(ObjectRef("apps/v1", "Deployment", "ml", "web")) is None
+
+
+def test_all_failures_of_a_wave_are_told_together(stack: Stack) -> None:
+    stack.write("a", *({**config_map(name), "nonsense": 1} for name in ("one", "two")))
+    with pytest.raises(InvalidError) as caught:
+        stack.apply()
+    assert caught.value.message.startswith("2 objects were refused")
+    assert "one" in caught.value.message
+    assert "two" in caught.value.message
+
+
+def test_an_interrupted_run_says_what_was_done(stack: Stack) -> None:
+    stack.write("a", config_map(), deployment())
+    plan = stack.plan()
+
+    def stop(event: Event) -> None:
+        if event.identity is not None and event.identity.kind == "ConfigMap":
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted) as caught:
+        apply.execute(plan, clock=stack.clock, on_event=stop)
+    assert isinstance(caught.value, KeyboardInterrupt)
+    assert outcomes(caught.value.partial) == {"ml": "created", "settings": "created", "web": "skipped"}
+
+
+def test_a_folder_that_cannot_be_written_stops_before_the_cluster(
+    stack: Stack, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack.write("a", config_map())
+    plan = stack.plan()
+
+    def refuse(*_: object) -> None:
+        raise ConfigError("cannot write the file: read-only file system")
+
+    monkeypatch.setattr(type(plan.app), "pin_identity", refuse)
+    with pytest.raises(MlstackError):
+        apply.execute(plan, clock=stack.clock)
+    assert clusters["minikube"].get(MAP) is None
+
+
+def test_updates_only_leave_missing_objects_out(stack: Stack) -> None:
+    stack.write("a", config_map("old", a="1"))
+    stack.apply()
+    stack.write("a", config_map("old", a="2"), config_map("new"))
+    result = stack.apply(create=False)
+    assert outcomes(result) == {"old": "updated", "new": "kept"}
+    assert result.objects[1].text == "is not there, and creation is off"
+
+
+def test_fields_of_a_program_are_refused_and_of_a_person_taken(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", config_map(a="1"))
+    stack.apply()
+    for manager in ("kubectl-edit", "some-controller"):
+        clusters["minikube"].patch(MAP, {"data": {"a": manager}}, manager=manager)
+        if manager == "kubectl-edit":
+            assert stack.diff().objects[0].notes == ("takes `data.a` back from `kubectl-edit`",)
+            stack.apply()
+    with pytest.raises(ConflictError, match=r"`data.a` to `some-controller`") as caught:
+        stack.apply()
+    assert "environments/minikube/patches/a.yaml" in (caught.value.hint or "")
+
+
+def test_an_apply_then_a_diff_is_empty(stack: Stack) -> None:
+    stack.write("a", deployment(), config_map(a="1"), secret(b="2"))
+    stack.apply()
+    assert stack.diff().ok
+
+
+def test_secrets_stay_hidden_in_a_report(stack: Stack) -> None:
+    stack.write("a", secret(password="first-secret"))
+    created = repr(stack.diff())
+    stack.apply()
+    stack.write("a", secret(password="second-secret"))
+    shown = created + repr(stack.diff())
+    assert "data.password" in shown
+    assert not any(text in shown for text in ("Zmlyc3Qtc2VjcmV0", "c2Vjb25kLXNlY3JldA", "secret-"))

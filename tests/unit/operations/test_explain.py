@@ -1,0 +1,127 @@
+"""Who said what about a parameter, and what it reaches."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlstack.errors import ConfigError, NotFoundError
+from mlstack.files.appdir import AppDir
+from mlstack.operations.explain import ExplainedParameter, explain
+from tests.support.builders import Tree
+from tests.support.packages import COMMON, JOBS, installed_app, vendored
+
+Build = Callable[[Tree | None], Path]
+
+TEMPLATE = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ name }}
+  annotations: {"example.com/cloud": {{ params.cloud }}}
+spec:
+  replicas: {{ params.num_workers }}
+  selector: {matchLabels: {app: a}}
+  template:
+    metadata: {labels: {app: a}}
+    spec:
+      containers:
+      - name: main
+        image: {{ params.image }}
+{% if params.num_gpus %}
+        resources: {limits: {nvidia.com/gpu: {{ params.num_gpus }}}}
+{% endif %}
+        args: {{ params.args or [] }}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: keys}
+stringData: {token: {{ params.token or "" }}}
+"""
+
+
+@pytest.fixture
+def root(app: Build) -> Path:
+    jobs = {**JOBS, "tf-cnn/templates/job.yaml.j2": TEMPLATE.encode()}
+    return app({**installed_app(), **vendored(COMMON, jobs)})
+
+
+def one(root: Path, name: str, environment: str | None = "gke", **options: Any) -> ExplainedParameter:
+    (found,) = explain(AppDir.find(root), "cnn", name, environment=environment, **options).parameters
+    return found
+
+
+def test_the_chain_names_layers_files_and_the_winner(root: Path) -> None:
+    found = one(root, "num_gpus")
+    assert (found.value, found.unit, found.layer, found.where) == (
+        1,
+        "GPUs",
+        "environment",
+        "environments/gke/params.yaml:8",
+    )
+    assert [(step.layer, step.value, step.wins) for step in found.chain] == [
+        ("default", 0, False),
+        ("environment", 1, True),
+    ]
+
+
+def test_without_environment_its_layers_are_left_out(root: Path) -> None:
+    assert one(root, "num_gpus", None).layer == "default"
+
+
+def test_old_spellings_are_understood(root: Path) -> None:
+    assert one(root, "numGpus").name == "num_gpus"
+
+
+@pytest.mark.parametrize(
+    ("name", "environment", "paths"),
+    [
+        ("image", "gke", [("spec.template.spec.containers[0].image", "registry.example.org/cnn:1")]),
+        ("num_workers", "gke", [("spec.replicas", 1)]),
+        ("num_gpus", "gke", [('spec.template.spec.containers[0].resources.limits["nvidia.com/gpu"]', 1)]),
+        ("num_gpus", "minikube", [("spec.template.spec.containers[0].resources", None)]),
+        ("cloud", "gke", [('metadata.annotations["example.com/cloud"]', "gke")]),
+        ("args", "gke", [("spec.template.spec.containers[0].args", [])]),
+    ],
+)
+def test_the_fields_a_parameter_reaches(
+    root: Path, name: str, environment: str, paths: list[tuple[str, object]]
+) -> None:
+    reaches = one(root, name, environment).reaches
+    assert [(reach.path, reach.value) for reach in reaches] == paths
+    assert {reach.object for reach in reaches} == {"Deployment cnn"}
+
+
+def test_secrets_stay_hidden(root: Path) -> None:
+    from mlstack.files.overrides import read
+
+    found = one(root, "token", overrides=read(["token=hush"], []))
+    assert "hush" not in repr(found)
+    assert [reach.path for reach in found.reaches] == ["stringData.token"]
+
+
+def test_a_parameter_without_effect_says_so(root: Path) -> None:
+    found = one(root, "labels")
+    assert found.reaches == ()
+    assert found.notes == ("it changes no field with the other parameters as they are",)
+
+
+def test_without_a_name_all_that_somebody_set_are_explained(root: Path) -> None:
+    result = explain(AppDir.find(root), "cnn", environment="gke")
+    assert [found.name for found in result.parameters] == ["image", "num_gpus", "cloud"] or {
+        found.name for found in result.parameters
+    } == {"image", "num_gpus", "cloud"}
+    assert result.prototype == "kubeflow/jobs/tf-cnn"
+
+
+def test_unknown_parameter_names_the_nearest(root: Path) -> None:
+    with pytest.raises(NotFoundError) as caught:
+        one(root, "num_gpu")
+    assert caught.value.near == "num_gpus"
+
+
+def test_a_manifest_has_no_parameters(root: Path) -> None:
+    (root / "components/plain.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
+    with pytest.raises(ConfigError, match="plain manifest"):
+        explain(AppDir.find(root), "plain")

@@ -1,0 +1,154 @@
+"""Status from a cluster in memory: the tree, the reasons, the hints."""
+
+from typing import Any
+
+import pytest
+
+from mlstack.cluster.api import ObjectRef
+from mlstack.cluster.memory import MemoryCluster
+from mlstack.errors import ForbiddenError
+from tests.support.builders import write_tree
+from tests.support.deploying import Stack, config_map, crd, deployment, tfjob
+from tests.support.packages import COMMON, JOBS, vendored
+
+Clusters = dict[str, MemoryCluster]
+SCHEDULER = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu. preemption: not helpful."
+
+
+def add_pod(
+    cluster: MemoryCluster,
+    owner: ObjectRef,
+    name: str,
+    *,
+    labels: dict[str, str] | None = None,
+    **status: Any,
+) -> None:
+    """Make a pod that belongs to an object."""
+    live = cluster.get(owner)
+    assert live is not None
+    reference = {
+        "apiVersion": owner.api_version,
+        "kind": owner.kind,
+        "name": owner.name,
+        "uid": live["metadata"]["uid"],
+        "controller": True,
+    }
+    metadata = {"name": name, "namespace": "ml", "labels": labels or {}, "ownerReferences": [reference]}
+    spec = {"containers": [{"name": "main", "image": "a"}]}
+    cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    cluster.patch(ObjectRef("v1", "Pod", "ml", name), {"status": status}, subresource="status")
+
+
+def unscheduled() -> dict[str, Any]:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": SCHEDULER}
+    return {"phase": "Pending", "conditions": [condition]}
+
+
+def test_the_tree_of_components_and_objects(stack: Stack) -> None:
+    stack.write("a", config_map("one"))
+    stack.write("b", config_map("two"))
+    stack.apply(components=["a"])
+    result = stack.status()
+    assert [(part.name, part.ok) for part in result.components] == [("a", True), ("b", False)]
+    row = result.components[1].objects[0]
+    assert (row.object, row.state, row.hint) == ("ConfigMap ml/two", "missing", "mlstack apply minikube -c b")
+    assert not result.ok
+    assert stack.status(components=["a"]).ok
+
+
+def test_pods_are_shown_below_their_owner(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", tfjob(), crd("tfjobs", "TFJob", group="kubeflow.org"))
+    stack.apply()
+    owner = ObjectRef("kubeflow.org/v1", "TFJob", "ml", "cnn")
+    labels = {"training.kubeflow.org/replica-type": "worker"}
+    add_pod(clusters["minikube"], owner, "cnn-worker-0", labels=labels, **unscheduled())
+    row = next(one for one in stack.status().components[0].objects if one.kind == "TFJob")
+    assert row.reason == (
+        "0 of 1 workers run. Workers wait: no node of this cluster has nvidia.com/gpu "
+        "(0/1 nodes: Insufficient nvidia.com/gpu)"
+    )
+    assert [(pod.name, pod.state) for pod in row.pods] == [("cnn-worker-0", "waiting")]
+
+
+def test_a_component_that_takes_gpus_gets_the_hint(stack: Stack, clusters: Clusters) -> None:
+    template = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: {{ name }}}\n" + (
+        "spec:\n  serviceName: a\n  selector: {matchLabels: {app: a}}\n"
+        "  template: {metadata: {labels: {app: a}}, spec: {containers: [{name: main, image: a}]}}\n"
+    )
+    component = """\
+        apiVersion: mlstack.dev/v1
+        kind: Component
+        prototype: kubeflow/jobs/tf-cnn
+        params: {image: a}
+        """
+    write_tree(
+        stack.root,
+        {
+            **vendored(COMMON, {**JOBS, "tf-cnn/templates/job.yaml.j2": template.encode()}),
+            "components/cnn.yaml": component,
+        },
+    )
+    stack.apply()
+    add_pod(clusters["minikube"], ObjectRef("apps/v1", "StatefulSet", "ml", "cnn"), "cnn-0", **unscheduled())
+    assert stack.status().components[0].objects[0].hint == (
+        "add GPU nodes with the device plugin, or: mlstack param set --env=minikube cnn num_gpus 0"
+    )
+
+
+def test_a_job_without_operator_gets_the_hint(stack: Stack) -> None:
+    stack.write("a", tfjob(), crd("tfjobs", "TFJob", group="kubeflow.org"))
+    stack.apply()
+    stack.clock.sleep(60)
+    row = next(one for one in stack.status().components[0].objects if one.kind == "TFJob")
+    assert row.reason == "no training operator has picked it up after 60 s"
+    assert "mlstack apply minikube -c kubeflow-core" in row.hint
+
+
+def test_only_pods_of_the_newest_revision_count(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", deployment())
+    stack.apply()
+    cluster = clusters["minikube"]
+    live = cluster.get(ObjectRef("apps/v1", "Deployment", "ml", "web"))
+    assert live is not None
+    for number, reason in (("9", "old"), ("10", "new")):
+        owner = {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "name": "web",
+            "uid": live["metadata"]["uid"],
+            "controller": True,
+        }
+        metadata = {
+            "name": f"web-{reason}",
+            "namespace": "ml",
+            "annotations": {"deployment.kubernetes.io/revision": number},
+            "ownerReferences": [owner],
+        }
+        spec = {key: live["spec"][key] for key in ("selector", "template")}
+        cluster.create({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata, "spec": spec})
+        message = unscheduled()
+        message["conditions"][0]["message"] = f"{reason} pods wait"
+        add_pod(
+            cluster, ObjectRef("apps/v1", "ReplicaSet", "ml", f"web-{reason}"), f"pod-{reason}", **message
+        )
+    row = stack.status().components[0].objects[0]
+    assert row.reason == "0 of 1 pods ready: new pods wait"
+    assert [pod.name for pod in row.pods] == ["pod-new"]
+
+
+def test_events_that_may_not_be_read_are_said(
+    stack: Stack, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack.write("a", deployment())
+    stack.apply()
+    original = clusters["minikube"].list
+
+    def without_events(api_version: str, kind: str, **options: Any) -> Any:
+        if kind == "Event":
+            raise ForbiddenError("`viewer` may not list events")
+        return original(api_version, kind, **options)
+
+    monkeypatch.setattr(clusters["minikube"], "list", without_events)
+    result = stack.status()
+    assert result.notes == ("reasons may be missing: `viewer` may not list events",)
+    assert result.components[0].objects[0].state == "waiting"
