@@ -180,14 +180,17 @@ def _too_large(answer: _Answer) -> ClusterError:
 
 
 def _invalid(answer: _Answer) -> ClusterError:
-    causes = [
-        Cause(
-            field=str(cause.get("field") or ""),
-            reason=str(cause.get("reason") or ""),
-            message=_short(_readable(str(cause.get("message") or ""), secret=answer.kind == "Secret")),
+    # The server may say the same twice; the field `patch` is the request itself.
+    causes = list(
+        dict.fromkeys(
+            Cause(
+                field="" if cause.get("field") == "patch" else str(cause.get("field") or ""),
+                reason=str(cause.get("reason") or ""),
+                message=_short(_readable(str(cause.get("message") or ""), secret=answer.kind == "Secret")),
+            )
+            for cause in answer.causes
         )
-        for cause in answer.causes
-    ]
+    )
     if not causes and "rejected our request" in answer.message:
         # All the server says when a `test` of a JSON patch fails, or its path is not there.
         return InvalidError(f"{answer.subject}: the patch does not fit what is in the cluster")

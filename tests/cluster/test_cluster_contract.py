@@ -1,0 +1,19 @@
+"""A real API server keeps the contract of clusters: what the suite says of the memory cluster is true."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mlstack.cluster import kube
+from mlstack.cluster.api import Cluster
+from tests.support.cluster_contract import ClusterContract
+
+pytestmark = pytest.mark.cluster
+
+
+class TestRealCluster(ClusterContract):
+    @pytest.fixture
+    def cluster(self, kubeconfig: Path) -> Cluster:
+        return kube.connect("minikube", kubeconfig=str(kubeconfig))
