@@ -12,6 +12,7 @@ from mlstack.errors import ConfigError, NotFoundError
 from mlstack.files import document as documents
 from mlstack.files import layout
 from mlstack.files.appedit import Edits
+from mlstack.files.appinstall import Installs
 from mlstack.files.appread import AppFiles
 from mlstack.files.document import Document
 from mlstack.files.environments import merged_environment
@@ -30,7 +31,7 @@ __all__ = ["NO_OVERRIDES", "AppDir", "ParamScope"]
 NO_OVERRIDES = Overrides()
 
 
-class AppDir(Edits):
+class AppDir(Edits, Installs):
     """An app directory. Every file is read at most once; a change makes it be read anew.
 
     Args:

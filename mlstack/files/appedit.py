@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlstack.errors import NotFoundError, UsageError
-from mlstack.files import atomic, layout
+from mlstack.files import atomic, layout, lockfile
 from mlstack.model import emit
 from mlstack.model.app import (
     API_VERSION,
@@ -79,12 +79,19 @@ class Edits:
         atomic.write_files(contents, delete=[self.root / file for file in delete])
         self.forget()
 
-    def _edited(self, file: str, kind: str) -> EditedFile:
+    def edited(self, file: str, kind: str) -> EditedFile:
+        """Begin to edit a file of a kind; one that is not there begins with its kind alone.
+
+        Raises:
+            SchemaError: it does not fit its kind.
+            YamlError: it is no YAML.
+        """
         from mlstack.files.edited import EditedFile
 
         data = self.files.bytes(file)
         if data is None:
-            return EditedFile(file, emit.to_yaml({"apiVersion": API_VERSION, "kind": kind}))
+            start = emit.to_yaml({"apiVersion": API_VERSION, "kind": kind})
+            return EditedFile(file, start)
         self.files.document(file, kind)
         return EditedFile.of(file, data)
 
@@ -133,7 +140,7 @@ class Edits:
 
     def _place(self, scope: ParamScope, path: Sequence[str]) -> tuple[EditedFile, ValuePath]:
         file, kind, section = self._section(scope)
-        edited = self._edited(file, kind)
+        edited = self.edited(file, kind)
         return edited, edited.actual_path((*section, *self._spelled(scope, edited, section, path)))
 
     def _section(self, scope: ParamScope) -> tuple[str, str, ValuePath]:
@@ -239,12 +246,12 @@ class Edits:
 
     def _without_component(self, environment: str, name: str) -> list[EditedFile]:
         """Give an environment's files that spoke of a component, edited to be silent."""
-        params = self._edited(layout.environment_params_file(environment), "EnvironmentParams")
+        params = self.edited(layout.environment_params_file(environment), "EnvironmentParams")
         params.unset(("components", name))
-        settings = self._edited(layout.environment_file(environment), "Environment")
+        settings = self.edited(layout.environment_file(environment), "Environment")
         targets = settings.at(("targets",))
         if isinstance(targets, list) and name in targets:
-            settings.set(("targets",), [target for target in targets if target != name])
+            settings.remove(("targets",), targets.index(name))
         return [edited for edited in (params, settings) if edited.changed]
 
     # Environments
@@ -285,7 +292,7 @@ class Edits:
             NotFoundError: no such environment.
         """
         self.files.environment_chain(name)
-        edited = self._edited(layout.environment_file(name), "Environment")
+        edited = self.edited(layout.environment_file(name), "Environment")
         for key, value in changes.items():
             if value is None:
                 edited.unset((key,))
@@ -327,7 +334,7 @@ class Edits:
     def _following(self, name: str, new: str) -> list[EditedFile]:
         found = []
         for environment in self.files.environment_names:
-            edited = self._edited(layout.environment_file(environment), "Environment")
+            edited = self.edited(layout.environment_file(environment), "Environment")
             if environment != name and edited.at(("extends",)) == name:
                 edited.set(("extends",), new)
                 found.append(edited)
@@ -351,8 +358,7 @@ class Edits:
         self.write({}, [*self._own_files(name), *current])
 
     def _extends(self, name: str) -> str | None:
-        found: str | None = self._edited(layout.environment_file(name), "Environment").at(("extends",))
-        return found
+        return self.files.environment_chain(name)[-1].environment.extends
 
     def _own_files(self, name: str) -> list[str]:
         """Give the files of an environment, not those of environments nested in its folder."""
@@ -398,9 +404,8 @@ class Edits:
                 f"there is a registry `{registry.name}` already",
                 hint=f"mlstack registry describe {registry.name}",
             )
-        edited = self._edited(layout.APP_FILE, "App")
-        listed = edited.at(("registries",)) or []
-        edited.set(("registries",), [*listed, _registry_map(registry)])
+        edited = self.edited(layout.APP_FILE, "App")
+        edited.append(("registries",), _registry_map(registry))
         self._save(edited)
 
     def remove_registry(self, name: str) -> None:
@@ -417,9 +422,8 @@ class Edits:
             raise UsageError(
                 f"packages of `{name}` are installed: {', '.join(needed)}", hint=f"mlstack pkg rm {needed[0]}"
             )
-        edited = self._edited(layout.APP_FILE, "App")
-        listed = edited.at(("registries",)) or []
-        edited.set(("registries",), [each for each in listed if each.get("name") != name])
+        edited = self.edited(layout.APP_FILE, "App")
+        edited.remove(("registries",), [known.name for known in self.app().registries].index(name))
         self._save(edited)
 
     @classmethod
@@ -437,6 +441,7 @@ class Edits:
         content |= {"packages": [], "params": {}}
         ignored = root / ".gitignore"
         files: dict[Path, bytes | str] = {root / layout.APP_FILE: emit.to_yaml(content)}
+        files[root / layout.LOCK_FILE] = lockfile.write_lock(Lock())
         if not ignored.exists():
             files[ignored] = _GITIGNORE
         atomic.write_files(files)

@@ -1,0 +1,399 @@
+"""Changes to an app touch what they must, keep every other byte, and are made whole or not at all."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
+from mlstack.files.appdir import AppDir
+from mlstack.model.app import ClusterIdentity, Component, Environment, RegistryRef
+from mlstack.model.params import ParamScope
+from tests.support.builders import Tree, read_tree
+from tests.support.packages import installed_app
+
+Build = Callable[[Tree], Path]
+ENVIRONMENT = "apiVersion: mlstack.dev/v1\nkind: Environment\n"
+
+
+@pytest.fixture
+def demo(app: Build) -> AppDir:
+    return AppDir(app(installed_app()))
+
+
+def text(app: AppDir, file: str) -> str:
+    return (app.root / file).read_text()
+
+
+def changed(app: AppDir, act: Callable[[], object]) -> dict[str, str | None]:
+    """Do something and give the files that are new, other, or gone."""
+    before = read_tree(app.root)
+    act()
+    after = read_tree(app.root)
+    return {
+        name: after[name].decode() if name in after else None
+        for name in sorted({*before, *after})
+        if before.get(name) != after.get(name)
+    }
+
+
+def scope(kind: str, **names: str) -> ParamScope:
+    return ParamScope(kind, **names)
+
+
+APP = scope("app")
+CNN = scope("component", component="cnn")
+GKE = scope("environment globals", environment="gke")
+GKE_CNN = scope("environment", environment="gke", component="cnn")
+
+
+# Parameters
+
+
+def test_setting_a_value_changes_its_line_alone(demo: AppDir) -> None:
+    before = text(demo, "environments/gke/params.yaml")
+    assert demo.set_param(GKE_CNN, ("num_gpus",), 2) == ("environments/gke/params.yaml", True)
+    after = text(demo, "environments/gke/params.yaml")
+    assert after == before.replace("num_gpus: 1", "num_gpus: 2")
+    assert "# not on premises" in after
+
+
+@pytest.mark.parametrize(
+    ("where", "file"),
+    [
+        (APP, "app.yaml"),
+        (CNN, "components/cnn.yaml"),
+        (GKE, "environments/gke/params.yaml"),
+        (GKE_CNN, "environments/gke/params.yaml"),
+        (scope("environment", environment="minikube", component="cnn"), "environments/minikube/params.yaml"),
+        (scope("environment globals", environment="minikube"), "environments/minikube/params.yaml"),
+    ],
+)
+@pytest.mark.parametrize("path", [("num_workers",), ("labels", "team.example.org/x")])
+def test_set_at_every_level_reaches_the_component_and_unset_gives_the_file_back(
+    demo: AppDir, where: ParamScope, file: str, path: tuple[str, ...]
+) -> None:
+    before = read_tree(demo.root)
+    value: Any = 7 if path == ("num_workers",) else "seven"
+    assert demo.set_param(where, path, value) == (file, True)
+    component = demo.component("cnn")
+    assert isinstance(component, Component)
+    resolved = demo.resolve(component, where.environment or "gke")
+    found: Any = resolved.values
+    for part in path:
+        found = found[part]
+    assert found == value
+    assert demo.unset_param(where, path) == file
+    assert {name: data for name, data in read_tree(demo.root).items() if name in before} == before
+
+
+def test_a_module_gets_its_own_file(app: Build) -> None:
+    component = "apiVersion: mlstack.dev/v1\nkind: Component\nprototype: tf-cnn\n"
+    made = AppDir(app({**installed_app(), "components/ml/cnn.yaml": component}))
+    module = scope("module", module="ml")
+    assert made.set_param(module, ("num_workers",), 3) == ("components/ml/params.yaml", True)
+    found = made.component("ml.cnn")
+    assert isinstance(found, Component)
+    assert made.resolve(found).values["num_workers"] == 3
+    assert made.components()[1].full_name == "ml.cnn"
+
+
+def test_setting_what_is_set_already_writes_nothing(demo: AppDir) -> None:
+    assert changed(demo, lambda: demo.set_param(GKE_CNN, ("num_gpus",), 1)) == {}
+    assert demo.set_param(GKE_CNN, ("num_gpus",), 1)[1] is False
+
+
+def test_unsetting_what_is_not_set_says_so(demo: AppDir) -> None:
+    assert demo.unset_param(CNN, ("num_gpus",)) is None
+
+
+def test_the_spelling_of_the_file_is_kept(demo: AppDir) -> None:
+    demo.set_param(CNN, ("numGpus",), 1)
+    demo.set_param(CNN, ("num_gpus",), 2)
+    assert "numGpus: 2" in text(demo, "components/cnn.yaml")
+    assert "num_gpus" not in text(demo, "components/cnn.yaml")
+    demo.set_param(APP, ("numGpus",), 1)
+    demo.set_param(APP, ("num_gpus",), 2)
+    assert "numGpus: 2" in text(demo, "app.yaml")
+
+
+def test_a_number_in_a_path_is_a_place_in_a_list(demo: AppDir) -> None:
+    demo.set_param(CNN, ("args",), ["a", "b"])
+    demo.set_param(CNN, ("args", "1"), "c")
+    component = demo.component("cnn")
+    assert isinstance(component, Component)
+    assert component.params["args"] == ["a", "c"]
+
+
+@pytest.mark.parametrize(
+    "value", ["--x", "", "yes", "1.10", "a\nb", "{{ x }}", None, -3, 2.5, True, [], {}, ["a"]]
+)
+def test_any_value_reads_back(demo: AppDir, value: Any) -> None:
+    demo.set_param(CNN, ("image",), value)
+    component = demo.component("cnn")
+    assert isinstance(component, Component)
+    assert component.params["image"] == value
+
+
+@pytest.mark.parametrize(
+    ("where", "kind"),
+    [
+        (scope("component", component="cn"), NotFoundError),
+        (scope("environment", environment="gk", component="cnn"), NotFoundError),
+        (scope("environment", environment="gke", component="cn"), NotFoundError),
+        (scope("environment globals", environment="gk"), NotFoundError),
+        (scope("module", module="nothing"), NotFoundError),
+    ],
+)
+def test_a_level_that_is_not_there_is_refused(
+    demo: AppDir, where: ParamScope, kind: type[MlstackError]
+) -> None:
+    def act() -> None:
+        with pytest.raises(kind):
+            demo.set_param(where, ("num_gpus",), 1)
+
+    assert changed(demo, act) == {}
+
+
+def test_a_manifest_has_no_parameters(app: Build) -> None:
+    made = AppDir(app({**installed_app(), "components/web.yaml": "a: 1\n"}))
+    with pytest.raises(UsageError, match="`web` is a plain manifest") as caught:
+        made.set_param(scope("component", component="web"), ("a",), 1)
+    assert "patches/web.yaml" in str(caught.value.hint)
+
+
+def test_a_read_only_folder_changes_nothing(demo: AppDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    import errno
+    import os
+
+    def refuse(*_arguments: object, **_names: object) -> int:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    def act() -> None:
+        with monkeypatch.context() as patch, pytest.raises(ConfigError, match="read-only"):
+            patch.setattr(os, "open", refuse)
+            demo.set_param(CNN, ("num_gpus",), 1)
+
+    assert changed(demo, act) == {}
+
+
+# Components
+
+
+def test_a_new_component_holds_what_was_set_and_no_more(demo: AppDir) -> None:
+    new = Component(
+        name="web",
+        module="ml.serving",
+        prototype="kubeflow/jobs/tf-serving",
+        params={"model_path": "gs://m"},
+        file="",
+    )
+    assert changed(demo, lambda: demo.add_component(new)) == {
+        "components/ml/serving/web.yaml": "apiVersion: mlstack.dev/v1\nkind: Component\n"
+        "prototype: kubeflow/jobs/tf-serving\nparams:\n  model_path: gs://m\n"
+    }
+    assert demo.component("ml.serving.web").full_name == "ml.serving.web"
+
+
+def test_a_component_is_not_replaced_unless_asked(demo: AppDir) -> None:
+    new = Component(name="cnn", prototype="tf-serving", file="")
+    with pytest.raises(UsageError, match="there is a component `cnn` already"):
+        demo.add_component(new)
+    demo.add_component(new, replace=True)
+    assert "tf-serving" in text(demo, "components/cnn.yaml")
+
+
+def test_replacing_a_component_of_another_suffix_removes_that_file(app: Build) -> None:
+    made = AppDir(app({**installed_app(), "components/web.json": "{}"}))
+    made.add_component(Component(name="web", prototype="tf-serving", file=""), replace=True)
+    assert not (made.root / "components/web.json").exists()
+
+
+@pytest.mark.parametrize("name", ["../x", "a.b", "", "-x"])
+def test_a_component_name_must_fit_a_file(demo: AppDir, name: str) -> None:
+    with pytest.raises(UsageError):
+        demo.add_component(Component(name=name, prototype="tf-serving", file=""))
+
+
+def test_removing_a_component_removes_all_that_speaks_of_it(app: Build) -> None:
+    made = AppDir(
+        app(
+            {
+                **installed_app(),
+                "components/web.yaml": "a: 1\n",
+                "environments/gke/environment.yaml": ENVIRONMENT
+                + "targets:\n# first\n- cnn\n# second\n- web\n",
+                "environments/gke/patches/cnn.yaml": "kind: A\n",
+            }
+        )
+    )
+    seen = changed(made, lambda: made.remove_component("cnn"))
+    assert seen == {
+        "components/cnn.yaml": None,
+        "environments/gke/environment.yaml": ENVIRONMENT + "targets:\n# first\n# second\n- web\n",
+        "environments/gke/params.yaml": "# Values of the GPU cluster.\napiVersion: mlstack.dev/v1\n"
+        "kind: EnvironmentParams\nglobals:\n  cloud: gke  # not on premises\n",
+        "environments/gke/patches/cnn.yaml": None,
+    }
+    assert [each.full_name for each in made.components()] == ["web"]
+
+
+# Environments
+
+
+def test_a_new_environment_can_be_read_back(demo: AppDir) -> None:
+    new = Environment(
+        name="us-west/staging",
+        context="c",
+        namespace="n",
+        targets=("cnn",),
+        protected=True,
+        kubernetes_version="1.33",
+    )
+    file = demo.add_environment(new, globals_={"cloud": "gke"}, components={"cnn": {"num_gpus": 2}})
+    read = demo.environment("us-west/staging")
+    assert file == read.file == "environments/us-west/staging/environment.yaml"
+    assert (read.context, read.namespace, read.targets, read.protected) == ("c", "n", ("cnn",), True)
+    assert read.kubernetes_version == "1.33"
+    component = demo.component("cnn")
+    assert isinstance(component, Component)
+    assert demo.resolve(component, "us-west/staging").values["num_gpus"] == 2
+
+
+@pytest.mark.parametrize("name", ["gke", "../x", ""])
+def test_an_environment_name_must_be_free_and_fit(demo: AppDir, name: str) -> None:
+    with pytest.raises(UsageError):
+        demo.add_environment(Environment(name=name))
+
+
+def test_editing_an_environment_changes_single_fields(demo: AppDir) -> None:
+    assert demo.edit_environment("gke", {"namespace": "other", "context": None}) == (
+        "environments/gke/environment.yaml",
+        True,
+    )
+    assert text(demo, "environments/gke/environment.yaml") == ENVIRONMENT + "namespace: other\n"
+
+
+def test_pinning_a_cluster_keeps_comments(app: Build) -> None:
+    made = AppDir(
+        app(
+            {
+                **installed_app(),
+                "environments/gke/environment.yaml": "# ours\n" + ENVIRONMENT + "context: gke # ctx\n",
+            }
+        )
+    )
+    identity = ClusterIdentity(uid="u", ca="sha256:" + "0" * 64, server="https://example.org")
+    made.pin_identity("gke", identity)
+    assert text(made, "environments/gke/environment.yaml").startswith(
+        "# ours\n" + ENVIRONMENT + "context: gke # ctx\ncluster:\n"
+    )
+    assert made.environment("gke").cluster == identity
+
+
+def test_renaming_an_environment_takes_files_heirs_and_the_choice_along(app: Build) -> None:
+    made = AppDir(
+        app(
+            {
+                **installed_app(),
+                "environments/gke/patches/cnn.yaml": "kind: A\n",
+                "environments/gke/nested/environment.yaml": ENVIRONMENT,
+                "environments/heir/environment.yaml": ENVIRONMENT + "extends: gke # parent\n",
+                ".mlstack/current-environment": "gke\n",
+            }
+        )
+    )
+    made.rename_environment("gke", "prod/main")
+    assert made.environment_names() == ("gke/nested", "heir", "minikube", "prod/main")
+    assert made.environment("heir").namespace == "ml"
+    assert text(made, "environments/heir/environment.yaml") == ENVIRONMENT + "extends: prod/main # parent\n"
+    assert (made.root / "environments/prod/main/patches/cnn.yaml").is_file()
+    assert made.current_environment() == "prod/main"
+
+
+def test_removing_an_environment_leaves_nested_ones(app: Build) -> None:
+    made = AppDir(
+        app(
+            {
+                **installed_app(),
+                "environments/gke/nested/environment.yaml": ENVIRONMENT,
+                ".mlstack/current-environment": "gke\n",
+            }
+        )
+    )
+    made.remove_environment("gke")
+    assert made.environment_names() == ("gke/nested", "minikube")
+    assert made.current_environment() is None
+
+
+def test_an_environment_that_others_extend_stays(app: Build) -> None:
+    made = AppDir(
+        app({**installed_app(), "environments/heir/environment.yaml": ENVIRONMENT + "extends: gke\n"})
+    )
+    with pytest.raises(UsageError, match="`gke` is extended by `heir`"):
+        made.remove_environment("gke")
+
+
+def test_the_current_environment_is_chosen_and_taken_back(demo: AppDir) -> None:
+    demo.set_current_environment("gke")
+    assert demo.current_environment() == "gke"
+    with pytest.raises(NotFoundError):
+        demo.set_current_environment("gk")
+    demo.set_current_environment(None)
+    demo.set_current_environment(None)
+    assert demo.current_environment() is None
+
+
+# Registries and new apps
+
+
+def test_a_registry_is_added_and_removed_with_comments_kept(app: Build) -> None:
+    head = (
+        "apiVersion: mlstack.dev/v1\nkind: App\nname: demo\nregistries:\n# first\n- {name: a, address: ./a}\n"
+    )
+    made = AppDir(app({"app.yaml": head + "# after\npackages: []\n"}))
+    made.add_registry(RegistryRef(name="b", address="./b", protocol="directory"))
+    assert text(made, "app.yaml") == (
+        head + "- name: b\n  address: ./b\n  protocol: directory\n# after\npackages: []\n"
+    )
+    made.remove_registry("b")
+    assert text(made, "app.yaml") == head + "# after\npackages: []\n"
+
+
+def test_a_registry_name_is_taken_once(demo: AppDir) -> None:
+    with pytest.raises(UsageError, match="there is a registry `kubeflow` already"):
+        demo.add_registry(RegistryRef(name="kubeflow", address=".", protocol="directory"))
+
+
+def test_a_registry_with_installed_packages_stays(demo: AppDir) -> None:
+    with pytest.raises(UsageError, match="packages of `kubeflow` are installed: kubeflow/jobs"):
+        demo.remove_registry("kubeflow")
+    with pytest.raises(NotFoundError):
+        demo.remove_registry("nothing")
+
+
+def test_a_new_app_can_be_used_at_once(tmp_path: Path) -> None:
+    registries = [RegistryRef(name="kubeflow", address="bundled", protocol="directory")]
+    made = AppDir.create(tmp_path / "new", "my-app", registries=registries)
+    assert made.app().registries == tuple(registries)
+    assert made.components() == made.environments() == made.packages() == ()
+    assert ".mlstack" in (tmp_path / "new/.gitignore").read_text()
+    assert AppDir.find(tmp_path / "new").app().name == "my-app"
+    made.set_param(APP, ("x",), 1)
+    made.add_registry(RegistryRef(name="b", address="./b", protocol="directory"))
+    assert [registry.name for registry in made.app().registries] == ["kubeflow", "b"]
+
+
+def test_an_existing_app_is_not_overwritten(demo: AppDir) -> None:
+    def act() -> None:
+        with pytest.raises(UsageError, match="there is an app at"):
+            AppDir.create(demo.root, "other")
+
+    assert changed(demo, act) == {}
+
+
+def test_an_existing_gitignore_is_kept(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("mine\n")
+    AppDir.create(tmp_path, "x")
+    assert (tmp_path / ".gitignore").read_text() == "mine\n"
