@@ -60,6 +60,7 @@ class RemoteCluster:
         self._transport = transport
         self._ca = ca
         self._served: Kinds | None = None
+        self._defined = Kinds(())
         self._lock = Lock()
 
     def identity(self) -> ClusterIdentity:
@@ -259,6 +260,10 @@ class RemoteCluster:
 
     def _write(self, request: Request, ref: ObjectRef) -> Applied:
         response = self._ask(request, ref)
+        if ref.kind == "CustomResourceDefinition":
+            # Discovery shows a new kind a moment after it can be used.
+            with self._lock:
+                self._defined = self._defined.with_crds([response.body])
         return Applied(
             object=response.body,
             warnings=warnings_of(response.warnings),
@@ -291,8 +296,9 @@ class RemoteCluster:
         return "/" + "/".join(quote(part) for part in parts)
 
     def _kind(self, api_version: str, kind: str) -> Kind:
-        """Find a kind: built-in ones without asking, others from the server, asked again for a new one."""
-        found = Kinds.builtin().lookup(api_version, kind) or self.kinds().lookup(api_version, kind)
+        """Find a kind: built-in and just defined ones without asking, others from the server, twice."""
+        found = Kinds.builtin().lookup(api_version, kind) or self._defined.lookup(api_version, kind)
+        found = found or self.kinds().lookup(api_version, kind)
         found = found or self.kinds(refresh=True).lookup(api_version, kind)
         if found is None:
             raise ObjectNotFoundError(

@@ -792,29 +792,38 @@ class ClusterContract:
         assert int(gone.resource_version) > int(version(second))
 
     def test_a_watch_goes_on_from_a_version(self, cluster: Cluster, namespace: str) -> None:
-        first = cluster.apply(config_map(namespace, x="1")).object
-        second = cluster.apply(config_map(namespace, x="2")).object
-        other = cluster.apply(config_map(namespace, "b", x="1")).object
+        first = cluster.apply(_marked(namespace, "a", x="1")).object
+        second = cluster.apply(_marked(namespace, "a", x="2")).object
+        other = cluster.apply(_marked(namespace, "b", x="1")).object
         events = cluster.watch(
-            "v1", "ConfigMap", namespace=namespace, resource_version=version(first), timeout_s=5
+            "v1",
+            "ConfigMap",
+            namespace=namespace,
+            labels="watch=me",
+            resource_version=version(first),
+            timeout_s=5,
         )
         seen = [(event.type, event.object) for event, _ in zip(events, range(2), strict=False)]
         assert seen == [("MODIFIED", second), ("ADDED", other)]
 
     def test_a_watch_goes_on_from_a_list(self, cluster: Cluster, namespace: str) -> None:
-        cluster.apply(config_map(namespace, x="1"))
+        cluster.apply(_marked(namespace, "a", x="1"))
         listing = cluster.list("v1", "ConfigMap", namespace=namespace)
-        second = cluster.apply(config_map(namespace, x="2")).object
+        second = cluster.apply(_marked(namespace, "a", x="2")).object
         events = cluster.watch(
-            "v1", "ConfigMap", namespace=namespace, resource_version=listing.resource_version, timeout_s=5
+            "v1",
+            "ConfigMap",
+            namespace=namespace,
+            labels="watch=me",
+            resource_version=listing.resource_version,
+            timeout_s=5,
         )
         assert next(events).object == second
 
     def test_losing_the_label_is_a_deletion_to_a_watch(self, cluster: Cluster, namespace: str) -> None:
         wanted = config_map(namespace, x="1")
         first = cluster.apply(wanted).object
-        labelled = deepcopy(wanted)
-        labelled["metadata"]["labels"] = {"watch": "me"}
+        labelled = _marked(namespace, "a", x="1")
         events = cluster.watch(
             "v1",
             "ConfigMap",
@@ -846,8 +855,7 @@ class ClusterContract:
         self, cluster: Cluster, namespace: str, widgets: Callable[..., str]
     ) -> None:
         api_version = widgets()
-        found = cluster.kinds(refresh=True).lookup(api_version, "Widget")
-        assert found is not None
+        found = eventually(lambda: cluster.kinds(refresh=True).lookup(api_version, "Widget"))
         assert (found.plural, found.namespaced) == ("widgets", True)
         applied = cluster.apply(_widget(api_version, namespace, {"a": 1})).object
         assert applied["spec"] == {"a": 1}
@@ -967,6 +975,13 @@ _INT = {"type": "integer"}
 def _list(items: Obj, kind: str, *keys: str) -> Obj:
     named = {"x-kubernetes-list-map-keys": list(keys)} if keys else {}
     return {"type": "array", "items": items, "x-kubernetes-list-type": kind, **named}
+
+
+def _marked(namespace: str, name: str, **data: Any) -> Obj:
+    """Give a ConfigMap that a watch can tell from those of the cluster's own."""
+    wanted = config_map(namespace, name, **data)
+    wanted["metadata"]["labels"] = {"watch": "me"}
+    return wanted
 
 
 def _widget(api_version: str, namespace: str, spec: Obj) -> Obj:

@@ -196,6 +196,24 @@ def test_an_unknown_kind_is_asked_for_once_more_then_told(served: Serve) -> None
     assert cluster.get(ObjectRef("kubeflow.org/v1", "TFJob", "q", "cnn")) is None
 
 
+def test_a_kind_we_define_ourselves_is_known_before_discovery_shows_it(served: Serve) -> None:
+    crd = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "tfjobs.kubeflow.org"},
+        "spec": {
+            "group": "kubeflow.org",
+            "names": {"kind": "TFJob", "plural": "tfjobs"},
+            "scope": "Namespaced",
+            "versions": [{"name": "v1", "served": True, "storage": True}],
+        },
+    }
+    api, cluster = served(always(Answer(body=crd)))
+    cluster.apply(crd)
+    cluster.get(ObjectRef("kubeflow.org/v1", "TFJob", "q", "cnn"))
+    assert api.asked[-1].path == "/apis/kubeflow.org/v1/namespaces/q/tfjobs/cnn"
+
+
 # Objects that cannot be sent
 
 
