@@ -221,7 +221,7 @@ class _LayerReading:
                 continue
             seen[name] = spelling
             faults.extend(self._hostile(name, spelling, raw))
-            self._note_deprecation(name, spelling)
+            self._note_deprecation(name, spelling, raw)
             yield name, self._setting(name, spelling, raw)
 
     def _setting(self, name: str, spelling: str, raw: Any) -> Setting:
@@ -260,10 +260,13 @@ class _LayerReading:
                 hint="remove it from the value",
             )
 
-    def _note_deprecation(self, name: str, spelling: str) -> None:
-        reason = self._params[name].deprecated
-        if reason:
-            self.notes.append(f"`{spelling}` is deprecated: {reason} ({self._origin(spelling)})")
+    def _note_deprecation(self, name: str, spelling: str, raw: Any) -> None:
+        param = self._params[name]
+        if param.deprecated:
+            self.notes.append(f"`{spelling}` is deprecated: {param.deprecated} ({self._origin(spelling)})")
+        if isinstance(raw, str) and raw in param.value_aliases:
+            meant = param.value_aliases[raw] or "empty"
+            self.notes.append(f"`{spelling}: {raw}` now means `{meant}` ({self._origin(spelling)})")
 
 
 def _by_name(origins: Mapping[Path, Origin]) -> dict[str, dict[Path, Origin]]:

@@ -40,10 +40,10 @@ def read_tree(root: Path) -> dict[str, bytes]:
 
 def param(name: str = "value", **fields: Any) -> Param:
     """Make a parameter; keywords of JSON Schema and of Param may be mixed."""
-    own = {"default", "has_default", "required", "unit", "aliases", "secret", "deprecated", "format"}
-    own |= {"value_aliases", "description", "examples"}
+    both = {"default", "unit", "description", "examples"}
+    own = {"has_default", "required", "aliases", "secret", "deprecated", "format", "value_aliases"}
     schema = {key: value for key, value in fields.items() if key not in own}
-    settings = {key: value for key, value in fields.items() if key in own}
+    settings = {key: value for key, value in fields.items() if key in own | both}
     if "default" in settings:
         settings.setdefault("has_default", True)
     return Param(name=name, schema=schema, **settings)

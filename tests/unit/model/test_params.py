@@ -92,6 +92,16 @@ def test_a_deprecated_parameter_is_noted_with_its_place() -> None:
     )
 
 
+def test_an_old_value_is_understood_and_noted() -> None:
+    declared = params(cloud={"enum": ["", "gke"], "value_aliases": {"gcp": "gke", "none": ""}})
+    resolved = resolve(declared, [layer("app", cloud="none"), layer("component", cloud="gcp")])
+    assert resolved.values == {"cloud": "gke"}
+    assert resolved.notes == (
+        "`cloud: none` now means `empty` (app:1)",
+        "`cloud: gcp` now means `gke` (component:1)",
+    )
+
+
 def test_maps_merge_deeply_and_lists_replace() -> None:
     declared = params(env={"type": "object", "default": {"a": {"x": 1}, "l": [1]}})
     resolved = resolve(declared, [layer("component", env={"a": {"y": 2}, "l": [2]})])

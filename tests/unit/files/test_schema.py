@@ -1,0 +1,246 @@
+"""Parameters and files are checked against JSON Schema; what is wrong is told in plain words."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlstack.errors import ParamError, SchemaError
+from mlstack.files.schema import check_file, check_params, check_value, file_kinds, file_schema
+from mlstack.model.params import Layer, Origin, Resolved, resolve
+from mlstack.model.prototype import Param, Prototype
+from tests.support.builders import layer, params
+
+
+class Memory:
+    """A store in a dict, that counts."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, bytes] = {}
+
+    def get(self, key: str) -> bytes | None:
+        return self.entries.get(key)
+
+    def put(self, key: str, data: bytes) -> None:
+        self.entries[key] = data
+
+
+def prototype(declared: dict[str, Param], **more: Any) -> Prototype:
+    schema = {
+        "type": "object",
+        "properties": {name: param.schema for name, param in declared.items()},
+        "required": [name for name, param in declared.items() if param.required],
+        "additionalProperties": False,
+        **more,
+    }
+    return Prototype(name="tf-cnn", package="tf-job", registry="kubeflow", params=declared, schema=schema)
+
+
+GKE = "environments/gke/params.yaml"
+
+
+def gke(**values: Any) -> Layer:
+    origins = {(name,): Origin(GKE, 12 + index) for index, name in enumerate(values)}
+    return Layer("environment", values, origins, "--env=gke cnn")
+
+
+def told(declared: dict[str, Param], found: Layer, **more: Any) -> str:
+    with pytest.raises(ParamError) as caught:
+        check_params(prototype(declared, **more), resolve(declared, [found]), component="cnn")
+    return caught.value.describe()
+
+
+def test_a_bound_is_told_with_place_and_the_command_that_mends_it() -> None:
+    declared = params(num_workers={"type": "integer", "minimum": 1, "maximum": 64})
+    assert told(declared, gke(num_workers=0)) == (
+        "error: `num_workers` must be 1 to 64, got 0 (environments/gke/params.yaml:12)\n"
+        "hint: mlstack param set --env=gke cnn num_workers 1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "sentence", "hint"),
+    [
+        ({"type": "integer", "maximum": 64, "minimum": 1}, 65, "must be 1 to 64, got 65", "64"),
+        ({"type": "integer", "minimum": 0, "unit": "GPUs"}, -1, "must be at least 0 GPUs, got -1", "0"),
+        ({"type": "integer", "minimum": 0}, "many", 'must be an integer, got "many"', "0"),
+        ({"type": "integer", "default": 3}, 2.5, "must be an integer, got 2.5", "3"),
+        ({"type": "number", "exclusiveMinimum": 0}, 0, "must be more than 0, got 0", "VALUE"),
+        ({"type": "string"}, 5, "must be a string, got 5", "VALUE"),
+        ({"type": ["string", "number"]}, [1], "must be a string or a number, got a list", "VALUE"),
+        ({"type": "boolean"}, "maybe", 'must be true or false, got "maybe"', "VALUE"),
+        (
+            {"enum": ["", "gke", "minikube"]},
+            "gkee",
+            'must be one of `""`, `gke`, `minikube`, got "gkee"',
+            "gke",
+        ),
+        ({"type": "string", "minLength": 1}, "", "must not be empty", "VALUE"),
+        ({"type": "string", "maxLength": 3}, "abcd", "must have at most 3 characters, got 4", "VALUE"),
+        ({"type": "string", "pattern": "^a+$"}, "b", 'must match `^a+$`, got "b"', "VALUE"),
+        (
+            {"type": "string", "pattern": "^a+$", "examples": ["aaa"]},
+            "b",
+            'must match `^a+$`, got "b"',
+            "aaa",
+        ),
+        ({"type": "array", "minItems": 2}, [1], "must have at least 2 entries, got 1", "VALUE"),
+        ({"type": "array", "uniqueItems": True}, [1, 1], "must not hold anything twice, got [1, 1]", "VALUE"),
+        (
+            {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+            [],
+            "must be an integer or a string, got a list",
+            "VALUE",
+        ),
+        ({"type": "string", "pattern": "^b"}, "a" * 100, 'must match `^b`, got "' + "a" * 58 + "…", "VALUE"),
+    ],
+)
+def test_what_was_expected_and_what_was_seen(
+    schema: dict[str, Any], value: Any, sentence: str, hint: str
+) -> None:
+    message = told(params(p=schema), gke(p=value))
+    assert message == f"error: `p` {sentence} ({GKE}:12)\nhint: mlstack param set --env=gke cnn p {hint}"
+
+
+def test_all_faults_are_told_together_each_with_its_place() -> None:
+    declared = params(a={"type": "integer"}, b={"type": "integer", "minimum": 5}, c={"required": True})
+    assert told(declared, gke(a="x", b=1)) == (
+        "error: 3 parameters of `cnn` are wrong\n"
+        "  `c` is required by `cnn` and not set\n"
+        f'  `a` must be an integer, got "x" ({GKE}:12)\n'
+        f"  `b` must be at least 5, got 1 ({GKE}:13)\n"
+        "hint: mlstack param set cnn c VALUE\n"
+        "      mlstack param set --env=gke cnn a VALUE\n"
+        "      mlstack param set --env=gke cnn b 5"
+    )
+
+
+def test_all_missing_parameters_are_told_in_one_message() -> None:
+    declared = params(a={"required": True}, b={"required": True}, c={"required": True})
+    assert told(declared, gke()).splitlines() == [
+        "error: `a`, `b` and `c` are required by `cnn` and not set",
+        "hint: mlstack param set cnn a VALUE",
+        "      mlstack param set cnn b VALUE",
+        "      mlstack param set cnn c VALUE",
+    ]
+
+
+def test_a_required_parameter_set_to_null_is_missing() -> None:
+    assert "`a` is required by `cnn`" in told(params(a={"required": True, "default": 1}), gke(a=None))
+
+
+def test_a_place_inside_a_value_is_named() -> None:
+    schema = {
+        "type": "array",
+        "items": {"properties": {"key": {"type": "string"}}, "additionalProperties": False},
+    }
+    found = Layer(
+        "component", {"t": [{"key": 1}, {"kay": "x"}]}, {("t", 1, "kay"): Origin("c.yaml", 9)}, "cnn"
+    )
+    assert told(params(t=schema), found).splitlines()[1:3] == [
+        "  `t.0.key` must be a string, got 1 (component)",
+        "  `t.1.kay` is unknown; did you mean `key`? (c.yaml:9)",
+    ]
+
+
+def test_a_condition_between_parameters_names_the_missing_one() -> None:
+    declared = params(a={"type": "string"}, b={"type": "string"})
+    condition = {"if": {"required": ["a"]}, "then": {"required": ["b"]}}
+    assert "`b` is required by `cnn` and not set" in told(declared, gke(a="x"), allOf=[condition])
+    assert "`b` is required by `cnn` and not set" in told(
+        declared, gke(a="x"), dependentRequired={"a": ["b"]}
+    )
+
+
+def test_a_secret_value_does_not_appear() -> None:
+    declared = params(token={"type": "string", "pattern": "^x", "secret": True, "enum": ["xyz"]})
+    message = told(declared, gke(token="hunter2"))
+    assert "hunter2" not in message
+    assert "`token` does not fit (its value is secret)" in message
+
+
+def test_the_hint_of_a_value_from_the_command_line_is_the_option() -> None:
+    message = told(params(n={"type": "integer", "minimum": 1}), layer("command line", n=0))
+    assert message.endswith("hint: --set n=1")
+
+
+def test_unset_values_are_not_checked() -> None:
+    declared = params(a={"type": "string"})
+    check_params(prototype(declared), resolve(declared, []))
+
+
+def test_what_has_passed_is_not_checked_again_and_what_failed_is() -> None:
+    declared = params(a={"type": "integer"})
+    store = Memory()
+    good, bad = resolve(declared, [gke(a=1)]), resolve(declared, [gke(a="x")])
+    check_params(prototype(declared), good, passed=store)
+    for _ in range(2):
+        with pytest.raises(ParamError):
+            check_params(prototype(declared), bad, passed=store)
+    assert len(store.entries) == 1
+
+
+def test_a_passed_set_needs_no_jsonschema() -> None:
+    code = """
+import sys
+from mlstack.files.schema import check_params
+from mlstack.model.params import Resolved
+from mlstack.model.prototype import Prototype
+class Passed:
+    def get(self, key): return b""
+    def put(self, key, data): raise AssertionError
+check_params(Prototype(name="p", package="p", registry="r"), Resolved({}, {}), passed=Passed())
+print([name for name in ("jsonschema", "yaml", "jinja2", "ruamel") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_schemas_and_values_are_told_apart() -> None:
+    store = Memory()
+    one, other = params(a={"type": "integer"}), params(a={"type": "string"})
+    check_params(prototype(one), resolve(one, [gke(a=1)]), passed=store)
+    with pytest.raises(ParamError):
+        check_params(prototype(other), Resolved({"a": 1}, {"a": ()}), passed=store)
+
+
+def test_one_value_alone_can_be_checked() -> None:
+    declared = params(n={"type": "integer", "maximum": 3, "unit": "GPUs"})["n"]
+    assert check_value(declared, 4) == ["`n` must be at most 3 GPUs, got 4"]
+    assert check_value(declared, None) == check_value(declared, 3) == []
+
+
+def test_every_file_kind_has_a_sound_schema_with_a_stable_id() -> None:
+    from jsonschema import Draft202012Validator
+
+    assert {"App", "Lock", "Component", "Environment", "EnvironmentParams", "Prototype", "Registry"} <= set(
+        file_kinds()
+    )
+    for kind in file_kinds():
+        schema = file_schema(kind)
+        Draft202012Validator.check_schema(schema)
+        assert schema["$id"] == f"https://mlstack.dev/schemas/v1/{kind}.json"
+        assert schema["properties"]["kind"] == {"const": kind}
+
+
+def test_a_file_that_does_not_fit_lists_every_fault_with_its_line() -> None:
+    value = {"apiVersion": "mlstack.dev/v1", "kind": "Environment", "namespace": "A", "protekted": True}
+    origins = {("namespace",): Origin("e.yaml", 3), ("protekted",): Origin("e.yaml", 4)}
+    with pytest.raises(SchemaError) as caught:
+        check_file("Environment", value, source="e.yaml", origins=origins)
+    assert str(caught.value).splitlines() == [
+        "e.yaml is not a valid Environment",
+        '  `namespace` must match `^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`, got "A" (e.yaml:3)',
+        "  `protekted` is unknown; did you mean `protected`? (e.yaml:4)",
+    ]
+
+
+@pytest.mark.parametrize(
+    "path", sorted(Path("mlstack/files/schemas").glob("*.json")), ids=lambda path: path.stem
+)
+def test_the_shipped_schemas_are_written_evenly(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text == json.dumps(json.loads(text), indent=2, ensure_ascii=False) + "\n"
