@@ -104,7 +104,7 @@ def app_dir(session: Session, folder: Path | None = None) -> AppDir:
     """Find the app directory from `--dir`, else from the working directory upwards."""
     from mlstack.files.appdir import AppDir
 
-    return AppDir.find(folder or session.folder or Path.cwd())
+    return AppDir.find(folder or session.folder or Path.cwd(), store=code_store())
 
 
 def environment_name(app: AppDir, name: str | None) -> str:

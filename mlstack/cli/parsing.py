@@ -36,7 +36,6 @@ class Group(TyperGroup):
         hint = f"did you mean `{ctx.command_path} {near}`?" if near else f"{ctx.command_path} --help"
         raise UsageError(f"no command `{ctx.command_path} {name}`", hint=hint)
 
-
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write each command with the whole first line of its help."""
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]

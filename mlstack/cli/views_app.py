@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlstack.cli.page import Block, Line, Page, Table
-from mlstack.cli.views import VIEWS, count, facts, one_line_value
+from mlstack.cli.views import VIEWS, count, facts, one_line_value, prose, wrapped
 
 if TYPE_CHECKING:
     from mlstack.cli.commands.shell import Versions
@@ -118,7 +118,7 @@ def registry_added(result: registry.RegistryAdded) -> Page:
     """Say which registry it is and what it offers."""
     line = f"added registry `{result.name}` with {count(result.packages, 'package')}: {result.address}"
     if result.known:
-        line = f"registry `{result.name}` is known already: {result.address}"
+        line = f"registry `{result.name}` is in the app already: {result.address}"
     blocks = [Line(line)]
     if result.bundled:
         blocks.append(Line("it is the registry that mlstack brings along: nothing is downloaded"))
@@ -187,11 +187,7 @@ def package_description(result: package.PackageDescription) -> Page:
         ("requires", ", ".join(result.requires)),
         ("digest", result.digest),
     )
-    blocks += (
-        [Line(""), *(Line(line) for line in result.description.strip().splitlines())]
-        if result.description
-        else []
-    )
+    blocks += prose(result.description)
     rows = tuple((row.name, row.summary) for row in result.prototypes)
     blocks += [Line(""), Table(("PROTOTYPE", "SUMMARY"), rows)] if rows else []
     return Page(tuple(blocks), tuple(row.name for row in result.prototypes))
@@ -232,37 +228,34 @@ def prototype_matches(result: prototype.PrototypeMatches) -> Page:
 @VIEWS.register("PrototypeDescription")
 def prototype_description(result: prototype.PrototypeDescription) -> Page:
     """Show a prototype and its parameters."""
-    blocks = _prototype(result)
-    if result.description:
-        blocks[1:1] = [Line(""), *(Line(line) for line in result.description.strip().splitlines()), Line("")]
+    blocks = _prototype(result, with_description=True)
     example = f"mlstack generate {result.name} NAME"
     required = "".join(f" --{row.name}=VALUE" for row in result.parameters if row.required)
     return Page((*blocks, Line(""), Line(f"use: {example}{required}")), (result.name,))
 
 
-def _prototype(found: prototype.PrototypeDescription) -> list[Block]:
-    head = f"{found.name} ({found.package}@{found.version}): {found.summary}"
-    also = f"also known as {', '.join(found.aliases)}"
-    rows = tuple((row.name, row.type, _default(row), _help(row)) for row in found.parameters)
-    table = Table(("PARAM", "TYPE", "DEFAULT", "DESCRIPTION"), rows, cut="DEFAULT")
-    return [Line(head, "head"), *([Line(also)] if found.aliases else []), table]
+def _prototype(found: prototype.PrototypeDescription, *, with_description: bool = False) -> list[Block]:
+    blocks: list[Block] = [*wrapped(f"{found.name} ({found.package}): {found.summary}", style="head")]
+    if found.aliases:
+        blocks += wrapped(f"also known as {', '.join(found.aliases)}")
+    blocks += [*prose(found.description), Line("")] if with_description else []
+    blocks.append(Line("parameters:" if found.parameters else "it takes no parameters"))
+    return blocks + [line for row in found.parameters for line in _parameter(row)]
 
 
-def _default(row: prototype.ParameterRow) -> str:
-    return "required" if row.required else one_line_value(row.default)
-
-
-def _help(row: prototype.ParameterRow) -> str:
-    text = row.description.rstrip(".")
-    extras = [
-        f"unit: {row.unit}" if row.unit else "",
+def _parameter(row: prototype.ParameterRow) -> list[Block]:
+    default = "" if row.default is None else f"default {one_line_value(row.default)}"
+    facts_ = (
+        row.type,
+        "required" if row.required else default,
+        f"unit {row.unit}" if row.unit else "",
         row.limits,
-        f"also: {', '.join(row.aliases)}" if row.aliases else "",
         "secret" if row.secret else "",
-        f"deprecated: {row.deprecated}" if row.deprecated else "",
-    ]
-    tail = "; ".join(extra for extra in extras if extra)
-    return f"{text} ({tail})" if tail and text else text or tail
+        f"also {', '.join(row.aliases)}" if row.aliases else "",
+    )
+    head = f"  {row.name}: {', '.join(fact for fact in facts_ if fact)}"
+    told = [row.description, f"Deprecated: {row.deprecated}" if row.deprecated else ""]
+    return [*wrapped(head, indent=6), *wrapped("      " + " ".join(filter(None, told)), indent=6)]
 
 
 @VIEWS.register("Generated")
@@ -322,7 +315,15 @@ def param_unset(result: param.ParamUnset) -> Page:
 @VIEWS.register("ParamList")
 def param_list(result: param.ParamList) -> Page:
     """Show values and where they were set."""
-    rows = tuple((row.component, row.name, one_line_value(row.value), row.origin) for row in result.rows)
+    rows = tuple(
+        (
+            row.component,
+            row.name,
+            one_line_value(row.value),
+            "default" if row.level == "default" else row.origin,
+        )
+        for row in result.rows
+    )
     table = Table(("COMPONENT", "PARAM", "VALUE", "FROM"), rows, cut="VALUE")
     return Page((table,), tuple(f"{row.component}.{row.name}" for row in result.rows))
 

@@ -50,13 +50,14 @@ def generate(
     output: options.Output = "table",
 ) -> int:
     """Make a component from a prototype; its parameters are options of this command."""
+    from mlstack.files.drafts import Wanted
     from mlstack.operations import component as operation
 
     if show_help:
         return _show_help(ctx, prototype, folder)
     if prototype is None:
         raise UsageError("which prototype?", hint="mlstack prototype list")
-    wanted = operation.Wanted(
+    wanted = Wanted(
         prototype=prototype, name=name, module=module, texts=pairs(params or []), values_file=values
     )
     result = operation.generate(app_dir(ctx.obj, folder), wanted, replace=force, store=code_store())

@@ -157,7 +157,7 @@ def explain(
     from mlstack.operations import explain
 
     app = app_dir(ctx.obj, folder)
-    return emit(explain.explain(app, component, name, env, store=code_store()), output)
+    return emit(explain.explain(app, component, name, environment=env, store=code_store()), output)
 
 
 def _three(words: list[str]) -> tuple[str | None, str, str]:

@@ -81,22 +81,19 @@ def preview(
         Path | None,
         typer.Option("--values", "--values-file", metavar="FILE", help="A YAML file of parameters."),
     ] = None,
+    env: options.EnvOption = None,
     folder: options.Dir = None,
     output: options.ObjectOutput = "yaml",
 ) -> int:
     """Print the Kubernetes objects that a component of this prototype would bring."""
     from mlstack.cli import objects
+    from mlstack.files.drafts import Wanted
     from mlstack.operations import prototype
 
-    result = prototype.preview(
-        app_dir(ctx.obj, folder),
-        name,
-        component=component,
-        texts=pairs(params or []),
-        values_file=values,
-        store=code_store(),
-    )
-    return objects.show(result, output)
+    wanted = Wanted(prototype=name, name=component, texts=pairs(params or []), values_file=values)
+    app = app_dir(ctx.obj, folder)
+    state = prototype.preview(app, wanted, environment=env or app.current_environment(), store=code_store())
+    return objects.show(state, output)
 
 
 commands.command("use", cls=FreeOptionsCommand, add_help_option=False, epilog=GENERATE_EXAMPLE)(generate)

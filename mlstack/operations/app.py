@@ -1,0 +1,38 @@
+"""Create an app directory."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlstack.files.appdir import AppDir
+from mlstack.model.app import RegistryRef
+from mlstack.model.names import check_app_name
+
+DEFAULT_REGISTRY = RegistryRef(name="kubeflow", address="bundled", protocol="directory")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Initialised:
+    """A new app.
+
+    Attributes:
+        app: its name.
+        folder: where it lies, as given.
+        registries: the registries it starts with.
+    """
+
+    app: str
+    folder: str
+    registries: tuple[str, ...]
+
+
+def init(folder: Path, name: str, *, default_registry: bool = True) -> Initialised:
+    """Create an app directory that renders at once.
+
+    Raises:
+        UsageError: the name cannot be an app's.
+        ConfigError: there is an app already, or the folder cannot be written.
+    """
+    check_app_name(name)
+    registries = (DEFAULT_REGISTRY,) if default_registry else ()
+    AppDir.create(folder, name, registries=registries)
+    return Initialised(app=name, folder=str(folder), registries=tuple(ref.name for ref in registries))

@@ -1,0 +1,105 @@
+"""Run command lines in this process, against clusters in memory."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mlstack.cli.adapters import Ports
+from mlstack.cli.commands.demo import StandingClock
+from mlstack.cli.main import main
+from mlstack.files.kubeconfig import Context, Kubeconfig
+
+if TYPE_CHECKING:
+    from mlstack.cluster.api import Cluster
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command line left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Read stdout as JSON."""
+        return json.loads(self.out)
+
+
+def memory_cluster(name: str) -> Cluster:
+    """Make an empty cluster in memory."""
+    from mlstack.cluster.memory import MemoryCluster
+    from mlstack.files.kubernetes import load_schemas
+
+    return MemoryCluster(load_schemas("1.36"), name=name, clock=StandingClock().now_s)
+
+
+@dataclass
+class Runner:
+    """Runs command lines; contexts lead to clusters in memory, one each.
+
+    Attributes:
+        capsys: catches what is printed.
+        new_cluster: makes the cluster of a context that is used for the first time.
+        contexts: known contexts with their namespaces.
+        current: the current context.
+        answer: what a person at the terminal says; None means that nobody is there.
+        asked: the questions that were put.
+    """
+
+    capsys: pytest.CaptureFixture[str]
+    new_cluster: Callable[[str], Cluster] = memory_cluster
+    contexts: Mapping[str, str] = field(default_factory=lambda: {"minikube": "default", "gke": "default"})
+    current: str = "minikube"
+    answer: bool | None = None
+    asked: list[str] = field(default_factory=list)
+    clusters: dict[str, Cluster] = field(default_factory=dict)
+    clock: StandingClock = field(default_factory=StandingClock)
+
+    def __call__(self, *words: str) -> Ran:
+        """Run one command line; a single string is split as a shell does."""
+        line: Sequence[str] = shlex.split(words[0]) if len(words) == 1 else words
+        self.capsys.readouterr()
+        code = main(line, ports=self.ports())
+        captured = self.capsys.readouterr()
+        return Ran(code, captured.out, captured.err)
+
+    def ok(self, *words: str) -> str:
+        """Run a command line that must succeed and give its stdout."""
+        ran = self(*words)
+        assert ran.code == 0, f"{words}: {ran}"
+        return ran.out
+
+    def cluster(self, context: str) -> Cluster:
+        """Give the cluster behind a context."""
+        if context not in self.clusters:
+            self.clusters[context] = self.new_cluster(context)
+        return self.clusters[context]
+
+    def ports(self) -> Ports:
+        """Give the ports of one run."""
+        return Ports(
+            connect=lambda context, kubeconfig: self.cluster(context),
+            kubeconfig=lambda path: self._kubeconfig(),
+            clock=self.clock,
+            ask=self._ask,
+            interactive=lambda: self.answer is not None,
+        )
+
+    def _kubeconfig(self) -> Kubeconfig:
+        contexts = {
+            name: Context(name=name, cluster=name, server=f"https://{name}.invalid", namespace=namespace)
+            for name, namespace in self.contexts.items()
+        }
+        return Kubeconfig(current_context=self.current, contexts=contexts)
+
+    def _ask(self, question: str) -> bool:
+        self.asked.append(question)
+        return bool(self.answer)
