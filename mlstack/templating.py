@@ -368,7 +368,7 @@ def _kit() -> SimpleNamespace:
 
     filters = {name: rule for name, rule in FILTERS.items() if name not in _REMOVED_FILTERS}
     filters |= {"scalar": _scalar, "raw": _Raw, "yaml": _yaml, "sha256": _sha256, "b64": _b64}
-    filters |= {"json": emit.to_compact_json, "tojson": emit.to_compact_json}
+    filters |= {"json": emit.to_compact_json, "tojson": emit.to_compact_json, "pretty_json": emit.to_json}
     filters |= {name: _keeping(FILTERS[name]) for name in ("indent", "trim")}
     names = {"fail": _fail, "state": Namespace}
     return SimpleNamespace(

@@ -1,0 +1,139 @@
+"""Every example of every shipped prototype renders to what was read and approved, and is sound."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from mlstack.files import yamlread
+from mlstack.files.appdir import AppDir
+from mlstack.files.kubernetes import load_schemas
+from mlstack.model import emit
+from mlstack.model.objects import KubeObject
+from mlstack.model.validation.base import Fault
+from mlstack.model.validation.check import validate_objects
+from tests.conftest import Golden
+from tests.support import examples, upstream
+from tests.support.examples import Case
+
+ROOT = Path(__file__).parents[2]
+OLDEST, NEWEST = "1.30", "1.37"
+UPSTREAM = ("tfjobs", "pytorchjobs", "xgboostjobs", "jaxjobs", "paddlejobs")
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> AppDir:
+    return examples.shipped_app(tmp_path_factory.mktemp("examples") / "app")
+
+
+Rendered = Callable[[Case], Sequence[KubeObject]]
+
+
+@pytest.fixture(scope="module")
+def rendered(app: AppDir) -> Rendered:
+    """Render an example, once for all tests."""
+    return cache(lambda case: examples.render(app, case).objects)
+
+
+@pytest.fixture(scope="module")
+def crds(app: AppDir) -> Sequence[Mapping[str, Any]]:
+    """The definitions in the packages."""
+    return [yamlread.read_document(text, source=file).value for file, text in app.crds().items()]
+
+
+@pytest.fixture(scope="module")
+def upstream_crds() -> Sequence[Mapping[str, Any]]:
+    files = [upstream.crd(f"kubeflow.org/{name}.yaml") for name in UPSTREAM]
+    return [yaml.load(file.read_text(), yaml.CSafeLoader) for file in files]
+
+
+@pytest.mark.parametrize("case", examples.cases(), ids=str)
+def test_an_example_renders_as_approved(rendered: Rendered, case: Case, golden: Golden) -> None:
+    documents = (readable(each.data) for each in rendered(case))
+    golden(f"prototypes/{case}.yaml", emit.to_yaml_documents(documents))
+
+
+def readable(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give an object as it is; of a definition, whose fields a test of their own holds, only who it is."""
+    if data["kind"] != "CustomResourceDefinition":
+        return data
+    digest = hashlib.sha256(emit.to_json(data["spec"]).encode()).hexdigest()
+    return {**data, "spec": {"names": data["spec"]["names"], "sha256 of the whole": digest}}
+
+
+def test_no_approved_file_is_left_over() -> None:
+    folder = Path(__file__).parent / "expected" / "prototypes"
+    approved = {file.relative_to(folder).as_posix() for file in folder.rglob("*.yaml")}
+    assert approved == {f"{case}.yaml" for case in examples.cases()}
+
+
+@pytest.mark.parametrize("version", [OLDEST, NEWEST])
+@pytest.mark.parametrize("case", examples.cases(), ids=str)
+def test_an_example_has_no_fault(
+    rendered: Rendered, crds: Sequence[Mapping[str, Any]], case: Case, version: str
+) -> None:
+    assert errors(validate_objects(rendered(case), load_schemas(version), crds=crds)) == []
+
+
+@pytest.mark.parametrize("case", examples.cases(), ids=str)
+def test_an_example_passes_upstreams_definitions(
+    rendered: Rendered, upstream_crds: Sequence[Mapping[str, Any]], case: Case
+) -> None:
+    others = [each for each in rendered(case) if each.kind != "CustomResourceDefinition"]
+    assert errors(validate_objects(others, load_schemas(NEWEST), crds=upstream_crds)) == []
+
+
+def errors(faults: Sequence[Fault]) -> list[Fault]:
+    """Leave the warnings out: one example shows settings that are warned of."""
+    return [fault for fault in faults if fault.severity == "error"]
+
+
+def test_every_prototype_has_two_examples_at_least() -> None:
+    assert {each.name: len(each.examples) for each in examples.prototypes() if len(each.examples) < 2} == {}
+
+
+PRINT_ALL = """
+import hashlib, sys
+from pathlib import Path
+from mlstack.files.appdir import AppDir
+from mlstack.model import emit
+from tests.support import examples
+app = AppDir(Path(sys.argv[1]))
+total = hashlib.sha256()
+for case in examples.cases():
+    objects = examples.render(app, case).objects
+    total.update(emit.to_yaml_documents(each.data for each in objects).encode())
+print(total.hexdigest())
+"""
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+MACHINES: Mapping[str, Mapping[str, str]] = {
+    "one": {"PYTHONHASHSEED": "1", "TZ": "UTC", "LC_ALL": "C.UTF-8"},
+    "other": {"PYTHONHASHSEED": "4242", "TZ": "Pacific/Kiritimati", **ASCII},
+}
+
+
+def test_rendering_gives_the_same_bytes_on_any_machine(app: AppDir) -> None:
+    runs = {name: start(app, environment) for name, environment in MACHINES.items()}
+    outputs = {name: run.communicate(timeout=120) for name, run in runs.items()}
+    assert all(run.returncode == 0 for run in runs.values()), outputs
+    assert len({out for out, _ in outputs.values()}) == 1
+
+
+def start(app: AppDir, environment: Mapping[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PRINT_ALL, app.root],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )

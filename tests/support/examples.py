@@ -1,0 +1,139 @@
+"""Every example of the shipped prototypes, and an app directory that has them all as components."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from mlstack.engine import desired
+from mlstack.files import bundled, lockfile
+from mlstack.files.appdir import AppDir
+from mlstack.files.packages import PackageFolder
+from mlstack.model.app import Lock, LockedPackage
+from mlstack.model.objects import DesiredState
+from mlstack.model.prototype import Example, Package, Prototype
+
+REGISTRY = "kubeflow"
+PLAIN = "plain"  # the environment of examples that name none: without values of its own
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One example of one prototype; there is one object of each."""
+
+    prototype: Prototype
+    example: Example
+
+    def __str__(self) -> str:
+        """Give what tests and golden files call it: `tf-job/tf-cnn/gpu`."""
+        return f"{self.prototype.package}/{self.prototype.name}/{self.example.name}"
+
+    @property
+    def component(self) -> str:
+        """Give the name of the component in the app of `shipped_app`."""
+        return f"{self.prototype.name}-{self.example.name}"
+
+    @property
+    def environment(self) -> str:
+        """Give the environment it is rendered for."""
+        return self.example.environment or PLAIN
+
+    @property
+    def namespace(self) -> str:
+        """Give the namespace that its objects are in."""
+        return str(self.example.params.get("namespace") or self.example.namespace or "default")
+
+
+@cache
+def folders() -> Mapping[str, PackageFolder]:
+    """Give the shipped packages' folders by name."""
+    places = sorted(file.parent for file in bundled.folder("prototypes").glob("*/package.yaml"))
+    return {place.name: PackageFolder.read(place, source=place.name, registry=REGISTRY) for place in places}
+
+
+@cache
+def packages() -> tuple[Package, ...]:
+    """Give the shipped packages with their prototypes."""
+    found = folders()
+    return tuple(
+        folder.package({name: found[name] for name in folder.head.requires}) for folder in found.values()
+    )
+
+
+@cache
+def prototypes() -> tuple[Prototype, ...]:
+    """Give the shipped prototypes."""
+    return tuple(prototype for package in packages() for prototype in package.prototypes.values())
+
+
+def prototype(name: str) -> Prototype:
+    """Give the shipped prototype of a short name."""
+    return next(each for each in prototypes() if each.name == name)
+
+
+@cache
+def cases() -> tuple[Case, ...]:
+    """Give every example of every shipped prototype."""
+    return tuple(Case(each, example) for each in prototypes() for example in each.examples.values())
+
+
+def write_app(root: Path, components: Mapping[str, tuple[str, Mapping[str, Any]]]) -> AppDir:
+    """Make an app directory with all shipped packages installed.
+
+    Args:
+        root: must not exist.
+        components: name → full name of the prototype and parameters.
+    """
+    locked = []
+    for name, folder in folders().items():
+        package = LockedPackage(
+            registry=REGISTRY, name=name, version=folder.head.version, digest=folder.digest, source="bundled"
+        )
+        shutil.copytree(bundled.folder("prototypes") / name, root / package.folder)
+        locked.append(package)
+    (root / "mlstack.lock").write_bytes(lockfile.write_lock(Lock(registries=(), packages=tuple(locked))))
+    _write(root / "app.yaml", "App", name="demo")
+    for name, (prototype, params) in components.items():
+        _write(root / "components" / f"{name}.yaml", "Component", prototype=prototype, params=dict(params))
+    _write(
+        root / "environments" / PLAIN / "environment.yaml", "Environment", context=PLAIN, namespace="default"
+    )
+    for preset in bundled.presets():
+        place = root / "environments" / preset
+        _write(place / "environment.yaml", "Environment", context=preset, namespace="default")
+        shutil.copy(bundled.folder("environments") / preset / "params.yaml", place)
+    return AppDir(root)
+
+
+def _write(file: Path, kind: str, **content: Any) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({"apiVersion": "mlstack.dev/v1", "kind": kind, **content}), encoding="utf-8")
+
+
+def shipped_app(root: Path) -> AppDir:
+    """Make an app directory in which every example is a component."""
+    return write_app(
+        root, {case.component: (case.prototype.full_name, case.example.params) for case in cases()}
+    )
+
+
+class _Memory(dict[str, bytes]):
+    """Compiled templates and passed schemas, for as long as the tests run."""
+
+    def put(self, key: str, data: bytes) -> None:
+        """Keep bytes under a key."""
+        self[key] = data
+
+
+_STORE = _Memory()
+
+
+def render(app: AppDir, case: Case) -> DesiredState:
+    """Render one example of `shipped_app`."""
+    namespace = case.example.namespace or None
+    return desired.load(app, case.environment, components=[case.component], namespace=namespace, store=_STORE)
