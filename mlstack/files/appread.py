@@ -159,7 +159,11 @@ class AppFiles:
         data = self.bytes(file) or b""
         if b"mlstack.dev/" not in data:
             return None
-        for found in documents.read_all(data, file=file):
+        listed = documents.read_all(data, file=file)
+        if len(listed) == 1 and documents.kind_of(listed[0].value) == "Component":
+            self._documents[file] = self._checked(listed[0], "Component")
+            return self._documents[file]
+        for found in listed:
             kind = documents.kind_of(found.value)
             if kind == "Component":
                 return self.document(file, "Component")

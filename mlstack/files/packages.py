@@ -12,18 +12,20 @@
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from mlstack import __version__
 from mlstack.errors import NotFoundError, SchemaError
 from mlstack.files import document as documents
 from mlstack.files.document import Document
 from mlstack.files.fields import Fields, fields_of
 from mlstack.files.folders import read_folder
-from mlstack.files.parameters import ParameterSet, read_parameters
+from mlstack.files.parameters import joined_schema, params_of
 from mlstack.files.schema import PassedStore, check_file
 from mlstack.model.names import nearest
 from mlstack.model.prototype import Example, Package, Prototype
@@ -95,19 +97,15 @@ class PackageFolder:
         Raises:
             SchemaError: it is missing or wrong.
         """
+        return Package(**self._remembered("head", [self.digest], self._read_head), registry=self.registry)
+
+    def _read_head(self) -> dict[str, Any]:
         fields = self._fields("package.yaml", "Package")
         known = ("apiVersion", "kind", "name", "version", "summary", "description", "license", "keywords")
         fields.only(*known, "requires", "authors")
-        return Package(
-            name=fields.text("name"),
-            version=fields.text("version"),
-            summary=fields.text("summary", ""),
-            description=fields.text("description", ""),
-            license=fields.text("license", ""),
-            keywords=fields.texts("keywords"),
-            requires=fields.texts("requires"),
-            registry=self.registry,
-        )
+        texts = {name: fields.text(name, "") for name in ("summary", "description", "license")}
+        lists = {name: fields.texts(name) for name in ("keywords", "requires")}
+        return {"name": fields.text("name"), "version": fields.text("version"), **texts, **lists}
 
     @property
     def prototype_names(self) -> tuple[str, ...]:
@@ -122,20 +120,7 @@ class PackageFolder:
             libraries: the packages it requires, by name.
         """
         prototypes = {name: self.prototype(name, libraries) for name in self.prototype_names}
-        head = self.head
-        return Package(
-            name=head.name,
-            version=head.version,
-            summary=head.summary,
-            description=head.description,
-            license=head.license,
-            keywords=head.keywords,
-            requires=head.requires,
-            registry=self.registry,
-            prototypes=prototypes,
-            crds=self.crds(),
-            digest=self.digest,
-        )
+        return replace(self.head, prototypes=prototypes, crds=self.crds(), digest=self.digest)
 
     def crds(self) -> dict[str, str]:
         """Give the texts of the custom resource definitions by file name."""
@@ -163,39 +148,60 @@ class PackageFolder:
         if name not in self.prototype_names:
             near = nearest(name, self.prototype_names)
             raise NotFoundError(f"package `{self.head.name}` has no prototype `{name}`", near=near)
-        fields = self._fields(f"{name}/prototype.yaml", "Prototype")
-        fields.only(
-            "apiVersion", "kind", "name", "summary", "description", "aliases", "blocks", "parameters", "notes"
-        )
-        if fields.text("name") != name:
-            fields.refuse("name", f"must be `{name}`, the name of the folder")
-        parameters = self._parameters(fields, libraries)
+        digests = [self.digest, *(f"{each}:{libraries[each].digest}" for each in sorted(libraries))]
+        facts = self._remembered(f"prototype {name}", digests, lambda: self._read_prototype(name, libraries))
         templates = self._templates(name, libraries)
+        schema, examples = facts.pop("schema"), facts.pop("examples")
         return Prototype(
             name=name,
             package=self.head.name,
             registry=self.registry,
             version=self.head.version,
-            summary=fields.text("summary"),
-            description=fields.text("description", ""),
-            aliases=fields.texts("aliases"),
-            params=parameters.params,
-            schema=parameters.schema,
+            params=params_of(schema),
+            schema=schema,
             templates={template: text for template, (_, text) in templates.items()},
             sources={template: file for template, (file, _) in templates.items()},
             files=self._texts_below(PurePosixPath(name, "files")),
-            examples=self._examples(name),
-            notes=fields.text("notes", ""),
+            examples={each: Example(name=each, **fields) for each, fields in examples.items()},
+            **facts,
         )
 
-    def _parameters(self, fields: Fields, libraries: Mapping[str, "PackageFolder"]) -> ParameterSet:
+    def _read_prototype(self, name: str, libraries: Mapping[str, "PackageFolder"]) -> dict[str, Any]:
+        """Read what a prototype's YAML files say, as plain data that a cache can keep."""
+        fields = self._fields(f"{name}/prototype.yaml", "Prototype")
+        fields.only(*_PROTOTYPE_FIELDS)
+        if fields.text("name") != name:
+            fields.refuse("name", f"must be `{name}`, the name of the folder")
+        return {
+            "summary": fields.text("summary"),
+            "description": fields.text("description", ""),
+            "aliases": fields.texts("aliases"),
+            "notes": fields.text("notes", ""),
+            "schema": self._schema(fields, libraries),
+            "examples": self._examples(name),
+        }
+
+    def _remembered(
+        self, what: str, digests: Sequence[str], read: Callable[[], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Give plain data that follows from files of known digests; parsed once for each content."""
+        if self._passed is None:
+            return _plain(read())
+        key = " ".join(["package", __version__, what, *digests])
+        stored = self._passed.get(key)
+        if stored is None:
+            stored = json.dumps(read()).encode()
+            self._passed.put(key, stored)
+        return _plain(json.loads(stored))
+
+    def _schema(self, fields: Fields, libraries: Mapping[str, "PackageFolder"]) -> Mapping[str, Any]:
         known = {self.head.name: self, **libraries}
         blocks = [self._block(fields, block, known) for block in fields.texts("blocks")]
 
         def definition(package: str, name: str) -> Any:
             return known[package].definitions.get(name) if package in known else None
 
-        return read_parameters(fields.map("parameters"), blocks, definition, refuse=fields.refuse)
+        return joined_schema(fields.map("parameters"), blocks, definition, refuse=fields.refuse)
 
     def _block(self, fields: Fields, block: str, known: Mapping[str, "PackageFolder"]) -> Mapping[str, Any]:
         package, _, name = block.partition("/")
@@ -234,21 +240,16 @@ class PackageFolder:
             p.relative_to(folder).as_posix(): self._text(p) for p in self.files if p.is_relative_to(folder)
         }
 
-    def _examples(self, name: str) -> dict[str, Example]:
+    def _examples(self, name: str) -> dict[str, Mapping[str, Any]]:
         folder = PurePosixPath(name, "examples")
         paths = [path for path in self.files if path.parent == folder and path.suffix == ".yaml"]
         return {path.stem: self._example(path) for path in paths}
 
-    def _example(self, path: PurePosixPath) -> Example:
+    def _example(self, path: PurePosixPath) -> Mapping[str, Any]:
         fields = self._fields(str(path), "Example")
-        fields.only("apiVersion", "kind", "summary", "params", "namespace", "environment")
-        return Example(
-            name=path.stem,
-            summary=fields.text("summary", ""),
-            params=fields.map("params"),
-            namespace=fields.text("namespace", ""),
-            environment=fields.text("environment", ""),
-        )
+        texts = ("summary", "namespace", "environment")
+        fields.only("apiVersion", "kind", "params", *texts)
+        return {"params": fields.map("params"), **{name: fields.text(name, "") for name in texts}}
 
     def _fields(self, path: str, kind: str) -> Fields:
         return fields_of(self.document(path, kind), kind)
@@ -275,3 +276,21 @@ class PackageFolder:
 
     def _text(self, path: PurePosixPath) -> str:
         return documents.decode(self.files[path], file=f"{self.source}/{path}")
+
+
+_PROTOTYPE_FIELDS = (
+    "apiVersion",
+    "kind",
+    "name",
+    "summary",
+    "description",
+    "aliases",
+    "blocks",
+    "parameters",
+    "notes",
+)
+
+
+def _plain(data: dict[str, Any]) -> dict[str, Any]:
+    """Give data as it was before JSON made lists of its tuples."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}

@@ -1,7 +1,6 @@
 """A prototype's parameters from its schema: blocks joined, `$ref: package#/name` inlined."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from mlstack.model.prototype import Param
@@ -10,17 +9,9 @@ Definition = Callable[[str, str], Any]
 Refuse = Callable[[str, str], NoReturn]
 
 
-@dataclass(frozen=True)
-class ParameterSet:
-    """Parameters by name, and the schema of a whole set."""
-
-    params: Mapping[str, Param]
-    schema: Mapping[str, Any]
-
-
-def read_parameters(
+def joined_schema(
     own: Mapping[str, Any], blocks: Iterable[Mapping[str, Any]], definition: Definition, *, refuse: Refuse
-) -> ParameterSet:
+) -> Mapping[str, Any]:
     """Join a prototype's own parameters and its blocks'; the own words of a shared one lie on top.
 
     Args:
@@ -37,15 +28,20 @@ def read_parameters(
         for name, schema in block.get("properties", {}).items():
             properties[name] = {**_mapping(schema), **properties.get(name, {})}
         conditions += block.get("allOf", ())
-    inliner = _Inliner(definition, refuse)
     schema = {**own, "type": "object", "properties": properties, "additionalProperties": False}
     if conditions:
         schema["allOf"] = conditions
-    inlined = inliner.inlined(schema)
-    required = set(own.get("required", ()))
-    params = {n: _param(n, s, required=n in required) for n, s in inlined["properties"].items()}
-    _check_names(params, required, refuse)
-    return ParameterSet(params, inlined)
+    inlined: Mapping[str, Any] = _Inliner(definition, refuse).inlined(schema)
+    _check_names(inlined, refuse)
+    return inlined
+
+
+def params_of(schema: Mapping[str, Any]) -> dict[str, Param]:
+    """Give the parameters that a joined schema declares, in order."""
+    required = set(schema.get("required", ()))
+    return {
+        name: _param(name, each, required=name in required) for name, each in schema["properties"].items()
+    }
 
 
 def _mapping(schema: Any) -> Mapping[str, Any]:
@@ -101,13 +97,13 @@ def _param(name: str, schema: Mapping[str, Any], *, required: bool) -> Param:
     )
 
 
-def _check_names(params: Mapping[str, Param], required: Iterable[str], refuse: Refuse) -> None:
+def _check_names(schema: Mapping[str, Any], refuse: Refuse) -> None:
     owners: dict[str, str] = {}
-    for name, param in params.items():
-        for spelling in (name, *param.aliases):
+    for name, each in schema["properties"].items():
+        for spelling in (name, *each.get("aliases", ())):
             if spelling in owners:
                 refuse("parameters", f"use the name `{spelling}` for both `{owners[spelling]}` and `{name}`")
             owners[spelling] = name
-    for name in required:
-        if name not in params:
+    for name in schema.get("required", ()):
+        if name not in schema["properties"]:
             refuse("parameters", f"require `{name}`, which is not declared")

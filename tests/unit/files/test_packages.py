@@ -158,3 +158,40 @@ def test_links_to_folders_and_to_nothing_are_refused(tmp_path: Path, target: str
     (tmp_path / "link").symlink_to(target)
     with pytest.raises(ConfigError, match="`link` is a link, and not to a file"):
         PackageFolder.read(tmp_path)
+
+
+class Memory:
+    """A store in a dict."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, bytes] = {}
+
+    def get(self, key: str) -> bytes | None:
+        return self.entries.get(key)
+
+    def put(self, key: str, data: bytes) -> None:
+        self.entries[key] = data
+
+
+def stored(store: Memory | None, tree: Tree = JOBS, common: Tree = COMMON) -> Package:
+    library = PackageFolder(as_files(common), source="vendor/common", registry="kubeflow", passed=store)
+    folder = PackageFolder(as_files(tree), source="vendor/jobs", registry="kubeflow", passed=store)
+    return folder.package({"common": library})
+
+
+def test_what_a_store_remembers_is_what_the_files_say() -> None:
+    store = Memory()
+    assert stored(store) == stored(store) == stored(None)
+
+
+def test_other_files_are_read_anew_whatever_a_store_remembers() -> None:
+    store = Memory()
+    stored(store)
+    common = {**COMMON, "definitions.yaml": str(COMMON["definitions.yaml"]).replace("64", "8")}
+    gpus = stored(store, common=common).prototypes["tf-cnn"].params["num_gpus"]
+    assert gpus.schema["maximum"] == 8
+    jobs = {
+        **JOBS,
+        "tf-cnn/prototype.yaml": str(JOBS["tf-cnn/prototype.yaml"]).replace("A benchmark", "Other"),
+    }
+    assert stored(store, jobs).prototypes["tf-cnn"].summary == "Other"
