@@ -170,7 +170,7 @@ class AppDir(Edits, Installs):
             environment: None leaves the environment's layers out.
             overrides: given for this run.
         """
-        layers = [layer_of(self.files.app_document, ("params",), "app", ""), *self._module_layers(component)]
+        layers = [self.files.app_layer, *self._module_layers(component)]
         layers.append(self.files.component_layer(component))
         if environment is not None:
             chain = self.files.environment_chain(environment)
@@ -292,7 +292,7 @@ class AppDir(Edits, Installs):
         return tuple(notes)
 
     def _global_layers(self, environment: str | None) -> Iterable[Layer]:
-        yield layer_of(self.files.app_document, ("params",), "app", "")
+        yield self.files.app_layer
         for module in self.modules():
             document = self.files.module_document(module)
             if document is not None:

@@ -29,6 +29,7 @@ class AppFiles:
         self.root = root
         self._passed = passed
         self._documents: dict[str, Document | None] = {}
+        self._chains: dict[str, tuple[EnvironmentFiles, ...]] = {}
 
     def bytes(self, file: str) -> bytes | None:
         """Give a file's bytes, or nothing when it is not there.
@@ -192,6 +193,11 @@ class AppFiles:
         )
         return tuple(sorted(folder.as_posix() for folder in found))
 
+    @cached_property
+    def app_layer(self) -> Layer:
+        """Give the parameters of `app.yaml`."""
+        return layer_of(self.app_document, ("params",), "app", "")
+
     def environment_chain(self, name: str) -> tuple[EnvironmentFiles, ...]:
         """Give an environment and what it extends, the farthest ancestor first.
 
@@ -199,6 +205,11 @@ class AppFiles:
             NotFoundError: there is no such environment; with the nearest known one.
             ConfigError: environments extend each other in a circle.
         """
+        if name not in self._chains:
+            self._chains[name] = self._read_chain(name)
+        return self._chains[name]
+
+    def _read_chain(self, name: str) -> tuple[EnvironmentFiles, ...]:
         chain: list[EnvironmentFiles] = []
         wanted: str | None = name
         while wanted is not None:
@@ -231,12 +242,14 @@ class AppFiles:
         if document is None:
             return Layer("environment globals", {}, target=target), {}
         fields = fields_of(document, "EnvironmentParams").only("apiVersion", "kind", "globals", "components")
+        origins = document.origins_by_key(("components",))
         layers = {}
-        for component in fields.map("components"):
+        for component, values in fields.map("components").items():
             self._check_component(component, document)
-            layers[component] = layer_of(
-                document, ("components", component), "environment", f"{target} {component}"
-            )
+            if values is not None:
+                Fields(document, ("components", component))
+                own = origins.get(component, {})
+                layers[component] = Layer("environment", values, own, f"{target} {component}")
         return layer_of(document, ("globals",), "environment globals", target), layers
 
     def _check_component(self, component: str, document: Document) -> None:

@@ -47,6 +47,17 @@ class Document:
             if len(found) > depth and found[:depth] == path
         }
 
+    def origins_by_key(self, path: Path) -> dict[str, dict[Path, Origin]]:
+        """Give the places below each key of the map at `path`, by path from there; one look at all places."""
+        depth = len(path) + 1
+        grouped: dict[str, dict[Path, Origin]] = {}
+        for found, position in self.content.positions.items():
+            if len(found) > depth and found[: depth - 1] == path:
+                grouped.setdefault(str(found[depth - 1]), {})[found[depth:]] = Origin(
+                    self.file, position.line
+                )
+        return grouped
+
 
 def read(data: bytes, *, file: str) -> Document:
     """Read a file that holds exactly one document.

@@ -163,6 +163,7 @@ class PackageFolder:
             sources={template: file for template, (file, _) in templates.items()},
             files=self._texts_below(PurePosixPath(name, "files")),
             examples={each: Example(name=each, **fields) for each, fields in examples.items()},
+            digest=" ".join([name, *digests]),
             **facts,
         )
 

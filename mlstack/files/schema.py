@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -40,8 +41,13 @@ def file_kinds() -> tuple[str, ...]:
 
 def file_schema(kind: str) -> dict[str, Any]:
     """Read the JSON Schema of a file kind."""
-    schema: dict[str, Any] = json.loads((_FOLDER / f"{kind}.json").read_text(encoding="utf-8"))
+    schema: dict[str, Any] = json.loads(_schema_text(kind))
     return schema
+
+
+@cache
+def _schema_text(kind: str) -> str:
+    return (_FOLDER / f"{kind}.json").read_text(encoding="utf-8")
 
 
 def check_file(
@@ -64,12 +70,11 @@ def check_file(
     Raises:
         SchemaError: listing every fault with its line.
     """
-    schema = file_schema(kind)
-    key = _key(schema, value)
+    key = _key(_schema_text(kind), value)
     if passed is not None and passed.get(key) is not None:
         return
     lines = []
-    for refusal in _refusals(schema, value):
+    for refusal in _refusals(file_schema(kind), value):
         origin = nearest_origin(origins or {}, refusal.path, Origin(source))
         lines.append(
             (f"`{join_path(refusal.path)}` " if refusal.path else "") + refusal.sentence() + f" ({origin})"
@@ -98,7 +103,7 @@ def check_params(
         ParamError: listing every fault with file, line, bounds, unit and the command that mends it.
     """
     values = {name: value for name, value in resolved.values.items() if value is not None}
-    key = _key(prototype.schema, values)
+    key = _key(prototype.digest or json.dumps(prototype.schema, sort_keys=True), values)
     if passed is not None and passed.get(key) is not None:
         return
     faults = list(_param_faults(prototype, resolved, values, component))
@@ -118,7 +123,8 @@ def check_value(param: Param, value: Any) -> list[str]:
     ]
 
 
-def _key(schema: Mapping[str, Any], values: Any) -> str:
+def _key(schema: str, values: Any) -> str:
+    """Give the name under which a schema, or what stands for it, and values are remembered together."""
     text = json.dumps([schema, values], sort_keys=True, ensure_ascii=True, default=repr)
     return "passed-" + hashlib.sha256(text.encode()).hexdigest()
 

@@ -105,6 +105,7 @@ class Prototype:
         files: further text files by name, for `file("…")` in templates.
         examples: by name.
         notes: what to tell after `generate`.
+        digest: stands for all content it was read from; empty when it was not read from a package.
     """
 
     name: str
@@ -121,6 +122,7 @@ class Prototype:
     files: Mapping[str, str] = field(default_factory=dict)
     examples: Mapping[str, Example] = field(default_factory=dict)
     notes: str = ""
+    digest: str = ""
 
     @property
     def full_name(self) -> str:
