@@ -15,15 +15,26 @@ _FIRST_SERVICE_ADDRESS = IPv4Address("10.96.0.10")
 _WORKLOADS = frozenset(
     {("apps", "DaemonSet"), ("apps", "Deployment"), ("apps", "StatefulSet"), ("batch", "Job")}
 )
+_ROLES = frozenset({("rbac.authorization.k8s.io", "ClusterRole"), ("rbac.authorization.k8s.io", "Role")})
 
 
-def fill_in(obj: Mapping[str, Any], key: tuple[str, str], *, taken_addresses: Callable[[], set[str]]) -> Obj:
-    """Give an object with the API server's defaults.
+def skeleton(key: tuple[str, str]) -> Obj:
+    """Give what an object of a built-in kind consists of when it says nothing: such fields are never new."""
+    if key in _WORKLOADS:
+        template = {"metadata": {}, "spec": {"containers": None}}
+        spec = {"selector": None, "serviceName": "", "template": template}
+        return {"metadata": {}, "spec": spec, "status": {}}
+    if key == ("", "Pod"):
+        return {"metadata": {}, "spec": {"containers": None}, "status": {}}
+    return {"metadata": {}, "spec": {}, "status": {}}
+
+
+def fill_in(obj: Mapping[str, Any], key: tuple[str, str]) -> Obj:
+    """Give an object with the API server's defaults, which a writer owns as if it had sent them.
 
     Args:
         obj: the object; not changed.
         key: group and kind.
-        taken_addresses: gives the cluster IPs that are in use.
     """
     filled = dict(obj)
     if key in _WORKLOADS:
@@ -34,9 +45,11 @@ def fill_in(obj: Mapping[str, Any], key: tuple[str, str], *, taken_addresses: Ca
     elif key == ("batch", "CronJob"):
         filled["spec"] = _cron_job(dict(filled.get("spec") or {}))
     elif key == ("", "Service"):
-        filled["spec"] = _service(filled.get("spec") or {}, taken_addresses)
+        filled["spec"] = _service(filled.get("spec") or {})
     elif key == ("", "Secret"):
         filled = _secret(filled)
+    elif key in _ROLES:
+        filled.setdefault("rules", None)
     elif key == ("", "PersistentVolumeClaim"):
         filled["spec"] = {"volumeMode": "Filesystem", **(filled.get("spec") or {})}
         filled["status"] = {"phase": "Pending", **(filled.get("status") or {})}
@@ -53,11 +66,18 @@ def tidy(value: Any, shape: Shape) -> Any:
     An empty struct stays: it says something (`emptyDir: {}`).
     """
     if isinstance(value, Mapping):
+        if _is_text_map(shape):
+            return {name: "" if text is None else text for name, text in value.items()}
         inside = ((name, shape.at(name) or OPEN, inner) for name, inner in value.items())
         return {name: tidy(inner, at) for name, at, inner in inside if not _says_nothing(inner, at)}
     if isinstance(value, list):
         return [tidy(item, shape.items) for item in value]
     return value
+
+
+def _is_text_map(shape: Shape) -> bool:
+    values = shape.schema.get("additionalProperties")
+    return isinstance(values, Mapping) and values.get("type") == "string"
 
 
 def _says_nothing(value: Any, shape: Shape) -> bool:
@@ -90,6 +110,10 @@ def _custom_fields(value: Mapping[str, Any], schema: Mapping[str, Any]) -> Itera
 
 def _workload(spec: Obj, key: tuple[str, str]) -> Obj:
     spec = {**_WORKLOAD_DEFAULTS[key[1]], **spec}
+    for name in ("strategy", "updateStrategy"):
+        if name in spec:
+            limits = _WORKLOAD_DEFAULTS[key[1]][name]["rollingUpdate"]
+            spec[name] = _rolling(spec[name] or {}, limits, is_set=key[1] == "StatefulSet")
     if key[1] == "Job" and "completions" not in spec and "parallelism" not in spec:
         spec |= {"completions": 1, "parallelism": 1}
     if "template" in spec:
@@ -111,12 +135,22 @@ _WORKLOAD_DEFAULTS: Mapping[str, Obj] = {
     "Job": {"backoffLimit": 6, "completionMode": "NonIndexed", "suspend": False},
     "StatefulSet": {
         "replicas": 1,
+        "serviceName": "",
         "revisionHistoryLimit": 10,
         "podManagementPolicy": "OrderedReady",
         "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
         "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
     },
 }
+
+
+def _rolling(strategy: Mapping[str, Any], limits: Mapping[str, Any], *, is_set: bool) -> Obj:
+    filled = {"type": "RollingUpdate", **strategy}
+    # Who names the type of a StatefulSet's strategy gets no limits with it.
+    named_alone = is_set and "type" in strategy and not strategy.get("rollingUpdate")
+    if filled["type"] == "RollingUpdate" and not named_alone:
+        filled["rollingUpdate"] = {**limits, **(filled.get("rollingUpdate") or {})}
+    return filled
 
 
 def _template(template: Mapping[str, Any]) -> Obj:
@@ -152,6 +186,16 @@ def _container(container: Mapping[str, Any]) -> Obj:
     }
     if container.get("ports"):
         filled["ports"] = [{"protocol": "TCP", **port} for port in container["ports"]]
+    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if container.get(name):
+            filled[name] = _probe(container[name])
+    return filled
+
+
+def _probe(probe: Mapping[str, Any]) -> Obj:
+    filled = {"periodSeconds": 10, "timeoutSeconds": 1, "successThreshold": 1, "failureThreshold": 3, **probe}
+    if probe.get("httpGet"):
+        filled["httpGet"] = {"path": "/", "scheme": "HTTP", **probe["httpGet"]}
     return filled
 
 
@@ -170,19 +214,34 @@ def _cron_job(spec: Obj) -> Obj:
     return spec
 
 
-def _service(spec: Mapping[str, Any], taken_addresses: Callable[[], set[str]]) -> Obj:
+def _service(spec: Mapping[str, Any]) -> Obj:
     filled = {"type": "ClusterIP", "sessionAffinity": "None", **spec}
+    if filled["type"] != "ExternalName":
+        filled.setdefault("internalTrafficPolicy", "Cluster")
     if spec.get("ports"):
         filled["ports"] = [_service_port(port) for port in spec["ports"]]
-    if filled["type"] == "ExternalName":
-        return filled
-    filled.setdefault("internalTrafficPolicy", "Cluster")
-    filled.setdefault("ipFamilies", ["IPv4"])
-    filled.setdefault("ipFamilyPolicy", "SingleStack")
-    if not filled.get("clusterIP"):
-        filled["clusterIP"] = _free_address(taken_addresses())
-    filled.setdefault("clusterIPs", [filled["clusterIP"]])
     return filled
+
+
+def allocate(obj: Obj, key: tuple[str, str], *, taken_addresses: Callable[[], set[str]]) -> Obj:
+    """Give an object with what the API server allots to it and nobody owns: addresses of Services.
+
+    Args:
+        obj: the object; not changed.
+        key: group and kind.
+        taken_addresses: gives the cluster IPs that are in use.
+    """
+    if key != ("", "Service") or obj["spec"]["type"] == "ExternalName":
+        return obj
+    spec = dict(obj["spec"])
+    if not spec.get("clusterIP"):
+        spec["clusterIP"] = _free_address(taken_addresses())
+    # A headless Service without a selector may get addresses of both families.
+    both = spec["clusterIP"] == "None" and not spec.get("selector")
+    spec.setdefault("clusterIPs", [spec["clusterIP"]])
+    spec.setdefault("ipFamilies", ["IPv4", "IPv6"] if both else ["IPv4"])
+    spec.setdefault("ipFamilyPolicy", "RequireDualStack" if both else "SingleStack")
+    return {**obj, "spec": spec}
 
 
 def _service_port(port: Mapping[str, Any]) -> Obj:

@@ -154,34 +154,32 @@ def apply(
 
 
 def update(
-    live: Mapping[str, Any] | None,
+    before: Mapping[str, Any],
     new: Mapping[str, Any],
     shape: Shape,
     *,
     writer: Writer,
     now: str,
+    listed: tuple[Entry, ...] | None,
 ) -> tuple[Entry, ...]:
     """Say who owns what after an object was written whole, or in part by a patch.
 
     Args:
-        live: the object before, None if it is created.
-        new: the object after; managed fields in it are taken at their word.
+        before: the object as it was; what an object of its kind always has, if it is created.
+        new: the object after.
         shape: of the kind.
         writer: who wrote.
         now: time for the entries.
+        listed: who owned what, None where ownership is not recorded.
     """
-    given = (new.get("metadata") or {}).get("managedFields")
-    reset = given == [{}]
-    listed = () if reset else (entries_of(new) or entries_of(live))
-    if live is not None and (reset or not listed):
-        # Objects without managed fields stay without until the first apply.
+    if listed is None:
         return ()
     entries = {entry.writer.identity: entry for entry in listed}
-    before = without_entries(live or {})
-    found = merge.compare(before, without_entries(new), shape)
+    before = without_entries(before)
+    found = merge.compare(before, new, shape)
     changed = frozenset(found.added | found.modified) - _NEVER_OWNED
     previous = entries.get(writer.identity)
-    others = _others(before, without_entries(new), shape, entries, writer, force=True)
+    others = _others(before, new, shape, entries, writer, force=True)
     if previous is not None:
         previous = replace(previous, paths=previous.paths - found.removed)
     if not changed:

@@ -18,6 +18,9 @@ _EXPECTED = {
     "number": "numeric (int or float)",
 }
 
+# Required in the published schemas because the server always writes them; nobody has to give them.
+_ALWAYS_WRITTEN = frozenset({"rules", "serviceName"})
+
 
 def typed_faults(value: Any, shape: Shape, path: Path = ()) -> Iterator[str]:
     """Say what server-side apply cannot read: unknown fields, wrong types, nameless or double items."""
@@ -84,13 +87,14 @@ def _shown(value: Any) -> str:
 
 
 def rule_faults(value: Any, shape: Shape, path: str = "") -> Iterator[Cause]:
-    """Say what validation refuses: missing fields, values out of range (CEL rules are not evaluated)."""
+    """Say what validation refuses: missing fields, nulls, values out of range; CEL is not evaluated."""
     if isinstance(value, Mapping):
         for name in shape.schema.get("required") or ():
-            if value.get(name) is None:
+            if value.get(name) is None and name not in _ALWAYS_WRITTEN:
                 yield Cause(field=_joined(path, name), reason="FieldValueRequired", message="Required value")
         for name, inner in value.items():
-            yield from rule_faults(inner, shape.at(name) or OPEN, _joined(path, name))
+            if name not in _ALWAYS_WRITTEN:
+                yield from rule_faults(inner, shape.at(name) or OPEN, _joined(path, name))
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from rule_faults(item, shape.items, f"{path}[{index}]")
