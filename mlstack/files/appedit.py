@@ -271,11 +271,16 @@ class Edits:
         name = check_environment_name(environment.name)
         if name in self.files.environment_names:
             raise UsageError(f"there is an environment `{name}` already", hint=f"mlstack env describe {name}")
-        params = {"apiVersion": API_VERSION, "kind": "EnvironmentParams", "globals": dict(globals_ or {})}
-        params["components"] = dict(components or {})
         file = layout.environment_file(name)
         settings = {"apiVersion": API_VERSION, "kind": "Environment", **_settings(environment)}
-        self.write({file: emit.to_yaml(settings), layout.environment_params_file(name): emit.to_yaml(params)})
+        files: dict[str, bytes | str] = {file: emit.to_yaml(settings)}
+        # No empty maps: a later edit would fill them inside their braces, all values on one line.
+        params = {"globals": dict(globals_ or {}), "components": dict(components or {})}
+        params = {key: values for key, values in params.items() if values}
+        if params:
+            head = {"apiVersion": API_VERSION, "kind": "EnvironmentParams"}
+            files[layout.environment_params_file(name)] = emit.to_yaml({**head, **params})
+        self.write(files)
         return file
 
     def edit_environment(self, name: str, changes: Mapping[str, Any]) -> tuple[str, bool]:
@@ -437,8 +442,8 @@ class Edits:
         if (root / layout.APP_FILE).exists():
             raise UsageError(f"there is an app at `{root}` already", hint="choose another folder")
         content: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "App", "name": name}
-        content["registries"] = [_registry_map(registry) for registry in registries]
-        content |= {"packages": [], "params": {}}
+        if registries:
+            content["registries"] = [_registry_map(registry) for registry in registries]
         ignored = root / ".gitignore"
         files: dict[Path, bytes | str] = {root / layout.APP_FILE: emit.to_yaml(content)}
         files[root / layout.LOCK_FILE] = lockfile.write_lock(Lock())

@@ -11,8 +11,7 @@ from mlstack.model import emit
 from mlstack.model.app import API_VERSION
 from mlstack.model.names import version_key
 from mlstack.registries.base import IndexPackage, IndexVersion, RegistryIndex
-from mlstack.registries.protocols.directory import FolderTree
-from mlstack.registries.tree import INDEX_FILE, read_index
+from mlstack.registries.tree import INDEX_FILE, FolderTree, read_index
 
 _HEADER = "# The packages are derived from their folders: mlstack rewrites them.\n"
 

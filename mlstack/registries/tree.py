@@ -1,12 +1,13 @@
 """A registry whose packages lie in a tree of files: a folder of the disk, or a commit of a repository."""
 
 from collections.abc import Callable, Iterable
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from mlstack.errors import ConfigError, MlstackError, RegistryError
 from mlstack.files import document as documents
 from mlstack.files.fields import Fields, fields_of
+from mlstack.files.folders import read_folder
 from mlstack.files.packages import PackageFolder, digest
 from mlstack.files.schema import check_file
 from mlstack.model.names import version_key
@@ -26,6 +27,41 @@ class Tree(Protocol):
 
     def names(self) -> Iterable[str]:
         """Give the names of the folders in the registry's folder."""
+
+
+class FolderTree:
+    """The files of a registry's folder and of the folders beside it.
+
+    Args:
+        folder: the registry's folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Hold the place; nothing is read."""
+        self._root = folder
+
+    def read(self, path: PurePosixPath) -> bytes | None:
+        """Give a file, or nothing when it is not there."""
+        place = self._place(path)
+        return place.read_bytes() if place.is_file() else None
+
+    def folder(self, path: PurePosixPath) -> Files:
+        """Give all files of a folder by path relative to it."""
+        place = self._place(path)
+        return read_folder(place, source=str(path)) if place.is_dir() else {}
+
+    def names(self) -> Iterable[str]:
+        """Give the names of the folders in the registry's folder."""
+        return [
+            entry.name for entry in self._root.iterdir() if entry.is_dir() and not entry.name.startswith(".")
+        ]
+
+    def _place(self, path: PurePosixPath) -> Path:
+        """Give the place of a path; an index may point beside its folder, and no further."""
+        place = (self._root / path).resolve()
+        if not place.is_relative_to(self._root.parent):
+            raise RegistryError(f"the path `{path}` leads out of the registry")
+        return place
 
 
 def read_index(tree: Tree, *, source: str, name: str, revision: str = "") -> RegistryIndex:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from mlstack.errors import RegistryError
-from mlstack.files.folders import read_folder
 from mlstack.model.app import RegistryRef
 from mlstack.registries.base import Files, RegistryIndex, protocol
-from mlstack.registries.tree import fetch_package, read_index
+from mlstack.registries.tree import FolderTree, fetch_package, read_index
 
 
 @protocol("directory")
@@ -54,38 +52,3 @@ class DirectoryRegistry:
             f"registry `{self._ref.name}` is a folder, which has no revision `{revision}`",
             hint=f"mlstack registry describe {self._ref.name} lists the versions",
         )
-
-
-class FolderTree:
-    """The files of a registry's folder and of the folders beside it.
-
-    Args:
-        folder: the registry's folder.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        """Hold the place; nothing is read."""
-        self._root = folder
-
-    def read(self, path: PurePosixPath) -> bytes | None:
-        """Give a file, or nothing when it is not there."""
-        place = self._place(path)
-        return place.read_bytes() if place.is_file() else None
-
-    def folder(self, path: PurePosixPath) -> Files:
-        """Give all files of a folder by path relative to it."""
-        place = self._place(path)
-        return read_folder(place, source=str(path)) if place.is_dir() else {}
-
-    def names(self) -> Iterable[str]:
-        """Give the names of the folders in the registry's folder."""
-        return [
-            entry.name for entry in self._root.iterdir() if entry.is_dir() and not entry.name.startswith(".")
-        ]
-
-    def _place(self, path: PurePosixPath) -> Path:
-        """Give the place of a path; an index may point beside its folder, and no further."""
-        place = (self._root / path).resolve()
-        if not place.is_relative_to(self._root.parent):
-            raise RegistryError(f"the path `{path}` leads out of the registry")
-        return place

@@ -450,3 +450,30 @@ def test_reading_the_packages_lists_all_prototypes(app: Build) -> None:
     read = build(app)
     assert [package.name for package in read.packages()] == ["common", "jobs"]
     assert [each.name for each in read.prototypes()] == ["tf-cnn", "tf-serving"]
+
+
+def test_reading_imports_no_library_but_the_yaml_reader(app: Build) -> None:
+    import subprocess
+    import sys
+
+    root = app(installed_app())
+    code = f"""
+import sys
+from pathlib import Path
+from mlstack.files.appdir import AppDir
+from mlstack.files.cache import Cache
+from mlstack.files.schema import check_params
+for _ in range(2):
+    app = AppDir.find(Path({str(root)!r}), store=Cache(Path({str(root / "cache")!r})))
+    component = app.component("cnn")
+    check_params(app.prototype(component.prototype), app.resolve(component, "gke"), passed=app.store)
+    if "--second" in sys.argv:
+        break
+heavy = ("jsonschema", "jinja2", "ruamel", "kubernetes", "typer", "subprocess")
+print([name for name in heavy if name in sys.modules])
+"""
+    for arguments, expected in (([], "['jsonschema']"), (["--second"], "[]")):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments], check=True, capture_output=True, text=True
+        )
+        assert done.stdout.strip() == expected

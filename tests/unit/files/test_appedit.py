@@ -261,6 +261,17 @@ def test_a_new_environment_can_be_read_back(demo: AppDir) -> None:
     assert demo.resolve(component, "us-west/staging").values["num_gpus"] == 2
 
 
+def test_values_set_in_a_new_environment_stand_on_lines_of_their_own(demo: AppDir) -> None:
+    demo.add_environment(Environment(name="new"))
+    demo.set_param(scope("environment", environment="new", component="cnn"), ("num_gpus",), 1)
+    demo.set_param(scope("environment", environment="new", component="cnn"), ("num_workers",), 2)
+    demo.set_param(scope("environment globals", environment="new"), ("cloud",), "gke")
+    assert text(demo, "environments/new/params.yaml") == (
+        "apiVersion: mlstack.dev/v1\nkind: EnvironmentParams\ncomponents:\n  cnn:\n    num_gpus: 1\n"
+        "    num_workers: 2\nglobals:\n  cloud: gke\n"
+    )
+
+
 @pytest.mark.parametrize("name", ["gke", "../x", ""])
 def test_an_environment_name_must_be_free_and_fit(demo: AppDir, name: str) -> None:
     with pytest.raises(UsageError):
@@ -383,6 +394,17 @@ def test_a_new_app_can_be_used_at_once(tmp_path: Path) -> None:
     made.set_param(APP, ("x",), 1)
     made.add_registry(RegistryRef(name="b", address="./b", protocol="directory"))
     assert [registry.name for registry in made.app().registries] == ["kubeflow", "b"]
+    assert text(made, "app.yaml").splitlines()[3:] == [
+        "registries:",
+        "- name: kubeflow",
+        "  address: bundled",
+        "  protocol: directory",
+        "- name: b",
+        "  address: ./b",
+        "  protocol: directory",
+        "params:",
+        "  x: 1",
+    ]
 
 
 def test_an_existing_app_is_not_overwritten(demo: AppDir) -> None:

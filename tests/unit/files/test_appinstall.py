@@ -49,6 +49,14 @@ def test_an_installed_package_can_be_used_and_is_locked(empty: AppDir) -> None:
     assert "# what we need" in (empty.root / "app.yaml").read_text()
 
 
+def test_requirements_stand_on_lines_of_their_own(tmp_path: Path) -> None:
+    made = AppDir.create(tmp_path / "new", "demo")
+    install(made)
+    other = {**JOBS, "package.yaml": str(JOBS["package.yaml"]).replace("name: jobs", "name: more")}
+    made.install(PackageRef(registry="kubeflow", name="more"), [fetched(other, "more")], REGISTRY)
+    assert (made.root / "app.yaml").read_text().endswith("packages:\n- kubeflow/jobs\n- kubeflow/more\n")
+
+
 def test_installing_again_changes_nothing(empty: AppDir) -> None:
     install(empty)
     before = read_tree(empty.root)
