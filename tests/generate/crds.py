@@ -22,6 +22,7 @@ from tests.generate.structural import CORE, INT_OR_STRING, META, PORT, QUANTITY,
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "prototypes" / "core" / "kubeflow-core" / "files" / "crds"
+COPY = ROOT / "prototypes" / "tf-job" / "crds"
 KUBERNETES = "1.36"
 MAX_NAME = 50
 
@@ -422,6 +423,8 @@ def main() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     for plural, text in texts().items():
         (FOLDER / f"{plural}.yaml").write_text(text, "utf-8")
+    # The package of TFJobs carries their definition too, so that it can be validated without core.
+    (COPY / "tfjobs.yaml").write_bytes((FOLDER / "tfjobs.yaml").read_bytes())
 
 
 if __name__ == "__main__":

@@ -127,7 +127,7 @@ HOSTILE = [
 ]
 TEXT = st.one_of(
     st.sampled_from(HOSTILE),
-    st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"), max_size=40),
+    st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=40),
 )
 
 

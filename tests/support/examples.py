@@ -137,3 +137,14 @@ def render(app: AppDir, case: Case) -> DesiredState:
     """Render one example of `shipped_app`."""
     namespace = case.example.namespace or None
     return desired.load(app, case.environment, components=[case.component], namespace=namespace, store=_STORE)
+
+
+def render_one(root: Path, prototype: str, params: Mapping[str, Any]) -> DesiredState:
+    """Render a component `it` of a prototype in an app of its own.
+
+    Args:
+        root: must not exist.
+        prototype: full name.
+        params: of the component.
+    """
+    return desired.load(write_app(root, {"it": (prototype, params)}), PLAIN, store=_STORE)

@@ -1,0 +1,93 @@
+"""What ships with mlstack is whole: index, definitions, names, presets."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import pytest
+
+from mlstack.files import bundled, yamlread
+from mlstack.files.schema import check_value
+from mlstack.model.app import RegistryRef
+from mlstack.model.params import spelling_table
+from mlstack.registries import catalog
+from mlstack.registries.index import build_index
+from tests.support import examples
+
+LAUNCH_POST = "github.com/google/kubeflow/tree/master/kubeflow"
+FOUR = {"core": "kubeflow-core", "tf-job": "tf-job", "tf-cnn": "tf-cnn", "tf-serving": "tf-serving"}
+
+
+def test_the_index_is_not_stale() -> None:
+    folder = bundled.folder("registry")
+    written = (folder / "registry.yaml").read_text("utf-8")
+    assert written == build_index(folder), "python -m tests.generate.registry_index rewrites it"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [LAUNCH_POST, f"https://{LAUNCH_POST}", "https://github.com/kubeflow/kubeflow/tree/master/kubeflow/"],
+)
+def test_the_addresses_of_old_lead_here(address: str) -> None:
+    ref = RegistryRef(name="kubeflow", address=address, protocol="")
+    registry = catalog.open_registry(ref, root=bundled.folder("registry"))
+    assert {"core", "tf-job", "tf-serving"} <= registry.index().packages.keys()
+
+
+def test_the_definition_that_jobs_are_checked_by_is_the_installed_one() -> None:
+    root = bundled.folder("prototypes")
+    installed = root / "core" / "kubeflow-core" / "files" / "crds" / "tfjobs.yaml"
+    assert (root / "tf-job" / "crds" / "tfjobs.yaml").read_bytes() == installed.read_bytes()
+
+
+def test_only_the_four_of_the_launch_post_end_in_their_names() -> None:
+    for end, name in FOUR.items():
+        names = chain.from_iterable([each.name, *each.aliases] for each in examples.prototypes())
+        assert {each for each in names if f"-{each}".endswith(f"-{end}")} <= {name, end}
+
+
+def test_no_name_leads_to_two_prototypes() -> None:
+    names = [name for each in examples.prototypes() for name in (each.name, *each.aliases)]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("preset", bundled.presets())
+def test_every_value_of_a_preset_reaches_a_prototype(preset: str) -> None:
+    declared = {name for each in examples.prototypes() for name in spelling_table(each.params)}
+    assert set(preset_globals(preset)) <= declared
+
+
+def preset_globals(name: str) -> dict[str, object]:
+    file = bundled.folder("environments") / name / "params.yaml"
+    values: dict[str, object] = yamlread.read_document(file.read_text("utf-8"), source=name).value["globals"]
+    return values
+
+
+def test_every_parameter_has_a_description() -> None:
+    missing = [
+        f"{p.name}.{n}" for p in examples.prototypes() for n, each in p.params.items() if not each.description
+    ]
+    assert missing == []
+
+
+def test_every_default_fits_its_own_schema() -> None:
+    faults = [
+        fault
+        for prototype in examples.prototypes()
+        for param in prototype.params.values()
+        if param.has_default
+        for fault in check_value(param, param.default)
+    ]
+    assert faults == []
+
+
+def test_every_package_and_prototype_has_a_readme() -> None:
+    root = bundled.folder("prototypes")
+    folders = [root / each.name for each in examples.packages()]
+    folders += [root / each.package / each.name for each in examples.prototypes()]
+    assert [folder for folder in folders if not (folder / "README.md").is_file()] == []
+
+
+def test_no_image_is_called_latest() -> None:
+    defaults = [str(p.default) for each in examples.prototypes() for p in each.params.values()]
+    assert [default for default in defaults if "latest" in default] == []
