@@ -60,6 +60,9 @@ SPECIAL: dict[str, dict[str, Any]] = {
     f"{APIEXTENSIONS}.JSONSchemaPropsOrBool": {"$ref": f"{APIEXTENSIONS}.JSONSchemaProps", "or": "boolean"},
 }
 
+# Fields that are marked as required and may be left out all the same: the empty value is one of theirs.
+NOT_REQUIRED = {f"{APIEXTENSIONS}.CustomResourceDefinitionVersion": {"served", "storage"}}
+
 Definitions = Mapping[str, Mapping[str, Any]]
 
 
@@ -157,6 +160,8 @@ def compact(name: str, schema: Mapping[str, Any], minor: int) -> dict[str, Any]:
     if name in SPECIAL:
         return dict(SPECIAL[name])
     kept = _reduced(schema)
+    if name in NOT_REQUIRED:
+        kept["required"] = [field for field in kept["required"] if field not in NOT_REQUIRED[name]]
     gvks = schema.get("x-kubernetes-group-version-kind", ())
     if len(gvks) == 1:
         kept["gvk"] = [gvks[0]["group"], gvks[0]["version"], gvks[0]["kind"]]

@@ -82,13 +82,13 @@ def _fault(found: KubeObject, problem: Problem) -> Fault:
 
 
 def _problems(found: KubeObject, schemas: Schemas, definitions: custom.Definitions) -> Problems:
-    schema = definitions.get((found.group, found.version, found.kind))
+    definition = definitions.get((found.group, found.version, found.kind))
     root = schemas.root(found.group, found.version, found.kind)
     if root is not None:
         yield from Structure(schemas, custom=False).check(root, Field(found.data))
         yield from _rule_problems(_subject(found, schemas, built_in=True))
-    elif schema is not None:
-        yield from custom.check(schema, found.data, schemas)
+    elif definition is not None:
+        yield from custom.check(definition, found.data, schemas)
         yield from _rule_problems(_subject(found, schemas, built_in=False))
     else:
         yield _unknown_kind(found, schemas, definitions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mlstack.model.kinds import CRD_GROUP, is_group
@@ -14,17 +15,32 @@ from mlstack.model.validation.structure import Structure
 
 _OPEN: Schema = {"x-kubernetes-preserve-unknown-fields": True}
 
-Definitions = Mapping[tuple[str, str, str], Schema]
+
+@dataclass(frozen=True, kw_only=True)
+class Definition:
+    """What one version of a custom kind is checked against.
+
+    Attributes:
+        schema: the structural schema.
+        replicas: where the subresource `scale` finds the number of replicas, empty without it.
+    """
+
+    schema: Schema
+    replicas: tuple[str, ...] = ()
+
+
+Definitions = Mapping[tuple[str, str, str], Definition]
 
 
 def definitions(crds: Iterable[Mapping[str, Any]]) -> Definitions:
     """Collect the schemas of CustomResourceDefinitions by group, version and kind; later ones win."""
-    found: dict[tuple[str, str, str], Schema] = {}
+    found: dict[tuple[str, str, str], Definition] = {}
     for data in crds:
         spec = Field(data).at("spec")
         for version in spec.at("versions").items:
             key = (spec.at("group").text, version.at("name").text, spec.at("names", "kind").text)
-            found[key] = _schema_of(version)
+            path = version.at("subresources", "scale", "specReplicasPath").text
+            found[key] = Definition(schema=_schema_of(version), replicas=tuple(path.split(".")[1:]))
     return found
 
 
@@ -43,11 +59,12 @@ def is_crd(data: Mapping[str, Any]) -> bool:
     return data.get("kind") == "CustomResourceDefinition" and is_group(data, CRD_GROUP)
 
 
-def check(schema: Schema, data: Mapping[str, Any], schemas: Schemas) -> Problems:
+def check(definition: Definition, data: Mapping[str, Any], schemas: Schemas) -> Problems:
     """Find what does not fit; the rules in CEL are looked at only where the structure is right."""
-    filled = with_defaults(schema, data)
-    problems = list(Structure(schemas, custom=True).check(schema, Field(filled)))
-    yield from problems or rule_problems(schema, Field(filled))
+    filled = Field(with_defaults(definition.schema, data))
+    problems = list(Structure(schemas, custom=True).check(definition.schema, filled))
+    problems += filled.at(*definition.replicas).between(0)
+    yield from problems or rule_problems(definition.schema, filled)
 
 
 def with_defaults(schema: Schema, value: Any) -> Any:

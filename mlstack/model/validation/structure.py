@@ -75,8 +75,10 @@ class Structure:
             yield from self._combined(schema, field)
 
     def _null(self, schema: Schema, field: Field) -> Problems:
-        if self._custom and "type" in schema and not schema.get("nullable"):
-            yield field.says(f"must be {_ARTICLES.get(schema['type'], 'a value')}, got null")
+        if self._custom and not schema.get("nullable"):
+            expected = _expected(schema)
+            if expected:
+                yield field.says(f"must be {expected}, got null")
 
     def _enum(self, schema: Schema, field: Field) -> Problems:
         allowed = schema.get("enum")
@@ -92,6 +94,11 @@ class Structure:
         if isinstance(inner, Mapping):
             for item in field.items:
                 yield from self._value(inner, item, closed=closed)
+        if list_type_of(schema).type == "map":
+            yield from (item.says("must be a map, got null") for item in field.items if not item)
+        elif isinstance(inner, Mapping) and "enum" in inner and not self._custom:
+            empty = (item for item in field.items if item.value in (None, ""))
+            yield from (item.says(f"must be one of {_listed(inner['enum'])}, got nothing") for item in empty)
         yield from _duplicates(schema, field)
 
     def _map(self, schema: Schema, field: Field, *, closed: bool) -> Problems:
@@ -99,7 +106,8 @@ class Structure:
         properties: Mapping[str, Schema] = schema.get("properties", {})
         embedded = bool(schema.get("x-kubernetes-embedded-resource"))
         for name in self._required(schema, embedded=embedded):
-            if field.value.get(name) is None:
+            given = field.value.get(name)
+            if given is None or (given == "" and "enum" in properties.get(name, ())):
                 yield field.at(name).says("is required")
         others = schema.get("additionalProperties")
         for name, inner in field.entries:
@@ -145,17 +153,21 @@ class Structure:
         return next(self._value(schema, field, closed=False), None) is None
 
 
+def _expected(schema: Schema) -> str | None:
+    """Say which type a schema asks for, None where it takes any."""
+    if schema.get("x-kubernetes-int-or-string"):
+        return "a whole number or a string"
+    return _ARTICLES.get(schema.get("type", ""))
+
+
 def _wrong_type(schema: Schema, value: Any) -> str | None:
     """Say which type is expected, None where the value has it."""
-    if schema.get("x-kubernetes-int-or-string"):
-        is_whole = isinstance(value, int) and not isinstance(value, bool)
-        return None if is_whole or isinstance(value, str) else "a whole number or a string"
     if schema.get("format") == "quantity":
         return formats.wrong_quantity(value)
-    name = schema.get("type")
-    if name is None or name == schema.get("or") or _has_type(name, value):
+    names = ("integer", "string") if schema.get("x-kubernetes-int-or-string") else (schema.get("type"),)
+    if None in names or any(name and _has_type(name, value) for name in (*names, schema.get("or"))):
         return None
-    return None if "or" in schema and _has_type(schema["or"], value) else _ARTICLES[name]
+    return _expected(schema)
 
 
 def _has_type(name: str, value: Any) -> bool:

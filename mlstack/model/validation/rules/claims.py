@@ -68,6 +68,9 @@ def volume_fits(subject: Subject) -> Problems:
         if not storage:
             yield storage.says("is required")
         yield from _positive(storage)
+        for name, other in subject.spec.at("capacity").entries:
+            if name != "storage":
+                yield other.says("must be `storage`, the only resource of a volume")
     yield from _access_modes(subject.spec)
     yield from fits(subject.spec.at("storageClassName"), syntax.subdomain)
     sources = [name for name in subject.spec.names if name not in _NO_SOURCE]

@@ -19,6 +19,12 @@ _SECRET_KEYS = {
     "kubernetes.io/ssh-auth": ("ssh-privatekey",),
     "kubernetes.io/tls": ("tls.crt", "tls.key"),
 }
+_COMPUTE = ("cpu", "memory", "ephemeral-storage")
+_QUOTA = frozenset(
+    {*_COMPUTE, *(f"limits.{name}" for name in _COMPUTE), *(f"requests.{name}" for name in _COMPUTE)}
+    | {"requests.storage", "pods", "resourcequotas", "services", "replicationcontrollers", "secrets"}
+    | {"persistentvolumeclaims", "configmaps", "services.nodeports", "services.loadbalancers"}
+)
 _ACCOUNT = "kubernetes.io/service-account.name"
 
 
@@ -96,6 +102,8 @@ def quota_fits(subject: Subject) -> Problems:
         wrong = syntax.qualified_name(name)
         if wrong:
             yield quantity.says(f"name of a resource {wrong}")
+        elif "/" not in name and name not in _QUOTA and "hugepages-" not in name:
+            yield quantity.says(f"must be a resource that quotas count, got `{name}`")
         found = formats.quantity(quantity.value)
         if found is not None and found < 0:
             yield quantity.says(f"must not be negative, got {shown(quantity.value)}")

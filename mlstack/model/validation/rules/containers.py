@@ -65,9 +65,11 @@ def _references(source: Field) -> Problems:
     for name in ("configMapKeyRef", "secretKeyRef"):
         reference = source.at(name)
         if reference:
-            yield from reference.at("name").needed()
+            yield from needed_name(reference.at("name"), syntax.subdomain)
             yield from needed_name(reference.at("key"), syntax.config_key)
     path = source.at("fieldRef", "fieldPath")
+    if source.at("fieldRef"):
+        yield from path.needed()
     if path.text and not _is_pod_field(path.text):
         yield path.says(f"is no field that a variable can hold, got {shown(path.text)}")
     resource = source.at("resourceFieldRef", "resource")
@@ -99,7 +101,7 @@ def variable_files_fit(pod: PodSubject) -> Problems:
             yield from one_of(source, ("configMapRef", "secretRef"), what="source")
             for name in ("configMapRef", "secretRef"):
                 if source.at(name):
-                    yield from source.at(name, "name").needed()
+                    yield from needed_name(source.at(name, "name"), syntax.subdomain)
             yield from fits(source.at("prefix"), lambda text: syntax.env_name(text, minor=pod.minor))
 
 

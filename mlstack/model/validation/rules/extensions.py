@@ -8,6 +8,7 @@ from mlstack.model.validation.rules.shared import needed_name, one_of, selector,
 from mlstack.model.validation.rules.table import Subject, rule
 
 _CRD = "apiextensions.k8s.io/CustomResourceDefinition"
+_TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _WEBHOOKS = (
     "admissionregistration.k8s.io/MutatingWebhookConfiguration",
     "admissionregistration.k8s.io/ValidatingWebhookConfiguration",
@@ -76,8 +77,11 @@ def _structural(schema: Field) -> Problems:
         schema.at(name).value is True
         for name in ("x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields")
     )
-    if not schema.at("type").text and not open_part:
-        yield schema.at("type").says("is required")
+    kind = schema.at("type")
+    if not kind.text and not open_part:
+        yield kind.says("is required")
+    elif kind.text and kind.text not in _TYPES:
+        yield kind.says(f"must be one of {', '.join(f'`{one}`' for one in _TYPES)}, got {shown(kind.value)}")
     if schema.at("type").text == "array" and not schema.at("items"):
         yield schema.at("items").says("is required with `type: array`")
     if schema.at("properties").names and schema.at("additionalProperties").names:
@@ -86,8 +90,20 @@ def _structural(schema: Field) -> Problems:
     for _, inner in schema.at("properties").entries:
         yield from _structural(inner)
     for name in ("items", "additionalProperties"):
-        if schema.at(name).names:
+        if isinstance(schema.at(name).value, dict):
             yield from _structural(schema.at(name))
+    yield from _combinations(schema)
+
+
+def _combinations(schema: Field) -> Problems:
+    """Check that combinations only limit values: what there is stands outside them."""
+    parts = [one for name in ("allOf", "anyOf", "oneOf") for one in schema.at(name).items]
+    if schema.at("x-kubernetes-int-or-string").value is True:
+        parts = [one for one in parts if one.names != ("type",)]
+    for part in (*parts, schema.at("not")):
+        for name in ("additionalProperties", "default", "description", "nullable", "type"):
+            if part.at(name).value not in (None, "", False):
+                yield part.at(name).says("must stand outside `allOf`, `anyOf`, `oneOf` and `not`")
 
 
 def _list_keys(schema: Field) -> Problems:
@@ -115,8 +131,13 @@ def webhooks_fit(subject: Subject) -> Problems:
         yield from needed_name(name, syntax.subdomain)
         if name.text.count(".") < 2:
             yield name.says(f"must have at least three parts between dots, got {shown(name.value)}")
-        yield from one.at("admissionReviewVersions").needed()
+        yield from _review_versions(one.at("admissionReviewVersions"))
         yield from one_of(one.at("clientConfig"), ("service", "url"), what="place")
+        url = one.at("clientConfig", "url")
+        if url and not url.text.startswith("https://"):
+            yield url.says(f"must start with `https://`, got {shown(url.value)}")
+        for each in one.at("rules").items:
+            yield from _matching(each)
         effects = one.at("sideEffects")
         if effects.text not in ("None", "NoneOnDryRun"):
             yield effects.says(f"must be `None` or `NoneOnDryRun`, got {shown(effects.value)}")
@@ -124,3 +145,20 @@ def webhooks_fit(subject: Subject) -> Problems:
             yield from one.at("timeoutSeconds").between(1, 30)
         for selecting in ("namespaceSelector", "objectSelector"):
             yield from selector(one.at(selecting))
+
+
+def _review_versions(versions: Field) -> Problems:
+    yield from versions.needed()
+    if versions.items and not {"v1", "v1beta1"} & {one.text for one in versions.items}:
+        yield versions.says(f"must hold `v1`, got {shown(versions.value)}")
+    for one in versions.items:
+        yield from needed_name(one, syntax.label_1035)
+
+
+def _matching(each: Field) -> Problems:
+    """Check what a webhook is asked about."""
+    for name in ("apiGroups", "apiVersions", "operations", "resources"):
+        yield from each.at(name).needed()
+        if name != "apiGroups":
+            for one in each.at(name).items:
+                yield from one.needed()

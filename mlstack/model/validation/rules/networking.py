@@ -38,6 +38,7 @@ def ingress_rules_fit(subject: Subject) -> Problems:
             yield from _backend(path.at("backend"))
     for one in subject.spec.at("tls").items:
         for host in one.at("hosts").items:
+            yield from host.needed()
             yield from _host(host)
         yield from fits(one.at("secretName"), syntax.subdomain)
 

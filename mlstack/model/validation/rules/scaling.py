@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlstack.model.validation.base import Field, Problems
+from mlstack.model.validation.base import Field, Problems, Severity, shown
 from mlstack.model.validation.rules.shared import count_or_share, selector
 from mlstack.model.validation.rules.table import Subject, rule
 
@@ -18,6 +18,8 @@ _TARGETS = {
     "Utilization": "averageUtilization",
     "Value": "value",
 }
+_STRICT_TARGETS = 36
+"""Seen to refuse: 1.36."""
 _MAX_WINDOW_S = 3600
 _MAX_PERIOD_S = 1800
 
@@ -33,6 +35,16 @@ def autoscaler_has_a_range(subject: Subject) -> Problems:
     for name in ("kind", "name"):
         yield from subject.spec.at("scaleTargetRef", name).needed()
     yield from subject.spec.at("targetCPUUtilizationPercentage").between(1)
+
+
+@rule("autoscaling/HorizontalPodAutoscaler")
+def autoscaler_names_the_group(subject: Subject) -> Problems:
+    """What is scaled is found by its API group; older servers take an autoscaler that cannot find it."""
+    version = subject.spec.at("scaleTargetRef", "apiVersion")
+    group, slash, _ = version.text.partition("/")
+    if not (group and slash):
+        severity: Severity = "error" if subject.minor >= _STRICT_TARGETS else "warning"
+        yield version.says(f"must have a group, as `apps/v1`, got {shown(version.text)}", severity)
 
 
 @rule("autoscaling/HorizontalPodAutoscaler")
