@@ -135,7 +135,13 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_same, one, other))
     if isinstance(one, float) or isinstance(other, float):
-        return not isinstance(one, bool | str) and not isinstance(other, bool | str) and one == other
+        numbers = isinstance(one, int | float) and isinstance(other, int | float)
+        return (
+            numbers
+            and not isinstance(one, bool)
+            and not isinstance(other, bool)
+            and float(one) == float(other)
+        )
     return type(one) is type(other) and bool(one == other)
 
 
