@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlstack.errors import NotFoundError, UsageError
+from mlstack.errors import NotFoundError, ParamError, UsageError
 from mlstack.files import atomic, layout, lockfile
 from mlstack.model import emit
 from mlstack.model.app import (
@@ -28,6 +28,7 @@ from mlstack.model.names import (
 )
 from mlstack.model.params import ParamScope, spelling_table
 from mlstack.model.values import Path as ValuePath
+from mlstack.model.values import refused_characters
 
 if TYPE_CHECKING:
     from mlstack.files.appread import AppFiles
@@ -117,8 +118,13 @@ class Edits:
 
         Raises:
             NotFoundError: no such component, module or environment.
+            ParamError: the value holds a control character.
             ConfigError: the file cannot be edited or written.
         """
+        for found, character in refused_characters(value):
+            name = ".".join(map(str, (*path, *found)))
+            message = f"`{name}` holds the control character {character}, which no object can carry"
+            raise ParamError(message, hint="remove it from the value")
         edited, full = self._place(scope, path)
         edited.set(full, value)
         return edited.file, self._save(edited)

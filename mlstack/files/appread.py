@@ -1,5 +1,6 @@
 """Read the files of an app directory into the model, each at most once."""
 
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -101,6 +102,12 @@ class AppFiles:
         found: dict[str, tuple[str, str, str]] = {}
         for file, module, name in layout.component_files(self.root):
             full_name = f"{module}.{name}" if module else name
+            if not _can_be_label(full_name) or "." in file.rpartition("/")[0]:
+                raise ConfigError(
+                    f"`{full_name}` cannot be the name of a component, which becomes a label",
+                    where=file,
+                    hint="name files and folders with up to 63 letters, digits, `-` and `_`",
+                )
             if full_name in found:
                 other = found[full_name][0]
                 raise ConfigError(
@@ -268,3 +275,8 @@ def _registry(fields: Fields) -> RegistryRef:
 
 
 _OTHER_KINDS = ("App", "Lock", "ModuleParams", "Environment", "EnvironmentParams")
+_LABEL = re.compile(r"[a-zA-Z0-9]([-_.a-zA-Z0-9]{0,61}[a-zA-Z0-9])?")
+
+
+def _can_be_label(name: str) -> bool:
+    return _LABEL.fullmatch(name) is not None

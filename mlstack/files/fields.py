@@ -9,11 +9,13 @@ from typing import Any, NoReturn
 
 from mlstack.errors import SchemaError, UsageError
 from mlstack.files.document import Document
-from mlstack.files.wording import described
+from mlstack.files.wording import described, expectation
 from mlstack.model.app import API_VERSION, PackageRef
 from mlstack.model.names import nearest, parse_package_ref
 from mlstack.model.params import Layer, Origin
 from mlstack.model.values import Path, join_path
+
+_STRING = {"type": "string"}
 
 
 class Fields:
@@ -56,9 +58,7 @@ class Fields:
         if value is None and default is not None:
             return default
         if not isinstance(value, str):
-            self._refuse(
-                (name,), "is required" if value is None else f"must be a string, got {described(value)}"
-            )
+            self._refuse((name,), "is required" if value is None else expectation("type", _STRING, value))
         if default is None and not value:
             self._refuse((name,), "must not be empty")
         return value

@@ -29,7 +29,7 @@ def expectation(keyword: str, schema: Mapping[str, Any], value: Any, *, unit: st
         unit: what a number counts.
     """
     if keyword in _BOUNDS:
-        return f"must be {_bounds(schema)}{' ' + unit if unit else ''}, got {shown(value)}"
+        return f"must be {_bounds(schema, unit)}, got {shown(value)}"
     if keyword in ("anyOf", "oneOf"):
         types = sorted(schema_types(schema))
         return (
@@ -41,17 +41,24 @@ def expectation(keyword: str, schema: Mapping[str, Any], value: Any, *, unit: st
     return word(schema[keyword], value) if word else f"does not fit `{keyword}`, got {shown(value)}"
 
 
-def _bounds(schema: Mapping[str, Any]) -> str:
+def _bounds(schema: Mapping[str, Any], unit: str) -> str:
     low, high = schema.get("minimum"), schema.get("maximum")
     above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
     if low is not None and high is not None:
-        return f"{low} to {high}" if low != high else str(low)
+        return f"{low} to {_counted(high, unit)}" if low != high else _counted(low, unit)
     parts = [
-        f"{word} {bound}"
+        f"{word} {_counted(bound, unit)}"
         for word, bound in (("at least", low), ("more than", above), ("at most", high), ("less than", below))
         if bound is not None
     ]
     return " and ".join(parts)
+
+
+def _counted(number: Any, unit: str) -> str:
+    """Write a number with its unit, which is given in the plural: `1 GPU`, `2 GPUs`, `1 retry`."""
+    if number == 1:
+        unit = f"{unit[:-3]}y" if unit.endswith("ies") else unit.removesuffix("s")
+    return f"{number} {unit}" if unit else str(number)
 
 
 def _types(names: Sequence[str]) -> str:
@@ -60,7 +67,8 @@ def _types(names: Sequence[str]) -> str:
 
 def _type(expected: Any, value: Any) -> str:
     names = [expected] if isinstance(expected, str) else list(expected)
-    return f"must be {_types(names)}, got {described(value)}"
+    quotes = ": put it in quotes" if names == ["string"] and isinstance(value, int | float) else ""
+    return f"must be {_types(names)}, got {described(value)}{quotes}"
 
 
 def _enum(expected: Any, value: Any) -> str:

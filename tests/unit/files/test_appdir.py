@@ -85,7 +85,7 @@ def test_app_tells_name_registries_and_packages(app: Build) -> None:
         (
             "apiVersion: mlstack.dev/v1\nkind: App\nname: 5\n",
             SchemaError,
-            "`name` must be a string, got 5 (app.yaml:3)",
+            "`name` must be a string, got 5: put it in quotes (app.yaml:3)",
         ),
         (
             "apiVersion: mlstack.dev/v1\nkind: App\nname: x\nparam: {}\n",
@@ -142,6 +142,15 @@ def test_two_files_for_one_component_are_refused(app: Build) -> None:
     assert "`components/cnn.json` and `components/cnn.yaml` both stand for" in refused(
         read.components, ConfigError
     )
+
+
+@pytest.mark.parametrize("file", ["my file.yaml", "x" * 64 + ".yaml", "a.b/c.yaml", "a b/c.yaml", "-x.json"])
+def test_a_file_whose_name_cannot_be_a_label_is_refused(app: Build, file: str) -> None:
+    read = build(app)
+    write_tree(read.root, {f"components/{file}": "a: 1\n"})
+    message = refused(read.components, ConfigError)
+    assert "cannot be the name of a component" in message
+    assert f"(components/{file})" in message
 
 
 def test_module_parameters_at_the_root_are_refused(app: Build) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
+from mlstack.errors import ConfigError, MlstackError, NotFoundError, ParamError, UsageError
 from mlstack.files.appdir import AppDir
 from mlstack.model.app import ClusterIdentity, Component, Environment, RegistryRef
 from mlstack.model.params import ParamScope
@@ -152,6 +152,15 @@ def test_a_level_that_is_not_there_is_refused(
     def act() -> None:
         with pytest.raises(kind):
             demo.set_param(where, ("num_gpus",), 1)
+
+    assert changed(demo, act) == {}
+
+
+@pytest.mark.parametrize("value", ["a\0b", {"k": ["\x1b"]}])
+def test_control_characters_are_refused_before_anything_is_written(demo: AppDir, value: Any) -> None:
+    def act() -> None:
+        with pytest.raises(ParamError, match=r"holds the control character U\+00"):
+            demo.set_param(CNN, ("labels",), value)
 
     assert changed(demo, act) == {}
 

@@ -69,7 +69,8 @@ def test_a_bound_is_told_with_place_and_the_command_that_mends_it() -> None:
         ({"type": "integer", "minimum": 0}, "many", 'must be an integer, got "many"', "0"),
         ({"type": "integer", "default": 3}, 2.5, "must be an integer, got 2.5", "3"),
         ({"type": "number", "exclusiveMinimum": 0}, 0, "must be more than 0, got 0", "VALUE"),
-        ({"type": "string"}, 5, "must be a string, got 5", "VALUE"),
+        ({"type": "string"}, 5, "must be a string, got 5: put it in quotes", "VALUE"),
+        ({"type": "integer", "minimum": 1, "unit": "retries"}, 0, "must be at least 1 retry, got 0", "1"),
         ({"type": ["string", "number"]}, [1], "must be a string or a number, got a list", "VALUE"),
         ({"type": "boolean"}, "maybe", 'must be true or false, got "maybe"', "VALUE"),
         (
@@ -141,7 +142,7 @@ def test_a_place_inside_a_value_is_named() -> None:
         "component", {"t": [{"key": 1}, {"kay": "x"}]}, {("t", 1, "kay"): Origin("c.yaml", 9)}, "cnn"
     )
     assert told(params(t=schema), found).splitlines()[1:3] == [
-        "  `t.0.key` must be a string, got 1 (component)",
+        "  `t.0.key` must be a string, got 1: put it in quotes (component)",
         "  `t.1.kay` is unknown; did you mean `key`? (c.yaml:9)",
     ]
 
