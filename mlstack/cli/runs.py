@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from mlstack.cli import views, views_cluster
 from mlstack.cli.output import emit, is_terminal, say, show
-from mlstack.cli.page import Page
+from mlstack.cli.page import Line, Page
 from mlstack.errors import UsageError
 
 if TYPE_CHECKING:
@@ -85,17 +85,43 @@ def _what(report: ChangeReport) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words) + " objects"
 
 
-def reporter(output_format: str) -> OnEvent:
-    """Give what prints each event as it comes: objects on stdout in table form, talk on stderr."""
+class Reporter:
+    """Prints what happens: objects on stdout in the order of the plan, talk on stderr at once.
 
-    def tell(event: Event) -> None:
+    Objects of one wave are written at the same time; a line waits for those before it, so that the same
+    run always reads the same.
+
+    Args:
+        report: what would be done.
+        output_format: objects are printed as they come in table form alone.
+    """
+
+    def __init__(self, report: ChangeReport, output_format: str) -> None:
+        """Begin with nothing done."""
+        self._waiting = [row.object for row in report.objects]
+        self._ended: dict[str, Line] = {}
+        self._prints = output_format == "table"
+
+    def __call__(self, event: Event) -> None:
+        """Take one event."""
         if event.kind in QUIET:
             if event.kind != "waiting" or is_terminal(sys.stderr):
                 say(f"{event.kind}: {_sentence(event)}")
-        elif output_format == "table":
-            show(Page((views_cluster.outcome_line(event.kind, str(event.identity), event.text),)))
+            return
+        name = str(event.identity)
+        self._ended[name] = views_cluster.outcome_line(event.kind, name, event.text)
+        while self._waiting and self._waiting[0] in self._ended:
+            self._print(self._waiting.pop(0))
 
-    return tell
+    def flush(self) -> None:
+        """Print what ended although something before it did not."""
+        for name in list(self._ended):
+            self._print(name)
+
+    def _print(self, name: str) -> None:
+        line = self._ended.pop(name)
+        if self._prints:
+            show(Page((line,)))
 
 
 def _sentence(event: Event) -> str:
@@ -103,15 +129,18 @@ def _sentence(event: Event) -> str:
 
 
 @contextmanager
-def partial_result(output_format: str) -> Iterator[None]:
-    """When a run fails half-way, print what it had done before the error goes on its way."""
+def reporting(plan: Plan, output_format: str) -> Iterator[OnEvent]:
+    """Give what prints a run's events; when it fails half-way, what was done is summed up first."""
+    reporter = Reporter(plan.report, output_format)
     try:
-        yield
+        yield reporter
     except BaseException as error:  # an interruption carries a partial result as well
+        reporter.flush()
         partial = getattr(error, "partial", None)
         if partial is not None:
             finish(partial, output_format)
         raise
+    reporter.flush()
 
 
 def finish(result: RunResult, output_format: str) -> int:

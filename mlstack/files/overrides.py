@@ -75,6 +75,8 @@ def _bytes(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except FileNotFoundError as error:
-        raise NotFoundError(f"no values file `{file}`") from error
+        raise NotFoundError(
+            f"no values file `{file}`", hint="relative paths start at the working directory"
+        ) from error
     except OSError as error:
         raise UsageError(f"cannot read the values file `{file}`: {error.strerror}") from error

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlstack.files import layout
 from mlstack.files.appdir import AppDir
 from mlstack.model.app import RegistryRef
-from mlstack.model.names import check_app_name
 
 DEFAULT_REGISTRY = RegistryRef(name="kubeflow", address="bundled", protocol="directory")
 
@@ -32,7 +32,8 @@ def init(folder: Path, name: str, *, default_registry: bool = True) -> Initialis
         UsageError: the name cannot be an app's.
         ConfigError: there is an app already, or the folder cannot be written.
     """
-    check_app_name(name)
     registries = (DEFAULT_REGISTRY,) if default_registry else ()
     AppDir.create(folder, name, registries=registries)
+    for empty in (layout.COMPONENTS, layout.ENVIRONMENTS):
+        (folder / empty).mkdir(exist_ok=True)
     return Initialised(app=name, folder=str(folder), registries=tuple(ref.name for ref in registries))

@@ -154,8 +154,8 @@ def apply(
         )
     if not dry_run and not runs.confirmed(plan, verb="apply", ports=ctx.obj.ports, yes=yes):
         return 1
-    with runs.partial_result(output):
-        result = operation.execute(plan, on_event=runs.reporter(output), clock=ctx.obj.ports.clock)
+    with runs.reporting(plan, output) as on_event:
+        result = operation.execute(plan, on_event=on_event, clock=ctx.obj.ports.clock)
     return runs.finish(result, output)
 
 
@@ -204,8 +204,8 @@ def delete(
         )
     if not dry_run and not runs.confirmed(plan, verb="delete", ports=ctx.obj.ports, yes=yes, always=True):
         return 1
-    with runs.partial_result(output):
-        result = operation.execute(plan, on_event=runs.reporter(output), clock=ctx.obj.ports.clock)
+    with runs.reporting(plan, output) as on_event:
+        result = operation.execute(plan, on_event=on_event, clock=ctx.obj.ports.clock)
     return runs.finish(result, output)
 
 

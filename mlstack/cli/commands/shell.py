@@ -16,7 +16,7 @@ from mlstack.cli.parsing import family
 
 commands = family("The shell and the program itself.")
 
-LIBRARIES = ("typer", "jinja2", "PyYAML", "ruamel.yaml", "jsonschema", "kubernetes", "rich")
+LIBRARIES = ("typer", "jinja2", "PyYAML", "jsonschema", "kubernetes", "rich")
 
 
 class Shell(str, Enum):

@@ -1,0 +1,121 @@
+"""A small registry of our own, for tests that are not about the shipped packages."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from mlstack.files.appdir import AppDir
+from mlstack.files.drafts import Wanted
+from mlstack.operations import app, component, package, registry
+from tests.support.builders import Tree, read_tree, write_tree
+
+REGISTRY: Tree = {
+    "registry/base/package.yaml": """\
+        apiVersion: mlstack.dev/v1
+        kind: Package
+        name: base
+        version: 1.0.0
+        summary: What the others share
+        """,
+    "registry/tools/package.yaml": """\
+        apiVersion: mlstack.dev/v1
+        kind: Package
+        name: tools
+        version: 1.2.0
+        summary: Small things for tests
+        license: Apache-2.0
+        requires: [base]
+        """,
+    "registry/tools/web/prototype.yaml": """\
+        apiVersion: mlstack.dev/v1
+        kind: Prototype
+        name: web
+        summary: A page and its settings
+        description: Serves one page.
+        aliases: [old-web]
+        parameters:
+          type: object
+          required: [image]
+          properties:
+            name: {type: string, description: Name of the objects.}
+            image: {type: string, minLength: 1, description: What runs.}
+            replicas:
+              type: integer
+              minimum: 0
+              maximum: 9
+              default: 1
+              unit: pods
+              description: How many run.
+              aliases: [num_replicas]
+            color: {type: string, enum: [red, green], default: red}
+            debug: {type: boolean, default: false}
+            args: {type: array, items: {type: string}, default: [], x-format: csv}
+            tags: {type: object, additionalProperties: {type: string}, default: {}, x-format: kv}
+            token: {type: string, x-secret: true, description: Opens the door.}
+            size: {type: string, x-deprecated: use `replicas`}
+        notes: |
+          Look at it with a browser.
+        """,
+    "registry/tools/web/templates/page.yaml.j2": """\
+        apiVersion: v1
+        kind: ConfigMap
+        metadata:
+          name: {{ name }}
+        data:
+          image: {{ params.image }}
+          color: {{ params.color }}
+          replicas: {{ params.replicas | string }}
+          args: {{ params.args | join(" ") }}
+        {% if params.token %}
+        ---
+        apiVersion: v1
+        kind: Secret
+        metadata:
+          name: {{ name }}
+        stringData:
+          token: {{ params.token }}
+        {% endif %}
+        """,
+    "registry/tools/web/examples/plain.yaml": """\
+        apiVersion: mlstack.dev/v1
+        kind: Example
+        summary: The least there is.
+        params: {image: nginx}
+        """,
+}
+
+
+class Passed(dict[str, bytes]):
+    """Remembers for all tests which files and parameters have passed their schema."""
+
+    def put(self, key: str, data: bytes) -> None:
+        """Remember."""
+        self[key] = data
+
+
+PASSED = Passed()
+
+
+def small_app(folder: Path, *, installed: bool = True) -> AppDir:
+    """Make a registry and beside it an app that knows it, with its package installed or not."""
+    write_tree(folder, _made(installed=installed))
+    return AppDir(folder / "demo", store=PASSED)
+
+
+@cache
+def _made(*, installed: bool) -> Tree:
+    with TemporaryDirectory() as name:
+        folder = write_tree(Path(name), REGISTRY)
+        app.init(folder / "demo", "demo", default_registry=False)
+        made = AppDir(folder / "demo", store=PASSED)
+        registry.add(made, "ours", "../registry")
+        if installed:
+            package.install(made, "ours/tools")
+        return read_tree(folder)
+
+
+def generate(made: AppDir, name: str = "front", **texts: str | None) -> None:
+    """Generate a component of the prototype `web` from options as typed."""
+    component.generate(made, Wanted(prototype="web", name=name, texts={"image": "nginx", **texts}))

@@ -1,0 +1,163 @@
+"""Environments: from a kubectl context, with presets and inheritance, without a cluster."""
+
+from pathlib import Path
+
+import pytest
+
+from mlstack.errors import MlstackError, NotFoundError, UsageError
+from mlstack.files.appdir import AppDir
+from mlstack.files.kubeconfig import Kubeconfig
+from mlstack.model.app import ClusterIdentity
+from mlstack.operations import app, env
+from mlstack.operations.env import Settings
+from tests.support.builders import read_tree
+from tests.support.kubectl import KUBECONFIG
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> AppDir:
+    app.init(tmp_path, "demo")
+    return AppDir(tmp_path)
+
+
+def add(made: AppDir, name: str = "dev", **options: object) -> env.EnvironmentAdded:
+    return env.add(made, name, kubeconfig=KUBECONFIG, **options)  # type: ignore[arg-type]
+
+
+def test_current_context_and_its_namespace_are_taken(made: AppDir) -> None:
+    result = add(made)
+    assert (result.context, result.namespace, result.preset) == ("minikube", "default", None)
+    assert (made.root / result.file).read_text() == (
+        "apiVersion: mlstack.dev/v1\nkind: Environment\ncontext: minikube\nnamespace: default\n"
+    )
+
+
+def test_named_context_brings_its_namespace_unless_one_is_given(made: AppDir) -> None:
+    assert add(made, "a", context="gke").namespace == "ml"
+    assert add(made, "b", context="gke", namespace="own").namespace == "own"
+
+
+def test_preset_of_that_name_seeds_the_environment(made: AppDir) -> None:
+    assert add(made, "gke", context="gke").preset == "gke"
+    assert env.describe(made, "gke").globals["cloud"] == "gke"
+    assert env.describe(made, "gke").wait_for_load_balancer
+
+
+def test_preset_can_be_left_out(made: AppDir) -> None:
+    assert add(made, "minikube", use_preset=False).preset is None
+    assert env.describe(made, "minikube").globals == {}
+
+
+def test_environment_that_extends_inherits_context_and_namespace(made: AppDir) -> None:
+    add(made, "base", context="gke")
+    result = add(made, "us/staging", extends="base")
+    assert (result.context, result.namespace, result.extends) == ("gke", "ml", "base")
+    assert "context" not in (made.root / result.file).read_text()
+
+
+def test_own_context_counts_over_the_inherited_one(made: AppDir) -> None:
+    add(made, "base", context="gke")
+    assert add(made, "other", extends="base", context="minikube").context == "minikube"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "error", "message"),
+    [
+        ("dev", {}, UsageError, "already"),
+        ("no good", {}, UsageError, "cannot be an environment name"),
+        ("../up", {}, UsageError, "cannot be an environment name"),
+        ("new", {"context": "gkee"}, NotFoundError, "gkee"),
+        ("new", {"extends": "dve"}, NotFoundError, "dve"),
+    ],
+)
+def test_wrong_environments_change_nothing(
+    made: AppDir, name: str, options: dict[str, str], error: type[MlstackError], message: str
+) -> None:
+    add(made)
+    before = read_tree(made.root)
+    with pytest.raises(error) as caught:
+        add(made, name, **options)
+    assert message in caught.value.message
+    assert caught.value.hint
+    assert read_tree(made.root) == before
+
+
+def test_no_current_context_is_said_with_the_way_out(made: AppDir) -> None:
+    with pytest.raises(UsageError, match="no kubectl context is current") as caught:
+        env.add(made, "dev", kubeconfig=Kubeconfig())
+    assert "--context" in str(caught.value.hint)
+
+
+def test_list_marks_the_current_one(made: AppDir) -> None:
+    add(made, "a")
+    add(made, "b", context="gke")
+    env.current(made, chosen="b")
+    rows = env.list_all(made).environments
+    assert [(row.name, row.current, row.context) for row in rows] == [
+        ("a", False, "minikube"),
+        ("b", True, "gke"),
+    ]
+
+
+def test_current_can_be_chosen_and_unset(made: AppDir) -> None:
+    add(made)
+    assert env.current(made).name is None
+    assert env.current(made, chosen="dev").name == "dev"
+    assert env.current(AppDir(made.root)).name == "dev"
+    assert env.current(made, unset=True).name is None
+    with pytest.raises(NotFoundError) as caught:
+        env.current(made, chosen="dve")
+    assert caught.value.near == "dev"
+
+
+def test_change_touches_what_is_named_alone(made: AppDir) -> None:
+    file = made.root / add(made).file
+    file.write_text(file.read_text() + "# ours\n")
+    made.forget()
+    env.change(made, "dev", Settings(namespace="kubeflow", protected=True))
+    lines = file.read_text().splitlines()
+    assert lines[:3] == ["apiVersion: mlstack.dev/v1", "kind: Environment", "context: minikube"]
+    assert sorted(lines[3:]) == ["# ours", "namespace: kubeflow", "protected: true"]
+    assert made.environment("dev").protected
+
+
+def test_another_context_is_not_bound_to_the_old_cluster(made: AppDir) -> None:
+    add(made)
+    made.pin_identity("dev", ClusterIdentity(uid="u", ca=None))
+    result = env.change(made, "dev", Settings(context="gke"), kubeconfig=KUBECONFIG)
+    assert result.cluster_forgotten
+    assert made.environment("dev").cluster is None
+
+
+def test_cluster_can_be_forgotten(made: AppDir) -> None:
+    add(made)
+    made.pin_identity("dev", ClusterIdentity(uid="u", ca=None))
+    env.change(made, "dev", Settings(namespace="x"))
+    assert made.environment("dev").cluster is not None
+    env.change(made, "dev", Settings(forget_cluster=True))
+    assert made.environment("dev").cluster is None
+
+
+def test_rename_moves_the_files_and_the_choice(made: AppDir) -> None:
+    add(made)
+    env.current(made, chosen="dev")
+    env.change(made, "dev", Settings(name="eu/dev"))
+    assert env.current(made).name == "eu/dev"
+    assert made.environment_names() == ("eu/dev",)
+
+
+def test_remove_removes_exactly_that_environment(made: AppDir) -> None:
+    add(made, "eu")
+    before = read_tree(made.root)
+    add(made, "eu/dev")
+    env.current(made, chosen="eu/dev")
+    env.remove(made, "eu/dev")
+    assert read_tree(made.root) == before
+    assert env.current(made).name is None
+
+
+def test_extended_environment_cannot_go(made: AppDir) -> None:
+    add(made)
+    add(made, "child", extends="dev")
+    with pytest.raises(UsageError, match="extended by `child`"):
+        env.remove(made, "dev")

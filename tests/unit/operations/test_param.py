@@ -1,0 +1,160 @@
+"""Parameters at every level: set, taken back, listed, compared."""
+
+from pathlib import Path
+
+import pytest
+
+from mlstack.errors import MlstackError, NotFoundError, ParamError, UsageError
+from mlstack.files.appdir import AppDir
+from mlstack.model.masking import MASK
+from mlstack.operations import env, param
+from mlstack.operations.param import Place
+from tests.support.builders import read_tree
+from tests.support.kubectl import KUBECONFIG
+from tests.support.registry import generate, small_app
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> AppDir:
+    app = small_app(tmp_path)
+    for name in ("gke", "minikube"):
+        env.add(app, name, kubeconfig=KUBECONFIG, context=name, use_preset=False)
+    generate(app)
+    generate(app, "shop.cart")
+    return app
+
+
+PLACES = {
+    "app": (Place(), "app.yaml", "the whole app"),
+    "module": (Place(module="shop"), "components/shop/params.yaml", "module shop"),
+    "component": (Place(component="shop.cart"), "components/shop/cart.yaml", "shop.cart"),
+    "globals": (Place(environment="gke"), "environments/gke/params.yaml", "all components in gke"),
+    "environment": (
+        Place(component="shop.cart", environment="gke"),
+        "environments/gke/params.yaml",
+        "shop.cart in gke",
+    ),
+}
+
+
+@pytest.mark.parametrize("level", PLACES)
+def test_set_counts_at_every_level_and_unset_takes_it_back(made: AppDir, level: str) -> None:
+    place, file, said = PLACES[level]
+    before = read_tree(made.root)
+    result = param.change(made, place, "replicas", "7")
+    assert (result.value, result.file, result.place, result.changed) == (7, file, said, True)
+    (row,) = (
+        r for r in param.list_all(made, component="shop.cart", environment="gke").rows if r.name == "replicas"
+    )
+    assert (row.value, row.origin.partition(":")[0]) == (7, file)
+    assert param.unset(made, place, "replicas").file == file
+    after = param.list_all(made, component="shop.cart", environment="gke").rows
+    assert next(r.level for r in after if r.name == "replicas") == "default"
+    assert {name for name in read_tree(made.root)} >= set(before)
+
+
+def test_setting_the_same_value_again_changes_nothing(made: AppDir) -> None:
+    place = Place(component="front")
+    param.change(made, place, "replicas", "2")
+    before = read_tree(made.root)
+    assert not param.change(made, place, "replicas", "2").changed
+    assert read_tree(made.root) == before
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "value"),
+    [
+        ("image", "-1", "-1"),
+        ("image", "--steps=9", "--steps=9"),
+        ("image", "yes", "yes"),
+        ("args", "--a,--b", ["--a", "--b"]),
+        ("args", '["x y", "z"]', ["x y", "z"]),
+        ("tags", "a=b,c=d", {"a": "b", "c": "d"}),
+        ("tags.team", "ml", "ml"),
+        ("debug", "true", True),
+        ("num_replicas", "3", 3),
+        ("num-replicas", "3", 3),
+    ],
+)
+def test_text_is_typed_by_the_schema(made: AppDir, key: str, text: str, value: object) -> None:
+    assert param.change(made, Place(component="front"), key, text).value == value
+
+
+def test_as_string_keeps_the_text(made: AppDir) -> None:
+    assert param.change(made, Place(component="front"), "tags.a", "1", as_string=True).value == "1"
+
+
+@pytest.mark.parametrize(
+    ("place", "key", "text", "error", "message"),
+    [
+        (Place(component="front"), "replicsa", "1", NotFoundError, "replicsa"),
+        (Place(component="fornt"), "replicas", "1", NotFoundError, "fornt"),
+        (Place(environment="gek"), "replicas", "1", NotFoundError, "gek"),
+        (Place(module="shpo"), "replicas", "1", NotFoundError, "shpo"),
+        (Place(), "replicsa", "1", NotFoundError, "replicsa"),
+        (Place(component="front"), "replicas", "10", ParamError, "replicas"),
+        (Place(component="front"), "replicas", "two", ParamError, "replicas"),
+        (Place(component="front"), "color", "blue", ParamError, "color"),
+        (Place(component="front"), "image", "", ParamError, "image"),
+        (Place(component="front"), "a..b", "1", UsageError, "a..b"),
+        (Place(component="front", module="shop"), "replicas", "1", UsageError, "--module"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_nothing_written(
+    made: AppDir, place: Place, key: str, text: str, error: type[MlstackError], message: str
+) -> None:
+    before = read_tree(made.root)
+    with pytest.raises(error) as caught:
+        param.change(made, place, key, text)
+    assert message in caught.value.message
+    assert caught.value.hint
+    assert read_tree(made.root) == before
+
+
+def test_manifest_has_no_parameters(made: AppDir) -> None:
+    (made.root / "components/plain.yaml").write_text("apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n")
+    with pytest.raises(UsageError, match="plain manifest"):
+        param.change(AppDir(made.root), Place(component="plain"), "replicas", "1")
+
+
+def test_a_value_that_an_environment_overrides_is_noted(made: AppDir) -> None:
+    param.change(made, Place(component="front", environment="gke"), "replicas", "3")
+    (note,) = param.change(made, Place(component="front"), "replicas", "2").notes
+    assert "`gke`" in note
+    assert "environments/gke/params.yaml" in note
+
+
+def test_unset_says_what_counts_now_and_when_nothing_was_set(made: AppDir) -> None:
+    param.change(made, Place(component="front"), "replicas", "2")
+    (note,) = param.unset(made, Place(component="front"), "replicas").notes
+    assert "prototype ours/tools/web" in note
+    with pytest.raises(NotFoundError, match="not set for front"):
+        param.unset(made, Place(component="front"), "replicas")
+
+
+def test_secrets_are_masked_everywhere(made: AppDir) -> None:
+    result = param.change(made, Place(component="front", environment="gke"), "token", "s3cret")
+    assert result.value == MASK
+    rows = param.list_all(made, environment="gke").rows
+    assert [row.value for row in rows if row.name == "token"] == [MASK]
+    differences = param.diff(made, "gke", "minikube").rows
+    assert [(row.name, row.first, row.second) for row in differences] == [("token", MASK, None)]
+
+
+def test_list_can_leave_out_defaults_and_other_components(made: AppDir) -> None:
+    rows = param.list_all(made, component="front", set_only=True).rows
+    assert [(row.component, row.name, row.value) for row in rows] == [("front", "image", "nginx")]
+    rows = param.list_all(made, module="shop", set_only=True).rows
+    assert {row.component for row in rows} == {"shop.cart"}
+
+
+def test_diff_shows_what_differs_alone(made: AppDir) -> None:
+    param.change(made, Place(environment="gke"), "color", "green")
+    param.change(made, Place(component="front", environment="minikube"), "replicas", "0")
+    rows = param.diff(made, "minikube", "gke").rows
+    assert [(row.component, row.name, row.first, row.second) for row in rows] == [
+        ("front", "replicas", 0, 1),
+        ("front", "color", "red", "green"),
+        ("shop.cart", "color", "red", "green"),
+    ]
+    assert param.diff(made, "minikube", "gke", components=["shop"]).rows == rows[2:]

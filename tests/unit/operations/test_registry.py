@@ -1,0 +1,79 @@
+"""Registries: added once they answer, described, and the index of one's own."""
+
+from pathlib import Path
+
+import pytest
+
+from mlstack.errors import MlstackError, NotFoundError, RegistryError, UsageError
+from mlstack.files.appdir import AppDir
+from mlstack.operations import app, registry
+from tests.support.builders import read_tree, write_tree
+from tests.support.registry import REGISTRY, small_app
+
+LAUNCH = "github.com/google/kubeflow/tree/master/kubeflow"
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> AppDir:
+    return small_app(tmp_path)
+
+
+def test_address_of_the_launch_leads_to_the_bundled_registry(made: AppDir) -> None:
+    result = registry.add(made, "kubeflow", LAUNCH)
+    assert (result.bundled, result.known, result.address) == (True, False, LAUNCH)
+    assert result.packages >= 4
+
+
+def test_default_registry_of_a_new_app_is_the_same_one(tmp_path: Path) -> None:
+    app.init(tmp_path / "new", "new")
+    made = AppDir(tmp_path / "new")
+    before = read_tree(made.root)
+    assert registry.add(made, "kubeflow", LAUNCH).known
+    assert read_tree(made.root) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "address", "error"),
+    [
+        ("ours", "../elsewhere", UsageError),
+        ("no good", "../registry", UsageError),
+        ("new", "../nothing", RegistryError),
+        ("new", "ftp://x", RegistryError),
+    ],
+)
+def test_failed_add_changes_nothing(made: AppDir, name: str, address: str, error: type[MlstackError]) -> None:
+    before = read_tree(made.root)
+    with pytest.raises(error) as caught:
+        registry.add(made, name, address)
+    assert caught.value.hint
+    assert read_tree(made.root) == before
+
+
+def test_list_and_describe(made: AppDir) -> None:
+    (row,) = registry.list_all(made).registries
+    assert (row.name, row.protocol, row.address, row.bundled) == ("ours", "directory", "../registry", False)
+    packages = registry.describe(made, "ours").packages
+    assert [(each.name, each.version, each.installed) for each in packages] == [
+        ("base", "1.0.0", "1.0.0"),
+        ("tools", "1.2.0", "1.2.0"),
+    ]
+
+
+def test_unknown_registry_names_the_nearest(made: AppDir) -> None:
+    with pytest.raises(NotFoundError) as caught:
+        registry.describe(made, "uors")
+    assert caught.value.near == "ours"
+
+
+def test_index_is_written_once_and_kept_fresh(tmp_path: Path) -> None:
+    folder = write_tree(tmp_path, REGISTRY) / "registry"
+    assert not registry.index(folder, check=True).ok
+    first = registry.index(folder)
+    assert (first.stale, first.written, first.packages, first.ok) == (True, True, 2, True)
+    assert registry.index(folder, check=True).ok
+    (folder / "tools/web/prototype.yaml").write_text("# changed\n")
+    assert registry.index(folder, check=True).stale
+
+
+def test_shipped_index_is_up_to_date() -> None:
+    assert registry.index(Path(__file__).parents[3] / "registry", check=True).ok
