@@ -19,12 +19,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import PurePosixPath
 from types import CodeType, SimpleNamespace, TracebackType
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 from mlstack import __version__
 from mlstack.errors import TemplateError
 from mlstack.model import emit
 from mlstack.model.names import nearest
+from mlstack.model.places import Place, Places, mark_of, unmarked
 from mlstack.model.prototype import Prototype
 
 _REMOVED_FILTERS = (
@@ -33,8 +34,6 @@ _REMOVED_FILTERS = (
 )
 _LARGEST_PRODUCT = 1_000_000
 _LARGEST_EXPONENT = 1_000
-# Around the file and line that a text came from, when lines are asked for.
-_OPEN, _CLOSE = "\ue000", "\ue001"
 
 
 class CodeStore(Protocol):
@@ -45,18 +44,6 @@ class CodeStore(Protocol):
 
     def put(self, key: str, data: bytes) -> None:
         """Keep bytes under a key, if possible."""
-
-
-class Place(NamedTuple):
-    """A line of a template.
-
-    Attributes:
-        file: the template's file, as messages show it.
-        line: line in it, from 1.
-    """
-
-    file: str
-    line: int
 
 
 class Renderer:
@@ -116,12 +103,12 @@ class Renderer:
         text, places = self._with_places(name, variables)
         return text, [place for _, place in places]
 
-    def _with_places(self, name: str, variables: Mapping[str, Any]) -> tuple[str, _Places]:
+    def _with_places(self, name: str, variables: Mapping[str, Any]) -> tuple[str, Places]:
         text = self.render(name, variables)
         if self._marking is None:
             self._marking = self._environment(marking=True)
         try:
-            marked, places = _read_marks(self._rendered(self._marking, name, variables), self._source(name))
+            marked, places = unmarked(self._rendered(self._marking, name, variables), self._source(name))
         except TemplateError:  # a template that measures its own text may take offence at the marks
             marked, places = "", []
         return text, places if marked == text else [(None, None)] * (text.count("\n") + 1)
@@ -352,10 +339,10 @@ def _kit() -> SimpleNamespace:
             for token in stream:
                 includes = token.type == "block_begin" and stream.current.test("name:include")
                 if includes or token.type == "variable_begin":
-                    yield Token(token.lineno, "data", _mark(file, token.lineno))
+                    yield Token(token.lineno, "data", mark_of(file, token.lineno))
                 elif token.type == "data":
                     lines = token.value.split("\n")
-                    marked = [f"{_mark(file, token.lineno + n)}{line}" for n, line in enumerate(lines)]
+                    marked = [f"{mark_of(file, token.lineno + n)}{line}" for n, line in enumerate(lines)]
                     token = Token(token.lineno, "data", "\n".join(marked))
                 yield token
 
@@ -376,7 +363,7 @@ def _kit() -> SimpleNamespace:
     )
 
 
-# ------------------------------------------------------------------------------------------- errors, places
+# --------------------------------------------------------------------------------------------------- errors
 
 
 def _wording(
@@ -419,35 +406,3 @@ def _template_line(trace: TracebackType | None, source: Callable[[str], str]) ->
             found = Place(source(template.name), template.get_corresponding_lineno(trace.tb_lineno))
         trace = trace.tb_next
     return found
-
-
-_Places = list[tuple[Place | None, Place | None]]
-
-
-def _mark(file: str, line: int) -> str:
-    return f"{_OPEN}{file}:{line}{_CLOSE}"
-
-
-def _read_marks(text: str, file: str) -> tuple[str, _Places]:
-    """Take the marks out of a text.
-
-    Returns:
-        The text; for each of its lines the place in `file`, and the place in whichever file.
-    """
-    lines: list[str] = []
-    places: _Places = []
-    own: Place | None = None
-    last: Place | None = None
-    for marked in text.split("\n"):
-        first, *parts = marked.split(_OPEN)
-        line = first
-        for part in parts:
-            mark, _, rest = part.partition(_CLOSE)
-            if not line.strip():  # what comes after the first visible character says nothing of the line
-                name, _, number = mark.rpartition(":")
-                last = Place(name, int(number)) if number.isdigit() else None
-                own = last if last and last.file == file else own
-            line += rest
-        lines.append(line)
-        places.append((own, last))
-    return "\n".join(lines), places
