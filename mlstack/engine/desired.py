@@ -15,8 +15,9 @@ from mlstack.model.objects import DesiredState, KubeObject, Source
 from mlstack.model.overrides import Overrides
 from mlstack.model.params import Resolved
 from mlstack.model.patching import patched, read_patch
+from mlstack.model.places import Place
 from mlstack.model.prototype import Prototype
-from mlstack.templating import CodeStore, Place, Renderer
+from mlstack.templating import CodeStore, Renderer
 
 _NONE = Overrides()
 Path = tuple[str | int, ...]

@@ -12,8 +12,9 @@ import yaml
 
 from mlstack.errors import TemplateError
 from mlstack.files.cache import Cache
+from mlstack.model.places import Place
 from mlstack.model.prototype import Prototype
-from mlstack.templating import Place, Renderer
+from mlstack.templating import Renderer
 
 
 def renderer(templates: dict[str, str], files: dict[str, str] | None = None, store: Any = None) -> Renderer:
