@@ -9,6 +9,7 @@ from typing import Any
 from mlstack.cluster import defaults, garbage, managers, merge, patches, strategies, typecheck
 from mlstack.cluster.answers import error_of
 from mlstack.cluster.api import Applied, ObjectRef, Propagation
+from mlstack.cluster.fields import NOTHING, Paths
 from mlstack.cluster.managers import Entry, Writer
 from mlstack.cluster.serving import Served
 from mlstack.cluster.store import Key, Obj, Store
@@ -16,6 +17,7 @@ from mlstack.errors import Cause, ClusterError, ConflictError
 
 _OF_SYSTEM = ("uid", "creationTimestamp", "generation", "resourceVersion", "deletionTimestamp")
 _LINES = "\n  "
+_REPLICAS: Paths = frozenset({("f:spec", "f:replicas")})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,8 +129,8 @@ class Write:
             return self.served.shown(live)
         return self.served.shown(self.store.put(self.key, going))
 
-    def _update(self, new: Obj) -> Applied:
-        """Write a whole object; fields whose values change become the writer's."""
+    def _update(self, new: Obj, *, disowned: Paths = NOTHING) -> Applied:
+        """Write a whole object; fields whose values change become the writer's, but for the disowned."""
         live = self.live
         if self.writer.subresource == "status" and live is not None:
             new = {**live, "status": new.get("status")}
@@ -152,24 +154,23 @@ class Write:
             now=self.now,
             listed=_trusted(given, live),
         )
+        entries = tuple(
+            replace(entry, paths=entry.paths - disowned) if entry.writer == self.writer else entry
+            for entry in entries
+        )
         return self._finish(new, entries)
 
     def _scale(self, live: Obj, change: Callable[[Obj], Any]) -> Applied:
-        """Change the number of replicas alone."""
+        """Change the number of replicas alone.
+
+        A scale to 0 leaves the number without an owner, on real servers too: there 0 is not written.
+        """
         if not self.served.has_scale:
             raise error_of(404, "404 page not found", subject=f"`{self.ref}/scale`")
-        spec = live.get("spec") or {}
-        names = {name: live["metadata"][name] for name in ("name", "namespace", "uid", "resourceVersion")}
-        scale = {
-            "apiVersion": "autoscaling/v1",
-            "kind": "Scale",
-            "metadata": names,
-            "spec": {"replicas": spec.get("replicas", 0)},
-        }
-        wanted = change(scale)
-        applied = self._update({**live, "spec": {**spec, "replicas": wanted["spec"]["replicas"]}})
-        version = {"resourceVersion": applied.object["metadata"]["resourceVersion"]}
-        return replace(applied, object={**wanted, "metadata": {**names, **version}})
+        wanted = change(_scale_of(live))["spec"].get("replicas") or 0
+        spec = {**(live.get("spec") or {}), "replicas": wanted}
+        applied = self._update({**live, "spec": spec}, disowned=NOTHING if wanted else _REPLICAS)
+        return replace(applied, object=_scale_of(applied.object))
 
     def _finish(self, new: Obj, entries: tuple[Entry, ...]) -> Applied:
         """Fill in defaults, check, count the change and store it unless nothing changed."""
@@ -288,6 +289,18 @@ class Write:
     ) -> ClusterError:
         body = {"code": code, "message": message, "reason": reason, "details": details or {}}
         return error_of(code, body, subject=f"`{self.ref}`", namespace=self.ref.namespace, kind=self.ref.kind)
+
+
+def _scale_of(obj: Mapping[str, Any]) -> Obj:
+    names = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    replicas = (obj.get("spec") or {}).get("replicas")
+    return {
+        "apiVersion": "autoscaling/v1",
+        "kind": "Scale",
+        "metadata": {name: obj["metadata"][name] for name in names if name in obj["metadata"]},
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": {"replicas": (obj.get("status") or {}).get("replicas", 0)},
+    }
 
 
 def _without_nulls(value: Any) -> Any:

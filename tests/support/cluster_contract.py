@@ -268,6 +268,19 @@ class ClusterContract:
         (conflict,) = caught.value.conflicts
         assert (conflict.manager, conflict.subresource) == ("kubectl", "scale")
 
+    def test_scaling_to_zero_leaves_the_number_without_an_owner(
+        self, cluster: Cluster, namespace: str
+    ) -> None:
+        ref = ObjectRef.of(cluster.apply(deployment(namespace, replicas=1)).object)
+        scale = cluster.patch(ref, {"spec": {"replicas": 0}}, subresource="scale", manager="kubectl").object
+        assert scale["spec"] == {}
+        live = cluster.get(ref)
+        assert live is not None
+        assert live["spec"]["replicas"] == 0
+        assert entry(live, "kubectl", "Update", "scale") == {}
+        assert "f:replicas" not in entry(live, "mlstack")["f:spec"]
+        assert cluster.apply(deployment(namespace, replicas=1)).object["spec"]["replicas"] == 1
+
     def test_replicas_we_drop_go_to_one(self, cluster: Cluster, namespace: str) -> None:
         wanted = deployment(namespace)
         cluster.apply(wanted)
