@@ -1,0 +1,83 @@
+"""Apps to measure with, and the same objects as a Helm chart and a kustomization."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+MLSTACK = [str(Path(sys.executable).with_name("mlstack"))]
+
+
+def serving_app(folder: Path, *, components: int, environments: int) -> Path:
+    """Make an app of `tf-serving` components: three objects each, a third overridden in every environment."""
+    _mlstack(folder.parent, "init", folder.name)
+    _mlstack(folder, "registry", "add", "kubeflow", "github.com/google/kubeflow/tree/master/kubeflow")
+    _mlstack(folder, "pkg", "install", "kubeflow/tf-serving")
+    for number in range(components):
+        text = (
+            "apiVersion: mlstack.dev/v1\nkind: Component\nprototype: kubeflow/tf-serving/tf-serving\n"
+            f"params:\n  name: m{number}\n  model_path: gs://models/m{number}\n  replicas: {1 + number % 3}\n"
+        )
+        (folder / "components" / f"m{number}.yaml").write_text(text)
+    for number in range(environments):
+        _write_environment(folder / "environments" / f"e{number}", components=components)
+    return folder
+
+
+def _write_environment(folder: Path, *, components: int) -> None:
+    folder.mkdir(parents=True)
+    (folder / "environment.yaml").write_text(
+        f"apiVersion: mlstack.dev/v1\nkind: Environment\ncontext: bench\nnamespace: {folder.name}\n"
+    )
+    lines = ["apiVersion: mlstack.dev/v1", "kind: EnvironmentParams", "globals: {}", "components:"]
+    for number in range(0, components, 3):
+        lines += [f"  m{number}:", "    replicas: 4"]
+    (folder / "params.yaml").write_text("\n".join(lines) + "\n")
+
+
+def rendered(folder: Path, environment: str) -> list[str]:
+    """Render an environment and give its documents as texts."""
+    text = subprocess.run(
+        [*MLSTACK, "render", environment], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout
+    return [part for part in text.split("---\n") if part.strip()]
+
+
+def helm_chart(folder: Path, documents: list[str]) -> Path:
+    """Write the documents as templates of a chart in which names, images and replicas are values."""
+    (folder / "templates").mkdir(parents=True)
+    (folder / "Chart.yaml").write_text("apiVersion: v2\nname: bench\nversion: 0.1.0\n")
+    values = ["components:"]
+    for number, document in enumerate(documents):
+        template = "\n".join(_with_values(document, f"c{number}", values))
+        (folder / "templates" / f"c{number}.yaml").write_text(template + "\n")
+    (folder / "values.yaml").write_text("\n".join(values) + "\n")
+    return folder
+
+
+def _with_values(document: str, key: str, values: list[str]) -> Iterator[str]:
+    values.append(f"  {key}:")
+    values.append("    marker: bench")
+    for line in document.splitlines():
+        field, colon, value = line.partition(": ")
+        name = field.strip(" -")
+        if colon and name in ("image", "replicas"):
+            values.append(f"    {name}: {value}")
+            yield f"{field}: {{{{ .Values.components.{key}.{name} }}}}"
+        else:
+            yield line.replace("{{", '{{ "{{" }}') if "{{" in line else line
+
+
+def kustomization(folder: Path, documents: list[str]) -> Path:
+    """Write the documents as one kustomization, a resource file each."""
+    folder.mkdir(parents=True)
+    names = [f"r{number}.yaml" for number in range(len(documents))]
+    for name, document in zip(names, documents, strict=True):
+        (folder / name).write_text(document)
+    listing = "\n".join(f"- {name}" for name in names)
+    (folder / "kustomization.yaml").write_text(f"resources:\n{listing}\n")
+    return folder
+
+
+def _mlstack(cwd: Path, *arguments: str) -> None:
+    subprocess.run([*MLSTACK, *arguments], cwd=cwd, check=True, capture_output=True)

@@ -1,0 +1,59 @@
+"""What a start costs: the import allow-list, and small commands beside a bare interpreter."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.bench.apps import MLSTACK, serving_app
+from tests.bench.measure import Command, run_in_turn, show
+
+pytestmark = pytest.mark.bench
+
+ROUNDS = 15
+
+
+def test_imports_of_small_commands(tmp_path: Path) -> None:
+    app = serving_app(tmp_path / "app", components=1, environments=1)
+    print("\nthird-party packages imported")
+    for arguments in (["--version"], ["--help"], ["render", "e0"], ["param", "list"], ["env", "list"]):
+        print(f"  mlstack {' '.join(arguments):14} {', '.join(_third_party(app, arguments)) or 'none'}")
+
+
+def _third_party(app: Path, arguments: list[str]) -> list[str]:
+    code = (
+        "import sys\nfrom mlstack.cli.fast import main\n"
+        f"sys.argv[1:] = {arguments!r}\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "names = {name.partition('.')[0] for name in sys.modules}\n"
+        "own = names - set(sys.stdlib_module_names) - {'mlstack', '__main__'}\n"
+        "print(*sorted(n for n in own if not n.startswith('_')), file=sys.stderr)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], cwd=app, capture_output=True, text=True, check=True)
+    return run.stderr.splitlines()[-1].split()
+
+
+def test_start_up_beside_a_bare_interpreter(tmp_path: Path) -> None:
+    app = serving_app(tmp_path / "app", components=1, environments=1)
+    libraries = "import typer, jinja2, yaml; yaml.CParser"
+    commands = [
+        Command(name="python -c pass", argv=[sys.executable, "-c", "pass"]),
+        Command(name="import typer, jinja2, libyaml", argv=[sys.executable, "-c", libraries]),
+        Command(name="mlstack --version", argv=[*MLSTACK, "--version"]),
+        Command(name="mlstack --help", argv=[*MLSTACK, "--help"]),
+        Command(name="mlstack render, 1 component", argv=[*MLSTACK, "render", "e0"], cwd=app),
+        Command(
+            name="  the same, nothing stored",
+            argv=[*MLSTACK, "render", "e0"],
+            cwd=app,
+            environ=_nothing_stored(),
+        ),
+    ]
+    show("start-up", run_in_turn(commands, rounds=ROUNDS), unit="import typer, jinja2, libyaml")
+
+
+def _nothing_stored() -> dict[str, str]:
+    # A cache directory that cannot be made: every look-up is a miss.
+    return {"XDG_CACHE_HOME": os.devnull}
