@@ -1,6 +1,6 @@
 """The app directory: the one face of all that an app's files say, and of every change to them.
 
-Reading stands here; the changes stand in `appedit` and `appinstall` and are reached through the same object.
+Reading stands here; the changes stand in the modules on `editing` and are reached through the same object.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,12 +11,15 @@ from typing import Any
 from mlstack.errors import ConfigError, NotFoundError
 from mlstack.files import document as documents
 from mlstack.files import layout
-from mlstack.files.appedit import Edits
+from mlstack.files.appedit import AppEdits
 from mlstack.files.appinstall import Installs
 from mlstack.files.appread import AppFiles
+from mlstack.files.componentedit import ComponentEdits
 from mlstack.files.document import Document
+from mlstack.files.environmentedit import EnvironmentEdits
 from mlstack.files.environments import merged_environment
 from mlstack.files.fields import layer_of
+from mlstack.files.paramedit import ParamEdits
 from mlstack.files.schema import PassedStore
 from mlstack.files.vendor import Vendor
 from mlstack.model.app import App, Component, Environment, Lock, Manifest, RegistryRef
@@ -31,7 +34,7 @@ __all__ = ["NO_OVERRIDES", "AppDir", "ParamScope"]
 NO_OVERRIDES = Overrides()
 
 
-class AppDir(Edits, Installs):
+class AppDir(ParamEdits, ComponentEdits, EnvironmentEdits, AppEdits, Installs):
     """An app directory. Every file is read at most once; a change makes it be read anew.
 
     Args:

@@ -3,37 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mlstack.errors import NotFoundError, RegistryError
 from mlstack.files import layout
+from mlstack.files.editing import Editing
 from mlstack.files.lockfile import write_lock
 from mlstack.files.packages import FetchedPackage, PackageFolder
-from mlstack.model.app import App, Lock, LockedPackage, LockedRegistry, PackageRef
-
-if TYPE_CHECKING:
-    from mlstack.files.edited import EditedFile
+from mlstack.model.app import Lock, LockedPackage, LockedRegistry, PackageRef
 
 
-class Installs:
+class Installs(Editing):
     """What installs and removes packages; `AppDir` is the class to use."""
-
-    root: Path
-
-    if TYPE_CHECKING:  # what installing needs of reading and editing
-
-        def app(self) -> App:
-            """Give what `app.yaml` says."""
-
-        def lock(self) -> Lock:
-            """Give what `mlstack.lock` says."""
-
-        def write(self, files: Mapping[str, bytes | str], delete: Sequence[str] = ()) -> None:
-            """Write and delete files, all of them or none."""
-
-        def edited(self, file: str, kind: str) -> EditedFile:
-            """Begin to edit a file."""
 
     def install(
         self, requirement: PackageRef, fetched: Sequence[FetchedPackage], registry: LockedRegistry
