@@ -58,7 +58,7 @@ class MemoryCluster:
         *,
         name: str = "memory",
         clock: Callable[[], float] = time.time,
-        on_idle: Callable[[], None] = lambda: None,
+        on_idle: Callable[[], object] = lambda: None,
     ) -> None:
         """Begin with the namespaces that every cluster has."""
         self._name = name
