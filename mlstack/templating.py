@@ -25,7 +25,7 @@ from mlstack import __version__
 from mlstack.errors import TemplateError
 from mlstack.model import emit
 from mlstack.model.names import nearest
-from mlstack.model.places import Place, Places, mark_of, unmarked
+from mlstack.model.places import Place, mark_of, unmarked
 from mlstack.model.prototype import Prototype
 
 _REMOVED_FILTERS = (
@@ -82,36 +82,23 @@ class Renderer:
             self._plain = self._environment(marking=False)
         return self._rendered(self._plain, name, variables)
 
-    def render_with_lines(self, name: str, variables: Mapping[str, Any]) -> tuple[str, list[int | None]]:
-        """Render one template, and give the line in it that each line of the text came from.
-
-        Text that another template brings counts for the line that includes it. Lines that cannot be told
-        are None. Meant for messages: the template is compiled anew for it.
-
-        Raises:
-            TemplateError: as `render`.
-        """
-        text, places = self._with_places(name, variables)
-        return text, [here.line if here else None for here, _ in places]
-
     def render_with_places(self, name: str, variables: Mapping[str, Any]) -> tuple[str, list[Place | None]]:
-        """Render one template, and give the place that each line of the text stands at, in any template.
+        """Render one template, and give the line of a template that each line of the text came from.
+
+        Text that another template brings has its place there. Places that cannot be told are None. Meant
+        for messages: the template is compiled anew for it.
 
         Raises:
             TemplateError: as `render`.
         """
-        text, places = self._with_places(name, variables)
-        return text, [place for _, place in places]
-
-    def _with_places(self, name: str, variables: Mapping[str, Any]) -> tuple[str, Places]:
         text = self.render(name, variables)
         if self._marking is None:
             self._marking = self._environment(marking=True)
         try:
-            marked, places = unmarked(self._rendered(self._marking, name, variables), self._source(name))
+            marked, places = unmarked(self._rendered(self._marking, name, variables))
         except TemplateError:  # a template that measures its own text may take offence at the marks
             marked, places = "", []
-        return text, places if marked == text else [(None, None)] * (text.count("\n") + 1)
+        return text, places if marked == text else [None] * (text.count("\n") + 1)
 
     def _rendered(self, environment: Any, name: str, variables: Mapping[str, Any]) -> str:
         _check_plain(variables, "")
@@ -337,8 +324,7 @@ def _kit() -> SimpleNamespace:
         def _marked(self, stream: Any) -> Iterator[Token]:
             file = self._source(stream.name)
             for token in stream:
-                includes = token.type == "block_begin" and stream.current.test("name:include")
-                if includes or token.type == "variable_begin":
+                if token.type == "variable_begin":
                     yield Token(token.lineno, "data", mark_of(file, token.lineno))
                 elif token.type == "data":
                     lines = token.value.split("\n")

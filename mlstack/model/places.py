@@ -18,34 +18,28 @@ class Place(NamedTuple):
     line: int
 
 
-Places = list[tuple[Place | None, Place | None]]
-
-
 def mark_of(file: str, line: int) -> str:
     """Write the mark of a line, to stand before its text."""
     return f"{_OPEN}{file}:{line}{_CLOSE}"
 
 
-def unmarked(text: str, file: str) -> tuple[str, Places]:
+def unmarked(text: str) -> tuple[str, list[Place | None]]:
     """Take the marks out of a text.
 
     Returns:
-        The text; for each of its lines the place in `file`, and the place in whichever file.
+        The text, and the place of each of its lines.
     """
     lines: list[str] = []
-    places: Places = []
-    own: Place | None = None
+    places: list[Place | None] = []
     last: Place | None = None
     for marked in text.split("\n"):
-        first, *parts = marked.split(_OPEN)
-        line = first
+        line, *parts = marked.split(_OPEN)
         for part in parts:
             mark, _, rest = part.partition(_CLOSE)
             if not line.strip():  # what comes after the first visible character says nothing of the line
-                name, _, number = mark.rpartition(":")
-                last = Place(name, int(number)) if number.isdigit() else None
-                own = last if last and last.file == file else own
+                file, _, number = mark.rpartition(":")
+                last = Place(file, int(number)) if number.isdigit() else None
             line += rest
         lines.append(line)
-        places.append((own, last))
+        places.append(last)
     return "\n".join(lines), places

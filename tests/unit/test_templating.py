@@ -214,26 +214,29 @@ def test_lines_of_the_text_are_traced_to_the_template() -> None:
         "_b.j2": "{% set x = 1 %}\nb:\n  c: {{ x }}\n",
     }
     made = renderer(templates)
-    text, lines = made.render_with_lines("a.yaml.j2", {"yes": True, "v": "multi\nline"})
+    text, places = made.render_with_places("a.yaml.j2", {"yes": True, "v": "multi\nline"})
     assert text == made.render("a.yaml.j2", {"yes": True, "v": "multi\nline"})
-    found = dict(zip(text.split("\n"), lines, strict=True))
-    assert found["kind: A"] == 3
-    assert found['  on: "multi\\nline"'] == 5
-    assert lines[2:4] == [8, 8]
-    assert (found["  x:"], found["  - 1"]) == (10, 10)
-    assert (found["b:"], found["  c: 1"]) == (11, 11)
-    assert found["end: 1"] == 12
-    text, places = made.render_with_places("a.yaml.j2", {"yes": False, "v": ""})
-    where = dict(zip(text.split("\n"), places, strict=True))
-    assert where["  c: 1"] == Place("vendor/p/templates/_b.j2", 3)
-    assert where["end: 1"] == Place("vendor/p/templates/a.yaml.j2", 12)
+    a, b = "vendor/p/templates/a.yaml.j2", "vendor/p/templates/_b.j2"
+    assert list(zip(text.split("\n"), places, strict=True)) == [
+        ("kind: A", Place(a, 3)),
+        ('  on: "multi\\nline"', Place(a, 5)),
+        ("  - 1", Place(a, 8)),
+        ("  - 2", Place(a, 8)),
+        ("  x:", Place(a, 10)),
+        ("  - 1", Place(a, 10)),
+        ("  - 2", Place(a, 10)),
+        ("b:", Place(b, 2)),
+        ("  c: 1", Place(b, 3)),
+        ("end: 1", Place(a, 12)),
+        ("", Place(a, 13)),
+    ]
 
 
 def test_lines_are_unknown_where_a_template_measures_its_own_text() -> None:
     made = renderer({"a.j2": "{% set t %}ab{% endset %}a: {{ t | length }}\nb: {{ t | sha256 }}\n"})
-    text, lines = made.render_with_lines("a.j2", {})
+    text, places = made.render_with_places("a.j2", {})
     assert text == f"a: 2\nb: {sha256_of('ab')}\n"
-    assert lines == [None, None, None]
+    assert places == [None, None, None]
 
 
 class Store(dict[str, bytes]):

@@ -5,11 +5,8 @@ from mlstack.model.places import Place, mark_of, unmarked
 
 def test_a_line_has_the_last_place_marked_before_its_first_character() -> None:
     text = f"{mark_of('a', 1)}one\n{mark_of('a', 2)}  {mark_of('b', 7)}two{mark_of('a', 3)}!\nthree"
-    assert unmarked(text, "a") == (
-        "one\n  two!\nthree",
-        [(Place("a", 1), Place("a", 1)), (Place("a", 2), Place("b", 7)), (Place("a", 2), Place("b", 7))],
-    )
+    assert unmarked(text) == ("one\n  two!\nthree", [Place("a", 1), Place("b", 7), Place("b", 7)])
 
 
 def test_text_without_marks_has_no_places() -> None:
-    assert unmarked("x\n", "a") == ("x\n", [(None, None), (None, None)])
+    assert unmarked("x\n") == ("x\n", [None, None])
