@@ -153,10 +153,12 @@ def _with(before: Any, path: Path, value: Any, text: str, source: str) -> Any:
             isinstance(step, int) and not 0 <= step < len(inner)
         ):
             name = ".".join(map(str, path[:number])) or "the file"
-            line = read_documents(text, source=source, with_positions=True)[0].position(path[:number]).line
-            raise ConfigError(
-                f"`{name}` holds nothing to set `{step}` in", where=f"{source}:{line}", hint=BY_HAND
-            )
+            places = [
+                one.position(path[:number])
+                for one in read_documents(text, source=source, with_positions=True)
+            ]
+            where = f"{source}:{places[0].line}" if places else source
+            raise ConfigError(f"`{name}` holds nothing to set `{step}` in", where=where, hint=BY_HAND)
         if isinstance(inner, dict):
             inner.setdefault(step, None)
         holder, last = inner, step

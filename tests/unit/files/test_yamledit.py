@@ -174,6 +174,7 @@ def test_what_was_commented_on_stays() -> None:
         ("a: [1]\n", "a.b", "`a` holds nothing to set `b` in"),
         ("a: [1]\n", "a.1", "`a` holds nothing to set `1` in"),
         ("- 1\n", "a", "`the file` holds nothing to set `a` in"),
+        ("", "0", "`the file` holds nothing to set `0` in"),
         ("a: &x {b: 1}\nc: *x\n", "c.b", "`*x` stands for another part of the file"),
         ("a: &x {b: 1}\nc: *x\n", "a.b", "`a.b` cannot be changed without changing something else"),
     ],
