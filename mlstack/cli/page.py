@@ -112,7 +112,7 @@ def _widths(table: Table, rows: Sequence[Sequence[str]], width: int) -> list[int
     if table.cut is not None:
         index = table.columns.index(table.cut)
         spare = room - sum(widths) + widths[index]
-        widths[index] = max(min(widths[index], spare), len(table.cut), 12)
+        widths[index] = min(widths[index], max(spare, len(table.cut), 12))
     widths[-1] = max(min(widths[-1], room - sum(widths[:-1])), 20 if len(widths) > 1 else 1)
     return widths
 

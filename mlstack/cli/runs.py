@@ -62,7 +62,7 @@ def confirmed(plan: Plan, *, verb: str, ports: Ports, yes: bool, always: bool = 
     if not ports.interactive():
         raise UsageError(
             f"`{verb}` would {_what(report)} in `{report.environment}`, and nobody is here to confirm it",
-            hint=f"see `mlstack diff {report.environment}`, then repeat with --yes; nothing was done",
+            hint=f"nothing was done; see `mlstack {verb} {report.environment} --dry-run`, then repeat with --yes",
         )
     show(views.page(report), to_stderr=True)
     place = f"`{report.environment}` (context {report.context}, namespace {report.namespace})"

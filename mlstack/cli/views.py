@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mlstack.cli.page import WIDTH, Block, Line, Page, Style
+from mlstack.model.masking import MASK
 from mlstack.model.table import Table as Registered
 
 # By name, so that showing one result imports no other use case.
@@ -24,7 +25,9 @@ def one_line_value(value: Any) -> str:
     """Write a value on one line, as a person would type it."""
     from mlstack.model import emit
 
-    return "" if value is None else emit.to_flow(value)
+    if value is None or value == MASK:
+        return value or ""
+    return emit.to_flow(value)
 
 
 def _as_yaml(result: object) -> Page:

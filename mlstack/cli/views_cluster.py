@@ -88,8 +88,12 @@ def change_report(result: ChangeReport) -> Page:
     changed = [row for row in result.objects if row.action not in ("unchanged", "kept", "missing")]
     blocks: list[Block] = [block for row in changed for block in _change(row)]
     blocks += [Line(f"note: {note}") for note in result.notes]
-    blocks += [Line(_counted(result.counts, f"`{result.environment}` (context {result.context})"))]
+    counts = {_TO_DO.get(action, action): number for action, number in result.counts.items()}
+    blocks += [Line(_counted(counts, f"`{result.environment}` (context {result.context})"))]
     return Page(tuple(blocks), tuple(row.object for row in changed))
+
+
+_TO_DO = {action: f"to {action}" for action in ("create", "update", "recreate", "delete")}
 
 
 def _change(row: ObjectChange) -> Iterator[Block]:

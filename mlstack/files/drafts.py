@@ -1,6 +1,6 @@
 """Components that an app does not have yet: their parameters as given, resolved and checked."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from mlstack.model.app import Component
 from mlstack.model.names import check_component_name, check_module_name
 from mlstack.model.params import Layer, Origin, Resolved
 from mlstack.model.prototype import Prototype
+from mlstack.model.values import Path as ValuePath
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +68,7 @@ def draft(app: AppDir, wanted: Wanted, *, passed: PassedStore | None = None) -> 
         ParamError: a value does not fit its parameter.
     """
     prototype = app.prototype(wanted.prototype)
-    values = _values(prototype, wanted)
+    values, origins = _values(prototype, wanted)
     module, name = _name(wanted, values)
     if values.get("name") == name:
         del values["name"]  # a component's name is the default
@@ -78,28 +79,34 @@ def draft(app: AppDir, wanted: Wanted, *, passed: PassedStore | None = None) -> 
         params=values,
         file=component_file(module, name),
     )
-    return Draft(
-        component=component, prototype=prototype, resolved=_resolved(app, prototype, component, passed)
-    )
+    layers = [Layer("app", app.app().params), Layer("component", values, origins)]
+    return Draft(component=component, prototype=prototype, resolved=_resolved(prototype, layers, passed))
 
 
-def _values(prototype: Prototype, wanted: Wanted) -> dict[str, Any]:
-    file = _from_file(prototype, wanted.values_file, wanted.name) if wanted.values_file is not None else {}
-    return {**file, **given.typed(prototype, wanted.texts, read=read_text_value)}
-
-
-def _from_file(prototype: Prototype, file: Path, name: str | None) -> dict[str, Any]:
-    found = overrides.read_values(file)
-    own = found.components.get(name or "")
+def _values(prototype: Prototype, wanted: Wanted) -> tuple[dict[str, Any], dict[ValuePath, Origin]]:
+    """Give the values by canonical name, and where each was given."""
     values: dict[str, Any] = {}
-    for layer in (found.globals, *([own] if own is not None else [])):
+    origins: dict[ValuePath, Origin] = {}
+    for layer in _file_layers(wanted):
         for key, value in layer.values.items():
+            origin = layer.origins.get((key,), Origin(str(wanted.values_file)))
             try:
-                values[given.canonical_name(prototype, key)] = value
+                name = given.canonical_name(prototype, key)
             except NotFoundError as error:
-                error.where = str(layer.origins.get((key,), Origin(str(file))))
+                error.where = str(origin)
                 raise
-    return values
+            values[name], origins[(name,)] = value, origin
+    for name, value in given.typed(prototype, wanted.texts, read=read_text_value).items():
+        values[name], origins[(name,)] = value, Origin(f"--{name}")
+    return values, origins
+
+
+def _file_layers(wanted: Wanted) -> list[Layer]:
+    if wanted.values_file is None:
+        return []
+    found = overrides.read_values(wanted.values_file)
+    own = found.components.get(wanted.name or "")
+    return [found.globals, *([own] if own is not None else [])]
 
 
 def _name(wanted: Wanted, values: Mapping[str, Any]) -> tuple[str, str]:
@@ -112,10 +119,7 @@ def _name(wanted: Wanted, values: Mapping[str, Any]) -> tuple[str, str]:
     return check_module_name(module) if module else "", check_component_name(name)
 
 
-def _resolved(
-    app: AppDir, prototype: Prototype, component: Component, passed: PassedStore | None
-) -> Resolved:
-    layers = [Layer("app", app.app().params), Layer("component", component.params)]
+def _resolved(prototype: Prototype, layers: Sequence[Layer], passed: PassedStore | None) -> Resolved:
     resolved = params.resolve(prototype.params, layers, prototype=prototype.full_name)
     lacking = given.missing(prototype, resolved.values)
     if lacking:
@@ -126,5 +130,5 @@ def _resolved(
         check_params(prototype, resolved, passed=passed)
     except ParamError as error:
         hint = f"`mlstack generate {prototype.name} --help` lists what it takes"
-        raise ParamError(error.message, hint=hint) from error
+        raise ParamError(error.message, where=error.where, hint=hint) from error
     return resolved

@@ -1,0 +1,149 @@
+"""Who is asked before a run, what a run prints, and what is left when it fails half-way."""
+
+from pathlib import Path
+
+import pytest
+
+from mlstack.cluster.api import ObjectRef
+from mlstack.errors import ForbiddenError
+from tests.support.cli import Runner
+from tests.support.registry import small_app
+
+PAGE = ObjectRef("v1", "ConfigMap", "default", "front")
+
+
+@pytest.fixture
+def run(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
+    small_app(tmp_path)
+    monkeypatch.chdir(tmp_path / "demo")
+    run.ok("generate web front --image nginx")
+    run.ok("env add minikube --no-preset")
+    return run
+
+
+def color(run: Runner) -> str | None:
+    found = run.cluster("minikube").get(PAGE)
+    return found["data"]["color"] if found else None
+
+
+def test_pure_creation_goes_ahead_even_on_a_terminal(run: Runner) -> None:
+    run.answer = False
+    run.ok("apply minikube")
+    assert (color(run), run.asked) == ("red", [])
+
+
+def test_terminal_asks_with_the_changes_in_view(run: Runner) -> None:
+    run.ok("apply minikube")
+    run.ok("param set front color green")
+    run.answer = False
+    refused = run("apply minikube")
+    assert (refused.code, color(run)) == (1, "red")
+    assert "data.color: red -> green" in refused.err
+    assert "nothing was done" in refused.err
+    run.answer = True
+    run.ok("apply minikube")
+    assert color(run) == "green"
+    assert run.asked == ["Apply this in `minikube` (context minikube, namespace default)?"] * 2
+
+
+def test_yes_answers_the_question(run: Runner) -> None:
+    run.ok("apply minikube")
+    run.ok("param set front color green")
+    run.answer = False
+    run.ok("apply minikube --yes")
+    assert (color(run), run.asked) == ("green", [])
+
+
+def test_updates_go_ahead_where_nobody_can_be_asked(run: Runner) -> None:
+    run.ok("apply minikube")
+    run.ok("param set front color green")
+    run.ok("apply minikube")
+    assert color(run) == "green"
+
+
+def test_protected_environment_wants_yes_where_nobody_can_be_asked(run: Runner) -> None:
+    run.ok("env set minikube --protected")
+    refused = run("apply minikube")
+    assert refused.code == 2
+    assert "--yes" in refused.err
+    assert color(run) is None
+    run.ok("apply minikube --yes")
+
+
+def test_protected_environment_asks_for_creations_too(run: Runner) -> None:
+    run.ok("env set minikube --protected")
+    run.answer = False
+    assert run("apply minikube").code == 1
+    assert len(run.asked) == 1
+
+
+def test_delete_always_asks_or_wants_yes(run: Runner) -> None:
+    run.ok("apply minikube")
+    assert run("delete minikube").code == 2
+    run.answer = False
+    assert run("delete minikube").code == 1
+    assert color(run) == "red"
+    run.ok("delete minikube --yes")
+    assert color(run) is None
+
+
+def test_nothing_to_delete_is_fine_without_a_question(run: Runner) -> None:
+    run.answer = False
+    run.ok("delete minikube")
+    assert run.asked == []
+
+
+def test_nothing_to_change_is_not_asked_for(run: Runner) -> None:
+    run.ok("apply minikube")
+    run.answer = False
+    run.ok("apply minikube")
+    assert run.asked == []
+
+
+def test_dry_run_writes_nothing_and_asks_nothing(run: Runner) -> None:
+    run.answer = False
+    out = run.ok("apply minikube --dry-run")
+    assert "dry run" in out
+    assert (color(run), run.asked) == (None, [])
+    run.ok("apply minikube")
+    assert "dry run" in run.ok("delete minikube --dry-run")
+    assert color(run) == "red"
+
+
+def test_second_apply_writes_nothing(run: Runner) -> None:
+    run.ok("apply minikube")
+    before = run.cluster("minikube").get(PAGE)
+    assert "1 unchanged" in run.ok("apply minikube")
+    assert run.cluster("minikube").get(PAGE) == before
+
+
+def test_failure_half_way_shows_what_was_done_then_what_failed(
+    run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.ok("generate web other --image nginx --token x")
+    cluster = run.cluster("minikube")
+    apply = cluster.apply
+
+    def refusing(obj: dict[str, object], **options: object) -> object:
+        if obj["kind"] == "Secret" and not options.get("dry_run"):
+            raise ForbiddenError("may not write Secrets", hint="ask for the right")
+        return apply(obj, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(cluster, "apply", refusing)
+    ran = run("apply minikube")
+    assert ran.code == 6
+    assert "created   ConfigMap default/front\n" in ran.out
+    assert "failed    Secret default/other" in ran.out
+    assert ran.out.splitlines()[-1].endswith("2 created, 1 failed")
+    assert ran.err.rstrip().endswith("hint: ask for the right")
+    as_json = run("apply minikube -o json")
+    assert as_json.json["ok"] is False
+    assert '"exitCode": 6' in as_json.err
+
+
+def test_two_contexts_are_two_clusters_and_a_swap_is_refused(run: Runner) -> None:
+    run.ok("apply minikube")
+    run.clusters = {"minikube": run.cluster("gke")}
+    swapped = run("apply minikube")
+    assert swapped.code == 6
+    assert "minikube" in swapped.err
