@@ -5,12 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-from mlstack.cli.page import Line, Page, Table, one_line
-
-if TYPE_CHECKING:
-    from rich.table import Table as RichTable
+from mlstack.cli.page import Line, Page, Table, layout, one_line
 
 STYLES = {"": "", "add": "green", "remove": "red", "change": "yellow", "head": "bold", "dim": "dim"}
 
@@ -22,10 +17,15 @@ def show(page: Page, *, to_stderr: bool = False) -> None:
 
     console = Console(stderr=to_stderr, highlight=False, emoji=False, markup=False)
     for block in page.blocks:
-        if isinstance(block, Line):
-            console.print(Text(block.text, style=STYLES[block.style]), soft_wrap=True)
-        else:
-            console.print(_table(block))
+        for line in [block] if isinstance(block, Line) else _rows(block, console.width):
+            console.print(Text(one_line(line.text), style=STYLES[line.style]), soft_wrap=True)
+
+
+def _rows(table: Table, width: int) -> Iterator[Line]:
+    """Lay a table out as elsewhere: rich would rather break a place in a file than cut a long value."""
+    head, *rows = layout(table, width=width)
+    yield Line(head, "head")
+    yield from (Line(row) for row in rows)
 
 
 @contextmanager
@@ -38,16 +38,3 @@ def waiting(text: str) -> Iterator[None]:
 
     with Console(stderr=True).status(text):
         yield
-
-
-def _table(table: Table) -> RichTable:
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    drawn = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in table.columns:
-        cut = column == table.cut
-        drawn.add_column(column, overflow="ellipsis" if cut else "fold", no_wrap=cut)
-    for row in table.rows:
-        drawn.add_row(*(Text(one_line(cell)) for cell in row))
-    return drawn

@@ -60,9 +60,10 @@ def confirmed(plan: Plan, *, verb: str, ports: Ports, yes: bool, always: bool = 
     if yes or report.ok or not _needs_answer(plan, always=always, interactive=ports.interactive()):
         return True
     if not ports.interactive():
+        look = f"mlstack {verb} {report.environment} --dry-run"
         raise UsageError(
             f"`{verb}` would {_what(report)} in `{report.environment}`, and nobody is here to confirm it",
-            hint=f"nothing was done; see `mlstack {verb} {report.environment} --dry-run`, then repeat with --yes",
+            hint=f"nothing was done; see `{look}`, then repeat with --yes",
         )
     show(views.page(report), to_stderr=True)
     place = f"`{report.environment}` (context {report.context}, namespace {report.namespace})"
