@@ -210,7 +210,7 @@ def test_a_real_disk_that_is_full_or_read_only(tmp_path: Path, options: str, siz
 KILLED = """
 import os, pathlib, sys
 from mlstack.files.atomic import replace_tree, write_files
-left = int(sys.argv[2])
+
 def dying(real):
     def call(*args, **options):
         global left
@@ -219,32 +219,43 @@ def dying(real):
             os._exit(9)
         return real(*args, **options)
     return call
-for name in ("open", "write", "fsync", "link", "replace", "rename", "mkdir", "unlink", "close"):
-    setattr(os, name, dying(getattr(os, name)))
-folder = pathlib.Path(sys.argv[1])
-write_files({folder / "a": "new" * 9, folder / "b": "new" * 9, folder / "c" / "d": "new" * 9})
-replace_tree(folder / "tree", {pathlib.PurePosixPath("x"): b"new", pathlib.PurePosixPath("y/z"): b"new"})
+
+def work(folder):
+    for name in ("open", "write", "fsync", "link", "replace", "rename", "mkdir", "unlink", "close"):
+        setattr(os, name, dying(getattr(os, name)))
+    write_files({folder / "a": "new" * 9, folder / "b": "new" * 9, folder / "c" / "d": "new" * 9})
+    replace_tree(folder / "tree", {pathlib.PurePosixPath("x"): b"new", pathlib.PurePosixPath("y/z"): b"new"})
+    os._exit(0)
+
+step = code = 1
+while code:
+    folder = pathlib.Path(sys.argv[1], str(step))
+    (folder / "tree").mkdir(parents=True)
+    for name in ("a", "b", "tree/x"):
+        (folder / name).write_text("old")
+    left = step
+    child = os.fork()
+    if child == 0:
+        work(folder)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    print(step, code)
+    step += 1
 """
 
 
 def test_killed_at_any_step_every_file_is_the_old_or_the_new_one(tmp_path: Path) -> None:
-    steps = 0
-    while True:
-        steps += 1
-        folder = tmp_path / str(steps)
-        (folder / "tree").mkdir(parents=True)
-        for name in ("a", "b", "tree/x"):
-            (folder / name).write_text("old")
-        code = subprocess.run([sys.executable, "-c", KILLED, str(folder), str(steps)], check=False).returncode
-        seen = {name: content for name, content in tree(folder).items() if ".tmp" not in name}
+    command = [sys.executable, "-c", KILLED, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    *killed, finished = [line.split() for line in done.stdout.splitlines()]
+    assert len(killed) > 20
+    assert {code for _, code in killed} == {"9"}
+    assert finished[1] == "0"
+    for step, _ in [*killed, finished]:
+        seen = {name: text for name, text in tree(tmp_path / step).items() if ".tmp" not in name}
         assert seen.pop("a") in (b"old", b"new" * 9)
         assert seen.pop("b") in (b"old", b"new" * 9)
         assert seen.pop("c/d", b"new" * 9) == b"new" * 9
         assert seen in ({"tree/x": b"old"}, {"tree/x": b"new", "tree/y/z": b"new"})
-        if code == 0:
-            break
-        assert code == 9
-    assert steps > 20
 
 
 def test_a_folder_is_replaced_whole(tmp_path: Path) -> None:
