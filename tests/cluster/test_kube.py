@@ -1,0 +1,262 @@
+"""What only a real API server can show: rights, quota, policies, webhooks, restarts, trust."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlstack.cluster import kube
+from mlstack.cluster.api import Cluster, ObjectRef
+from mlstack.errors import (
+    ForbiddenError,
+    InvalidError,
+    TransientError,
+    UnreachableError,
+    WatchExpiredError,
+)
+from tests.support.cluster import TestCluster, User
+from tests.support.cluster_contract import config_map, deployment, eventually
+
+pytestmark = pytest.mark.cluster
+
+Connect = Callable[..., Cluster]
+
+
+@pytest.fixture
+def connect(minikube: TestCluster, tmp_path: Path) -> Connect:
+    """Open the cluster `minikube` as some user."""
+
+    def opened(user: User | None = None) -> Cluster:
+        return kube.connect("minikube", kubeconfig=str(minikube.write_kubeconfig(tmp_path / "k", user)))
+
+    return opened
+
+
+def refused(cluster: Cluster, obj: dict[str, Any]) -> ForbiddenError:
+    with pytest.raises(ForbiddenError) as caught:
+        cluster.apply(obj)
+    return caught.value
+
+
+def test_missing_rights_are_named(connect: Connect, minikube: TestCluster, namespace: str) -> None:
+    error = refused(connect(minikube.viewer), config_map(namespace, x="1"))
+    assert error.why == "rights"
+    assert 'User "viewer" cannot patch resource "configmaps"' in error.message
+
+
+def test_the_identity_of_a_cluster_needs_no_rights(connect: Connect, minikube: TestCluster) -> None:
+    known, unknown = connect().identity(), connect(minikube.nobody).identity()
+    assert known.uid is not None
+    assert unknown.uid is None
+    assert (known.ca, known.server) == (unknown.ca, unknown.server)
+
+
+def test_two_clusters_differ(kubeconfig: Path) -> None:
+    one, other = (kube.connect(name, kubeconfig=str(kubeconfig)).identity() for name in ("minikube", "gke"))
+    assert one.uid != other.uid
+    assert one.ca != other.ca
+
+
+def test_a_token_that_is_not_accepted_is_told(connect: Connect) -> None:
+    with pytest.raises(ForbiddenError) as caught:
+        connect(User(name="x", token="expired")).identity()
+    assert caught.value.why == "credentials"
+
+
+def test_another_ca_is_not_trusted(minikube: TestCluster, gke: TestCluster, tmp_path: Path) -> None:
+    path = minikube.write_kubeconfig(tmp_path / "k")
+    content, other = (json.loads(file.read_text()) for file in (path, gke.kubeconfig))
+    authority = "certificate-authority-data"
+    content["clusters"][0]["cluster"][authority] = other["clusters"][0]["cluster"][authority]
+    path.write_text(json.dumps(content))
+    with pytest.raises(UnreachableError, match="TLS fails"):
+        kube.connect("minikube", kubeconfig=str(path)).identity()
+
+
+def test_a_quota_is_told(connect: Connect, namespace: str) -> None:
+    cluster = connect()
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "few", "namespace": namespace},
+        "spec": {"hard": {"count/secrets": "0"}},
+    }
+    cluster.apply(quota)
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": namespace}}
+    ref = ObjectRef.of(quota)
+    eventually(lambda: ((cluster.get(ref) or {}).get("status") or {}).get("hard"))
+    error = refused(cluster, secret)
+    assert error.why == "quota"
+    assert "exceeded quota: few" in error.message
+
+
+def test_a_policy_is_told(connect: Connect, namespace: str) -> None:
+    cluster = connect()
+    name = f"no-maps-{namespace}"
+    policy = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "matchConstraints": {
+                "resourceRules": [
+                    {
+                        "apiGroups": [""],
+                        "apiVersions": ["v1"],
+                        "operations": ["CREATE"],
+                        "resources": ["configmaps"],
+                    }
+                ]
+            },
+            "validations": [
+                {"expression": "object.metadata.name != 'forbidden'", "message": "not that name"}
+            ],
+        },
+    }
+    binding = {
+        "apiVersion": policy["apiVersion"],
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": name},
+        "spec": {
+            "policyName": name,
+            "validationActions": ["Deny"],
+            "matchResources": {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+            },
+        },
+    }
+    for obj in (policy, binding):
+        cluster.apply(obj)
+
+    def error() -> Exception | None:
+        try:
+            cluster.apply(config_map(namespace, "forbidden", x="1"), dry_run=True)
+        except (ForbiddenError, InvalidError) as found:
+            return found
+        return None
+
+    found = eventually(error)
+    for obj in (binding, policy):
+        cluster.delete(ObjectRef.of(obj), propagation="Background")
+    assert isinstance(found, InvalidError | ForbiddenError)
+    assert "not that name" in found.message
+
+
+def test_a_webhook_that_does_not_answer_is_worth_another_try(connect: Connect, namespace: str) -> None:
+    cluster = connect()
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        hook = {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": f"down-{namespace}"},
+            "webhooks": [
+                {
+                    "name": "down.example.com",
+                    "sideEffects": "None",
+                    "admissionReviewVersions": ["v1"],
+                    "clientConfig": {"url": f"https://127.0.0.1:{closed.getsockname()[1]}/"},
+                    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                    "rules": [
+                        {
+                            "apiGroups": [""],
+                            "apiVersions": ["v1"],
+                            "operations": ["*"],
+                            "resources": ["configmaps"],
+                        }
+                    ],
+                }
+            ],
+        }
+        cluster.apply(hook)
+
+        def error() -> TransientError | None:
+            try:
+                cluster.apply(config_map(namespace, "hooked", x="1"), dry_run=True)
+            except TransientError as found:
+                return found
+            return None
+
+        found = eventually(error)
+        cluster.delete(ObjectRef.of(hook), propagation="Background")
+    assert found.webhook == "down.example.com"
+    assert "connection refused" in found.message
+
+
+def test_a_namespace_that_goes_is_told(connect: Connect) -> None:
+    cluster = connect()
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "going"}}
+    cluster.apply(space)
+    held = config_map("going", x="1")
+    held["metadata"]["finalizers"] = ["example.com/hold"]
+    cluster.apply(held)
+    cluster.delete(ObjectRef.of(space))
+    error = refused(cluster, config_map("going", "b", x="1"))
+    cluster.patch(ObjectRef.of(held), {"metadata": {"finalizers": None}})
+    assert error.why == "terminating"
+    eventually(lambda: cluster.get(ObjectRef.of(space)) is None, timeout_s=30)
+
+
+def test_a_job_leaves_no_pods_behind(connect: Connect, namespace: str) -> None:
+    cluster = connect()
+    template = deployment(namespace)["spec"]["template"]
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "j", "namespace": namespace},
+        "spec": {"template": {"spec": {**template["spec"], "restartPolicy": "Never"}}},
+    }
+    ref = ObjectRef.of(cluster.apply(job).object)
+    eventually(lambda: cluster.list("v1", "Pod", namespace=namespace).items, timeout_s=30)
+    cluster.delete(ref)
+    eventually(lambda: cluster.get(ref) is None, timeout_s=60)
+    assert cluster.list("v1", "Pod", namespace=namespace).items == ()
+
+
+def test_sixteen_writers_share_one_client(connect: Connect, namespace: str) -> None:
+    cluster = connect()
+    with ThreadPoolExecutor(16) as pool:
+        written = list(pool.map(lambda n: cluster.apply(config_map(namespace, f"m{n}", x="1")), range(100)))
+    assert all(applied.created for applied in written)
+    assert len(cluster.list("v1", "ConfigMap", namespace=namespace, metadata_only=True).items) >= 100
+
+
+def test_a_long_list_comes_in_pages(
+    connect: Connect, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = connect()
+    for number in range(7):
+        cluster.apply(config_map(namespace, f"m{number}", x="1"))
+    monkeypatch.setattr("mlstack.cluster.remote.PAGE", 3)
+    names = [item["metadata"]["name"] for item in cluster.list("v1", "ConfigMap", namespace=namespace).items]
+    assert [name for name in names if name.startswith("m")] == [f"m{number}" for number in range(7)]
+
+
+def test_after_a_restart_a_watch_from_before_has_expired(gke: TestCluster, kubeconfig: Path) -> None:
+    cluster = kube.connect("gke", kubeconfig=str(kubeconfig))
+    before = cluster.list("v1", "ConfigMap").resource_version
+    for number in range(3):
+        cluster.apply(config_map("default", "restart", x=str(number)))
+    gke.restart_apiserver()
+    with pytest.raises(WatchExpiredError):
+        list(cluster.watch("v1", "ConfigMap", resource_version=before, timeout_s=5))
+    assert any(event.is_initial_end for event in cluster.watch("v1", "ConfigMap", timeout_s=1))
+
+
+def test_a_watch_ends_when_the_server_dies(gke: TestCluster, kubeconfig: Path) -> None:
+    cluster = kube.connect("gke", kubeconfig=str(kubeconfig))
+    events = cluster.watch("v1", "ConfigMap", timeout_s=60)
+    next(events)
+    gke.machinery.kill_apiserver()
+    assert all(event.type in ("ADDED", "BOOKMARK") for event in events)
+    with pytest.raises(UnreachableError, match="connection refused"):
+        cluster.list("v1", "ConfigMap")
+    gke.machinery.start_apiserver()
+    gke.machinery.wait_until_serving(gke.api)
+    assert cluster.list("v1", "ConfigMap").items
