@@ -10,7 +10,7 @@ Pod:
   kind: Pod
   metadata: {name: web, labels: {app: web}, annotations: {example.org/note: a text}}
   spec:
-    serviceAccountName: web
+    serviceAccountName: default
     restartPolicy: OnFailure
     nodeSelector: {disk: ssd}
     tolerations: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}]

@@ -175,7 +175,7 @@ LINES: list[tuple[str, str, Any]] = [
     ("Role", "rules[0].resources", []),
     ("Role", "rules[0].nonResourceURLs", ["/metrics"]),
     ("ClusterRole", "rules[1].resources", ["pods"]),
-    ("ClusterRole", "metadata.name", "a/b"),
+    ("ClusterRole", "metadata.labels", {"a b": "c"}),
     ("RoleBinding", "roleRef.kind", "Rolle"),
     ("RoleBinding", "roleRef.name", ""),
     ("RoleBinding", "roleRef.apiGroup", "rbac"),

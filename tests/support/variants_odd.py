@@ -34,6 +34,7 @@ LINES: list[tuple[str, str, Any]] = [
     ("ConfigMap", "metadata.labels", {"example.org/a_b.c": ""}),
     ("ConfigMap", "metadata.annotations", {"Example.org/Note": "any text\n\u2713"}),
     ("Secret", "data.b", ""),
+    ("Secret", "data.b", "c2Vj\ncmV0\n"),
     ("Secret", "stringData", {"c": "text"}),
     ("Secret", "type", "example.org/own"),
     ("Pod", "spec.restartPolicy", ""),

@@ -7,13 +7,13 @@ specification, `&&`, `||`, `all` and `exists` absorb an error of one part if ano
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
 from mlstack.model.validation import formats
 from mlstack.model.validation.celparse import Node, UnsupportedError, parse
+from mlstack.model.validation.patterns import compiled
 
 Env = Mapping[str, Any]
 
@@ -132,10 +132,10 @@ def _divided(left: Any, right: Any) -> Any:
 
 
 def _matches(text: str, pattern: str) -> bool:
-    try:
-        return re.search(pattern, text) is not None
-    except re.error as error:
-        raise UnsupportedError(pattern) from error
+    found = compiled(pattern)
+    if found is None:
+        raise UnsupportedError(pattern)
+    return found.search(text) is not None
 
 
 def _quantity(text: str) -> Any:

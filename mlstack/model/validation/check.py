@@ -131,7 +131,7 @@ def _unknown_kind(found: KubeObject, schemas: Schemas, definitions: custom.Defin
     versions = custom.known_versions(definitions, found.group, found.kind)
     if versions:
         listed = ", ".join(f"`{found.group}/{version}`" for version in versions)
-        return field.says(f"must be {listed} for a {found.kind}, got {shown(found.api_version)}")
+        return field.says(f"must be {listed} for kind `{found.kind}`, got {shown(found.api_version)}")
     if _is_built_in_group(found.group):
         return field.says(_no_such_kind(found, schemas))
     return field.says(
@@ -167,7 +167,7 @@ def _no_such_kind(found: KubeObject, schemas: Schemas) -> str:
     same = [kind.api_version for kind in served if kind.kind == found.kind]
     if same:
         listed = " or ".join(f"`{version}`" for version in dict.fromkeys(same))
-        return f"must be {listed} for a {found.kind}, got {shown(found.api_version)}"
+        return f"must be {listed} for kind `{found.kind}`, got {shown(found.api_version)}"
     near = nearest(found.kind, {kind.kind for kind in served})
     hint = f", did you mean `{near}`?" if near else ""
     return f"no kind `{found.kind}` in {shown(found.api_version)} of Kubernetes {schemas.version}{hint}"

@@ -53,8 +53,9 @@ def wrong_text(text: str, name: str) -> str | None:
 
 
 def _byte(text: str) -> str | None:
+    # Line breaks do not count, as in Go.
     try:
-        base64.b64decode(text, validate=True)
+        base64.b64decode(text.replace("\r", "").replace("\n", ""), validate=True)
     except (binascii.Error, ValueError):
         return "text in base64"
     return None

@@ -7,15 +7,14 @@ resources null must be allowed, and a part may be open (`x-kubernetes-preserve-u
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 from mlstack.model.names import nearest
 from mlstack.model.schemas import Schema, Schemas, list_type_of
 from mlstack.model.validation import formats
 from mlstack.model.validation.base import Field, Problems, shown
+from mlstack.model.validation.patterns import compiled
 
 _KINDS: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
@@ -198,18 +197,9 @@ def _text(schema: Schema, field: Field) -> Problems:
         )
     if length > schema.get("maxLength", length):
         yield field.says(f"must have at most {schema['maxLength']} characters, got {length}")
-    pattern = _compiled(schema["pattern"]) if "pattern" in schema else None
+    pattern = compiled(schema["pattern"]) if "pattern" in schema else None
     if pattern and not pattern.search(field.value):
         yield field.says(f"must match `{schema['pattern']}`, got {shown(field.value)}")
-
-
-@cache
-def _compiled(pattern: str) -> re.Pattern[str] | None:
-    """Compile a pattern of Go; one that Python cannot read is left to the API server."""
-    try:
-        return re.compile(pattern)
-    except re.error:
-        return None
 
 
 def _number(schema: Schema, field: Field) -> Problems:

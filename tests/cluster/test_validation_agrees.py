@@ -1,0 +1,181 @@
+"""What `validate` says offline is what a real API server says of the same object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from mlstack.files.appdir import AppDir
+from mlstack.files.kubernetes import load_schemas
+from mlstack.model.kinds import Kinds
+from mlstack.model.objects import KubeObject
+from mlstack.model.validation.check import validate_objects
+from tests.generate import crds as generated
+from tests.generate.kubernetes_schemas import enums
+from tests.support import dryrun, examples, upstream
+from tests.support.cluster import TestCluster
+from tests.support.controlplane import ControlPlane
+from tests.support.examples import Case
+from tests.support.jobs import JOB_VARIANTS, JOBS
+from tests.support.manifests import MANIFESTS
+from tests.support.variants import VARIANTS, Variant
+
+pytestmark = pytest.mark.cluster
+
+SERVED = 36
+"""The Kubernetes 1.x of the test clusters."""
+UPSTREAM = ("tfjobs", "pytorchjobs", "xgboostjobs", "jaxjobs", "paddlejobs")
+OURS = sorted(generated.FOLDER.glob("*.yaml"))
+
+Crds = Sequence[Mapping[str, Any]]
+
+
+def read(files: Sequence[Path]) -> Crds:
+    return [_read(file) for file in files]
+
+
+@cache
+def _read(file: Path) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = yaml.load(file.read_text("utf-8"), yaml.CSafeLoader)
+    return found
+
+
+@pytest.fixture(scope="module")
+def upstream_files() -> list[Path]:
+    return [upstream.crd(f"kubeflow.org/{name}.yaml") for name in UPSTREAM]
+
+
+@pytest.fixture(scope="module")
+def with_ours(control_plane: ControlPlane) -> Iterator[TestCluster]:
+    """A cluster with the definitions that mlstack ships."""
+    cluster = control_plane.clusters["minikube"]
+    dryrun.install(cluster, OURS)
+    yield cluster
+    dryrun.remove(cluster, OURS)
+
+
+@pytest.fixture(scope="module")
+def with_upstream(control_plane: ControlPlane, upstream_files: list[Path]) -> Iterator[TestCluster]:
+    """A cluster with the definitions of the training operator 1.9.4."""
+    cluster = control_plane.clusters["gke"]
+    dryrun.install(cluster, upstream_files)
+    yield cluster
+    dryrun.remove(cluster, upstream_files)
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> AppDir:
+    return examples.shipped_app(tmp_path_factory.mktemp("examples") / "app")
+
+
+def faults(data: Mapping[str, Any], crds: Crds = ()) -> list[str]:
+    found = validate_objects([KubeObject(data=data)], load_schemas(f"1.{SERVED}"), crds=crds)
+    return [f"{fault.path}: {fault.message}" for fault in found if fault.severity == "error"]
+
+
+def check(variant: Variant, data: Mapping[str, Any], said: str | None, crds: Crds = ()) -> None:
+    found = faults(data, crds)
+    assert (said is not None) == variant.refused, said
+    assert bool(found) == variant.refused, f"server: {said}, offline: {found}"
+
+
+@pytest.mark.parametrize("case", examples.cases(), ids=str)
+def test_rendered_objects_pass_the_definitions_of_upstream(
+    case: Case, app: AppDir, with_upstream: TestCluster, upstream_files: list[Path]
+) -> None:
+    check_rendered(case, app, with_upstream, read(upstream_files))
+
+
+@pytest.mark.parametrize("case", examples.cases(), ids=str)
+def test_rendered_objects_pass_our_definitions(case: Case, app: AppDir, with_ours: TestCluster) -> None:
+    check_rendered(case, app, with_ours, read(OURS))
+
+
+def check_rendered(case: Case, app: AppDir, cluster: TestCluster, crds: Crds) -> None:
+    objects = examples.render(app, case).objects
+    kinds = Kinds.builtin().with_crds(crds)
+    for found in objects:
+        if found.namespace and cluster.find(f"/api/v1/namespaces/{found.namespace}") is None:
+            cluster.kubectl("create", "namespace", found.namespace)
+        assert dryrun.refusal(cluster, found.data, kinds) is None
+        assert faults(found.data, crds) == []
+
+
+@pytest.mark.parametrize("name", sorted(MANIFESTS))
+def test_sound_objects_are_taken(name: str, minikube: TestCluster) -> None:
+    assert dryrun.refusal(minikube, MANIFESTS[name], Kinds.builtin()) is None
+    assert faults(MANIFESTS[name]) == []
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda one: one.id)
+def test_variants_get_the_same_verdict(variant: Variant, minikube: TestCluster) -> None:
+    data = variant.build()
+    check(variant, data, dryrun.refusal(minikube, data, Kinds.builtin()))
+
+
+@pytest.mark.parametrize("name", sorted(JOBS))
+def test_sound_jobs_are_taken(name: str, with_ours: TestCluster) -> None:
+    crds = read(OURS)
+    assert dryrun.refusal(with_ours, JOBS[name], Kinds.builtin().with_crds(crds)) is None
+    assert faults(JOBS[name], crds) == []
+
+
+@pytest.mark.parametrize("variant", JOB_VARIANTS, ids=lambda one: one.id)
+def test_jobs_get_the_same_verdict(variant: Variant, with_ours: TestCluster) -> None:
+    crds, data = read(OURS), variant.build(JOBS)
+    check(variant, data, dryrun.refusal(with_ours, data, Kinds.builtin().with_crds(crds)), crds)
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [one for one in JOB_VARIANTS if not one.refused and one.path != "status"],
+    ids=lambda one: one.id,
+)
+def test_what_ours_take_upstream_takes_too(
+    variant: Variant, with_upstream: TestCluster, upstream_files: list[Path]
+) -> None:
+    crds, data = read(upstream_files), variant.build(JOBS)
+    assert dryrun.refusal(with_upstream, data, Kinds.builtin().with_crds(crds)) is None
+    assert faults(data, crds) == []
+
+
+def test_kinds_are_those_that_the_server_names(minikube: TestCluster) -> None:
+    """Plural and scope of every built-in kind that the server serves by default."""
+    expected = {(kind.api_version, kind.kind): kind for kind in Kinds.builtin() if kind.is_served_by(SERVED)}
+    groups = minikube.request("GET", "/apis")["groups"]
+    versions = ["v1", *(one["groupVersion"] for group in groups for one in group["versions"])]
+    seen = 0
+    for version in versions:
+        root = f"/api/{version}" if version == "v1" else f"/apis/{version}"
+        for one in minikube.request("GET", root)["resources"]:
+            kind = expected.get((version, one["kind"]))
+            if kind is None or "/" in one["name"] or "list" not in one["verbs"]:
+                continue
+            assert (one["name"], one["namespaced"]) == (kind.plural, kind.namespaced), one
+            seen += 1
+    assert seen > 50
+
+
+def test_enumerations_are_those_that_the_server_names(minikube: TestCluster) -> None:
+    """Where the server lists the values of a field, ours are among them."""
+    root = minikube.request("GET", "/openapi/v3")["paths"]
+    named: dict[str, Any] = {}
+    for path, entry in root.items():
+        if path.startswith("api"):
+            document = minikube.request("GET", entry["serverRelativeURL"])
+            named |= document.get("components", {}).get("schemas", {})
+    seen = 0
+    for definition, fields in enums().items():
+        for field, values in fields.items():
+            described = named.get(definition, {}).get("properties", {}).get(field, {})
+            allowed = described.get("items", described).get("enum")
+            if allowed:
+                ours = {value for value, since in values.items() if since <= SERVED}
+                assert ours <= set(allowed), (definition, field)
+                seen += 1
+    assert seen > 40

@@ -1,0 +1,54 @@
+"""Ask a real API server what it says of an object: server-side apply, strict, nothing stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from mlstack.model.kinds import Kinds
+from tests.support.api import ApiRefusedError
+from tests.support.cluster import TestCluster
+
+_QUERY = "fieldManager=test&force=true&fieldValidation=Strict&dryRun=All"
+
+
+def refusal(cluster: TestCluster, data: Mapping[str, Any], kinds: Kinds) -> str | None:
+    """Give the words with which the API server refuses an object, None if it takes it.
+
+    Args:
+        cluster: whom to ask.
+        data: the object; without a namespace of its own it is meant for `default`.
+        kinds: built-in kinds and those of the definitions that are installed.
+    """
+    try:
+        cluster.request(
+            "PATCH", f"{_address(data, kinds)}?{_QUERY}", data, content_type="application/apply-patch+yaml"
+        )
+    except ApiRefusedError as error:
+        if error.status in (401, 404, 429) or error.status > 500:
+            raise
+        return str(error.body.get("message") or error.body)
+    return None
+
+
+def _address(data: Mapping[str, Any], kinds: Kinds) -> str:
+    kind = kinds.lookup(data["apiVersion"], data["kind"])
+    assert kind is not None, f"{data['apiVersion']} {data['kind']}"
+    root = f"/apis/{kind.api_version}" if kind.group else f"/api/{kind.version}"
+    place = f"namespaces/{data['metadata'].get('namespace') or 'default'}/" if kind.namespaced else ""
+    return f"{root}/{place}{kind.plural}/{quote(str(data['metadata']['name']), safe='')}"
+
+
+def install(cluster: TestCluster, files: Iterable[Path]) -> None:
+    """Install CustomResourceDefinitions and wait until their kinds are served."""
+    flags = [word for file in files for word in ("-f", str(file))]
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", *flags)
+    cluster.kubectl("wait", "--for=condition=Established", *flags, "--timeout=60s")
+
+
+def remove(cluster: TestCluster, files: Iterable[Path]) -> None:
+    """Remove CustomResourceDefinitions."""
+    flags = [word for file in files for word in ("-f", str(file))]
+    cluster.kubectl("delete", *flags, "--ignore-not-found", "--wait=true")

@@ -1,0 +1,115 @@
+"""The CEL that rules of CustomResourceDefinitions use."""
+
+from typing import Any
+
+import pytest
+
+from mlstack.model.validation import cel
+from mlstack.model.validation.celparse import UnsupportedError
+
+SELF = {
+    "name": "cnn",
+    "replicas": 2,
+    "ratio": 0.5,
+    "on": True,
+    "tags": ["a", "b"],
+    "roles": {"Worker": {"replicas": 0}, "PS": {}},
+    "type": "x",
+}
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("1 + 2 * 3", 7),
+        ("(1 + 2) * 3", 9),
+        ("-7 / 2", -3),
+        ("-7 % 2", -1),
+        ("7.0 / 2.0", 3.5),
+        ("'a' + \"b\"", "ab"),
+        (r"'it\'s'", "it's"),
+        (r"r'\d'", r"\d"),
+        ("1 == 1.0", True),
+        ("true == 1", False),
+        ("null == null", True),
+        ("1 < 2 && 2 <= 2 && 3 > 2 && 2 >= 2 && 1 != 2", True),
+        ("!(1 in [1, 2])", False),
+        ("true ? 1 : 2", 1),
+        ("false ? 1 : true ? 3 : 4", 3),
+        ("self.name", "cnn"),
+        ("self.tags[1]", "b"),
+        ("self.roles['Worker'].replicas", 0),
+        ("'Worker' in self.roles", True),
+        ("has(self.name) && !has(self.missing)", True),
+        ("has(self.roles.PS.replicas)", False),
+        ("size(self.name) == 3 && self.tags.size() == 2", True),
+        ("self.name.matches('^c[n]+$')", True),
+        ("self.name.startsWith('c') && self.name.endsWith('n') && self.name.contains('n')", True),
+        ("self.roles.all(r, r in ['Worker', 'PS'])", True),
+        ("self.tags.exists(t, t == 'b')", True),
+        ("self.tags.exists_one(t, t == 'b')", True),
+        ("self.tags.filter(t, t != 'a')", ["b"]),
+        ("self.tags.map(t, t + t)", ["aa", "bb"]),
+        ("self.__type__", "x"),
+        ("self.x__dash__y", None),
+        ("quantity('1Gi').compareTo(quantity('1024Mi')) == 0", True),
+        ("int('3') + 1", 4),
+        ("  self.replicas > 1  ", True),
+    ],
+)
+def test_values(expression: str, value: Any) -> None:
+    given = {**SELF, "x-y": None}
+    if value is None:
+        with pytest.raises(cel.EvaluationError):
+            cel.evaluate(expression, {"self": given})
+        return
+    assert cel.evaluate(expression, {"self": given}) == value
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["true || self.missing > 1", "self.missing > 1 || true", "[1, 2].exists(x, x == 2 || self.missing)"],
+)
+def test_an_error_does_not_count_where_another_part_decides(expression: str) -> None:
+    assert cel.evaluate(expression, {"self": SELF}) is True
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "self.missing",
+        "self.tags[5]",
+        "self.name > 1",
+        "1 / 0",
+        "self.name && true",
+        "false || self.missing > 1",
+        "has(self.missing.deep)",
+        "quantity('abc') == quantity('1')",
+        "!self.name",
+    ],
+)
+def test_without_a_value_there_is_an_error(expression: str) -> None:
+    with pytest.raises(cel.EvaluationError):
+        cel.evaluate(expression, {"self": SELF})
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "self == oldSelf",
+        "self.name.reverse()",
+        "timestamp('2026-01-31T12:00:00Z')",
+        "self.?name",
+        "{'a': 1}",
+        "1 +",
+        "a b",
+        "(1",
+        "has(self)",
+        "'\\u00e9'",
+        "self.tags.all(1, true)",
+        "self.name.matches('(?<name>a)')",
+    ],
+)
+def test_what_is_not_known_is_left_to_the_server(expression: str) -> None:
+    with pytest.raises(UnsupportedError):
+        cel.evaluate(expression, {"self": SELF})

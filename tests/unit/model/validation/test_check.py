@@ -1,0 +1,133 @@
+"""What is said about objects as a whole: kinds, versions, places."""
+
+from typing import Any
+
+import pytest
+
+from mlstack.files.kubernetes import load_schemas
+from mlstack.model.objects import KubeObject, Source
+from mlstack.model.validation.base import Fault, Field, path_of, shown
+from mlstack.model.validation.check import validate_objects
+from tests.support.manifests import MANIFESTS
+from tests.support.variants import Variant
+
+
+def faults(data: dict[str, Any], version: str = "1.36") -> list[Fault]:
+    return validate_objects([KubeObject(data=data, component="c")], load_schemas(version))
+
+
+def message(api_version: str, kind: str, version: str = "1.36") -> str:
+    (fault,) = faults({"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}}, version)
+    return fault.message
+
+
+def test_a_fault_names_component_object_field_and_place() -> None:
+    data = Variant("Service", "spec.ports[0].port", 0, refused=True).build()
+    source = Source(component="web", file="templates/service.yaml.j2", line=3)
+    (fault,) = validate_objects([KubeObject(data=data, component="web", source=source)], load_schemas("1.36"))
+    assert fault == Fault(
+        component="web",
+        object="Service web",
+        path="spec.ports[0].port",
+        message="must be 1 to 65535, got 0",
+        where="templates/service.yaml.j2:3",
+        keys=("spec", "ports", 0, "port"),
+    )
+
+
+def test_a_version_that_went_names_where_it_was_and_what_to_use() -> None:
+    assert message("flowcontrol.apiserver.k8s.io/v1beta3", "FlowSchema") == (
+        "FlowSchema of `flowcontrol.apiserver.k8s.io/v1beta3` exists in Kubernetes 1.30 to 1.31, not in 1.36:"
+        " use `flowcontrol.apiserver.k8s.io/v1`"
+    )
+
+
+def test_a_kind_that_came_later_names_when() -> None:
+    assert message("resource.k8s.io/v1", "ResourceClaim", "1.31") == (
+        "ResourceClaim of `resource.k8s.io/v1` exists in Kubernetes 1.34 to 1.37, not in 1.31:"
+        " use `resource.k8s.io/v1alpha3`"
+    )
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "words"),
+    [
+        ("extensions/v1beta1", "Ingress", "must be `networking.k8s.io/v1` for kind `Ingress`"),
+        ("v1", "Deployment", "must be `apps/v1` for kind `Deployment`, got `v1`"),
+        ("apps/v1beta2", "Deployment", "must be `apps/v1` for kind `Deployment`, got `apps/v1beta2`"),
+        ("v1", "Sevice", "no kind `Sevice` in `v1` of Kubernetes 1.36, did you mean `Service`?"),
+        ("example.org/v1", "Lamp", "no CustomResourceDefinition of Lamp in `example.org/v1` is in reach"),
+        ("", "Pod", "is required"),
+        ("v1", "", "is required"),
+    ],
+)
+def test_kinds_that_are_not_there_say_what_to_do(api_version: str, kind: str, words: str) -> None:
+    assert words in message(api_version, kind)
+
+
+def test_a_wrong_version_of_a_custom_kind_names_the_right_ones() -> None:
+    objects = [
+        KubeObject(data=MANIFESTS["CRD"]),
+        KubeObject(data={"apiVersion": "example.org/v2", "kind": "Lamp", "metadata": {"name": "a"}}),
+    ]
+    (fault,) = validate_objects(objects, load_schemas("1.36"))
+    assert fault.message == "must be `example.org/v1` for kind `Lamp`, got `example.org/v2`"
+
+
+@pytest.mark.parametrize(
+    ("base", "path", "value", "old", "new"),
+    [
+        ("Service", "metadata.name", "1web", "1.35", "1.36"),
+        ("Pod", "spec.containers[0].env[0].name", "A B", "1.31", "1.32"),
+        ("Pod", "spec.containers[0].restartPolicy", "Never", "1.33", "1.34"),
+        ("Deployment", "spec.template.spec.hostnameOverride", "a", "1.33", "1.34"),
+    ],
+)
+def test_rules_follow_the_version(base: str, path: str, value: Any, old: str, new: str) -> None:
+    data = Variant(base, path, value, refused=False).build()
+    assert faults(data, old)
+    assert faults(data, new) == []
+
+
+@pytest.mark.parametrize("minor", range(30, 38))
+def test_plain_objects_are_sound_in_every_version(minor: int) -> None:
+    for data in MANIFESTS.values():
+        assert faults(data, f"1.{minor}") == []
+
+
+@pytest.mark.parametrize("name", sorted(MANIFESTS))
+def test_no_shape_of_an_object_breaks_the_check(name: str) -> None:
+    """Whatever stands in a field, there are faults or none, but no exception."""
+    for place in ("metadata", "spec", "data", "rules", "webhooks"):
+        for value in (None, 1, "text", [], {}, [None], {"a": None}, True):
+            assert isinstance(faults({**MANIFESTS[name], place: value}), list)
+
+
+@pytest.mark.parametrize(
+    ("keys", "path"),
+    [
+        (("spec", "ports", 0, "name"), "spec.ports[0].name"),
+        (("metadata", "labels", "example.org/x"), "metadata.labels[example.org/x]"),
+        (("data", "a.conf"), "data[a.conf]"),
+        (("data", "a-b_c"), "data.a-b_c"),
+        ((), ""),
+    ],
+)
+def test_paths_read_as_people_write_them(keys: tuple[str | int, ...], path: str) -> None:
+    assert path_of(keys) == path
+
+
+def test_values_are_shown_short() -> None:
+    assert shown("x" * 100) == "`" + "x" * 60 + "…`"
+    assert shown("") == "an empty string"
+    assert shown({"a": 1}) == '`{"a": 1}`'
+
+
+def test_a_field_that_is_missing_reads_as_empty() -> None:
+    field = Field({"a": [1]}).at("a", "b", "c")
+    assert (bool(field), field.text, field.number, field.items, field.entries) == (False, "", None, (), ())
+
+
+@pytest.mark.parametrize("name", ["a/b", "a%b", "..", ""])
+def test_names_of_roles_fit_into_an_address(name: str) -> None:
+    assert faults({**MANIFESTS["Role"], "metadata": {"name": name}})
