@@ -81,7 +81,7 @@ def _spell(element: str) -> str:
     if kind == "k:":
         pairs = ",".join(f"{name}={_json(value)}" for name, value in json.loads(text).items())
         return f"[{pairs}]"
-    return f"[={text}]"
+    return f"[{text}]" if kind == "i:" else f"[={text}]"
 
 
 def _json(value: Any) -> str:

@@ -1,0 +1,150 @@
+"""What the memory cluster does beyond the contract: fixed identities, expiry, what it refuses at once."""
+
+from __future__ import annotations
+
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from mlstack.cluster.api import ObjectRef
+from mlstack.cluster.memory import MemoryCluster
+from mlstack.errors import ConflictError, ForbiddenError, InvalidError, WatchExpiredError
+from mlstack.files.kubernetes import load_schemas
+from tests.support.cluster_contract import config_map, deployment
+
+
+def made(name: str = "memory", version: str = "1.36") -> MemoryCluster:
+    return MemoryCluster(load_schemas(version), name=name, clock=lambda: 1_700_000_000.0)
+
+
+def test_the_same_writes_give_the_same_objects() -> None:
+    one, other = made().apply(config_map("default", x="1")), made().apply(config_map("default", x="1"))
+    assert one == other
+    assert one.object["metadata"]["creationTimestamp"] == "2023-11-14T22:13:20Z"
+
+
+def test_clusters_of_other_names_are_other_clusters() -> None:
+    assert made("a").identity() != made("b").identity()
+
+
+def test_a_watch_from_before_a_compaction_has_expired() -> None:
+    cluster = made()
+    before = cluster.list("v1", "ConfigMap").resource_version
+    cluster.apply(config_map("default", x="1"))
+    cluster.compact()
+    with pytest.raises(WatchExpiredError):
+        list(cluster.watch("v1", "ConfigMap", resource_version=before, timeout_s=1))
+    now = cluster.list("v1", "ConfigMap").resource_version
+    assert list(cluster.watch("v1", "ConfigMap", resource_version=now, timeout_s=1)) == []
+
+
+def test_what_others_write_while_a_watch_is_idle_is_told() -> None:
+    cluster = made()
+    names = iter("ab")
+
+    def act() -> None:
+        name = next(names, "")
+        if name:
+            cluster.apply(config_map("default", name, x="1"))
+
+    cluster.on_idle = act
+    seen = [event.object["metadata"].get("name") for event in cluster.watch("v1", "ConfigMap", timeout_s=1)]
+    assert seen == [None, "a", "b"]
+
+
+def test_objects_that_were_given_can_be_changed_without_harm() -> None:
+    cluster = made()
+    wanted = config_map("default", x="1")
+    applied: Any = cluster.apply(wanted).object
+    applied["data"]["x"] = "changed"
+    wanted["data"]["x"] = "changed"
+    live = cluster.get(ObjectRef.of(wanted))
+    assert live is not None
+    assert live["data"] == {"x": "1"}
+
+
+def test_each_kubernetes_version_has_its_own_kinds() -> None:
+    old, new = made(version="1.30").kinds(), made(version="1.37").kinds()
+    name = ("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicy")
+    assert old.lookup(*name) is None
+    assert new.lookup(*name) is not None
+
+
+def test_a_namespace_that_is_held_takes_nothing_new() -> None:
+    cluster = made()
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "going"}}
+    cluster.apply(space)
+    held = config_map("going", x="1")
+    held["metadata"]["finalizers"] = ["example.com/hold"]
+    cluster.apply(held)
+    cluster.delete(ObjectRef.of(space))
+    with pytest.raises(ForbiddenError) as caught:
+        cluster.apply(config_map("going", "b", x="1"))
+    assert caught.value.why == "terminating"
+    cluster.patch(ObjectRef.of(held), {"metadata": {"finalizers": None}})
+    assert cluster.get(ObjectRef.of(space)) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "after", "field"),
+    [
+        ("Job", {"template": 1}, {"template": 2}, "spec.template"),
+        ("StatefulSet", {"serviceName": "a"}, {"serviceName": "b"}, "spec"),
+    ],
+)
+def test_fields_that_cannot_change_are_told_apart(
+    kind: str, before: dict[str, Any], after: dict[str, Any], field: str
+) -> None:
+    cluster = made()
+
+    def workload(values: dict[str, Any]) -> dict[str, Any]:
+        spec = dict(deployment("default")["spec"])
+        image = f"example.com/web:{values.get('template', 1)}"
+        pod = {**spec["template"]["spec"], "containers": [{"name": "main", "image": image}]}
+        if kind == "Job":
+            content: dict[str, Any] = {"template": {"spec": {**pod, "restartPolicy": "Never"}}}
+        else:
+            content = {"selector": spec["selector"], "template": spec["template"], **values}
+        return {
+            "apiVersion": "batch/v1" if kind == "Job" else "apps/v1",
+            "kind": kind,
+            "metadata": {"name": "w", "namespace": "default"},
+            "spec": content,
+        }
+
+    cluster.apply(workload(before))
+    with pytest.raises(InvalidError) as caught:
+        cluster.apply(workload(after))
+    assert [cause.field for cause in caught.value.causes] == [field]
+
+
+def test_a_patch_must_be_of_the_kind_it_says() -> None:
+    cluster = made()
+    ref = ObjectRef.of(cluster.apply(config_map("default", x="1")).object)
+    with pytest.raises(InvalidError):
+        cluster.patch(ref, {"data": {}}, kind="json")
+
+
+def test_many_threads_can_write() -> None:
+    cluster = made()
+
+    def write(name: str) -> None:
+        for number in range(20):
+            cluster.apply(config_map("default", f"{name}{number}", x="1"))
+
+    threads = [Thread(target=write, args=(name,)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    versions = [item["metadata"]["resourceVersion"] for item in cluster.list("v1", "ConfigMap").items]
+    assert len(versions) == len(set(versions)) == 80
+
+
+def test_a_stale_object_is_not_put_over_a_newer_one() -> None:
+    cluster = made()
+    first = dict(cluster.apply(config_map("default", x="1")).object)
+    cluster.apply(config_map("default", x="2"))
+    with pytest.raises(ConflictError):
+        cluster.replace(first)
