@@ -23,6 +23,8 @@ from tests.generate.structural import CORE, INT_OR_STRING, META, PORT, QUANTITY,
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "prototypes" / "core" / "kubeflow-core" / "files" / "crds"
 COPY = ROOT / "prototypes" / "tf-job" / "crds"
+# Packages that use a kind without bringing it carry its definition for offline validation.
+COPIES = {"tfjobs": (ROOT / "prototypes" / "tf-job" / "crds",)}
 KUBERNETES = "1.36"
 MAX_NAME = 50
 
@@ -420,9 +422,10 @@ def texts() -> dict[str, str]:
 
 def main() -> None:
     """Write the files."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
     for plural, text in texts().items():
-        (FOLDER / f"{plural}.yaml").write_text(text, "utf-8")
+        for folder in (FOLDER, *COPIES.get(plural, ())):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{plural}.yaml").write_text(text, "utf-8")
     # The package of TFJobs carries their definition too, so that it can be validated without core.
     (COPY / "tfjobs.yaml").write_bytes((FOLDER / "tfjobs.yaml").read_bytes())
 

@@ -40,6 +40,8 @@ def test_the_shipped_files_are_what_the_script_makes(plural: str) -> None:
     shipped = (crds.FOLDER / f"{plural}.yaml").read_text("utf-8")
     assert yaml.load(shipped, yaml.CSafeLoader) == crds.crd(JOBS[plural], SCHEMAS)
     assert not shipped.startswith("---")
+    for folder in crds.COPIES.get(plural, ()):
+        assert (folder / f"{plural}.yaml").read_text("utf-8") == shipped
 
 
 def test_nothing_below_the_job_is_open(definition: Any) -> None:

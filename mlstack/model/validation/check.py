@@ -70,11 +70,13 @@ def validate_objects(
 
 
 def _fault(found: KubeObject, problem: Problem) -> Fault:
+    is_secret = found.kind == "Secret" and problem.keys[:1] in (("data",), ("stringData",))
     return Fault(
         component=found.component,
         object=str(found.identity),
         path=path_of(problem.keys),
-        message=problem.message,
+        # What stands in a Secret is not for reading.
+        message=problem.message.partition(", got ")[0] if is_secret else problem.message,
         where=str(found.source) if found.source else None,
         severity=problem.severity,
         keys=problem.keys,

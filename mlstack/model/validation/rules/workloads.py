@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import zoneinfo
-
+from mlstack.model.names import nearest
 from mlstack.model.validation import syntax
 from mlstack.model.validation.base import Field, Problems, shown
 from mlstack.model.validation.rules.cron import wrong_schedule
 from mlstack.model.validation.rules.shared import amount, count_or_share, fits, labels, selector, selects
 from mlstack.model.validation.rules.table import TEMPLATES, Subject, rule
+from mlstack.model.validation.rules.timezones import TIME_ZONES
 
 _SELECTING = ("apps/DaemonSet", "apps/Deployment", "apps/ReplicaSet", "apps/StatefulSet")
 _NOT_NEGATIVE = ("minReadySeconds", "replicas", "revisionHistoryLimit")
@@ -154,16 +154,10 @@ def cron_job_fits(subject: Subject) -> Problems:
     wrong = wrong_schedule(schedule.text) if schedule.text else None
     if wrong:
         yield schedule.says(wrong)
-    if zone and not _is_zone(zone.text):
-        yield zone.says(f"must be a time zone such as `Europe/Berlin`, got {shown(zone.value)}")
+    if zone and zone.text not in TIME_ZONES:
+        near = nearest(zone.text, TIME_ZONES)
+        hint = f", did you mean `{near}`?" if near else ""
+        yield zone.says(f"must be a time zone such as `Europe/Berlin`, got {shown(zone.value)}{hint}")
     for name in ("startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
         yield from subject.spec.at(name).between(0)
     yield from _job_spec(subject.spec.at("jobTemplate", "spec"))
-
-
-def _is_zone(name: str) -> bool:
-    """Look a time zone up; where the machine has no list of them every well-formed name counts."""
-    if not name or name.lower() == "local":
-        return False
-    known = zoneinfo.available_timezones()
-    return name in known if known else "/" in name or name == "UTC"

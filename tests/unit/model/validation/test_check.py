@@ -131,3 +131,15 @@ def test_a_field_that_is_missing_reads_as_empty() -> None:
 @pytest.mark.parametrize("name", ["a/b", "a%b", "..", ""])
 def test_names_of_roles_fit_into_an_address(name: str) -> None:
     assert faults({**MANIFESTS["Role"], "metadata": {"name": name}})
+
+
+@pytest.mark.parametrize(("path", "value"), [("data.b", "pass word"), ("stringData", {"a": 4711})])
+def test_what_stands_in_a_secret_is_not_told(path: str, value: Any) -> None:
+    (fault,) = faults(Variant("Secret", path, value, refused=True).build())
+    assert "pass word" not in fault.message
+    assert "4711" not in fault.message
+
+
+def test_a_time_zone_names_the_nearest() -> None:
+    (fault,) = faults(Variant("CronJob", "spec.timeZone", "Europe/Berln", refused=True).build())
+    assert fault.message.endswith("got `Europe/Berln`, did you mean `Europe/Berlin`?")
