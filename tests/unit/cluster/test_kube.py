@@ -265,3 +265,22 @@ def test_the_library_is_imported_on_first_use_only() -> None:
         "import sys, mlstack.cluster.kube; sys.exit('kubernetes' in sys.modules or 'urllib3' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], env=dict(os.environ), check=False).returncode == 0
+
+
+def test_in_a_pod_its_service_account_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kubernetes.config import incluster_config
+
+    certificate = self_signed("127.0.0.1").write(tmp_path, "ca")[0]
+    (tmp_path / "token").write_text("token-of-the-pod")
+    monkeypatch.setattr(kube, "_SERVICE_ACCOUNT_CA", certificate)
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(certificate))
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, tmp_path / "ca.key")
+    with serve(always(Answer(body=MAP)), tls=context).running() as api:
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", api.url.rpartition(":")[2])
+        assert kube.connect().get(REF) == MAP
+    assert api.asked[0].headers["authorization"].lower() == "bearer token-of-the-pod"
+    with pytest.raises(NotFoundError):
+        kube.connect("test")
