@@ -1,0 +1,75 @@
+"""Every example of the shipped prototypes: applied, applied again, compared by kubectl, deleted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mlstack.cluster import kube
+from mlstack.files.appdir import AppDir
+from mlstack.model import emit
+from mlstack.operations import apply, delete, diff
+from mlstack.operations.render import render
+from tests.support import examples
+from tests.support.cluster import TestCluster
+from tests.support.controlplane import ControlPlane
+from tests.support.deploying import RealClock
+from tests.support.examples import Case
+
+pytestmark = pytest.mark.cluster
+
+CRDS = Path(__file__).parents[2] / "prototypes/core/kubeflow-core/files/crds"
+NAME = "shown"
+ELSEWHERE = ("research",)  # namespaces that an example expects to be there
+
+
+@pytest.fixture(scope="module")
+def definitions(control_plane: ControlPlane) -> Iterator[None]:
+    """The definitions that training jobs need, as somebody else has installed them."""
+    gke = control_plane.clusters["gke"]
+    files = [str(file) for file in sorted(CRDS.glob("*.yaml"))]
+    flags = [word for file in files for word in ("-f", file)]
+    gke.kubectl("apply", "--server-side", *flags)
+    gke.kubectl("wait", "--for=condition=Established", *flags, "--timeout=30s")
+    yield
+    gke.kubectl("delete", *flags, "--ignore-not-found", "--wait=true")
+
+
+def write_app(root: Path, case: Case, namespace: str) -> AppDir:
+    params = {key: value for key, value in case.example.params.items() if key != "namespace"}
+    app = examples.write_app(root, {NAME: (case.prototype.full_name, params)})
+    file = root / "environments" / case.environment / "environment.yaml"
+    content = {**json.loads(file.read_text()), "context": "gke", "namespace": namespace}
+    file.write_text(emit.to_yaml(content))
+    return app
+
+
+@pytest.mark.usefixtures("definitions")
+@pytest.mark.parametrize("case", examples.cases(), ids=str)
+def test_example_is_applied_once_and_for_all(
+    case: Case, tmp_path: Path, gke: TestCluster, namespace: str, kubeconfig: Path
+) -> None:
+    app, clock = write_app(tmp_path / "app", case, namespace), RealClock()
+
+    def opener(context: str) -> kube.Cluster:
+        return kube.connect(context, kubeconfig=str(kubeconfig))
+
+    for name in ELSEWHERE:
+        gke.kubectl("create", "namespace", name, check=False)
+    plan = apply.compute(app, case.environment, opener=opener)
+    assert apply.execute(plan, clock=clock).ok
+
+    text = emit.to_yaml_documents(found.data for found in render(app, case.environment).objects)
+    assert gke.kubectl("diff", "-f", "-", input=text).stdout == ""
+    assert diff.diff(app, case.environment, opener=opener).ok
+    again = apply.compute(AppDir(app.root), case.environment, opener=opener)
+    assert {change.action for change in again.changes.changes} == {"unchanged"}
+    assert again.changes.writes == ()
+
+    gone = delete.compute(app, case.environment, opener=opener, include_claims=True)
+    assert delete.execute(gone, clock=clock).ok
+    left = delete.compute(app, case.environment, opener=opener, include_claims=True)
+    assert {change.action for change in left.changes.changes} <= {"kept"}
