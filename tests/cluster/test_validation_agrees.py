@@ -23,6 +23,7 @@ from tests.support.controlplane import ControlPlane
 from tests.support.examples import Case
 from tests.support.jobs import JOB_VARIANTS, JOBS
 from tests.support.manifests import MANIFESTS
+from tests.support.mutations import mutations
 from tests.support.variants import VARIANTS, Variant
 
 pytestmark = pytest.mark.cluster
@@ -129,6 +130,27 @@ def test_sound_jobs_are_taken(name: str, with_ours: TestCluster) -> None:
 def test_jobs_get_the_same_verdict(variant: Variant, with_ours: TestCluster) -> None:
     crds, data = read(OURS), variant.build(JOBS)
     check(variant, data, dryrun.refusal(with_ours, data, Kinds.builtin().with_crds(crds)), crds)
+
+
+@pytest.mark.parametrize(
+    "name", ["Deployment", "StatefulSet", "Service", "Ingress", "Autoscaler", "RoleBinding"]
+)
+def test_objects_spoilt_by_one_step_get_the_same_verdict(name: str, minikube: TestCluster) -> None:
+    check_mutations(MANIFESTS[name], minikube, ())
+
+
+@pytest.mark.parametrize("name", ["TFJob", "Elastic"])
+def test_jobs_spoilt_by_one_step_get_the_same_verdict(name: str, with_ours: TestCluster) -> None:
+    check_mutations(JOBS[name], with_ours, read(OURS))
+
+
+def check_mutations(data: Mapping[str, Any], cluster: TestCluster, crds: Crds) -> None:
+    kinds, different = Kinds.builtin().with_crds(crds), []
+    for step, spoilt in mutations(data):
+        said, found = dryrun.refusal(cluster, spoilt, kinds), faults(spoilt, crds)
+        if bool(said) != bool(found):
+            different.append((step, said, found))
+    assert different == []
 
 
 @pytest.mark.parametrize(
