@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
@@ -23,8 +23,10 @@ _NUMBERS = count(1)
 class StartOperator(Protocol):
     """Start the training operator on a cluster for kinds in lower case (`tfjob`) whose CRDs are there."""
 
-    def __call__(self, cluster: TestCluster, *schemes: str, user: User | None = None) -> TrainingOperator:
-        """Give the operator once its controllers may work."""
+    def __call__(
+        self, cluster: TestCluster, *schemes: str, user: User | None = None, **options: Any
+    ) -> TrainingOperator:
+        """Give the operator once its controllers may work; see `TrainingOperator` for the options."""
 
 
 class StartHub(Protocol):
@@ -107,8 +109,10 @@ def training_operator(control_plane: ControlPlane) -> Iterator[StartOperator]:
     """A function that starts the real training operator on a cluster; it stops with the test."""
     started: list[TrainingOperator] = []
 
-    def start(cluster: TestCluster, *schemes: str, user: User | None = None) -> TrainingOperator:
-        operator = TrainingOperator(cluster, control_plane.programs, schemes=schemes, user=user)
+    def start(
+        cluster: TestCluster, *schemes: str, user: User | None = None, **options: Any
+    ) -> TrainingOperator:
+        operator = TrainingOperator(cluster, control_plane.programs, schemes=schemes, user=user, **options)
         started.append(operator)
         operator.start()
         return operator

@@ -9,7 +9,7 @@ from http.cookiejar import CookieJar
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
 
 from tests.controlplane.recipes import Programs
@@ -176,7 +176,7 @@ class Hub:
         form = urlencode({"_xsrf": token, "username": user, "password": password})
         try:
             with browser.open(f"{page}?next=/hub/token", form.encode(), timeout=60) as response:
-                return bool(response.url.endswith("/hub/token"))
+                return urlsplit(response.url).path == "/hub/token"
         except HTTPError as error:
             error.close()
             return False

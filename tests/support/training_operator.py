@@ -43,6 +43,8 @@ class TrainingOperator:
         schemes: Sequence[str],
         user: User | None = None,
         namespace: str = "training-operator",
+        secret: str = SECRET,
+        flags: Sequence[str] = (),
     ) -> None:
         """Prepare an operator; `start` starts it.
 
@@ -52,15 +54,20 @@ class TrainingOperator:
             schemes: kinds in lower case: `tfjob`, `pytorchjob` …
             user: whose rights it has (default: the admin).
             namespace: made where it does not exist.
+            secret: the Secret with its certificate, made where it does not exist.
+            flags: further flags.
         """
         self.namespace = namespace
         self.webhook_port = free_port()
         self._cluster = cluster
+        self._secret = secret
         self._directory = Path(tempfile.mkdtemp(prefix="mlstack-operator-"))
         self._sweeper: Popen[bytes] = broom.sweep_after_us(self._directory)
         self._probes = f"127.0.0.1:{free_port()}"
         flags = (
+            *flags,
             *(f"--enable-scheme={scheme}" for scheme in schemes),
+            f"--webhook-secret-name={secret}",
             f"--health-probe-bind-address={self._probes}",
             f"--metrics-bind-address=127.0.0.1:{free_port()}",
             f"--webhook-server-port={self.webhook_port}",
@@ -103,11 +110,11 @@ class TrainingOperator:
     def _prepare_namespace(self) -> None:
         secrets = f"/api/v1/namespaces/{self.namespace}/secrets"
         _create(self._cluster, "/api/v1/namespaces", {"metadata": {"name": self.namespace}})
-        _create(self._cluster, secrets, {"metadata": {"name": SECRET}})
+        _create(self._cluster, secrets, {"metadata": {"name": self._secret}})
 
     def _take_certificate(self) -> bool:
         """Play the kubelet: bring the Secret that the operator has filled to where it is mounted."""
-        secret = self._cluster.find(f"/api/v1/namespaces/{self.namespace}/secrets/{SECRET}")
+        secret = self._cluster.find(f"/api/v1/namespaces/{self.namespace}/secrets/{self._secret}")
         data = secret.get("data") if secret else None
         if not data:
             return False

@@ -1,0 +1,196 @@
+"""The real training operator, with the rights that kubeflow-core gives it, runs our prototypes' jobs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.conftest import StartOperator
+from tests.support import examples
+from tests.support.api import Json
+from tests.support.cluster import TestCluster
+from tests.support.controlplane import ControlPlane
+from tests.support.training_operator import TrainingOperator
+
+pytestmark = pytest.mark.cluster
+
+CORE = "kubeflow/core/kubeflow-core"
+IMAGE = {"image": "registry.example.org/team/train:1.0"}
+JOBS: Mapping[str, tuple[str, Mapping[str, Any], Mapping[str, int]]] = {
+    "tf-cnn": ("kubeflow/tf-job/tf-cnn", {}, {"ps": 1, "worker": 1}),
+    "tf-cnn with GPUs": (
+        "kubeflow/tf-job/tf-cnn",
+        {"num_workers": 2, "num_gpus": 1},
+        {"ps": 1, "worker": 2},
+    ),
+    "tf-job": (
+        "kubeflow/tf-job/tf-job",
+        {**IMAGE, "num_workers": 2, "num_ps": 1, "num_evaluators": 1},
+        {"chief": 1, "worker": 2, "ps": 1, "evaluator": 1},
+    ),
+    "tf-job of one pod": ("kubeflow/tf-job/tf-job", {**IMAGE, "script": "print('hello')\n"}, {"chief": 1}),
+    "tf-job-simple": ("kubeflow/tf-job/tf-job-simple", {}, {"worker": 2}),
+}
+
+
+class Terminal:
+    """Runs mlstack's commands in an app directory."""
+
+    def __init__(self, app: Path) -> None:
+        self._app = app
+
+    def run(self, *words: str) -> str:
+        """Run a command that must succeed and give what it printed."""
+        done = subprocess.run(
+            [sys.executable, "-m", "mlstack", *words],
+            cwd=self._app,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env=dict(os.environ),
+        )
+        assert done.returncode == 0, f"mlstack {' '.join(words)}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+
+Deploy = Callable[..., Terminal]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def clean(control_plane: ControlPlane) -> Iterator[None]:
+    """Leave nothing behind that belongs to the whole cluster."""
+    yield
+    names = ("crd/tfjobs.kubeflow.org", "crd/pytorchjobs.kubeflow.org")
+    roles = ("clusterrole/tf-job-operator", "clusterrolebinding/tf-job-operator")
+    control_plane.clusters["gke"].kubectl("delete", "--ignore-not-found", *names, *roles)
+
+
+@pytest.fixture
+def deploy(tmp_path: Path, gke: TestCluster, namespace: str, kubeconfig: Path) -> Iterator[Deploy]:
+    """Give a function that makes an app with kubeflow-core and a job `it`, and applies the former to gke."""
+
+    def make(prototype: str, params: Mapping[str, Any], **core: Any) -> Terminal:
+        components = {"core": (CORE, {"installHub": False, **core}), "it": (prototype, params)}
+        app = examples.write_app(tmp_path / "app", components)
+        place = {"context": "gke", "namespace": namespace}
+        file = app.root / "environments" / "gke" / "environment.yaml"
+        file.write_text(json.dumps({**json.loads(file.read_text()), **place}))
+        terminal = Terminal(app.root)
+        terminal.run("apply", "gke", "-c", "core", "--yes")
+        return terminal
+
+    yield make
+    gke.kubectl("delete", "tfjob", "it", "-n", namespace, "--ignore-not-found", "--cascade=background")
+
+
+@pytest.fixture
+def operator(
+    gke: TestCluster, namespace: str, training_operator: StartOperator
+) -> Callable[[], TrainingOperator]:
+    """Give a function that starts the operator as the applied Deployment would: its account and its flags."""
+
+    def start() -> TrainingOperator:
+        deployment = gke.request("GET", f"/apis/apps/v1/namespaces/{namespace}/deployments/tf-job-operator")
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        return training_operator(
+            gke,
+            user=gke.service_account(namespace, "tf-job-operator"),
+            namespace=namespace,
+            secret="tf-job-operator-webhook-cert",
+            flags=container["args"],
+        )
+
+    return start
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_job_runs_and_its_pods_know_each_other(
+    job: str, gke: TestCluster, namespace: str, deploy: Deploy, operator: Callable[[], TrainingOperator]
+) -> None:
+    prototype, params, roles = JOBS[job]
+    terminal = deploy(prototype, params)
+    started = operator()
+    terminal.run("apply", "gke", "-c", "it", "--yes")
+    pods = running_pods(gke, namespace, roles)
+    assert {name: tf_config(pod) for name, pod in pods.items()} == expected_configs(namespace, roles)
+    status = json.loads(terminal.run("status", "gke", "-c", "it", "-o", "json"))
+    (component,) = status["components"]
+    (shown,) = [each for each in component["objects"] if each["kind"] == "TFJob"]
+    assert (status["ok"], shown["state"]) == (True, "ready")
+    assert {each["name"] for each in shown["pods"]} == pods.keys()
+    assert_nothing_was_forbidden(started)
+
+
+def test_gpus_are_asked_for_by_workers_alone(
+    gke: TestCluster, namespace: str, deploy: Deploy, operator: Callable[[], TrainingOperator]
+) -> None:
+    terminal = deploy("kubeflow/tf-job/tf-cnn", {"num_gpus": 2})
+    operator()
+    terminal.run("apply", "gke", "-c", "it", "--yes")
+    pods = running_pods(gke, namespace, {"ps": 1, "worker": 1})
+    limits = {name: pod["spec"]["containers"][0]["resources"].get("limits") for name, pod in pods.items()}
+    assert limits == {"it-ps-0": None, "it-worker-0": {"nvidia.com/gpu": "2"}}
+    assert pods["it-worker-0"]["spec"]["nodeSelector"] == {"cloud.google.com/gke-accelerator": "nvidia-l4"}
+    assert "nodeSelector" not in pods["it-ps-0"]["spec"]
+
+
+def test_an_operator_of_one_namespace_needs_no_rights_elsewhere(
+    gke: TestCluster, namespace: str, deploy: Deploy, operator: Callable[[], TrainingOperator]
+) -> None:
+    terminal = deploy(
+        "kubeflow/tf-job/tf-job-simple", {}, deploymentScope="namespace", deploymentNamespace=namespace
+    )
+    role = gke.request("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles/tf-job-operator")
+    assert [rule["resources"] for rule in role["rules"]] == [["validatingwebhookconfigurations"]]
+    started = operator()
+    terminal.run("apply", "gke", "-c", "it", "--yes")
+    running_pods(gke, namespace, {"worker": 2})
+    assert_nothing_was_forbidden(started)
+
+
+def running_pods(cluster: TestCluster, namespace: str, roles: Mapping[str, int]) -> dict[str, Json]:
+    """Wait until all pods of the job run, and give them by name."""
+    names = [f"it-{role}-{index}" for role, count in roles.items() for index in range(count)]
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    return {
+        name: cluster.wait_for(
+            f"{path}/{name}", lambda pod: pod["status"]["phase"] == "Running", timeout_s=60
+        )
+        for name in names
+    }
+
+
+def tf_config(pod: Json) -> Any:
+    """Give what a pod's container is told of the job, nothing for a job of one pod."""
+    (container,) = pod["spec"]["containers"]
+    texts = [each["value"] for each in container.get("env", []) if each["name"] == "TF_CONFIG"]
+    return json.loads(texts[0]) if texts else None
+
+
+def expected_configs(namespace: str, roles: Mapping[str, int]) -> dict[str, Any]:
+    """Give what each pod of a job should be told."""
+    cluster = {
+        role: [f"it-{role}-{index}.{namespace}.svc:2222" for index in range(count)]
+        for role, count in roles.items()
+    }
+    alone = sum(roles.values()) == 1
+    return {
+        f"it-{role}-{index}": None
+        if alone
+        else {"cluster": cluster, "task": {"type": role, "index": index}, "environment": "cloud"}
+        for role, count in roles.items()
+        for index in range(count)
+    }
+
+
+def assert_nothing_was_forbidden(operator: TrainingOperator) -> None:
+    """Hold the operator's rights to be enough: it says in its log what it, a user, cannot do."""
+    assert [line for line in operator.log().splitlines() if "forbidden: User" in line] == []
