@@ -176,7 +176,7 @@ class Hub:
         form = urlencode({"_xsrf": token, "username": user, "password": password})
         try:
             with browser.open(f"{page}?next=/hub/token", form.encode(), timeout=60) as response:
-                return urlsplit(response.url).path == "/hub/token"
+                return bool(urlsplit(response.url).path == "/hub/token")
         except HTTPError as error:
             error.close()
             return False
