@@ -1,6 +1,7 @@
 """Carry out Changes, wave by wave; whatever happens, what was done is kept and told."""
 
 from collections.abc import Callable, Mapping, Sequence
+from threading import Event as Flag
 from threading import Lock
 
 from mlstack.cluster.api import Cluster, ObjectRef
@@ -29,7 +30,9 @@ class Run:
     def __init__(self, cluster: Cluster, *, on_event: OnEvent, clock: Clock) -> None:
         """Begin with nothing done."""
         self.outcomes: dict[Identity, Event] = {}
-        self._cluster, self._on_event, self._clock, self._lock = cluster, on_event, clock, Lock()
+        self._cluster, self._on_event, self._lock = cluster, on_event, Lock()
+        self._stopped = Flag()
+        self._clock = _StoppedClock(clock, self._stopped)
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Write what is wanted, a wave after the other, definitions served before what they define.
@@ -57,7 +60,8 @@ class Run:
         idle = [change for change in wave.items if not change.writes]
         for change in idle:
             self._end("unchanged" if change.action == "unchanged" else "kept", change, change.reason)
-        results = parallel.run(work, [change for change in wave.items if change.writes])
+        busy = [change for change in wave.items if change.writes]
+        results = parallel.run(work, busy, stopped=self._stopped)
         failures = [result for result in results if isinstance(result, MlstackError)]
         if failures:
             raise parallel.together(failures)
@@ -69,13 +73,15 @@ class Run:
         if desired is None:
             raise ValueError(f"nothing to write for {change.identity}")
         ref = ref_of(change)
-        with _Failure(self, change):
+        with _Failure(self, change) as failure:
             if change.action == "recreate":
                 self._say("waiting", change.identity, change.reason)
                 self._cluster.delete(ref, propagation="Foreground", uid=change.live_uid)
+                failure.so_far = "was deleted and is not made anew yet: "
             if change.action in ("recreate", "create") and change.live_uid:
                 wait.until_gone(self._cluster, ref, change.live_uid, clock=self._clock)
             warnings = self._send(change, desired)
+            failure.so_far = ""
             if desired.kind == "CustomResourceDefinition":
                 wait.until_established(self._cluster, ref, clock=self._clock)
         for text in warnings:
@@ -118,23 +124,43 @@ class Run:
         with self._lock:
             self._on_event(Event(kind, identity, text))
 
-    def failed(self, change: Change, error: MlstackError) -> None:
+    def failed(self, change: Change, why: str) -> None:
         """Remember that a change could not be made."""
-        self._end("failed", change, error.message)
+        self._end("failed", change, why)
 
 
 class _Failure:
-    """Records the failure of one change on its way out."""
+    """Records the failure of one change on its way out, and how far it had come."""
 
     def __init__(self, run: Run, change: Change) -> None:
         self._run, self._change = run, change
+        self.so_far = ""
 
-    def __enter__(self) -> None:
-        return
+    def __enter__(self) -> "_Failure":
+        return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, MlstackError):
-            self._run.failed(self._change, error)
+            self._run.failed(self._change, self.so_far + error.message)
+        elif isinstance(error, KeyboardInterrupt) and self.so_far:
+            self._run.failed(self._change, f"{self.so_far}interrupted")
+
+
+class _StoppedClock:
+    """A clock on which nobody can wait any more once the run is stopped."""
+
+    def __init__(self, clock: Clock, stopped: Flag) -> None:
+        self._clock, self._stopped = clock, stopped
+
+    def now_s(self) -> float:
+        """Give the time in seconds since 1970."""
+        return self._clock.now_s()
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass, unless the run is stopped."""
+        if self._stopped.is_set():
+            raise MlstackError("stopped while waiting")
+        self._clock.sleep(seconds)
 
 
 def ref_of(change: Change) -> ObjectRef:

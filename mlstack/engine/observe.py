@@ -1,6 +1,6 @@
 """What is there, and what a server-side apply would make of it: live objects and dry runs → Changes."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mlstack.cluster.api import Applied, Cluster, ObjectRef
@@ -210,8 +210,8 @@ class _Look:
             return self._refused(live, error)
         taken = conflicts.taken(live, forced.object)
         self._refuse_conflicts(taken)
-        notes = (*forced.warnings, *(conflicts.describe(one) for one in taken if one.manager != MANAGER))
-        return self._compared(live, forced, notes)
+        said = [conflicts.describe(one) for one in taken if one.manager != MANAGER]
+        return self._compared(live, forced, (*self._previous_owner(live), *forced.warnings, *said))
 
     def _compared(self, live: Mapping[str, Any], forced: Applied, notes: tuple[str, ...]) -> Change:
         own, new = fields.owned(live, MANAGER), fields.owned(forced.object, MANAGER)
@@ -223,6 +223,13 @@ class _Look:
         shown = report.masked(self.wanted.identity, changed)
         action = "recreate" if why else "update"
         return self._change(action=action, fields=shown, reason=why or "", notes=notes, live_uid=uid)
+
+    def _previous_owner(self, live: Mapping[str, Any]) -> Iterator[str]:
+        """Say it when the object so far belongs to another environment or app."""
+        had, gets = self.wanted.with_data(live).labels, self.wanted.labels
+        keys = (objects.APP_LABEL, objects.ENVIRONMENT_LABEL)
+        if had.get(keys[0]) and any(had.get(key) != gets.get(key) for key in keys):
+            yield f"takes it from environment `{had.get(keys[1])}` of app `{had.get(keys[0])}`"
 
     def _refused(self, live: Mapping[str, Any], error: InvalidError) -> Change:
         """Tell a change that cannot be made in place from an object that is wrong: ask under another name."""

@@ -14,14 +14,22 @@ R = TypeVar("R")
 WORKERS = 16
 
 
-def run(work: Callable[[T], R], items: Sequence[T], *, workers: int = WORKERS) -> list[R | MlstackError]:
+def run(
+    work: Callable[[T], R], items: Sequence[T], *, workers: int = WORKERS, stopped: Event | None = None
+) -> list[R | MlstackError]:
     """Do `work` for every item and give results or errors, in the order of the items.
+
+    Args:
+        work: called with one item, in several threads.
+        items: what to do it for.
+        workers: how many at once.
+        stopped: set when nothing more is to be begun; what waits should look at it.
 
     Raises:
         UnreachableError: the server stopped answering; what had not begun is not begun.
         KeyboardInterrupt: likewise, once what had begun is finished.
     """
-    attempts = _Attempts(work)
+    attempts = _Attempts(work, stopped or Event())
     if len(items) <= 1:
         return [attempts.make(item) for item in items]
     pool = ThreadPoolExecutor(max_workers=min(workers, len(items)), thread_name_prefix="mlstack")
@@ -29,8 +37,10 @@ def run(work: Callable[[T], R], items: Sequence[T], *, workers: int = WORKERS) -
     try:
         for future in as_completed(futures):
             future.result()
-    finally:
+    except BaseException:  # also an interruption: whatever it is, the others must not go on
         attempts.stop()
+        raise
+    finally:
         pool.shutdown(wait=True, cancel_futures=True)
     return [future.result() for future in futures]
 
@@ -38,8 +48,8 @@ def run(work: Callable[[T], R], items: Sequence[T], *, workers: int = WORKERS) -
 class _Attempts(Generic[T, R]):
     """Makes attempts until one of them shows that no other can succeed."""
 
-    def __init__(self, work: Callable[[T], R]) -> None:
-        self._work, self._stopped = work, Event()
+    def __init__(self, work: Callable[[T], R], stopped: Event) -> None:
+        self._work, self._stopped = work, stopped
 
     def stop(self) -> None:
         """Begin nothing any more."""

@@ -8,6 +8,7 @@ from mlstack.engine import desired
 from mlstack.files import yamlread
 from mlstack.files.appdir import AppDir
 from mlstack.files.kubernetes import load_schemas
+from mlstack.model.kinds import Kinds
 from mlstack.model.objects import KubeObject
 from mlstack.model.overrides import Overrides
 from mlstack.model.validation.base import Fault
@@ -77,13 +78,20 @@ def validate(
 
 
 def _check(app: AppDir, objects: Sequence[KubeObject], version: str) -> list[Fault]:
-    return validate_objects(objects, load_schemas(version), crds=_definitions(app))
+    return validate_objects(objects, load_schemas(version), crds=_definitions(app, objects))
 
 
-def _definitions(app: AppDir) -> list[Mapping[str, Any]]:
+def _definitions(app: AppDir, objects: Sequence[KubeObject]) -> list[Mapping[str, Any]]:
+    """Read the installed definitions of kinds that the render uses and does not define itself.
+
+    Definitions are large: those that do not even name such a kind are not parsed.
+    """
+    known = Kinds.builtin().with_crds(found.data for found in objects)
+    wanted = {found.kind for found in objects if known.lookup(found.api_version, found.kind) is None}
     return [
         document.value
-        for file, text in app.crds().items()
+        for file, text in (app.crds().items() if wanted else ())
+        if any(kind in text for kind in wanted)
         for document in yamlread.read_documents(text, source=file)
     ]
 

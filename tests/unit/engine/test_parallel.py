@@ -58,3 +58,15 @@ def test_one_error_stays_itself_and_several_are_listed() -> None:
     assert str(both) == both.message
     assert one.message == "first"
     assert isinstance(both, MlstackError)
+
+
+def test_what_waits_sees_that_the_rest_has_failed() -> None:
+    stopped = threading.Event()
+
+    def work(number: int) -> None:
+        if number == 0:
+            raise UnreachableError("no answer")
+        assert stopped.wait(10)
+
+    with pytest.raises(UnreachableError):
+        parallel.run(work, [0, 1, 2], stopped=stopped)

@@ -219,3 +219,31 @@ def test_secrets_stay_hidden_in_a_report(stack: Stack) -> None:
     shown = created + repr(stack.diff())
     assert "data.password" in shown
     assert not any(text in shown for text in ("Zmlyc3Qtc2VjcmV0", "c2Vjb25kLXNlY3JldA", "secret-"))
+
+
+def test_an_interruption_between_deletion_and_creation_is_told(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack.write("a", tfjob(), TFJOBS)
+    stack.apply()
+    stack.write("a", tfjob(workers=3), TFJOBS)
+    plan = stack.plan()
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(plan.cluster, "apply", interrupt)
+    with pytest.raises(Interrupted) as caught:
+        apply.execute(plan, clock=stack.clock)
+    row = next(one for one in caught.value.partial.objects if one.name == "cnn")
+    assert (row.outcome, row.text) == ("failed", "was deleted and is not made anew yet: interrupted")
+    monkeypatch.undo()
+    assert outcomes(stack.apply())["cnn"] == "created"
+
+
+def test_taking_an_object_from_another_environment_is_said(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", config_map())
+    stack.apply()
+    clusters["gke"] = clusters["minikube"]
+    row = stack.diff("gke").objects[0]
+    assert row.notes == ("takes it from environment `minikube` of app `demo`",)
