@@ -54,20 +54,19 @@ class Draft:
     resolved: Resolved
 
 
-def draft(app: AppDir, wanted: Wanted, *, passed: PassedStore | None = None) -> Draft:
+def draft(app: AppDir, wanted: Wanted, prototype: Prototype, *, passed: PassedStore | None = None) -> Draft:
     """Work out a component from what was asked for; nothing is written.
 
     Args:
         app: the app directory.
         wanted: what was asked for.
+        prototype: what the name that was asked for stands for.
         passed: parameter sets that have passed before are not checked again.
 
     Raises:
         UsageError: no name, an unknown parameter, or a required one missing.
-        NotFoundError: no such prototype.
         ParamError: a value does not fit its parameter.
     """
-    prototype = app.prototype(wanted.prototype)
     values, origins = _values(prototype, wanted)
     module, name = _name(wanted, values)
     if values.get("name") == name:

@@ -5,6 +5,7 @@ from typing import Any
 
 from mlstack.files.document import Document
 from mlstack.files.fields import Fields, fields_of
+from mlstack.files.retired import read_retired, retired_maps
 from mlstack.model import emit
 from mlstack.model.app import API_VERSION, Lock, LockedPackage, LockedRegistry
 from mlstack.model.names import version_key
@@ -26,9 +27,12 @@ def read_lock(document: Document) -> Lock:
 
 
 def _registry(fields: Fields) -> LockedRegistry:
-    fields.only("name", "address", "revision")
+    fields.only("name", "address", "revision", "retired")
     return LockedRegistry(
-        name=fields.text("name"), address=fields.text("address"), revision=fields.text("revision", "")
+        name=fields.text("name"),
+        address=fields.text("address"),
+        revision=fields.text("revision", ""),
+        retired=read_retired(fields),
     )
 
 
@@ -56,8 +60,13 @@ def _order(package: LockedPackage) -> tuple[str, Any]:
     return package.full_name, version_key(package.version)
 
 
-def _registry_map(registry: LockedRegistry) -> Mapping[str, str]:
-    found = {"name": registry.name, "address": registry.address, "revision": registry.revision}
+def _registry_map(registry: LockedRegistry) -> Mapping[str, Any]:
+    found = {
+        "name": registry.name,
+        "address": registry.address,
+        "revision": registry.revision,
+        "retired": retired_maps(registry.retired),
+    }
     return {key: value for key, value in found.items() if value}
 
 

@@ -41,6 +41,21 @@ class PackageRef:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Retired:
+    """Names of packages and prototypes that a registry does not offer any more, or never will.
+
+    Args:
+        names: which names; people know them from elsewhere.
+        reason: why they are not there.
+        instead: what to do now; empty if the registry has nothing in their place.
+    """
+
+    names: tuple[str, ...]
+    reason: str
+    instead: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class LockedRegistry:
     """Where a registry was read from when a package of it was last installed.
 
@@ -48,11 +63,13 @@ class LockedRegistry:
         name: the app's name for it.
         address: as in `app.yaml`.
         revision: the commit of a git registry, else empty.
+        retired: what its index said of retired names, where asking it again would need a network.
     """
 
     name: str
     address: str
     revision: str = ""
+    retired: tuple[Retired, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ from mlstack.files.appdir import AppDir
 from mlstack.files.drafts import Wanted, draft
 from mlstack.files.schema import PassedStore
 from mlstack.model.app import Component, Manifest
+from mlstack.registries.retired import find_prototype
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +76,10 @@ def generate(
 
     Raises:
         UsageError: no name, an unknown parameter, a required one missing, or the component exists.
-        NotFoundError: no such prototype.
+        NotFoundError: no such prototype; of a retired name what to do instead.
         ParamError: a value does not fit its parameter.
     """
-    found = draft(app, wanted, passed=store)
+    found = draft(app, wanted, find_prototype(app, wanted.prototype), passed=store)
     name = found.component.full_name
     exists = name in app.component_names()
     return Generated(

@@ -15,6 +15,7 @@ from mlstack.model.objects import DesiredState
 from mlstack.model.prototype import Param, Prototype
 from mlstack.registries.base import RegistryIndex
 from mlstack.registries.catalog import open_registry
+from mlstack.registries.retired import find_prototype, refuse_if_retired
 from mlstack.templating import CodeStore
 
 
@@ -24,10 +25,11 @@ class PrototypeRow:
 
     Attributes:
         name: short name.
-        package: package and version.
+        package: package and version, empty for a retired name.
         full_name: name that is never ambiguous.
-        summary: one line.
+        summary: one line; why a name is retired, and what to do instead.
         installed: whether components can be made from it now.
+        retired: whether its registry does not offer it any more.
     """
 
     name: str
@@ -35,6 +37,7 @@ class PrototypeRow:
     full_name: str
     summary: str
     installed: bool = True
+    retired: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,10 +125,11 @@ def matching(app: AppDir, name: str) -> PrototypeMatches:
     """Describe the prototypes whose name, alias or package holds a text.
 
     Raises:
-        NotFoundError: there is none; carries the nearest name.
+        NotFoundError: there is none; carries the nearest name, or says that the name is retired.
     """
     found = [each for each in _sorted(app) if any(name in known for known in _names(each))]
     if not found:
+        refuse_if_retired(app, name)
         raise _nothing(app, name)
     found.sort(key=lambda each: (each.name != name, name not in each.name))
     return PrototypeMatches(prototypes=tuple(_describe(each) for each in found))
@@ -146,7 +150,7 @@ _INSTALL = "no package is installed: mlstack pkg list, then mlstack pkg install 
 
 
 def search(app: AppDir, text: str) -> PrototypeList:
-    """Find prototypes by name and description, and packages that are not installed by their summary.
+    """Find prototypes by name and description, packages that are not installed, and retired names.
 
     A registry that does not answer is left out and noted.
     """
@@ -160,6 +164,7 @@ def search(app: AppDir, text: str) -> PrototypeList:
             notes.append(f"registry `{registry.name}` was left out: {error}")
             continue
         rows += _offers(app, registry.name, index, wanted)
+        rows += _retired(registry.name, index, wanted)
     return PrototypeList(prototypes=tuple(rows), notes=tuple(notes))
 
 
@@ -182,13 +187,27 @@ def _offers(app: AppDir, registry: str, index: RegistryIndex, wanted: str) -> It
             )
 
 
+def _retired(registry: str, index: RegistryIndex, wanted: str) -> Iterator[PrototypeRow]:
+    for retired in index.retired:
+        for name in retired.names:
+            if wanted in name.lower():
+                yield PrototypeRow(
+                    name=name,
+                    package="",
+                    full_name=f"{registry}/{name}",
+                    summary="; ".join(filter(None, (f"retired: {retired.reason}", retired.instead))),
+                    installed=False,
+                    retired=True,
+                )
+
+
 def describe(app: AppDir, name: str) -> PrototypeDescription:
     """Describe one prototype.
 
     Raises:
-        NotFoundError: no such prototype, or several.
+        NotFoundError: no such prototype, or several; of a retired name what to do instead.
     """
-    return _describe(app.prototype(name))
+    return _describe(find_prototype(app, name))
 
 
 def _describe(found: Prototype) -> PrototypeDescription:
@@ -253,13 +272,14 @@ def preview(
 
     Raises:
         UsageError: an unknown parameter, or a required one missing.
-        NotFoundError: no such prototype or environment.
+        NotFoundError: no such prototype or environment; of a retired name what to do instead.
         ParamError: a value does not fit its parameter.
         TemplateError: a template does not render.
     """
+    prototype = find_prototype(app, wanted.prototype)
     if wanted.name is None and "name" not in wanted.texts:
-        wanted = replace(wanted, name=app.prototype(wanted.prototype).name)
-    found = draft(app, wanted, passed=store)
+        wanted = replace(wanted, name=prototype.name)
+    found = draft(app, wanted, prototype, passed=store)
     place = app.environment(environment) if environment is not None else Environment(name="preview")
     return desired.preview(
         app, found.component, found.prototype, found.resolved, environment=place, store=store

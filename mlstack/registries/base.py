@@ -1,12 +1,12 @@
 """What a registry is: an index of packages and their versions, and the files of each version."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from mlstack.errors import NotFoundError
-from mlstack.model.app import RegistryRef
+from mlstack.model.app import RegistryRef, Retired
 from mlstack.model.names import nearest, version_key
 from mlstack.model.table import Table
 
@@ -51,6 +51,7 @@ class RegistryIndex:
         summary: one line.
         aliases: addresses that this registry stands in for.
         packages: by name.
+        retired: names that it does not offer any more.
         revision: the commit the index was read at; empty where there are no commits.
     """
 
@@ -58,15 +59,17 @@ class RegistryIndex:
     summary: str = ""
     aliases: tuple[str, ...] = ()
     packages: Mapping[str, IndexPackage]
+    retired: tuple[Retired, ...] = ()
     revision: str = ""
 
     def package(self, name: str) -> IndexPackage:
         """Give a package.
 
         Raises:
-            NotFoundError: with the nearest known one.
+            NotFoundError: with the nearest known one, or what to do instead of a retired one.
         """
         if name not in self.packages:
+            refuse_retired(name, self.retired, registry=self.name)
             near = nearest(name, self.packages)
             hint = None if near else f"known packages: {', '.join(sorted(self.packages)) or 'none'}"
             raise NotFoundError(f"registry `{self.name}` has no package `{name}`", near=near, hint=hint)
@@ -86,6 +89,18 @@ class RegistryIndex:
                 return each
         known = ", ".join(each.version for each in package.versions)
         raise NotFoundError(f"package `{name}` has no version `{version}`", hint=f"known versions: {known}")
+
+
+def refuse_retired(name: str, retired: Iterable[Retired], *, registry: str) -> None:
+    """Raise if a name is one that its registry does not offer any more.
+
+    Raises:
+        NotFoundError: with the reason, and what to do instead.
+    """
+    for each in retired:
+        if name in each.names:
+            hint = each.instead or f"registry `{registry}` has nothing in its place"
+            raise NotFoundError(f"`{name}` is retired: {each.reason}", hint=hint)
 
 
 class Registry(Protocol):

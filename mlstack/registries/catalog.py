@@ -9,7 +9,7 @@ from mlstack.errors import NotFoundError, RegistryError
 from mlstack.files import bundled
 from mlstack.files.packages import FetchedPackage, PackageFolder, digest
 from mlstack.model.app import LockedRegistry, PackageRef, RegistryRef
-from mlstack.registries.base import PROTOCOLS, Registry, RegistryType
+from mlstack.registries.base import PROTOCOLS, Registry, RegistryIndex, RegistryType
 from mlstack.registries.tree import INDEX_FILE, read_index
 
 BUNDLED = "bundled"
@@ -76,6 +76,11 @@ def is_bundled(address: str) -> bool:
     return address == BUNDLED or _normal(address) in {_normal(alias) for alias in _bundled_aliases()}
 
 
+def is_local(ref: RegistryRef) -> bool:
+    """Tell whether a registry lies on this machine, so that asking it needs no network."""
+    return is_bundled(ref.address) or (ref.protocol or protocol_of(ref.address)) == "directory"
+
+
 @cache
 def _bundled_aliases() -> tuple[str, ...]:
     folder = bundled.folder("registry")
@@ -133,8 +138,13 @@ def fetch_all(
         if name not in found:
             found[name] = _fetched(registry, ref, name, version)
             waiting += [(needed, "") for needed in _requires(found[name])]
-    locked = LockedRegistry(name=ref.name, address=ref.address, revision=registry.index().revision)
-    return tuple(found.values()), locked
+    return tuple(found.values()), _locked(ref, registry.index())
+
+
+def _locked(ref: RegistryRef, index: RegistryIndex) -> LockedRegistry:
+    # Retired names of a registry on this machine are asked of it: what it says then is never stale.
+    retired = () if is_local(ref) else index.retired
+    return LockedRegistry(name=ref.name, address=ref.address, revision=index.revision, retired=retired)
 
 
 def _at_version(registry: Registry, wanted: PackageRef) -> tuple[Registry, str]:

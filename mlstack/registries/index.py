@@ -7,6 +7,7 @@ from typing import Any
 
 from mlstack.errors import RegistryError
 from mlstack.files.packages import PackageFolder
+from mlstack.files.retired import retired_maps
 from mlstack.model import emit
 from mlstack.model.app import API_VERSION
 from mlstack.model.names import version_key
@@ -19,8 +20,8 @@ _HEADER = "# The packages are derived from their folders: mlstack rewrites them.
 def build_index(folder: Path, *, packages: Path | None = None) -> str:
     """Give the text of `registry.yaml` for a registry's folder, from what its packages hold now.
 
-    Name, summary and addresses are taken from the index that is there. Older versions stay as long as their
-    folder does.
+    Name, summary, addresses and retired names are taken from the index that is there. Older versions stay
+    as long as their folder does.
 
     Args:
         folder: the registry's folder.
@@ -89,4 +90,5 @@ def _index_map(known: RegistryIndex, packages: list[dict[str, Any]]) -> dict[str
     head: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "Registry", "name": known.name}
     head |= {"summary": known.summary} if known.summary else {}
     head |= {"aliases": list(known.aliases)} if known.aliases else {}
+    head |= {"retired": retired_maps(known.retired)} if known.retired else {}
     return {**head, "packages": packages}

@@ -9,6 +9,7 @@ from mlstack.files import document as documents
 from mlstack.files.fields import Fields, fields_of
 from mlstack.files.folders import read_folder
 from mlstack.files.packages import PackageFolder, digest
+from mlstack.files.retired import read_retired
 from mlstack.files.schema import check_file
 from mlstack.model.names import version_key
 from mlstack.registries.base import Files, IndexPackage, IndexVersion, RegistryIndex
@@ -92,7 +93,7 @@ def read_index(tree: Tree, *, source: str, name: str, revision: str = "") -> Reg
 def _parsed(data: bytes, source: str, revision: str) -> RegistryIndex:
     document = documents.read(data, file=f"{source}/{INDEX_FILE}")
     fields = fields_of(document, "Registry").only(
-        "apiVersion", "kind", "name", "summary", "aliases", "packages"
+        "apiVersion", "kind", "name", "summary", "aliases", "retired", "packages"
     )
     check_file("Registry", document.value, source=document.file, origins=document.origins())
     packages = (_package(entry) for entry in fields.each("packages"))
@@ -101,6 +102,7 @@ def _parsed(data: bytes, source: str, revision: str) -> RegistryIndex:
         summary=fields.text("summary", ""),
         aliases=fields.texts("aliases"),
         packages={package.name: package for package in packages},
+        retired=read_retired(fields),
         revision=revision,
     )
 

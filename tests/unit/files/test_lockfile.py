@@ -6,7 +6,7 @@ from mlstack.errors import SchemaError
 from mlstack.files import document as documents
 from mlstack.files.lockfile import read_lock, write_lock
 from mlstack.files.schema import check_file
-from mlstack.model.app import Lock, LockedPackage, LockedRegistry
+from mlstack.model.app import Lock, LockedPackage, LockedRegistry, Retired
 
 
 def package(name: str, version: str) -> LockedPackage:
@@ -15,10 +15,14 @@ def package(name: str, version: str) -> LockedPackage:
     )
 
 
+RETIRED = (
+    Retired(names=("old", "older"), reason="it is done"),
+    Retired(names=("x",), reason="r", instead="do y"),
+)
 LOCK = Lock(
     registries=(
         LockedRegistry(name="k", address="bundled"),
-        LockedRegistry(name="z", address="u", revision="abc"),
+        LockedRegistry(name="z", address="u", revision="abc", retired=RETIRED),
     ),
     packages=(package("a", "0.9.0"), package("a", "0.10.0"), package("b", "1.0")),
 )

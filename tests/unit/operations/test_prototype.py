@@ -1,5 +1,6 @@
 """Prototypes: listed, searched, described with every parameter, previewed."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from mlstack.errors import NotFoundError, UsageError
 from mlstack.files.appdir import AppDir
 from mlstack.files.drafts import Wanted
-from mlstack.operations import env, prototype
+from mlstack.operations import component, env, package, prototype, registry
 from tests.support.builders import read_tree
 from tests.support.kubectl import KUBECONFIG
 from tests.support.registry import small_app
@@ -90,3 +91,48 @@ def test_preview_in_an_environment_takes_its_namespace(made: AppDir) -> None:
 def test_preview_needs_what_is_required(made: AppDir) -> None:
     with pytest.raises(UsageError, match="needs `image`"):
         prototype.preview(made, Wanted(prototype="web"))
+
+
+RETIRED = """\
+retired:
+- {names: [cgi, perl], reason: nobody writes it, instead: use `web`}
+packages:
+"""
+
+
+@pytest.fixture
+def retiring(made: AppDir) -> AppDir:
+    """An app whose registry retired two names."""
+    folder = made.root.parent / "registry"
+    registry.index(folder)
+    file = folder / "registry.yaml"
+    file.write_text(file.read_text().replace("packages:\n", RETIRED))
+    return made
+
+
+def test_retired_names_are_found_by_search_alone(retiring: AppDir) -> None:
+    (row,) = prototype.search(retiring, "perl").prototypes
+    assert (row.name, row.full_name, row.retired, row.installed) == ("perl", "ours/perl", True, False)
+    assert row.summary == "retired: nobody writes it; use `web`"
+    assert [row.name for row in prototype.list_all(retiring).prototypes] == ["web"]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda app: prototype.describe(app, "cgi"),
+        lambda app: prototype.matching(app, "cgi"),
+        lambda app: prototype.preview(app, Wanted(prototype="cgi")),
+        lambda app: component.generate(app, Wanted(prototype="cgi", name="x")),
+        lambda app: package.install(app, "ours/cgi"),
+        lambda app: package.install(app, "ours/cgi@1.0"),
+        lambda app: package.describe(app, "ours/cgi"),
+    ],
+    ids=["describe", "list", "preview", "generate", "install", "install-version", "package"],
+)
+def test_a_retired_name_stops_with_what_to_do_instead(
+    retiring: AppDir, ask: Callable[[AppDir], object]
+) -> None:
+    with pytest.raises(NotFoundError) as caught:
+        ask(retiring)
+    assert caught.value.describe() == "error: `cgi` is retired: nobody writes it\nhint: use `web`"

@@ -75,5 +75,18 @@ def test_index_is_written_once_and_kept_fresh(tmp_path: Path) -> None:
     assert registry.index(folder, check=True).stale
 
 
+def test_retired_names_survive_the_rewriting_of_the_index(tmp_path: Path) -> None:
+    folder = write_tree(tmp_path, REGISTRY) / "registry"
+    registry.index(folder)
+    file = folder / "registry.yaml"
+    entry = "retired:\n- names:\n  - cgi\n  reason: nobody writes it\n  instead: use `web`\npackages:\n"
+    file.write_text(file.read_text().replace("packages:\n", entry))
+    assert registry.index(folder, check=True).ok
+    (folder / "tools/web/files").mkdir()
+    (folder / "tools/web/files/new.txt").write_text("new")
+    assert registry.index(folder).written
+    assert entry in file.read_text()
+
+
 def test_shipped_index_is_up_to_date() -> None:
     assert registry.index(Path(__file__).parents[3] / "registry", check=True).ok

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from mlstack.errors import NotFoundError, RegistryError
-from mlstack.model.app import PackageRef, RegistryRef
+from mlstack.model.app import PackageRef, RegistryRef, Retired
 from mlstack.registries import catalog
 from mlstack.registries.base import Registry
+from mlstack.registries.index import build_index
 from mlstack.registries.protocols.git import parse_address
 from tests.support.builders import Tree
 from tests.support.packages import JOBS, as_files
@@ -111,6 +112,20 @@ def test_fetching_a_requirement_at_a_revision_locks_that_commit(tmp_path: Path) 
         fetched, locked = catalog.fetch_all(refs, wanted, root=tmp_path)
         assert [(each.name, each.version) for each in fetched] == [("jobs", expected), ("common", "0.1.0")]
         assert locked.revision == revision
+
+
+def test_retired_names_are_locked_unless_the_registry_lies_on_this_machine(tmp_path: Path) -> None:
+    retired = "retired:\n- {names: [old-job], reason: nobody runs it}\npackages:\n"
+    repo = write_registry(tmp_path / "repo", plain())
+    repository(repo, {"registry.yaml": build_index(repo).replace("packages:\n", retired)})
+    refs = [
+        RegistryRef(name="far", address=f"file://{repo}", protocol="git"),
+        RegistryRef(name="near", address=str(repo), protocol="directory"),
+    ]
+    wanted = [PackageRef(registry=ref.name, name="jobs") for ref in refs]
+    far, near = (catalog.fetch_all(refs, each, root=tmp_path)[1] for each in wanted)
+    assert far.retired == (Retired(names=("old-job",), reason="nobody runs it"),)
+    assert near.retired == ()
 
 
 def test_a_requirement_of_neither_version_nor_revision_is_not_found(tmp_path: Path) -> None:

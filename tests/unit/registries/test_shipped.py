@@ -1,5 +1,6 @@
 """The registry that comes with mlstack is fresh, and the address of the launch post leads to it."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from mlstack.files import bundled
 from mlstack.model.app import PackageRef, RegistryRef
 from mlstack.registries import catalog
 from mlstack.registries.index import build_index
+from tests.support import examples
 
 LAUNCH = "github.com/google/kubeflow/tree/master/kubeflow"
 
@@ -37,6 +39,24 @@ def test_the_packages_of_the_launch_can_be_fetched_with_what_they_require(name: 
     assert fetched[0].name == name
     assert "common" in [package.name for package in fetched]
     assert locked.address == LAUNCH
+
+
+def test_retired_names_are_given_once_and_no_prototype_or_package_has_them(tmp_path: Path) -> None:
+    ref = RegistryRef(name="kubeflow", address="bundled", protocol="directory")
+    index = catalog.open_registry(ref, root=tmp_path).index()
+    names = [name for each in index.retired for name in each.names]
+    assert {"mxnet-job", "katib", "spartakus"} <= set(names)
+    assert len(names) == len(set(names))
+    assert not set(names) & {*index.packages, *(each.name for each in examples.prototypes())}
+
+
+def test_what_to_do_instead_of_a_retired_name_names_what_is_there(tmp_path: Path) -> None:
+    ref = RegistryRef(name="kubeflow", address="bundled", protocol="directory")
+    index = catalog.open_registry(ref, root=tmp_path).index()
+    said = " ".join(each.instead for each in index.retired)
+    prototypes = {name for each in examples.prototypes() for name in (each.name, *each.aliases)}
+    assert set(re.findall(r"mlstack generate (\S+)", said)) <= prototypes
+    assert {f"kubeflow/{name}" for name in index.packages} >= set(re.findall(r"pkg install ([^\s,]+)", said))
 
 
 def test_presets_are_found_by_name() -> None:
