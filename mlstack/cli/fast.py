@@ -5,7 +5,14 @@ import sys
 
 def main() -> int:
     """Run the command line of this process and give its exit code."""
-    words = sys.argv[1:]
+    try:
+        return _run(sys.argv[1:])
+    except KeyboardInterrupt:  # before the boundary stands: a person may be quicker than the imports
+        sys.stderr.write("interrupted\n")
+        return 130
+
+
+def _run(words: list[str]) -> int:
     if words == ["--version"]:
         from mlstack import __version__
 

@@ -130,7 +130,8 @@ def main(argv: Sequence[str] | None = None, *, ports: Ports | None = None) -> in
     except ParserError as error:
         return _fail(words, USAGE_EXIT_CODE, *_parser_words(error))
     except OSError as error:
-        return _fail(words, FILE_EXIT_CODE, _reason(error), error.filename, None)
+        place = str(error.filename) if error.filename else None
+        return _fail(words, FILE_EXIT_CODE, _reason(error), place, "check the path, its rights and the disk")
     except Exception as error:  # the boundary: whatever gets here is a fault of ours
         return _bug(words, session, error)
 

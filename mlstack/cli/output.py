@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any, TextIO
 
 from mlstack.cli.page import Page, Table, layout, one_line
+from mlstack.errors import ConfigError
 from mlstack.model.table import Table as Registered
 
 FORMATS: Registered[Callable[[Any], str]] = Registered("output format")
@@ -64,6 +65,7 @@ def write(text: str) -> None:
 
     Raises:
         ClosedOutputError: if nobody reads stdout any more.
+        ConfigError: if it cannot be written, as to a full disk.
     """
     if not text:
         return
@@ -72,6 +74,12 @@ def write(text: str) -> None:
         sys.stdout.flush()
     except BrokenPipeError as error:
         raise ClosedOutputError from error
+    except OSError as error:
+        stop_writing()
+        raise ConfigError(
+            f"cannot write the output: {(error.strerror or str(error)).lower()}",
+            hint="make room, or send the output elsewhere",
+        ) from error
 
 
 def say(text: str) -> None:

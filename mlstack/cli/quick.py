@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mlstack.errors import MlstackError
+from mlstack.errors import ConfigError
 
 
 def render(words: Sequence[str]) -> int | None:
@@ -22,12 +22,15 @@ def render(words: Sequence[str]) -> int | None:
     try:
         app = adapters.app_dir(adapters.Session())
         state = operation.render(app, environment, components=components, store=adapters.code_store())
-    except (MlstackError, OSError):
+    except Exception:  # whatever it is, the plain path meets it again and tells it at its boundary
         return None
     try:
         return objects.show(state, "yaml")
     except output.ClosedOutputError:
         return output.stop_writing()
+    except ConfigError as error:
+        output.say(error.describe())
+        return error.exit_code
 
 
 def _plain_form(words: Sequence[str]) -> tuple[str, list[str]] | None:

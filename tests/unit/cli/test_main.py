@@ -4,15 +4,20 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
 
 from mlstack import __version__
+from mlstack.cli import fast
 from mlstack.cli import main as boundary
 from mlstack.cli.commands import shell
 from mlstack.cli.main import main
 from mlstack.errors import ClusterError, ConfigError, NotFoundError, NotReadyError, RegistryError, UsageError
+from mlstack.operations import env
+from tests.support.kubectl import KUBECONFIG
+from tests.support.registry import generate, small_app
 
 
 def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
@@ -123,13 +128,32 @@ def test_closed_pipe_is_quiet() -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-def test_full_disk_behind_stdout_is_reported() -> None:
-    with open("/dev/full", "w") as full:  # noqa: PTH123 - a device, not a file
+@pytest.mark.parametrize("words", [["version"], ["render", "dev"]], ids=" ".join)
+def test_full_disk_behind_stdout_is_reported(tmp_path: Path, words: list[str]) -> None:
+    made = small_app(tmp_path)
+    env.add(made, "dev", kubeconfig=KUBECONFIG)
+    generate(made)
+    with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "mlstack", "version"], stdout=full, stderr=subprocess.PIPE, check=False
+            [sys.executable, "-m", "mlstack", *words],
+            cwd=made.root,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
         )
     assert done.returncode == 3
-    assert done.stderr.startswith(b"error: no space left on device")
+    assert done.stderr.startswith(b"error: cannot write the output: no space left on device\nhint: ")
+
+
+def test_interruption_during_the_first_imports_is_quiet(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(words: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fast, "_run", interrupted)
+    assert fast.main() == 130
+    assert capsys.readouterr().err == "interrupted\n"
 
 
 @pytest.mark.parametrize("name", ["bash", "zsh", "fish", "powershell"])
