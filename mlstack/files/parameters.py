@@ -37,10 +37,14 @@ def joined_schema(
 
 
 def params_of(schema: Mapping[str, Any]) -> dict[str, Param]:
-    """Give the parameters that a joined schema declares, in order."""
-    required = set(schema.get("required", ()))
+    """Give the parameters that a joined schema declares, in order.
+
+    One that the schema requires although it has a default cannot be removed, but need not be given.
+    """
+    must_be = set(schema.get("required", ()))
     return {
-        name: _param(name, each, required=name in required) for name, each in schema["properties"].items()
+        name: _param(name, each, required=name in must_be and "default" not in each)
+        for name, each in schema["properties"].items()
     }
 
 

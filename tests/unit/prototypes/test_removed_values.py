@@ -1,0 +1,61 @@
+"""Whatever a user removes with null, the rest still renders, or one sentence says what is needed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from mlstack.errors import ParamError
+from mlstack.files.schema import check_params
+from mlstack.model.params import Layer, Resolved, resolve
+from tests.property.test_hostile_values import render
+from tests.support import examples
+from tests.support.examples import Case
+
+
+@pytest.mark.parametrize("case", examples.cases(), ids=str)
+def test_what_is_removed_leaves_no_hole(case: Case) -> None:
+    for name in case.prototype.params:
+        removed = without(case, name)
+        if is_complete(case, removed):
+            assert list(holes(render(case, removed))) == []
+
+
+@pytest.mark.parametrize("case", examples.cases(), ids=str)
+def test_an_example_leaves_no_hole(case: Case) -> None:
+    assert list(holes(render(case, without(case)))) == []
+
+
+def without(case: Case, *names: str) -> Resolved:
+    layers = [Layer("component", case.example.params), Layer("environment", dict.fromkeys(names))]
+    return resolve(case.prototype.params, layers, prototype=case.prototype.full_name)
+
+
+def is_complete(case: Case, found: Resolved) -> bool:
+    try:
+        check_params(case.prototype, found)
+    except ParamError as error:
+        assert "required" in str(error) or "must not be set" in str(error)
+        return False
+    return True
+
+
+def holes(value: Any, path: str = "") -> Any:
+    """Give the places where a value is missing, or was written as Python's word for none."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from holes(inner, f"{path}.{key}")
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from holes(inner, f"{path}[{index}]")
+    elif isinstance(value, str) and path.endswith(".json"):
+        yield from holes(json.loads(value), path)
+    elif value is None or value == "null" or "=None" in str(value):
+        yield path
+
+
+def test_a_value_with_a_default_need_not_be_given() -> None:
+    given = {name for each in examples.prototypes() for name, p in each.params.items() if p.required}
+    assert given == {"image", "model_path"}
