@@ -59,6 +59,12 @@ class Renderer:
         self._store = store
         self._plain: Any = None
         self._marking: Any = None
+        self._notes: dict[str, None] = {}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Give what templates rendered so far told with `note("…")`, each remark once."""
+        return tuple(self._notes)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -132,7 +138,7 @@ class Renderer:
             keep_trailing_newline=True,
             auto_reload=False,
         )
-        environment.globals["file"] = self._file
+        environment.globals |= {"file": self._file, "note": self._note}
         if marking:
             environment.extensions["marks"] = kit.Marks(environment, self._source)
         return environment
@@ -151,6 +157,11 @@ class Renderer:
         code = _compiled(environment, text, name, self._source(name))
         self._store.put(key, marshal.dumps(code))
         return code
+
+    def _note(self, message: object) -> str:
+        """Remember a remark for people, and write nothing: `{{ note("…") }}` in templates."""
+        self._notes[str(message)] = None
+        return _Raw("")
 
     def _file(self, name: str) -> str:
         """Give the text of a file of the prototype: `file("…")` in templates."""

@@ -117,7 +117,7 @@ def preview(
         namespace=one.namespace,
         objects=order.ordered(stamped),
         components=(component.full_name,),
-        notes=resolved.notes,
+        notes=one.notes,
     )
 
 
@@ -195,7 +195,7 @@ class Loader:
             component=component.full_name,
             objects=tuple(self._patched(made, component.full_name)),
             namespace=namespace,
-            notes=resolved.notes,
+            notes=(*resolved.notes, *(f"{component.full_name}: {note}" for note in renderer.notes)),
         )
 
     def _variables(self, component: Component, resolved: Resolved, namespace: str) -> dict[str, Any]:

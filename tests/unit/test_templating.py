@@ -293,3 +293,9 @@ def test_the_same_bytes_under_every_hash_seed_zone_and_locale() -> None:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=environment)
         seen.add(json.loads(done.stdout))
     assert len(seen) == 1
+
+
+def test_a_template_can_tell_people_something_and_writes_nothing_by_it() -> None:
+    told = renderer({"a.yaml.j2": "a: 1{{ note('mind ' ~ what) }}{{ note('mind ' ~ what) }}\n"})
+    assert told.render("a.yaml.j2", {"what": "the gap"}) == "a: 1\n"
+    assert told.notes == ("mind the gap",)

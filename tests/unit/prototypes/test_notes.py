@@ -1,0 +1,99 @@
+"""What the shipped prototypes tell people who render them, and what they refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlstack.engine import desired
+from mlstack.errors import MlstackError
+from tests.support import examples
+
+CORE = "kubeflow/core/kubeflow-core"
+TF_JOB, TF_CNN = "kubeflow/tf-job/tf-job", "kubeflow/tf-job/tf-cnn"
+SERVING = "kubeflow/tf-serving/tf-serving"
+HUB = {"installCrds": False, "installOperator": False}
+
+
+@pytest.mark.parametrize(
+    ("prototype", "params", "told"),
+    [
+        (CORE, {**HUB, "jupyterHubServiceType": "LoadBalancer"}, "the hub is open"),
+        (CORE, {**HUB, "ingressHost": "hub.example.org"}, "the hub is open"),
+        (CORE, {**HUB, "jupyterHubAuthenticator": "firstuse", "hubStorage": "1Gi"}, "nobody may log in"),
+        (
+            CORE,
+            {**HUB, "jupyterHubAuthenticator": "native", "jupyterHubAdminUsers": "ada"},
+            "passwords go with the hub's pod",
+        ),
+        (CORE, {**HUB, "notebookGpus": 1, "accelerator": "nvidia-l4"}, "`accelerator` is left out"),
+        (TF_CNN, {"accelerator": "nvidia-l4", "cloud": "eks"}, "`cloud` is eks"),
+    ],
+)
+def test_a_doubtful_choice_is_said(tmp_path: Path, prototype: str, params: dict[str, Any], told: str) -> None:
+    (note,) = examples.render_one(tmp_path / "app", prototype, params).notes
+    assert note.startswith("it: ")
+    assert told in note
+
+
+@pytest.mark.parametrize(
+    ("prototype", "params"),
+    [
+        (CORE, HUB),
+        (CORE, {**HUB, "jupyterHubServiceType": "LoadBalancer", "jupyterHubAllowedUsers": "ada"}),
+        (TF_CNN, {"accelerator": "nvidia-l4", "cloud": "gke"}),
+    ],
+)
+def test_an_ordinary_choice_is_not(tmp_path: Path, prototype: str, params: dict[str, Any]) -> None:
+    assert examples.render_one(tmp_path / "app", prototype, params).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("prototype", "params", "message"),
+    [
+        (TF_JOB, {"image": "x", "num_masters": 0}, "`num_workers` must be at least 1 replica, got 0"),
+        (
+            TF_JOB,
+            {"image": "x", "cpu": 2, "cpuLimit": "500m"},
+            "`cpu` is 2, more than `cpuLimit`, which is 500m",
+        ),
+        (TF_JOB, {"image": "x", "memory": "2Gi", "memoryLimit": "2G"}, "`memory` is 2Gi, more than"),
+        (TF_JOB, {"image": "x y"}, "`image` must match"),
+        (TF_JOB, {"image": "x", "name": "Job"}, "`name` must match"),
+        (TF_CNN, {"num_ps": 0}, "`num_ps` must be at least 1 replica, got 0"),
+        (SERVING, {}, "`model_path` is required"),
+        (SERVING, {"model_path": "ftp://x"}, "`model_path` must match"),
+        (SERVING, {"model_path": "/mnt/x", "modelStorageType": "pvc"}, "`nfsPVC` must not be empty"),
+        (
+            SERVING,
+            {"model_path": "/m/x", "modelStorageType": "pvc", "nfsPVC": "c"},
+            "not below `volumeMountPath`",
+        ),
+        (
+            SERVING,
+            {"model_path": "gs://x", "deployHorizontalPodAutoscaler": True, "minReplicas": 9},
+            "`minReplicas` is 9, more than `maxReplicas`, which is 8",
+        ),
+        (CORE, {"jupyterHubAuthenticator": "github"}, "`jupyterHubAuthSecret` must not be empty"),
+        (CORE, {"jupyterHubAuthenticator": "iap"}, "`iapAudience` must not be empty"),
+        (CORE, {"deploymentScope": "namespace"}, "`deploymentNamespace` must not be empty"),
+        (CORE, {"jupyterHubNodePort": 30080}, "`jupyterHubServiceType` is ClusterIP, not NodePort"),
+        (CORE, {"jobKinds": "tfjob,mpijob"}, "must be one of"),
+        (CORE, {"num_gpu": 1}, "num_gpu"),
+    ],
+)
+def test_values_that_do_not_go_together_are_refused(
+    tmp_path: Path, prototype: str, params: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(MlstackError) as refused:
+        examples.render_one(tmp_path / "app", prototype, params)
+    assert refused.value.exit_code == 3
+    assert message in str(refused.value), str(refused.value)
+
+
+def test_a_component_whose_name_is_no_objects_name_is_refused(tmp_path: Path) -> None:
+    app = examples.write_app(tmp_path / "app", {"Cnn": (TF_CNN, {})})
+    with pytest.raises(MlstackError, match="`Cnn` is no name for objects"):
+        desired.load(app, examples.PLAIN)
