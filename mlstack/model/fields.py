@@ -141,7 +141,7 @@ def _step_text(step: str) -> str:
 
 def compare(live: Any, wanted: Any, tree: Tree, path: tuple[str, ...] = ()) -> Iterator[FieldChange]:
     """Tell in which of the tree's fields two objects differ; everything else is ignored."""
-    if live is MISSING and wanted is MISSING:
+    if (live is MISSING and wanted is MISSING) or not (tree or path):
         return
     if live is MISSING:
         yield FieldChange(path=path_text(path), action="added", new=project(wanted, tree))

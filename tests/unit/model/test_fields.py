@@ -102,3 +102,7 @@ def test_entries_of_one_manager_are_merged() -> None:
     ]
     assert fields.owned({"metadata": {"managedFields": managed}}, "m") == {"f:a": {}, "f:b": {}}
     assert fields.owned({}, "m") == {}
+
+
+def test_where_nothing_is_owned_nothing_differs() -> None:
+    assert list(fields.compare(live(), live(replicas=4), {})) == []

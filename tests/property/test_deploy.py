@@ -1,0 +1,177 @@
+"""Laws of order, field sets, normal form, patches, and of applying."""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlstack.cluster.api import ObjectRef
+from mlstack.cluster.memory import MemoryCluster
+from mlstack.engine.execute import Run
+from mlstack.engine.observe import observe
+from mlstack.files.kubernetes import load_schemas
+from mlstack.model import fields, order
+from mlstack.model.app import Environment
+from mlstack.model.diff import Changes
+from mlstack.model.events import silent
+from mlstack.model.normalise import normalised
+from mlstack.model.objects import DesiredState, KubeObject
+from mlstack.model.patching import patched, read_patch
+from tests.support.deploying import VirtualClock, config_map, deployment, secret
+
+KINDS = [kind for _, kinds in order.WAVES for kind in kinds] + [("kubeflow.org", "TFJob"), ("x.org", "Y")]
+NAMES = st.text("abcxyz", min_size=1, max_size=3)
+DATA = st.dictionaries(NAMES, st.text(max_size=3), max_size=4)
+
+
+@st.composite
+def objects(draw: st.DrawFn) -> KubeObject:
+    group, kind = draw(st.sampled_from(KINDS))
+    metadata = {"name": draw(NAMES), "namespace": draw(st.sampled_from(["", "a", "b"]))}
+    return KubeObject(
+        data={"apiVersion": f"{group}/v1" if group else "v1", "kind": kind, "metadata": metadata}
+    )
+
+
+def trees() -> st.SearchStrategy[dict[str, Any]]:
+    keys = st.sampled_from(["f:a", "f:b", "f:c", 'k:{"name":"x"}'])
+    members = st.recursive(st.just({}), lambda inner: st.dictionaries(keys, inner, min_size=1), max_leaves=12)
+    return st.dictionaries(keys, members, max_size=4)
+
+
+def members(tree: dict[str, Any]) -> set[tuple[str, ...]]:
+    return set(fields.paths(tree))
+
+
+# --- order ----------------------------------------------------------------------------------------
+
+
+@given(st.lists(objects()))
+def test_order_is_a_stable_permutation(found: list[KubeObject]) -> None:
+    ordered = order.ordered(found)
+    assert sorted(map(id, ordered)) == sorted(map(id, found))
+    ranks = [order.rank(one.identity) for one in ordered]
+    assert ranks == sorted(ranks)
+    for rank in set(ranks):
+        same = [id(one) for one in found if order.rank(one.identity) == rank]
+        assert [id(one) for one in ordered if order.rank(one.identity) == rank] == same
+
+
+@given(st.lists(objects()))
+def test_deletion_is_the_order_backwards(found: list[KubeObject]) -> None:
+    forward = [one for wave in order.waves(found, lambda one: one.identity) for one in wave.items]
+    backward = [one for wave in order.reversed_waves(found, lambda one: one.identity) for one in wave.items]
+    assert list(map(id, backward)) == list(map(id, reversed(forward)))
+
+
+# --- field sets -----------------------------------------------------------------------------------
+
+
+@given(trees(), trees())
+def test_union_has_the_members_of_both(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert members(fields.union(one, other)) == members(one) | members(other)
+
+
+@given(trees(), trees())
+def test_minus_has_the_members_that_the_other_lacks(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert members(fields.minus(one, other)) == members(one) - members(other)
+
+
+@given(DATA, DATA)
+def test_compare_finds_every_difference_and_no_other(one: dict[str, str], other: dict[str, str]) -> None:
+    tree = fields.union(fields.tree_of(one), fields.tree_of(other))
+    changed = {change.path for change in fields.compare(one, other, tree)}
+    assert changed == {key for key in one.keys() | other.keys() if one.get(key) != other.get(key)}
+
+
+# --- normal form and patches ----------------------------------------------------------------------
+
+KEYS = st.sampled_from(["a", "env", "limits", "labels", "data", "emptyDir", "status", "stringData"])
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(KEYS, VALUES), st.sampled_from(["Pod", "Secret", "ConfigMap", "X"]), st.booleans())
+def test_normal_form_is_final(content: dict[str, Any], kind: str, built_in: bool) -> None:
+    data = {"kind": kind, "metadata": {"name": "a", "uid": "1"}, **content}
+    once = normalised(data, built_in=built_in)
+    assert normalised(once, built_in=built_in) == once
+
+
+@given(DATA, st.dictionaries(NAMES, st.none() | st.text(max_size=3), max_size=4))
+def test_a_patch_laid_twice_is_laid_once(data: dict[str, str], change: dict[str, str | None]) -> None:
+    target = config_map(**data)
+    patch = read_patch({**config_map(), "data": change}, where="here")
+    once = patched([target], [patch])
+    assert patched(once, [patch]) == once
+    assert once[0]["data"] == {
+        **{key: value for key, value in data.items() if key not in change},
+        **{key: value for key, value in change.items() if value is not None},
+    }
+
+
+# --- applying -------------------------------------------------------------------------------------
+
+PLACE = Environment(name="dev", context="dev", namespace="default")
+SCHEMAS = load_schemas("1.36")
+
+
+ENV = st.lists(
+    st.builds(lambda name, value: {"name": name, "value": value}, NAMES, NAMES),
+    max_size=3,
+    unique_by=lambda one: one["name"],
+)
+
+
+@st.composite
+def states(draw: st.DrawFn) -> DesiredState:
+    """Draw what an environment wants: some of a few objects, each in one of several forms."""
+    made = [
+        *(config_map(name, **draw(DATA)) for name in draw(st.sets(st.sampled_from(["one", "two"])))),
+        *([secret(**draw(DATA))] if draw(st.booleans()) else []),
+        *([deployment(replicas=draw(st.integers(0, 3)), env=draw(ENV))] if draw(st.booleans()) else []),
+    ]
+    placed = [{**data, "metadata": {**data["metadata"], "namespace": "default"}} for data in made]
+    wanted = tuple(KubeObject(data=normalised(data, built_in=True), component="a") for data in placed)
+    return DesiredState(app="demo", environment="dev", namespace="default", objects=order.ordered(wanted))
+
+
+def compare(state: DesiredState, cluster: MemoryCluster) -> Changes:
+    return observe(state, cluster, environment=PLACE, identity=cluster.identity())
+
+
+def apply(state: DesiredState, cluster: MemoryCluster) -> Changes:
+    changes = compare(state, cluster)
+    Run(cluster, on_event=silent, clock=VirtualClock()).apply(changes.changes)
+    return changes
+
+
+@settings(max_examples=60)
+@given(st.lists(states(), min_size=1, max_size=3))
+def test_after_an_apply_nothing_differs_and_a_second_writes_nothing(wanted: list[DesiredState]) -> None:
+    cluster = MemoryCluster(SCHEMAS, clock=VirtualClock())
+    for state in wanted:
+        apply(state, cluster)
+        again = compare(state, cluster)
+        assert not again.visible
+        assert again.writes == ()
+
+
+@settings(max_examples=60)
+@given(states(), states())
+def test_the_way_to_a_state_leaves_no_trace(before: DesiredState, wanted: DesiredState) -> None:
+    by_way, straight = (MemoryCluster(SCHEMAS, clock=VirtualClock()) for _ in range(2))
+    apply(before, by_way)
+    apply(wanted, by_way)
+    apply(wanted, straight)
+    for found in wanted.objects:
+        assert content(by_way, found) == content(straight, found)
+
+
+def content(cluster: MemoryCluster, found: KubeObject) -> dict[str, Any]:
+    live = cluster.get(ObjectRef.of(found.data))
+    assert live is not None
+    return {key: value for key, value in live.items() if key in ("data", "spec")}
