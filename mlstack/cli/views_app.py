@@ -238,6 +238,9 @@ def _prototype(found: prototype.PrototypeDescription, *, with_description: bool 
     blocks: list[Block] = [*wrapped(f"{found.name} ({found.package}): {found.summary}", style="head")]
     if found.aliases:
         blocks += wrapped(f"also known as {', '.join(found.aliases)}")
+    for alias, params in found.alias_params.items():
+        told = ", ".join(f"{param}: {one_line_value(value)}" for param, value in params.items())
+        blocks += wrapped(f"  {alias} sets {told}", indent=4)
     blocks += [*prose(found.description), Line("")] if with_description else []
     blocks.append(Line("parameters:" if found.parameters else "it takes no parameters"))
     return blocks + [line for row in found.parameters for line in _parameter(row)]

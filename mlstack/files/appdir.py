@@ -166,14 +166,15 @@ class AppDir(ParamEdits, ComponentEdits, EnvironmentEdits, AppEdits, Installs):
     def layers(
         self, component: Component, environment: str | None = None, overrides: Overrides = NO_OVERRIDES
     ) -> list[Layer]:
-        """Give the layers of a component's parameters, lowest first; defaults are the prototype's own.
+        """Give the layers of a component's parameters above the prototype's defaults, lowest first.
 
         Args:
             component: whose parameters.
             environment: None leaves the environment's layers out.
             overrides: given for this run.
         """
-        layers = [self.files.app_layer, *self._module_layers(component)]
+        prototype = self._prototype_of(component)
+        layers = [*_alias_layer(component, prototype), self.files.app_layer, *self._module_layers(component)]
         layers.append(self.files.component_layer(component))
         if environment is not None:
             chain = self.files.environment_chain(environment)
@@ -181,10 +182,9 @@ class AppDir(ParamEdits, ComponentEdits, EnvironmentEdits, AppEdits, Installs):
             name = component.full_name
             layers += [each.components[name] for each in chain if name in each.components]
         if overrides:
-            declared = self._prototype_of(component).params
             layers += overrides.layers(
                 component.full_name,
-                declared,
+                prototype.params,
                 components=self.component_names(),
                 read=documents.read_text_value,
             )
@@ -210,8 +210,9 @@ class AppDir(ParamEdits, ComponentEdits, EnvironmentEdits, AppEdits, Installs):
         layers = self.layers(component, environment, overrides)
         self._check_overrides(overrides)
         resolved = resolve(prototype.params, layers, prototype=prototype.full_name)
-        note = _alias_note(component, prototype)
-        return Resolved(resolved.values, resolved.chains, (*note, *resolved.notes))
+        note = prototype.alias_note(component.prototype)
+        notes = (f"{note} ({component.file})",) if note else ()
+        return Resolved(resolved.values, resolved.chains, (*notes, *resolved.notes))
 
     def _prototype_of(self, component: Component) -> Prototype:
         return self.prototype(component.prototype, where=component.file)
@@ -312,11 +313,13 @@ class AppDir(ParamEdits, ComponentEdits, EnvironmentEdits, AppEdits, Installs):
         return found
 
 
-def _alias_note(component: Component, prototype: Prototype) -> tuple[str, ...]:
-    written = component.prototype.rpartition("/")[2]
-    if written not in prototype.aliases:
-        return ()
-    return (f"prototype `{written}` is now called `{prototype.name}` ({component.file})",)
+def _alias_layer(component: Component, prototype: Prototype) -> Iterator[Layer]:
+    """Give what a prototype's alias sets, where a component is written with one that does."""
+    alias = prototype.alias(component.prototype) or ""
+    params = prototype.alias_params.get(alias, {})
+    if params:
+        origin = Origin(f"prototype {prototype.full_name} as {alias}")
+        yield Layer("default", params, {(name,): origin for name in params})
 
 
 def _undeclared(names: Sequence[tuple[str, Any]], known: Iterable[str]) -> Exception:

@@ -84,8 +84,9 @@ def draft(app: AppDir, wanted: Wanted, prototype: Prototype, *, passed: PassedSt
 
 def _values(prototype: Prototype, wanted: Wanted) -> tuple[dict[str, Any], dict[ValuePath, Origin]]:
     """Give the values by canonical name, and where each was given."""
-    values: dict[str, Any] = {}
-    origins: dict[ValuePath, Origin] = {}
+    alias = prototype.alias(wanted.prototype) or ""
+    values: dict[str, Any] = dict(prototype.alias_params.get(alias, {}))
+    origins: dict[ValuePath, Origin] = {(name,): Origin(f"prototype {alias}") for name in values}
     for layer in _file_layers(wanted):
         for key, value in layer.values.items():
             origin = layer.origins.get((key,), Origin(str(wanted.values_file)))

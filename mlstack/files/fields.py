@@ -107,6 +107,15 @@ class Fields:
         for index in range(len(value or ())):
             yield Fields(self._document, (*self._path, name, index))
 
+    def named(self, name: str) -> Iterator["tuple[str, Fields | None]"]:
+        """Give a list of names and of maps with a `name`: each name, with its map if it is one."""
+        value = self._map.get(name)
+        if value is not None and not isinstance(value, list):
+            self._refuse((name,), f"must be a list, got {described(value)}")
+        for index, entry in enumerate(value or ()):
+            fields = None if isinstance(entry, str) else Fields(self._document, (*self._path, name, index))
+            yield (entry if fields is None else fields.text("name")), fields
+
     def package(self, name: str) -> PackageRef:
         """Give a package reference such as `kubeflow/core@0.1.0`."""
         return self._package_ref((name,), self.text(name))

@@ -130,9 +130,9 @@ class PackageFolder:
             if path.parent.name == "crds" and path.suffix in (".yaml", ".yml", ".json")
         }
 
-    def aliases(self, name: str) -> tuple[str, ...]:
-        """Give the older names of a prototype without reading its parameters."""
-        return self._fields(f"{name}/prototype.yaml", "Prototype").texts("aliases")
+    def aliases(self, name: str) -> dict[str, Mapping[str, Any]]:
+        """Give the other names of a prototype, each with what it sets, without reading its parameters."""
+        return _aliases(self._fields(f"{name}/prototype.yaml", "Prototype"))
 
     def prototype(self, name: str, libraries: Mapping[str, "PackageFolder"]) -> Prototype:
         """Read a prototype, blocks and references inlined.
@@ -173,12 +173,18 @@ class PackageFolder:
         fields.only(*_PROTOTYPE_FIELDS)
         if fields.text("name") != name:
             fields.refuse("name", f"must be `{name}`, the name of the folder")
+        schema, aliases = self._schema(fields, libraries), _aliases(fields)
+        for alias, params in aliases.items():
+            for param in params:
+                if param not in schema["properties"]:
+                    fields.refuse("aliases", f"set `{param}` for `{alias}`, which is not declared")
         return {
             "summary": fields.text("summary"),
             "description": fields.text("description", ""),
-            "aliases": fields.texts("aliases"),
+            "aliases": tuple(aliases),
+            "alias_params": {alias: params for alias, params in aliases.items() if params},
             "notes": fields.text("notes", ""),
-            "schema": self._schema(fields, libraries),
+            "schema": schema,
             "examples": self._examples(name),
         }
 
@@ -290,6 +296,13 @@ _PROTOTYPE_FIELDS = (
     "parameters",
     "notes",
 )
+
+
+def _aliases(fields: Fields) -> dict[str, Mapping[str, Any]]:
+    found: dict[str, Mapping[str, Any]] = {}
+    for name, entry in fields.named("aliases"):
+        found[name] = entry.only("name", "params").map("params") if entry is not None else {}
+    return found
 
 
 def _plain(data: dict[str, Any]) -> dict[str, Any]:

@@ -197,7 +197,10 @@ class Vendor:
 
     def _ending(self, name: str) -> Iterable[tuple[LockedPackage, str]]:
         for locked, found in self._names():
-            if any(_ends_with(spelling, name) for spelling in (found, *self.folder(locked).aliases(found))):
+            # An alias that sets parameters goes by its whole name: an end must not lose them.
+            aliases = self.folder(locked).aliases(found).items()
+            spellings = (found, *(alias for alias, params in aliases if not params))
+            if any(_ends_with(spelling, name) for spelling in spellings):
                 yield locked, found
 
 

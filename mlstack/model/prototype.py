@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from mlstack.model import emit
+
 
 @dataclass(frozen=True, kw_only=True)
 class Param:
@@ -97,7 +99,8 @@ class Prototype:
         package: the package's name (`tf-job`).
         registry: the app's name of the registry the package came from.
         version: the package's version.
-        aliases: older names of the prototype.
+        aliases: other names of the prototype.
+        alias_params: what it is under some of them: alias → parameters that differ from the defaults.
         params: by canonical name, in the order they are declared.
         schema: JSON Schema of the whole parameter set, references inlined.
         templates: text by name; libraries of the package and of those it requires included.
@@ -115,6 +118,7 @@ class Prototype:
     summary: str = ""
     description: str = ""
     aliases: tuple[str, ...] = ()
+    alias_params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     params: Mapping[str, Param] = field(default_factory=dict)
     schema: Mapping[str, Any] = field(default_factory=dict)
     templates: Mapping[str, str] = field(default_factory=dict)
@@ -128,6 +132,20 @@ class Prototype:
     def full_name(self) -> str:
         """Give `registry/package/name`, as component files write it."""
         return f"{self.registry}/{self.package}/{self.name}"
+
+    def alias(self, name: str) -> str | None:
+        """Give the alias that a name stands for, as typed or written; None for any other name."""
+        short = name.rpartition("/")[2].removeprefix("io.ksonnet.pkg.")
+        return short if short in self.aliases and short != self.name else None
+
+    def alias_note(self, name: str) -> str:
+        """Tell which prototype an alias leads to, and what it is under that name; empty for other names."""
+        alias = self.alias(name)
+        if alias is None:
+            return ""
+        params = self.alias_params.get(alias, {})
+        told = " and ".join(f"`{param}: {emit.to_flow(value)}`" for param, value in params.items())
+        return f"`{alias}` is prototype `{self.name}`" + (f" with {told}" if told else "")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,8 @@ class Generated:
         prototype: full name of its prototype.
         file: its file below the app directory.
         replaced: whether there was one of that name before.
-        notes: what the prototype says about its use, and deprecated parameters.
+        notes: which prototype an alias stood for, deprecated parameters, and what the prototype says
+            about its use.
     """
 
     name: str
@@ -72,14 +73,18 @@ class ComponentRemoved:
 def generate(
     app: AppDir, wanted: Wanted, *, replace: bool = False, store: PassedStore | None = None
 ) -> Generated:
-    """Make a component; only the parameters that were given are written, the rest follows the package.
+    """Make a component; only what was given is written, the rest follows the package.
+
+    What an alias sets counts as given, below the options.
 
     Raises:
         UsageError: no name, an unknown parameter, a required one missing, or the component exists.
         NotFoundError: no such prototype; of a retired name what to do instead.
         ParamError: a value does not fit its parameter.
     """
-    found = draft(app, wanted, find_prototype(app, wanted.prototype), passed=store)
+    prototype = find_prototype(app, wanted.prototype)
+    found = draft(app, wanted, prototype, passed=store)
+    told = (prototype.alias_note(wanted.prototype), *found.resolved.notes, *prototype.notes.splitlines())
     name = found.component.full_name
     exists = name in app.component_names()
     return Generated(
@@ -87,7 +92,7 @@ def generate(
         prototype=found.prototype.full_name,
         file=app.add_component(found.component, replace=replace),
         replaced=exists,
-        notes=(*found.resolved.notes, *(line for line in found.prototype.notes.splitlines() if line.strip())),
+        notes=tuple(line for line in told if line.strip()),
     )
 
 

@@ -82,6 +82,8 @@ class PrototypeDescription:
     """One prototype with all its parameters.
 
     Attributes:
+        aliases: its other names.
+        alias_params: what it is under some of them: alias → parameters that differ from the defaults.
         examples: summaries of worked examples by name.
     """
 
@@ -91,6 +93,7 @@ class PrototypeDescription:
     summary: str
     description: str
     aliases: tuple[str, ...]
+    alias_params: Mapping[str, Mapping[str, Any]]
     parameters: tuple[ParameterRow, ...]
     examples: Mapping[str, str]
 
@@ -218,6 +221,7 @@ def _describe(found: Prototype) -> PrototypeDescription:
         summary=found.summary,
         description=found.description,
         aliases=found.aliases,
+        alias_params=found.alias_params,
         parameters=tuple(_parameter(param) for param in found.params.values()),
         examples={name: example.summary for name, example in found.examples.items()},
     )

@@ -49,7 +49,7 @@ JOBS: Tree = {
         kind: Prototype
         name: tf-cnn
         summary: A benchmark
-        aliases: [old-cnn]
+        aliases: [old-cnn, {name: gpu-cnn, params: {num_gpus: 1}}]
         blocks: [common/meta]
         parameters:
           type: object

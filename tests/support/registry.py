@@ -34,7 +34,7 @@ REGISTRY: Tree = {
         name: web
         summary: A page and its settings
         description: Serves one page.
-        aliases: [old-web]
+        aliases: [old-web, {name: red-pair, params: {replicas: 2, color: red}}]
         parameters:
           type: object
           required: [image]

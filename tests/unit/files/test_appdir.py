@@ -18,7 +18,7 @@ from mlstack.files.appdir import AppDir
 from mlstack.model.app import Component, Manifest, PackageRef
 from mlstack.model.overrides import Overrides, parse_set
 from tests.support.builders import Tree, write_tree
-from tests.support.packages import installed_app
+from tests.support.packages import COMMON, JOBS, installed_app, vendored
 
 Build = Callable[[Tree], Path]
 
@@ -362,9 +362,40 @@ def test_an_alias_of_a_prototype_is_noted(app: Build) -> None:
     read = build(
         app, components__cnn="apiVersion: mlstack.dev/v1\nkind: Component\nprototype: kubeflow/jobs/old-cnn\n"
     )
-    assert read.resolve(own(read)).notes == (
-        "prototype `old-cnn` is now called `tf-cnn` (components/cnn.yaml)",
-    )
+    assert read.resolve(own(read)).notes == ("`old-cnn` is prototype `tf-cnn` (components/cnn.yaml)",)
+
+
+ALIASED = "apiVersion: mlstack.dev/v1\nkind: Component\nprototype: kubeflow/jobs/gpu-cnn\n"
+
+
+def test_what_an_alias_sets_lies_just_above_the_defaults(app: Build) -> None:
+    read = build(app, components__cnn=ALIASED)
+    found = read.resolve(own(read))
+    assert found.values["num_gpus"] == 1
+    assert [(step.layer, step.value, str(step.origin)) for step in found.chains["num_gpus"]] == [
+        ("default", 0, "prototype kubeflow/jobs/tf-cnn"),
+        ("default", 1, "prototype kubeflow/jobs/tf-cnn as gpu-cnn"),
+    ]
+    assert found.notes == ("`gpu-cnn` is prototype `tf-cnn` with `num_gpus: 1` (components/cnn.yaml)",)
+
+
+def test_every_other_layer_wins_over_an_alias(app: Build) -> None:
+    text = "apiVersion: mlstack.dev/v1\nkind: App\nname: demo\nparams: {num_gpus: 2}\n"
+    read = build(app, components__cnn=ALIASED, app=text)
+    assert read.resolve(own(read)).values["num_gpus"] == 2
+
+
+def test_an_alias_that_sets_parameters_goes_by_its_whole_name(app: Build) -> None:
+    read = build(app)
+    assert read.prototype("gpu-cnn").name == "tf-cnn"
+    jobs = {
+        **JOBS,
+        "tf-cnn/prototype.yaml": str(JOBS["tf-cnn/prototype.yaml"]).replace("gpu-cnn", "gpu-fast"),
+    }
+    write_tree(read.root, vendored(COMMON, jobs))
+    assert AppDir(read.root).prototype("gpu-fast").name == "tf-cnn"
+    with pytest.raises(NotFoundError):
+        AppDir(read.root).prototype("fast")
 
 
 def test_patches_of_ancestors_come_first(app: Build) -> None:

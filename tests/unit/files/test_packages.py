@@ -44,6 +44,12 @@ def test_a_prototype_knows_its_parameters() -> None:
     assert cnn.schema["additionalProperties"] is False
 
 
+def test_a_prototype_has_other_names_and_some_of_them_set_parameters() -> None:
+    cnn = read().prototypes["tf-cnn"]
+    assert cnn.aliases == ("old-cnn", "gpu-cnn")
+    assert cnn.alias_params == {"gpu-cnn": {"num_gpus": 1}}
+
+
 def test_a_reference_is_inlined_with_the_words_beside_it_on_top() -> None:
     gpus = read().prototypes["tf-cnn"].params["num_gpus"]
     assert (gpus.schema["type"], gpus.schema["minimum"], gpus.schema["maximum"]) == ("integer", 0, 64)
@@ -88,6 +94,9 @@ def test_custom_resource_definitions_are_found_in_folders_called_crds() -> None:
         ("parameters: {}\nblocks: [other/meta]", "does not require `other`"),
         ("parameters: {required: [a]}", "require `a`, which is not declared"),
         ("parameters: {properties: {a: {}, b: {aliases: [a]}}}", "the name `a` for both `a` and `b`"),
+        ("parameters: {}\naliases: [{name: a, params: {b: 1}}]", "set `b` for `a`, which is not declared"),
+        ("parameters: {}\naliases: [{nmae: a}]", "`aliases.0.name` is required"),
+        ("parameters: {}\naliases: a", "`aliases` must be a list, got"),
         ("parameters: []", "`parameters` must be a map, got a list"),
         ("parameterz: {}", "`parameterz` is"),
     ],

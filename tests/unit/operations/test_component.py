@@ -83,6 +83,36 @@ def test_values_file_lies_below_options(made: AppDir, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("texts", "params"),
+    [({}, "replicas: 2\n  color: red"), ({"replicas": "3", "color": "green"}, "replicas: 3\n  color: green")],
+    ids=["as-it-is", "options-win"],
+)
+def test_what_an_alias_sets_is_written_below_what_was_given(
+    made: AppDir, texts: dict[str, str], params: str
+) -> None:
+    result = generate(made, Wanted(prototype="red-pair", name="front", texts={"image": "x", **texts}))
+    assert result.prototype == "ours/tools/web"
+    assert content(made).endswith(f"prototype: ours/tools/web\nparams:\n  {params}\n  image: x\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "note"),
+    [
+        ("old-web", "`old-web` is prototype `web`"),
+        ("ours/tools/red-pair", "`red-pair` is prototype `web` with `replicas: 2` and `color: red`"),
+    ],
+)
+def test_an_alias_says_which_prototype_it_is(made: AppDir, name: str, note: str) -> None:
+    assert generate(made, Wanted(prototype=name, name="front", texts={"image": "x"})).notes[0] == note
+
+
+@pytest.mark.parametrize("name", ["web", "ours/tools/web", "io.ksonnet.pkg.web"])
+def test_a_prototypes_own_name_needs_no_note(made: AppDir, name: str) -> None:
+    result = generate(made, Wanted(prototype=name, name="front", texts={"image": "x"}))
+    assert result.notes == ("Look at it with a browser.",)
+
+
+@pytest.mark.parametrize(
     ("request_", "error", "message"),
     [
         (wanted(replicsa="1"), UsageError, "has no parameter `replicsa`"),

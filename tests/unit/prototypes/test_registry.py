@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from itertools import chain
+from pathlib import Path
 
 import pytest
 
 from mlstack.files import bundled, yamlread
+from mlstack.files.drafts import Wanted
 from mlstack.files.schema import check_value
 from mlstack.model.app import RegistryRef
 from mlstack.model.params import spelling_table
+from mlstack.operations.prototype import preview
 from mlstack.registries import catalog
 from mlstack.registries.index import build_index
 from tests.support import examples
@@ -49,6 +52,38 @@ def test_only_the_four_of_the_launch_post_end_in_their_names() -> None:
 def test_no_name_leads_to_two_prototypes() -> None:
     names = [name for each in examples.prototypes() for name in (each.name, *each.aliases)]
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("alias", "brings", "lacks"),
+    [
+        ("jupyterhub", "StatefulSet default/tf-hub", "Deployment default/tf-job-operator"),
+        ("jupyter", "StatefulSet default/tf-hub", "CustomResourceDefinition tfjobs.kubeflow.org"),
+        ("tf-job-operator", "CustomResourceDefinition tfjobs.kubeflow.org", "StatefulSet default/tf-hub"),
+        (
+            "tf-job-operator",
+            "Deployment default/tf-job-operator",
+            "CustomResourceDefinition pytorchjobs.kubeflow.org",
+        ),
+        (
+            "pytorch-operator",
+            "CustomResourceDefinition pytorchjobs.kubeflow.org",
+            "StatefulSet default/tf-hub",
+        ),
+        (
+            "pytorch-operator",
+            "Deployment default/tf-job-operator",
+            "CustomResourceDefinition tfjobs.kubeflow.org",
+        ),
+    ],
+)
+def test_an_old_part_of_the_core_brings_that_part_alone(
+    tmp_path: Path, alias: str, brings: str, lacks: str
+) -> None:
+    app = examples.shipped_app(tmp_path / "app")
+    found = {str(each.identity) for each in preview(app, Wanted(prototype=alias)).objects}
+    assert brings in found
+    assert lacks not in found
 
 
 @pytest.mark.parametrize("preset", bundled.presets())
