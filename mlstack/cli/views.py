@@ -15,7 +15,11 @@ VIEWS: Registered[Callable[[Any], Page]] = Registered("view")
 
 def page(result: object) -> Page:
     """Give the view of a result; a type without one is shown as YAML."""
-    from mlstack.cli import views_app, views_cluster  # noqa: F401 - each registers its views
+    from mlstack.cli import (  # noqa: F401 - each registers its views
+        views_app,
+        views_cluster,
+        views_prototypes,
+    )
 
     found = VIEWS.get(type(result).__name__)
     return found(result) if found is not None else _as_yaml(result)
@@ -41,6 +45,11 @@ def facts(*rows: tuple[str, object]) -> list[Block]:
     shown = [(name, str(value)) for name, value in rows if value not in (None, "", (), {})]
     width = max((len(name) for name, _ in shown), default=0) + 1
     return [Line(f"{name + ':':<{width}} {value}") for name, value in shown]
+
+
+def yes(claim: bool) -> str:
+    """Write a claim in a table: `yes`, or nothing."""
+    return "yes" if claim else ""
 
 
 def count(number: int, word: str) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlstack.cli.page import Block, Line, Page, Table
-from mlstack.cli.views import VIEWS, count, facts, one_line_value, prose, wrapped
+from mlstack.cli.page import Line, Page, Table
+from mlstack.cli.views import VIEWS, count, facts, one_line_value, prose, yes
 
 if TYPE_CHECKING:
     from mlstack.cli.commands.shell import Versions
-    from mlstack.operations import app, component, env, package, param, prototype, registry
+    from mlstack.operations import app, component, env, package, param, registry
 
 
 # ---------------------------------------------------------------------------------------------- the app
@@ -53,7 +53,7 @@ def environment_list(result: env.EnvironmentList) -> Page:
             row.namespace,
             row.kubernetes_version,
             row.extends or "",
-            _yes(row.protected),
+            yes(row.protected),
         )
         for row in result.environments
     )
@@ -199,66 +199,7 @@ def package_removed(result: package.PackageRemoved) -> Page:
     return Page(tuple(Line(f"removed {name}", "remove") for name in result.packages), result.packages)
 
 
-# ------------------------------------------------------------------------------ prototypes and components
-
-
-@VIEWS.register("PrototypeList")
-def prototype_list(result: prototype.PrototypeList) -> Page:
-    """Show the prototypes."""
-    rows = tuple((row.name, row.package, _yes(row.installed), row.summary) for row in result.prototypes)
-    table = Table(("PROTOTYPE", "PACKAGE", "INSTALLED", "SUMMARY"), rows)
-    notes = (
-        ()
-        if rows
-        else ("no prototypes here yet: mlstack pkg list, then mlstack pkg install REGISTRY/PACKAGE",)
-    )
-    return Page((table,), tuple(row.name for row in result.prototypes), notes)
-
-
-@VIEWS.register("PrototypeMatches")
-def prototype_matches(result: prototype.PrototypeMatches) -> Page:
-    """Show each prototype that matches, with its parameters."""
-    blocks: list[Block] = []
-    for found in result.prototypes:
-        blocks += [Line("")] if blocks else []
-        blocks += _prototype(found)
-    return Page(tuple(blocks), tuple(found.name for found in result.prototypes))
-
-
-@VIEWS.register("PrototypeDescription")
-def prototype_description(result: prototype.PrototypeDescription) -> Page:
-    """Show a prototype and its parameters."""
-    blocks = _prototype(result, with_description=True)
-    example = f"mlstack generate {result.name} NAME"
-    required = "".join(f" --{row.name}=VALUE" for row in result.parameters if row.required)
-    return Page((*blocks, Line(""), Line(f"use: {example}{required}")), (result.name,))
-
-
-def _prototype(found: prototype.PrototypeDescription, *, with_description: bool = False) -> list[Block]:
-    blocks: list[Block] = [*wrapped(f"{found.name} ({found.package}): {found.summary}", style="head")]
-    if found.aliases:
-        blocks += wrapped(f"also known as {', '.join(found.aliases)}")
-    for alias, params in found.alias_params.items():
-        told = ", ".join(f"{param}: {one_line_value(value)}" for param, value in params.items())
-        blocks += wrapped(f"  {alias} sets {told}", indent=4)
-    blocks += [*prose(found.description), Line("")] if with_description else []
-    blocks.append(Line("parameters:" if found.parameters else "it takes no parameters"))
-    return blocks + [line for row in found.parameters for line in _parameter(row)]
-
-
-def _parameter(row: prototype.ParameterRow) -> list[Block]:
-    default = "" if row.default is None else f"default {one_line_value(row.default)}"
-    facts_ = (
-        row.type,
-        "required" if row.required else default,
-        f"unit {row.unit}" if row.unit else "",
-        row.limits,
-        "secret" if row.secret else "",
-        f"also {', '.join(row.aliases)}" if row.aliases else "",
-    )
-    head = f"  {row.name}: {', '.join(fact for fact in facts_ if fact)}"
-    told = [row.description, f"Deprecated: {row.deprecated}" if row.deprecated else ""]
-    return [*wrapped(head, indent=6), *wrapped("      " + " ".join(filter(None, told)), indent=6)]
+# ------------------------------------------------------------------------------------------ components
 
 
 @VIEWS.register("Generated")
@@ -343,7 +284,3 @@ def param_diff(result: param.ParamDiff) -> Page:
     )
     heads = ("COMPONENT", "PARAM", result.first.upper(), result.second.upper())
     return Page((Table(heads, rows, cut=heads[2]),), names)
-
-
-def _yes(claim: bool) -> str:
-    return "yes" if claim else ""

@@ -1,0 +1,70 @@
+"""How prototypes look to a person: lists, matches, and one with all its parameters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlstack.cli.page import Block, Line, Page, Table
+from mlstack.cli.views import VIEWS, one_line_value, prose, wrapped, yes
+
+if TYPE_CHECKING:
+    from mlstack.operations import prototype
+
+
+@VIEWS.register("PrototypeList")
+def prototype_list(result: prototype.PrototypeList) -> Page:
+    """Show the prototypes."""
+    rows = tuple((row.name, row.package, yes(row.installed), row.summary) for row in result.prototypes)
+    table = Table(("PROTOTYPE", "PACKAGE", "INSTALLED", "SUMMARY"), rows)
+    notes = (
+        ()
+        if rows
+        else ("no prototypes here yet: mlstack pkg list, then mlstack pkg install REGISTRY/PACKAGE",)
+    )
+    return Page((table,), tuple(row.name for row in result.prototypes), notes)
+
+
+@VIEWS.register("PrototypeMatches")
+def prototype_matches(result: prototype.PrototypeMatches) -> Page:
+    """Show each prototype that matches, with its parameters."""
+    blocks: list[Block] = []
+    for found in result.prototypes:
+        blocks += [Line("")] if blocks else []
+        blocks += _prototype(found)
+    return Page(tuple(blocks), tuple(found.name for found in result.prototypes))
+
+
+@VIEWS.register("PrototypeDescription")
+def prototype_description(result: prototype.PrototypeDescription) -> Page:
+    """Show a prototype and its parameters."""
+    blocks = _prototype(result, with_description=True)
+    example = f"mlstack generate {result.name} NAME"
+    required = "".join(f" --{row.name}=VALUE" for row in result.parameters if row.required)
+    return Page((*blocks, Line(""), Line(f"use: {example}{required}")), (result.name,))
+
+
+def _prototype(found: prototype.PrototypeDescription, *, with_description: bool = False) -> list[Block]:
+    blocks: list[Block] = [*wrapped(f"{found.name} ({found.package}): {found.summary}", style="head")]
+    if found.aliases:
+        blocks += wrapped(f"also known as {', '.join(found.aliases)}")
+    for alias, params in found.alias_params.items():
+        told = ", ".join(f"{param}: {one_line_value(value)}" for param, value in params.items())
+        blocks += wrapped(f"  {alias} sets {told}", indent=4)
+    blocks += [*prose(found.description), Line("")] if with_description else []
+    blocks.append(Line("parameters:" if found.parameters else "it takes no parameters"))
+    return blocks + [line for row in found.parameters for line in _parameter(row)]
+
+
+def _parameter(row: prototype.ParameterRow) -> list[Block]:
+    default = "" if row.default is None else f"default {one_line_value(row.default)}"
+    facts_ = (
+        row.type,
+        "required" if row.required else default,
+        f"unit {row.unit}" if row.unit else "",
+        row.limits,
+        "secret" if row.secret else "",
+        f"also {', '.join(row.aliases)}" if row.aliases else "",
+    )
+    head = f"  {row.name}: {', '.join(fact for fact in facts_ if fact)}"
+    told = [row.description, f"Deprecated: {row.deprecated}" if row.deprecated else ""]
+    return [*wrapped(head, indent=6), *wrapped("      " + " ".join(filter(None, told)), indent=6)]
