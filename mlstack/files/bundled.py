@@ -29,5 +29,5 @@ def presets() -> tuple[str, ...]:
 
 
 def preset(name: str) -> Path | None:
-    """Give the folder of an environment preset, or nothing when there is none of that name."""
+    """Give the folder of an environment preset, or nothing when there is none of that very name."""
     return folder("environments") / name if name in presets() else None

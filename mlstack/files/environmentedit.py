@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mlstack.errors import UsageError
 from mlstack.files import layout
 from mlstack.files.editing import Editing
-from mlstack.model import emit
-from mlstack.model.app import API_VERSION, ClusterIdentity, Environment
+from mlstack.model.app import ClusterIdentity, Environment
 from mlstack.model.names import check_environment_name
 
 if TYPE_CHECKING:
@@ -19,14 +18,12 @@ if TYPE_CHECKING:
 class EnvironmentEdits(Editing):
     """Changes of environments; `AppDir` is the class to use."""
 
-    def add_environment(
-        self,
-        environment: Environment,
-        *,
-        globals_: Mapping[str, Any] | None = None,
-        components: Mapping[str, Any] | None = None,
-    ) -> str:
+    def add_environment(self, environment: Environment, *, seed: Mapping[str, bytes] | None = None) -> str:
         """Write a new environment's files and give the name of the first.
+
+        Args:
+            environment: what its file has to say.
+            seed: files to begin with, by name in its folder; their comments and order stay.
 
         Raises:
             UsageError: the name cannot be an environment's, or it is taken.
@@ -35,16 +32,19 @@ class EnvironmentEdits(Editing):
         if name in self.files.environment_names:
             raise UsageError(f"there is an environment `{name}` already", hint=f"mlstack env describe {name}")
         file = layout.environment_file(name)
-        settings = {"apiVersion": API_VERSION, "kind": "Environment", **_settings(environment)}
-        files: dict[str, bytes | str] = {file: emit.to_yaml(settings)}
-        # No empty maps: a later edit would fill them inside their braces, all values on one line.
-        params = {"globals": dict(globals_ or {}), "components": dict(components or {})}
-        params = {key: values for key, values in params.items() if values}
-        if params:
-            head = {"apiVersion": API_VERSION, "kind": "EnvironmentParams"}
-            files[layout.environment_params_file(name)] = emit.to_yaml({**head, **params})
-        self.write(files)
+        files: dict[str, bytes | str] = {
+            f"{layout.ENVIRONMENTS}/{name}/{path}": data for path, data in (seed or {}).items()
+        }
+        edited = self._begun(file, files.get(file))
+        for key, value in _settings(environment).items():
+            edited.set((key,), value)
+        self.write({**files, file: edited.content})
         return file
+
+    def _begun(self, file: str, seed: bytes | str | None) -> EditedFile:
+        from mlstack.files.edited import EditedFile
+
+        return EditedFile.of(file, seed) if isinstance(seed, bytes) else self.edited(file, "Environment")
 
     def edit_environment(self, name: str, changes: Mapping[str, Any]) -> tuple[str, bool]:
         """Change fields of an environment's own file.

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from mlstack.errors import UsageError
@@ -9,6 +10,7 @@ from mlstack.files import bundled
 from mlstack.files.appdir import AppDir
 from mlstack.files.appread import AppFiles
 from mlstack.files.environments import EnvironmentFiles
+from mlstack.files.folders import read_folder
 from mlstack.files.kubeconfig import Context, Kubeconfig
 from mlstack.model.app import Environment
 from mlstack.model.names import check_environment_name
@@ -151,14 +153,15 @@ def add(
     check_environment_name(name)
     parent = app.environment(extends) if extends is not None else None
     chosen = _context(kubeconfig, context, inherits=parent is not None and bool(parent.context))
-    preset = _preset(name) if use_preset else None
+    folder = bundled.preset(name) if use_preset else None
+    preset = _preset(folder) if folder is not None else None
     made = replace(
         preset.environment if preset is not None else Environment(name=name),
         context=chosen.name if chosen is not None else "",
         namespace=namespace or _namespace(preset, chosen),
         extends=extends,
     )
-    file = app.add_environment(made, globals_=preset.globals.values if preset is not None else {})
+    file = app.add_environment(made, seed=_seed(folder) if folder is not None else None)
     whole = app.environment(name)
     return EnvironmentAdded(
         name=name,
@@ -188,13 +191,14 @@ def _context(kubeconfig: Kubeconfig, wanted: str | None, *, inherits: bool) -> C
     return kubeconfig.context(name)
 
 
-def _preset(name: str) -> EnvironmentFiles | None:
-    """Read the preset of that name: an environment of the folder that comes with mlstack."""
-    folder = bundled.preset(name)
-    if folder is None:
-        return None
-    (found,) = AppFiles(folder.parent.parent, None).environment_chain(name)
+def _preset(folder: Path) -> EnvironmentFiles:
+    """Read a preset: an environment of the folder that comes with mlstack."""
+    (found,) = AppFiles(folder.parent.parent, None).environment_chain(folder.name)
     return found
+
+
+def _seed(folder: Path) -> dict[str, bytes]:
+    return {str(path): data for path, data in read_folder(folder).items()}
 
 
 def list_all(app: AppDir) -> EnvironmentList:

@@ -260,7 +260,10 @@ def test_a_new_environment_can_be_read_back(demo: AppDir) -> None:
         protected=True,
         kubernetes_version="1.33",
     )
-    file = demo.add_environment(new, globals_={"cloud": "gke"}, components={"cnn": {"num_gpus": 2}})
+    params = (
+        b"# ours\napiVersion: mlstack.dev/v1\nkind: EnvironmentParams\ncomponents: {cnn: {num_gpus: 2}}\n"
+    )
+    file = demo.add_environment(new, seed={"params.yaml": params})
     read = demo.environment("us-west/staging")
     assert file == read.file == "environments/us-west/staging/environment.yaml"
     assert (read.context, read.namespace, read.targets, read.protected) == ("c", "n", ("cnn",), True)
@@ -268,6 +271,7 @@ def test_a_new_environment_can_be_read_back(demo: AppDir) -> None:
     component = demo.component("cnn")
     assert isinstance(component, Component)
     assert demo.resolve(component, "us-west/staging").values["num_gpus"] == 2
+    assert text(demo, "environments/us-west/staging/params.yaml").startswith("# ours\n")
 
 
 def test_values_set_in_a_new_environment_stand_on_lines_of_their_own(demo: AppDir) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from mlstack.errors import MlstackError, NotFoundError, UsageError
+from mlstack.files import bundled
 from mlstack.files.appdir import AppDir
 from mlstack.files.kubeconfig import Kubeconfig
 from mlstack.model.app import ClusterIdentity
@@ -41,6 +42,32 @@ def test_preset_of_that_name_seeds_the_environment(made: AppDir) -> None:
     assert add(made, "gke", context="gke").preset == "gke"
     assert env.describe(made, "gke").globals["cloud"] == "gke"
     assert env.describe(made, "gke").wait_for_load_balancer
+
+
+def test_files_of_a_preset_come_with_their_comments_and_order(made: AppDir) -> None:
+    add(made, "minikube", namespace="ml")
+    read = {name: bundled_text(name) for name in ("environment.yaml", "params.yaml")}
+    written = read_tree(made.root / "environments/minikube")
+    assert written == {
+        "environment.yaml": f"{read['environment.yaml']}context: minikube\nnamespace: ml\n".encode(),
+        "params.yaml": read["params.yaml"].encode(),
+    }
+    assert b"# One small machine" in written["params.yaml"]
+
+
+def bundled_text(name: str) -> str:
+    return (bundled.folder("environments") / "minikube" / name).read_text("utf-8")
+
+
+def test_preset_counts_over_what_is_extended(made: AppDir) -> None:
+    add(made, "base", context="gke")
+    add(made, "gke", extends="base")
+    found = made.environment("gke")
+    assert (found.context, found.extends, found.wait_for_load_balancer) == ("gke", "base", True)
+
+
+def test_only_the_very_name_of_a_preset_takes_it(made: AppDir) -> None:
+    assert add(made, "us/gke", context="gke").preset is None
 
 
 def test_preset_can_be_left_out(made: AppDir) -> None:
