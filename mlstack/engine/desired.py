@@ -1,9 +1,11 @@
 """From an app directory to the objects of one environment: resolve, render, parse, patch, stamp, order."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+from mlstack.engine.parse import PlaceOf, at_template, objects_of, place_of_line
 from mlstack.errors import ConfigError, TemplateError, YamlError
 from mlstack.files import schema, yamlread
 from mlstack.files.appdir import AppDir
@@ -11,7 +13,7 @@ from mlstack.model import objects, order
 from mlstack.model.app import Component, Environment, Manifest
 from mlstack.model.kinds import Kinds
 from mlstack.model.normalise import normalised
-from mlstack.model.objects import DesiredState, KubeObject, Source
+from mlstack.model.objects import DesiredState, KubeObject
 from mlstack.model.overrides import Overrides
 from mlstack.model.params import Resolved
 from mlstack.model.patching import patched, read_patch
@@ -20,8 +22,6 @@ from mlstack.model.prototype import Prototype
 from mlstack.templating import CodeStore, Renderer
 
 _NONE = Overrides()
-Path = tuple[str | int, ...]
-PlaceOf = Callable[[int], Place | None]
 
 
 def place(
@@ -226,22 +226,22 @@ class Loader:
         try:
             documents = yamlread.read_documents(text, source=file, with_positions=self._locate)
         except YamlError as error:
-            raise _at_template(error, renderer.render_with_places(template, variables)[1], file) from error
+            raise at_template(error, renderer.render_with_places(template, variables)[1], file) from error
         places = renderer.render_with_places(template, variables)[1] if self._locate else ()
-        return [found for one in documents for found in _parsed(one, component, file, _place_of(places))]
+        return list(self._parsed(documents, component, file, place_of_line(places)))
+
+    def _parsed(
+        self, documents: Iterable[yamlread.Document], component: str, file: str, place_of: PlaceOf
+    ) -> Iterator[KubeObject]:
+        for document in documents:
+            yield from objects_of(
+                document, component=component, file=file, place_of=place_of, locate=self._locate
+            )
 
     def _manifest(self, component: Manifest) -> Rendered:
-        documents = self._app.read_manifest(component)
-        made = [
-            found
-            for document in documents
-            for found in _parsed(
-                document.content,
-                component.full_name,
-                component.file,
-                lambda line: Place(component.file, line),
-            )
-        ]
+        documents = [document.content for document in self._app.read_manifest(component)]
+        here = partial(Place, component.file)
+        made = list(self._parsed(documents, component.full_name, component.file, here))
         return Rendered(
             component=component.full_name,
             objects=tuple(self._patched(made, component.full_name)),
@@ -271,71 +271,6 @@ class _Of:
         if isinstance(error, TemplateError | YamlError) and f"`{self._component}`" not in error.message:
             error.message = f"component `{self._component}`: {error.message}"
             error.args = (error.message,)
-
-
-def _at_template(error: YamlError, places: Sequence[Place | None], file: str) -> YamlError:
-    """Move a fault in rendered text to the line of the template that wrote it."""
-    rendered = (error.where or "").rpartition(":")[2]
-    found = _place_of(places)(int(rendered)) if rendered.isdigit() else None
-    where = file if found is None else f"{found.file}:{found.line}"
-    return YamlError(f"the template renders no sound YAML: {error.message}", where=where, hint=error.hint)
-
-
-def _place_of(places: Sequence[Place | None]) -> PlaceOf:
-    return lambda rendered: places[rendered - 1] if 0 < rendered <= len(places) else None
-
-
-def _parsed(
-    document: yamlread.Document, component: str, file: str, place_of: PlaceOf
-) -> Iterator[KubeObject]:
-    """Give the objects of a document; a List gives its items."""
-    for path, data in _unpacked(document.value):
-        first = place_of(document.position(path).line if document.positions else document.line)
-        inside = (
-            (where[len(path) :], place_of(position.line))
-            for where, position in document.positions.items()
-            if where[: len(path)] == path
-        )
-        source = Source(
-            component=component,
-            file=first.file if first else file,
-            line=first.line if first else None,
-            places={where: f"{place.file}:{place.line}" for where, place in inside if place is not None},
-        )
-        _check_object(data, source)
-        yield KubeObject(data=data, component=component, source=source)
-
-
-def _unpacked(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    if _is_list(value):
-        for place, item in enumerate(value["items"]):
-            yield from _unpacked(item, (*path, "items", place))
-    else:
-        yield path, value
-
-
-def _is_list(value: Any) -> bool:
-    """Tell what `kubectl get` writes for several objects from a kind whose name happens to end so."""
-    if not isinstance(value, Mapping) or not str(value.get("kind", "")).endswith("List"):
-        return False
-    return isinstance(value.get("items"), list) and "name" not in (value.get("metadata") or {})
-
-
-def _check_object(data: Any, source: Source) -> None:
-    """Raise for what cannot be addressed in a cluster.
-
-    Raises:
-        ConfigError: no mapping, or without apiVersion, kind or name.
-    """
-    if not isinstance(data, Mapping):
-        raise ConfigError("a document is no Kubernetes object: expected a mapping", where=str(source))
-    metadata = data.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, Mapping) else None
-    missing = [key for key in ("apiVersion", "kind") if not (isinstance(data.get(key), str) and data[key])]
-    missing += [] if isinstance(name, str) and name else ["metadata.name"]
-    if missing:
-        what = ", ".join(f"`{key}`" for key in missing)
-        raise ConfigError(f"a document is no Kubernetes object: it has no {what}", where=str(source))
 
 
 def _stamped(

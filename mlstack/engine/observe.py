@@ -1,23 +1,21 @@
 """What is there, and what a server-side apply would make of it: live objects and dry runs → Changes."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from mlstack.cluster.api import Applied, Cluster, ObjectRef
+from mlstack.cluster.api import Applied, Cluster
 from mlstack.engine import parallel
+from mlstack.engine.surroundings import Surroundings, placed
 from mlstack.errors import (
     ConflictError,
     FieldConflict,
-    ForbiddenError,
     InvalidError,
     MlstackError,
-    ObjectNotFoundError,
 )
 from mlstack.model import conflicts, fields, objects, order, report
 from mlstack.model.app import ClusterIdentity, Environment
 from mlstack.model.conflicts import Taken
 from mlstack.model.diff import Change, Changes
-from mlstack.model.kinds import Kinds, kinds_of_crd
 from mlstack.model.objects import MANAGER, DesiredState, KubeObject
 from mlstack.model.replacement import needs_new_run
 
@@ -46,11 +44,12 @@ def observe(
         InvalidError: the server would refuse an object, or a field that cannot change in place.
         ObjectNotFoundError: a kind or namespace is neither there nor part of this run.
     """
-    world = _World(state, cluster)
+    world = Surroundings(state, cluster)
     wanted = placed(state.objects, cluster)
     world.refuse_unknown_kinds(wanted)
     extra = world.missing_namespace(wanted, create=create)
     everything = order.ordered((*extra, *wanted))
+    world.look_around(everything)
 
     def change_of(found: KubeObject) -> Change:
         return _Look(world, found, create=create, check_new=check_new).change()
@@ -70,104 +69,17 @@ def observe(
     )
 
 
-def placed(wanted: Sequence[KubeObject], cluster: Cluster) -> tuple[KubeObject, ...]:
-    """Take the namespace off objects whose kind only the server knows to be cluster-scoped."""
-    known = Kinds.builtin().with_crds(found.data for found in wanted)
-    return tuple(
-        found if known.lookup(found.api_version, found.kind) else _placed(found, cluster.kinds())
-        for found in wanted
-    )
-
-
-def _placed(found: KubeObject, served: Kinds) -> KubeObject:
-    kind = served.lookup(found.api_version, found.kind)
-    if kind is None or kind.namespaced:
-        return found
-    metadata = {key: value for key, value in found.metadata.items() if key != "namespace"}
-    return found.with_data({**found.data, "metadata": metadata})
-
-
-class _World:
-    """What holds for the run as a whole: kinds, namespaces, what the run brings itself."""
-
-    def __init__(self, state: DesiredState, cluster: Cluster) -> None:
-        self.state, self.cluster = state, cluster
-        definitions = [found.data for found in state.objects if kinds_of_crd(found.data)]
-        self.brought = Kinds(kind for data in definitions for kind in kinds_of_crd(data))
-        self.absent_namespaces: set[str] = set()
-
-    def _served(self, found: KubeObject) -> Any:
-        return self.cluster.kinds().lookup(found.api_version, found.kind)
-
-    def is_served(self, found: KubeObject) -> bool:
-        """Tell whether the server can be asked about an object of this kind now."""
-        if Kinds.builtin().lookup(found.api_version, found.kind):
-            return True
-        return self._served(found) is not None
-
-    def refuse_unknown_kinds(self, wanted: Sequence[KubeObject]) -> None:
-        """Raise for kinds that neither the server nor this run has."""
-        unknown = [
-            found
-            for found in wanted
-            if not self.is_served(found) and self.brought.lookup(found.api_version, found.kind) is None
-        ]
-        if not unknown:
-            return
-        kinds = sorted({f"{found.kind} ({found.api_version})" for found in unknown})
-        raise ObjectNotFoundError(
-            f"the cluster has no kind {', '.join(f'`{kind}`' for kind in kinds)}",
-            what="kind",
-            where=f"component {unknown[0].component}",
-            hint=_kind_hint(unknown[0], self.state.environment),
-        )
-
-    def missing_namespace(self, wanted: Sequence[KubeObject], *, create: bool) -> tuple[KubeObject, ...]:
-        """Give the environment's namespace as an object if it is needed and not there.
-
-        Raises:
-            ObjectNotFoundError: another namespace is missing: nobody said that it should exist.
-        """
-        brought = {found.name for found in wanted if (found.group, found.kind) == ("", "Namespace")}
-        needed = sorted({found.namespace for found in wanted if found.namespace})
-        absent = [name for name in needed if not self._namespace_exists(name)]
-        self.absent_namespaces = set(absent)
-        lacking = [name for name in absent if name not in brought]
-        strange = [name for name in lacking if name != self.state.namespace]
-        if strange:
-            raise ObjectNotFoundError(
-                f"namespace `{strange[0]}` does not exist",
-                what="namespace",
-                where=str(next(found.identity for found in wanted if found.namespace == strange[0])),
-                hint=f"kubectl create namespace {strange[0]}",
-            )
-        return tuple(self._namespace(name) for name in lacking if create)
-
-    def _namespace_exists(self, name: str) -> bool:
-        try:
-            return self.cluster.get(ObjectRef("v1", "Namespace", "", name)) is not None
-        except ForbiddenError:  # whoever may work in one namespace only may not read namespaces
-            return True
-
-    def _namespace(self, name: str) -> KubeObject:
-        labels = objects.marks(app=self.state.app, environment=self.state.environment, component="")
-        del labels[objects.COMPONENT_LABEL]
-        metadata = {"name": name, "labels": labels}
-        return KubeObject(data={"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-
-
 class _Look:
     """One object: what is there, what would become of it."""
 
-    def __init__(self, world: _World, wanted: KubeObject, *, create: bool, check_new: bool) -> None:
+    def __init__(self, world: Surroundings, wanted: KubeObject, *, create: bool, check_new: bool) -> None:
         self.world, self.cluster, self.wanted = world, world.cluster, wanted
         self.create, self.check_new = create, check_new
 
     def change(self) -> Change:
         """Give what would happen to the object."""
-        visible = self.wanted.namespace not in self.world.absent_namespaces
-        reachable = visible and self.world.is_served(self.wanted)
-        live = self.cluster.get(ObjectRef.of(self.wanted.data)) if reachable else None
+        reachable = self.world.is_reachable(self.wanted)
+        live = self.world.live(self.wanted) if reachable else None
         if live is None:
             return self._new(reachable)
         if live["metadata"].get("deletionTimestamp"):
@@ -288,9 +200,3 @@ def _cannot_change(wanted: KubeObject, error: InvalidError, environment: str) ->
         where=f"component {wanted.component}",
         hint=f"delete it first: `mlstack delete {environment} -c {wanted.component}`, then apply again",
     )
-
-
-def _kind_hint(unknown: KubeObject, environment: str) -> str:
-    if unknown.group == "kubeflow.org":
-        return f"install the operator's definitions first: `mlstack apply {environment} -c kubeflow-core`"
-    return f"install the definitions of `{unknown.group}` first, or make them part of the app"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from mlstack.cluster.api import Opener
 from mlstack.engine import desired, guard
 from mlstack.engine.inspect import Seen, inspect
-from mlstack.engine.observe import placed
+from mlstack.engine.surroundings import placed
 from mlstack.files.appdir import AppDir
 from mlstack.model.app import Component
 from mlstack.model.clock import Clock

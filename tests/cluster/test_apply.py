@@ -25,13 +25,14 @@ from mlstack.model.report import RunResult
 from mlstack.operations.render import render
 from tests.support.cluster import TestCluster, User
 from tests.support.controlplane import ControlPlane
-from tests.support.deploying import Stack, config_map, crd, deployment, secret, tfjob
+from tests.support.deploying import Stack, config_map, crd, deployment, is_established, secret, tfjob
 from tests.support.training_operator import TrainingOperator
 
 pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).parents[2]
 CRDS = ROOT / "prototypes/core/kubeflow-core/files/crds"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def definitions(minikube: TestCluster) -> Iterator[None]:
     """The TFJob definition of kubeflow-core in minikube, for one test."""
     text = (CRDS / "tfjobs.yaml").read_text(encoding="utf-8")
     minikube.kubectl("apply", "--server-side", "-f", "-", input=text)
-    minikube.kubectl("wait", "--for=condition=Established", "crd/tfjobs.kubeflow.org", "--timeout=30s")
+    minikube.wait_for(f"{DEFINITIONS}/tfjobs.kubeflow.org", is_established)
     yield
     minikube.kubectl("delete", "crd", "tfjobs.kubeflow.org", "--ignore-not-found", "--wait=true")
 

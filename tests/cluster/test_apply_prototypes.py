@@ -16,12 +16,13 @@ from mlstack.operations.render import render
 from tests.support import examples
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
-from tests.support.deploying import RealClock
+from tests.support.deploying import RealClock, is_established
 from tests.support.examples import Case
 
 pytestmark = pytest.mark.cluster
 
 CRDS = Path(__file__).parents[2] / "prototypes/core/kubeflow-core/files/crds"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NAME = "shown"
 ELSEWHERE = ("research",)  # namespaces that an example expects to be there
 
@@ -33,7 +34,8 @@ def definitions(control_plane: ControlPlane) -> Iterator[None]:
     files = [str(file) for file in sorted(CRDS.glob("*.yaml"))]
     flags = [word for file in files for word in ("-f", file)]
     gke.kubectl("apply", "--server-side", *flags)
-    gke.kubectl("wait", "--for=condition=Established", *flags, "--timeout=30s")
+    for file in sorted(CRDS.glob("*.yaml")):
+        gke.wait_for(f"{DEFINITIONS}/{file.stem}.kubeflow.org", is_established)
     yield
     gke.kubectl("delete", *flags, "--ignore-not-found", "--wait=true")
 

@@ -193,3 +193,9 @@ def tfjob(
         "metadata": {"name": name},
         "spec": {"runPolicy": {"cleanPodPolicy": "Running"}, "tfReplicaSpecs": {"Worker": worker}},
     }
+
+
+def is_established(definition: Mapping[str, Any]) -> bool:
+    """Tell whether a definition is served; its conditions are null for a moment."""
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
