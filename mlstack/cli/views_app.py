@@ -269,7 +269,8 @@ def param_list(result: param.ParamList) -> Page:
         for row in result.rows
     )
     table = Table(("COMPONENT", "PARAM", "VALUE", "FROM"), rows, cut="VALUE")
-    return Page((table,), tuple(f"{row.component}.{row.name}" for row in result.rows))
+    names = tuple(f"{row.component}.{row.name}" for row in result.rows)
+    return Page((table,), names, tuple(f"note: {note}" for note in result.notes))
 
 
 @VIEWS.register("ParamDiff")

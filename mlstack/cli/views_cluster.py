@@ -79,7 +79,8 @@ def validated(result: ValidateResult) -> Page:
     checked = f"{count(result.count, 'object')} of `{result.environment}`"
     verdict = count(len(result.faults), "fault") if result.faults else "no faults"
     blocks.append(Line(f"{checked} against Kubernetes {result.kubernetes_version}: {verdict}"))
-    return Page(tuple(blocks), tuple(fault.object for fault in result.faults))
+    notes = tuple(f"note: {note}" for note in result.notes)
+    return Page(tuple(blocks), tuple(fault.object for fault in result.faults), notes)
 
 
 @VIEWS.register("ChangeReport")

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mlstack.errors import ConfigError, NotFoundError
+from mlstack.errors import ConfigError, MlstackError, NotFoundError
 from mlstack.files import document as documents
 from mlstack.files import layout
 from mlstack.files.appedit import AppEdits
@@ -17,7 +17,7 @@ from mlstack.files.appread import AppFiles
 from mlstack.files.componentedit import ComponentEdits
 from mlstack.files.document import Document
 from mlstack.files.environmentedit import EnvironmentEdits
-from mlstack.files.environments import merged_environment
+from mlstack.files.environments import EnvironmentFiles, merged_environment
 from mlstack.files.fields import layer_of
 from mlstack.files.paramedit import ParamEdits
 from mlstack.files.schema import PassedStore
@@ -174,13 +174,12 @@ class AppDir(ParamEdits, ComponentEdits, EnvironmentEdits, AppEdits, Installs):
             overrides: given for this run.
         """
         prototype = self._prototype_of(component)
-        layers = [*_alias_layer(component, prototype), self.files.app_layer, *self._module_layers(component)]
+        modules = _enclosing(component.module)
+        layers = [*_alias_layer(component, prototype), self.files.app_layer, *self._module_layers(modules)]
         layers.append(self.files.component_layer(component))
-        if environment is not None:
-            chain = self.files.environment_chain(environment)
-            layers += [each.globals for each in chain]
-            name = component.full_name
-            layers += [each.components[name] for each in chain if name in each.components]
+        chain, name = self._chain(environment), component.full_name
+        layers += [each.globals for each in chain]
+        layers += [each.components[name] for each in chain if name in each.components]
         if overrides:
             layers += overrides.layers(
                 component.full_name,
@@ -190,10 +189,8 @@ class AppDir(ParamEdits, ComponentEdits, EnvironmentEdits, AppEdits, Installs):
             )
         return layers
 
-    def _module_layers(self, component: Component) -> Iterator[Layer]:
-        parts = component.module.split(".") if component.module else []
-        for length in range(1, len(parts) + 1):
-            module = ".".join(parts[:length])
+    def _module_layers(self, modules: Iterable[str]) -> Iterator[Layer]:
+        for module in modules:
             document = self.files.module_document(module)
             if document is not None:
                 yield layer_of(document, ("params",), "module", f"--module={module}")
@@ -282,27 +279,33 @@ class AppDir(ParamEdits, ComponentEdits, EnvironmentEdits, AppEdits, Installs):
                 )
         return tuple(found)
 
-    def undeclared_globals(self, environment: str | None = None) -> tuple[str, ...]:
-        """Tell which values for all components no installed prototype declares: most are misspelt."""
-        declared = self.declared_params()
-        notes = []
-        for layer in self._global_layers(environment):
-            for name in layer.values:
-                if name not in declared:
-                    near = nearest(name, declared)
-                    meant = f"; did you mean `{near}`?" if near else ""
-                    origin = layer.origins.get((name,), Origin(layer.kind))
-                    notes.append(f"no installed prototype declares `{name}` ({origin}){meant}")
-        return tuple(notes)
+    def undeclared_globals(
+        self, environment: str | None, components: Iterable[Component | Manifest]
+    ) -> tuple[str, ...]:
+        """Tell which values for all components no installed prototype declares: most are misspelt.
 
-    def _global_layers(self, environment: str | None) -> Iterable[Layer]:
-        yield self.files.app_layer
-        for module in self.modules():
-            document = self.files.module_document(module)
-            if document is not None:
-                yield layer_of(document, ("params",), "module", f"--module={module}")
-        for each in self.files.environment_chain(environment) if environment is not None else ():
-            yield each.globals
+        Args:
+            environment: None leaves its values out.
+            components: whose values are looked at; packages are asked only for names that their
+                prototypes do not declare.
+        """
+        components = list(components)
+        used = {each.prototype: each for each in components if isinstance(each, Component)}.values()
+        known = {name for each in used for name in spelling_table(self._prototype_of(each).params)}
+        modules = sorted({module for each in components for module in _enclosing(each.module)})
+        layers = [self.files.app_layer, *self._module_layers(modules)]
+        layers += [each.globals for each in self._chain(environment)]
+        others = [(layer, name) for layer in layers for name in layer.values if name not in known]
+        try:
+            declared = self._vendor.spellings() if others else frozenset()
+        except MlstackError:  # a broken package is an error where it is used, not for a remark
+            return ()
+        return tuple(
+            _undeclared_note(layer, name, declared) for layer, name in others if name not in declared
+        )
+
+    def _chain(self, environment: str | None) -> tuple[EnvironmentFiles, ...]:
+        return self.files.environment_chain(environment) if environment is not None else ()
 
     def declared_params(self) -> dict[str, Param]:
         """Give every spelling that an installed prototype declares, with the first declaration found."""
@@ -311,6 +314,19 @@ class AppDir(ParamEdits, ComponentEdits, EnvironmentEdits, AppEdits, Installs):
             for spelling, name in spelling_table(prototype.params).items():
                 found.setdefault(spelling, prototype.params[name])
         return found
+
+
+def _enclosing(module: str) -> list[str]:
+    """Give a module and those it lies in, the outermost first; none for the root."""
+    parts = module.split(".") if module else []
+    return [".".join(parts[:length]) for length in range(1, len(parts) + 1)]
+
+
+def _undeclared_note(layer: Layer, name: str, declared: Iterable[str]) -> str:
+    near = nearest(name, declared)
+    meant = f"; did you mean `{near}`?" if near else ""
+    origin = layer.origins.get((name,), Origin(layer.kind))
+    return f"no installed prototype declares `{name}` ({origin}){meant}"
 
 
 def _alias_layer(component: Component, prototype: Prototype) -> Iterator[Layer]:

@@ -1,14 +1,17 @@
 """The installed packages of an app: read from `vendor/`, held to the digests of `mlstack.lock`."""
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
+from mlstack import __version__
 from mlstack.errors import NotFoundError, RegistryError
 from mlstack.files.packages import PackageFolder
 from mlstack.files.schema import PassedStore
 from mlstack.model.app import LockedPackage
 from mlstack.model.names import nearest, version_key
+from mlstack.model.params import spelling_table
 from mlstack.model.prototype import Package, Prototype
 
 _KSONNET_PREFIX = "io.ksonnet.pkg."
@@ -64,6 +67,21 @@ class Vendor:
     def _package(self, locked: LockedPackage) -> Package:
         folder = self.folder(locked)
         return folder.package(self._libraries(folder, locked))
+
+    def spellings(self) -> frozenset[str]:
+        """Give every spelling of every parameter that an installed prototype declares.
+
+        Once they are known, no package is read for them: the locked digests stand for what it says.
+        """
+        key = " ".join(["spellings", __version__, *(each.digest for each in self._locked)])
+        stored = self._passed.get(key) if self._passed is not None else None
+        if stored is not None:
+            return frozenset(json.loads(stored))
+        prototypes = (each for package in self.packages() for each in package.prototypes.values())
+        found = frozenset(name for each in prototypes for name in spelling_table(each.params))
+        if self._passed is not None:
+            self._passed.put(key, json.dumps(sorted(found)).encode())
+        return found
 
     def crds(self) -> dict[str, str]:
         """Give the texts of all custom resource definitions of installed packages, by file."""

@@ -124,10 +124,17 @@ class ParamRow:
 
 @dataclass(frozen=True, kw_only=True)
 class ParamList:
-    """The values that a render would use; `environment` is None for what all environments share."""
+    """The values that a render would use.
+
+    Attributes:
+        environment: None for what all environments share.
+        rows: by component, in the order that parameters are declared.
+        notes: values for all components that no prototype declares.
+    """
 
     environment: str | None
     rows: tuple[ParamRow, ...]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -317,14 +324,16 @@ def list_all(
     names = [name for name in (component, module) if name is not None]
     if component is not None:
         _component(app, component)
+    components = app.selected(place, names)
     rows = [
         row
-        for each in app.selected(place, names)
+        for each in components
         if isinstance(each, Component)
         for row in _rows(app, each, environment)
         if not (set_only and row.level == "default")
     ]
-    return ParamList(environment=environment, rows=tuple(rows))
+    notes = app.undeclared_globals(environment, components)
+    return ParamList(environment=environment, rows=tuple(rows), notes=notes)
 
 
 def _rows(app: AppDir, component: Component, environment: str | None) -> Iterator[ParamRow]:

@@ -28,6 +28,7 @@ class ValidateResult:
         kubernetes_version: the version whose schemas were asked.
         count: number of objects looked at.
         faults: all that was found, in the order of the objects.
+        notes: deprecations and the like.
     """
 
     ok: bool
@@ -35,6 +36,7 @@ class ValidateResult:
     kubernetes_version: str
     count: int
     faults: tuple[Fault, ...]
+    notes: tuple[str, ...] = ()
 
 
 def validate(
@@ -74,6 +76,7 @@ def validate(
         kubernetes_version=version,
         count=len(state.objects),
         faults=tuple(faults),
+        notes=state.notes,
     )
 
 

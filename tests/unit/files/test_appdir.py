@@ -19,6 +19,7 @@ from mlstack.model.app import Component, Manifest, PackageRef
 from mlstack.model.overrides import Overrides, parse_set
 from tests.support.builders import Tree, write_tree
 from tests.support.packages import COMMON, JOBS, installed_app, vendored
+from tests.support.registry import Passed
 
 Build = Callable[[Tree], Path]
 
@@ -351,11 +352,41 @@ def test_a_misspelt_set_is_refused(app: Build, text: str, message: str) -> None:
     assert message in refused(lambda: read.resolve(own(read), "gke", overrides), ParamError)
 
 
-def test_a_global_that_no_prototype_declares_is_noted(app: Build) -> None:
-    read = build(app, environments__gke__params=PARAMS + "globals:\n  clout: gke\n  model_path: x\n")
-    assert read.undeclared_globals("gke") == (
-        "no installed prototype declares `clout` (environments/gke/params.yaml:4); did you mean `cloud`?",
-    )
+MISSPELT = PARAMS + "globals:\n  clout: gke\n  model_path: x\n"
+NOTE = "no installed prototype declares `clout` (environments/gke/params.yaml:4); did you mean `cloud`?"
+
+
+def test_a_global_that_no_installed_prototype_declares_is_noted(app: Build) -> None:
+    read = build(app, environments__gke__params=MISSPELT)
+    assert read.undeclared_globals("gke", read.components()) == (NOTE,)
+    assert read.undeclared_globals("gke", ()) == (NOTE,)
+    assert read.undeclared_globals(None, read.components()) == ()
+
+
+def test_globals_of_the_app_and_of_modules_are_looked_at_too(app: Build) -> None:
+    module = "apiVersion: mlstack.dev/v1\nkind: ModuleParams\nparams: {clouds: gke}\n"
+    web = "apiVersion: v1\nkind: ConfigMap\n"
+    text = "apiVersion: mlstack.dev/v1\nkind: App\nname: demo\nparams: {num_gpu: 2}\n"
+    read = build(app, app=text, components__in__params=module, components__in__deep__web=web)
+    places = [
+        note.partition(" (")[2].partition(")")[0] for note in read.undeclared_globals(None, read.components())
+    ]
+    assert places == ["app.yaml:4", "components/in/params.yaml:3"]
+    assert len(read.undeclared_globals(None, [own(read)])) == 1
+
+
+def test_no_package_is_read_for_globals_once_their_names_are_known(app: Build) -> None:
+    read = build(app, environments__gke__params=MISSPELT)
+    passed = Passed()
+    assert AppDir(read.root, store=passed).undeclared_globals("gke", ()) == (NOTE,)
+    (read.root / "vendor").rename(read.root / "gone")
+    assert AppDir(read.root, store=passed).undeclared_globals("gke", ()) == (NOTE,)
+
+
+def test_a_package_that_cannot_be_read_fails_nothing_for_a_remark(app: Build) -> None:
+    read = build(app, environments__gke__params=MISSPELT)
+    (read.root / "vendor").rename(read.root / "gone")
+    assert AppDir(read.root).undeclared_globals("gke", ()) == ()
 
 
 def test_an_alias_of_a_prototype_is_noted(app: Build) -> None:

@@ -158,3 +158,12 @@ def test_diff_shows_what_differs_alone(made: AppDir) -> None:
         ("shop.cart", "color", "red", "green"),
     ]
     assert param.diff(made, "minikube", "gke", components=["shop"]).rows == rows[2:]
+
+
+def test_list_notes_a_global_that_no_prototype_declares(made: AppDir) -> None:
+    file = made.root / "app.yaml"
+    file.write_text(file.read_text() + "params: {replicsa: 2}\n")
+    made.forget()
+    line = file.read_text().count("\n")
+    (note,) = param.list_all(made).notes
+    assert note == f"no installed prototype declares `replicsa` (app.yaml:{line}); did you mean `replicas`?"
