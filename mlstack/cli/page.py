@@ -83,13 +83,13 @@ def one_line(text: str) -> str:
 def layout(table: Table, *, width: int = WIDTH) -> Iterator[str]:
     """Write a table as aligned plain text that fits the width where its cells allow it.
 
-    The last column is wrapped at spaces; the column named `cut` is shortened first.
+    The column named `cut` is shortened first; the last one is wrapped at spaces, unless it is the one to cut.
     """
     rows = [tuple(one_line(cell) for cell in row) for row in table.rows]
     widths = _widths(table, rows, width)
     yield _join(table.columns, widths)
     for row in rows:
-        yield from _row(row, widths)
+        yield from [_cut(row, widths)] if table.cut == table.columns[-1] else _row(row, widths)
 
 
 def _columns(character: str) -> int:
@@ -115,6 +115,10 @@ def _widths(table: Table, rows: Sequence[Sequence[str]], width: int) -> list[int
         widths[index] = min(widths[index], max(spare, len(table.cut), 12))
     widths[-1] = max(min(widths[-1], room - sum(widths[:-1])), 20 if len(widths) > 1 else 1)
     return widths
+
+
+def _cut(row: Sequence[str], widths: Sequence[int]) -> str:
+    return _join([shorten(cell, width) for cell, width in zip(row, widths, strict=True)], widths)
 
 
 def _row(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:

@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 
 @VIEWS.register("PrototypeList")
 def prototype_list(result: prototype.PrototypeList) -> Page:
-    """Show the prototypes."""
-    rows = tuple((row.name, row.package, yes(row.installed), row.summary) for row in result.prototypes)
-    table = Table(("PROTOTYPE", "PACKAGE", "INSTALLED", "SUMMARY"), rows)
+    """Show the prototypes, and where there are any which of them are not installed."""
+    rows = [(row.name, row.package, yes(row.installed), row.summary) for row in result.prototypes]
+    table = Table(("PROTOTYPE", "PACKAGE", "INSTALLED", "SUMMARY"), tuple(rows))
+    if all(row.installed for row in result.prototypes):
+        table = Table(("PROTOTYPE", "PACKAGE", "SUMMARY"), tuple((*row[:2], row[3]) for row in rows))
     notes = (
         ()
         if rows
@@ -26,33 +28,52 @@ def prototype_list(result: prototype.PrototypeList) -> Page:
 
 @VIEWS.register("PrototypeMatches")
 def prototype_matches(result: prototype.PrototypeMatches) -> Page:
-    """Show each prototype that matches, with its parameters."""
+    """Show what is meant with its parameters, one line each, and what else matches in a line."""
     blocks: list[Block] = []
     for found in result.prototypes:
         blocks += [Line("")] if blocks else []
-        blocks += _prototype(found)
-    return Page(tuple(blocks), tuple(found.name for found in result.prototypes))
+        blocks += [*_head(found), Line(""), _parameter_table(found)]
+    if result.others:
+        rows = tuple((row.name, row.summary) for row in result.others)
+        blocks += [Line(""), Table(("ALSO", "SUMMARY"), rows, cut="SUMMARY")]
+    names = (*(found.name for found in result.prototypes), *(row.name for row in result.others))
+    return Page(tuple(blocks), names, (f"what each one does: mlstack prototype describe {names[0]}",))
+
+
+def _parameter_table(found: prototype.PrototypeDescription) -> Table:
+    rows = ((row.name, row.type, _default(row)) for row in found.parameters)
+    return Table(("PARAM", "TYPE", "DEFAULT"), tuple(rows), cut="DEFAULT")
+
+
+def _default(row: prototype.ParameterRow) -> str:
+    if row.default is None:
+        return "(required)" if row.required else ""
+    return one_line_value(row.default)
 
 
 @VIEWS.register("PrototypeDescription")
 def prototype_description(result: prototype.PrototypeDescription) -> Page:
     """Show a prototype and its parameters."""
-    blocks = _prototype(result, with_description=True)
+    blocks = _prototype(result)
     example = f"mlstack generate {result.name} NAME"
     required = "".join(f" --{row.name}=VALUE" for row in result.parameters if row.required)
     return Page((*blocks, Line(""), Line(f"use: {example}{required}")), (result.name,))
 
 
-def _prototype(found: prototype.PrototypeDescription, *, with_description: bool = False) -> list[Block]:
-    blocks: list[Block] = [*wrapped(f"{found.name} ({found.package}): {found.summary}", style="head")]
+def _prototype(found: prototype.PrototypeDescription) -> list[Block]:
+    blocks = [*_head(found), *prose(found.description), Line("")]
+    blocks.append(Line("parameters:" if found.parameters else "it takes no parameters"))
+    return blocks + [line for row in found.parameters for line in _parameter(row)]
+
+
+def _head(found: prototype.PrototypeDescription) -> list[Block]:
+    blocks = wrapped(f"{found.name} ({found.package}): {found.summary}", style="head")
     if found.aliases:
         blocks += wrapped(f"also known as {', '.join(found.aliases)}")
     for alias, params in found.alias_params.items():
         told = ", ".join(f"{param}: {one_line_value(value)}" for param, value in params.items())
         blocks += wrapped(f"  {alias} sets {told}", indent=4)
-    blocks += [*prose(found.description), Line("")] if with_description else []
-    blocks.append(Line("parameters:" if found.parameters else "it takes no parameters"))
-    return blocks + [line for row in found.parameters for line in _parameter(row)]
+    return blocks
 
 
 def _parameter(row: prototype.ParameterRow) -> list[Block]:

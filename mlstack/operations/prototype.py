@@ -100,9 +100,15 @@ class PrototypeDescription:
 
 @dataclass(frozen=True, kw_only=True)
 class PrototypeMatches:
-    """The prototypes that a name may mean, the nearest first."""
+    """The prototypes that a name may mean, the nearest first.
+
+    Attributes:
+        prototypes: the one of that name, or without one all that match.
+        others: what else matches, where there is one of that name.
+    """
 
     prototypes: tuple[PrototypeDescription, ...]
+    others: tuple[PrototypeRow, ...] = ()
 
 
 def list_all(app: AppDir) -> PrototypeList:
@@ -125,17 +131,39 @@ def _package(found: Prototype) -> str:
 
 
 def matching(app: AppDir, name: str) -> PrototypeMatches:
-    """Describe the prototypes whose name, alias or package holds a text.
+    """Find the prototypes that a name may mean: by name and package, by alias where nothing else fits.
+
+    The one of that name comes first, then those of the package of that name, those whose name ends with
+    it, and those that hold it anywhere.
 
     Raises:
         NotFoundError: there is none; carries the nearest name, or says that the name is retired.
     """
-    found = [each for each in _sorted(app) if any(name in known for known in _names(each))]
+    known = sorted(_sorted(app), key=lambda each: _rank(each, name))
+    found = [each for each in known if _rank(each, name) < _NO_MATCH]
+    found = found or [each for each in known if any(name in alias for alias in each.aliases)]
     if not found:
         refuse_if_retired(app, name)
         raise _nothing(app, name)
-    found.sort(key=lambda each: (each.name != name, name not in each.name))
-    return PrototypeMatches(prototypes=tuple(_describe(each) for each in found))
+    exact = [each for each in found if _rank(each, name) == 0]
+    return PrototypeMatches(
+        prototypes=tuple(_describe(each) for each in exact or found),
+        others=tuple(_row(each) for each in found if exact and each not in exact),
+    )
+
+
+_NO_MATCH = 4
+
+
+def _rank(found: Prototype, name: str) -> int:
+    """Tell how well a name fits, 0 the best."""
+    fits = (
+        name in (found.name, found.full_name),
+        name in (found.package, f"{found.registry}/{found.package}"),
+        found.name.endswith(name),
+        name in found.full_name,
+    )
+    return fits.index(True) if True in fits else _NO_MATCH
 
 
 def _names(found: Prototype) -> tuple[str, ...]:

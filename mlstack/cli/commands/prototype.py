@@ -29,7 +29,7 @@ Name = Annotated[
 def list_(
     ctx: typer.Context,
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Show the ones that match, with parameters.")
+        str | None, typer.Argument(metavar="[NAME]", help="The one to show, with its parameters.")
     ] = None,
     folder: options.Dir = None,
     output: options.Output = "table",

@@ -48,6 +48,13 @@ def test_column_to_cut_is_shortened_before_others() -> None:
     assert header.startswith("NAME")
 
 
+def test_last_column_is_one_line_when_it_is_the_one_to_cut() -> None:
+    header, row = layout(Table(("NAME", "DEFAULT"), (("a", "word " * 40),), cut="DEFAULT"))
+    assert header == "NAME  DEFAULT"
+    assert text_width(row) == 80
+    assert row.endswith("…")
+
+
 def test_a_word_that_cannot_be_broken_stays_whole() -> None:
     address = "https://" + "a" * 100
     assert list(layout(Table(("ADDRESS",), ((address,),))))[1] == address

@@ -8,7 +8,7 @@ import pytest
 from mlstack.errors import NotFoundError, UsageError
 from mlstack.files.appdir import AppDir
 from mlstack.files.drafts import Wanted
-from mlstack.operations import component, env, package, prototype, registry
+from mlstack.operations import app, component, env, package, prototype, registry
 from tests.support.builders import read_tree
 from tests.support.kubectl import KUBECONFIG
 from tests.support.registry import small_app
@@ -32,6 +32,28 @@ def test_list_names_prototype_and_package(made: AppDir) -> None:
 @pytest.mark.parametrize("name", ["web", "we", "old-web", "tools"])
 def test_matching_finds_names_aliases_and_packages(made: AppDir, name: str) -> None:
     assert [found.name for found in prototype.matching(made, name).prototypes] == ["web"]
+
+
+@pytest.mark.parametrize(
+    ("name", "described", "others"),
+    [
+        ("tf-job", ["tf-job"], ["tf-cnn", "tf-job-simple"]),
+        ("job", ["tf-job", "tf-cnn", "tf-job-simple"], []),
+        ("kubeflow/tf-job/tf-cnn", ["tf-cnn"], []),
+        ("tf-job-operator", ["kubeflow-core"], []),
+    ],
+    ids=["name-before-package", "end-before-middle", "full-name", "alias-when-nothing-else-fits"],
+)
+def test_matches_stand_in_the_order_of_their_fit(
+    tmp_path: Path, name: str, described: list[str], others: list[str]
+) -> None:
+    app.init(tmp_path, "demo")
+    made = AppDir(tmp_path)
+    package.install(made, "kubeflow/core")
+    package.install(made, "kubeflow/tf-job")
+    found = prototype.matching(made, name)
+    assert [each.name for each in found.prototypes] == described
+    assert [each.name for each in found.others] == others
 
 
 def test_nothing_that_matches_names_the_nearest(made: AppDir) -> None:
