@@ -1,27 +1,44 @@
 """Time whole commands in turn, so that a busy machine is unfair to all of them alike."""
 
 import os
-import resource
 import subprocess
-import time
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Self
+
+_STOPWATCH = Path(__file__).with_name("stopwatch.py")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """Wall times of one command over several rounds, in seconds, and its largest resident memory."""
+    """What one command took over several rounds, a value a round.
+
+    Attributes:
+        name: of the command.
+        wall_s: seconds on the clock, in which a busy machine counts as well.
+        cpu_s: seconds of the processor, user and system, children that were waited for included.
+        peak_bytes: largest resident memory of any round.
+    """
 
     name: str
-    seconds: tuple[float, ...]
+    wall_s: tuple[float, ...]
+    cpu_s: tuple[float, ...]
     peak_bytes: int
 
-    @property
-    def median_s(self) -> float:
-        """Give the median of the rounds in seconds."""
-        return median(self.seconds)
+    @classmethod
+    def joined(cls, runs: Sequence[Self]) -> Self:
+        """Put the rounds of several timings of one command together."""
+        return cls(
+            name=runs[0].name,
+            wall_s=tuple(s for run in runs for s in run.wall_s),
+            cpu_s=tuple(s for run in runs for s in run.cpu_s),
+            peak_bytes=max(run.peak_bytes for run in runs),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,56 +59,56 @@ def run_in_turn(commands: Sequence[Command], *, rounds: int, warm_up: int = 1) -
     Raises:
         RuntimeError: a command ended with a status it should not end with; its stderr is shown.
     """
-    taken: dict[str, list[tuple[float, int]]] = {command.name: [] for command in commands}
+    taken: dict[str, list[Timing]] = {command.name: [] for command in commands}
     for number in range(warm_up + rounds):
         for command in commands:
-            once = _run(command)
+            once = run_once(command)
             if number >= warm_up:
                 taken[command.name].append(once)
-    return [
-        Timing(name=name, seconds=tuple(s for s, _ in runs), peak_bytes=max(b for _, b in runs))
-        for name, runs in taken.items()
-    ]
+    return [Timing.joined(runs) for runs in taken.values()]
 
 
 def run_once(command: Command) -> Timing:
-    """Run a command a single time, as for what can only be done once (a first apply)."""
-    return run_in_turn([command], rounds=1, warm_up=0)[0]
+    """Run a command a single time, as for what can only be done once (a first apply).
 
-
-def _run(command: Command) -> tuple[float, int]:
-    stdin = command.stdin.open("rb") if command.stdin else subprocess.DEVNULL
-    begin = time.perf_counter()
-    with subprocess.Popen(
-        command.argv,
-        cwd=command.cwd,
-        env={**os.environ, **(command.environ or {})},
-        stdin=stdin,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    ) as process:
-        assert process.stderr is not None
-        complaint = process.stderr.read()
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    seconds = time.perf_counter() - begin
-    if command.stdin:
-        stdin.close()  # type: ignore[union-attr]
-    if process.returncode not in command.statuses:
-        raise RuntimeError(f"{command.name} ended with {process.returncode}: {complaint.decode()[-2000:]}")
-    return seconds, _resident(usage)
-
-
-def _resident(usage: resource.struct_rusage) -> int:
-    # Linux counts ru_maxrss in KiB.
-    return usage.ru_maxrss * 1024
+    Raises:
+        RuntimeError: it ended with a status it should not end with; its stderr is shown.
+    """
+    with TemporaryDirectory() as folder, ExitStack() as stack:
+        report = Path(folder, "report")
+        stdin = stack.enter_context(command.stdin.open("rb")) if command.stdin else subprocess.DEVNULL
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", _STOPWATCH, report, *command.argv],
+            cwd=command.cwd,
+            env={**os.environ, **(command.environ or {})},
+            stdin=stdin,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+        if done.returncode not in command.statuses:
+            complaint = done.stderr.decode()[-2000:]
+            raise RuntimeError(f"{command.name} ended with {done.returncode}: {complaint}")
+        wall_s, cpu_s, peak_bytes = report.read_text().split()
+    return Timing(
+        name=command.name, wall_s=(float(wall_s),), cpu_s=(float(cpu_s),), peak_bytes=int(peak_bytes)
+    )
 
 
 def show(title: str, timings: Sequence[Timing], *, unit: str) -> None:
-    """Print a table: median, fastest and slowest in milliseconds, the ratio to the row named by `unit`."""
-    base = next(t.median_s for t in timings if t.name == unit)
+    """Print a table in milliseconds; ratios are those of the medians to the row named by `unit`.
+
+    On a busy machine the ratio of the processor's time is the steadier one; for what waits for a server, or
+    uses several processors, the wall counts.
+    """
+    base = next(t for t in timings if t.name == unit)
     width = max(len(t.name) for t in timings)
-    print(f"\n{title}\n{'':{width}}   median      min      max   ratio   memory")
+    print(f"\n{title}\n{'':{width}}     wall      min      max   ratio      cpu   ratio    memory")
     for t in timings:
-        row = (f"{1000 * s:7.0f}" for s in (t.median_s, min(t.seconds), max(t.seconds)))
-        print(f"{t.name:{width}}  {'  '.join(row)}  {t.median_s / base:6.2f}  {t.peak_bytes >> 20:4d} MiB")
+        wall, cpu = median(t.wall_s), median(t.cpu_s)
+        clock = "".join(f"  {1000 * s:7.0f}" for s in (wall, min(t.wall_s), max(t.wall_s)))
+        ratios = (wall / median(base.wall_s), cpu / median(base.cpu_s))
+        print(
+            f"{t.name:{width}}{clock}  {ratios[0]:6.2f}  {1000 * cpu:7.0f}  {ratios[1]:6.2f}"
+            f"  {t.peak_bytes >> 20:4d} MiB"
+        )

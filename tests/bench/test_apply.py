@@ -53,7 +53,9 @@ def test_first_apply_of_300_objects(tmp_path: Path, cluster: TestCluster, progra
             ("mlstack apply", [*MLSTACK, "apply", ours]),
         ):
             timings[name].append(run_once(Command(name=name, argv=argv, cwd=app, environ=environ)))
-    show("first apply of 300 objects", [_joined(n, t) for n, t in timings.items()], unit="mlstack apply")
+    show(
+        "first apply of 300 objects", [Timing.joined(runs) for runs in timings.values()], unit="mlstack apply"
+    )
 
     again = Command(
         name="mlstack apply, nothing changed", argv=[*MLSTACK, "apply", ours], cwd=app, environ=environ
@@ -72,11 +74,3 @@ def _environment(app: Path, cluster: TestCluster, name: str) -> str:
         f"apiVersion: mlstack.dev/v1\nkind: Environment\ncontext: {cluster.context}\nnamespace: {name}\n"
     )
     return name
-
-
-def _joined(name: str, runs: list[Timing]) -> Timing:
-    return Timing(
-        name=name,
-        seconds=tuple(s for run in runs for s in run.seconds),
-        peak_bytes=max(run.peak_bytes for run in runs),
-    )

@@ -37,7 +37,7 @@ def _third_party(app: Path, arguments: list[str]) -> list[str]:
 
 def test_start_up_beside_a_bare_interpreter(tmp_path: Path) -> None:
     app = serving_app(tmp_path / "app", components=1, environments=1)
-    libraries = "import typer, jinja2, yaml; yaml.CParser"
+    libraries = "import typer, jinja2\nfrom yaml import CSafeLoader"
     commands = [
         Command(name="python -c pass", argv=[sys.executable, "-c", "pass"]),
         Command(name="import typer, jinja2, libyaml", argv=[sys.executable, "-c", libraries]),
