@@ -77,13 +77,15 @@ def load(
     made = [made for one in rendered for made in one.objects]
     stamped = _stamped(made, rendered, app=app.app().name, environment=found)
     objects.refuse_duplicates(stamped)
+    notes = [note for one in rendered for note in one.notes]
+    notes += app.undeclared_globals(found.name, selected)
     return DesiredState(
         app=app.app().name,
         environment=found.name,
         namespace=found.namespace,
         objects=order.ordered(stamped),
         components=tuple(sorted(component.full_name for component in selected)),
-        notes=tuple(dict.fromkeys(note for one in rendered for note in one.notes)),
+        notes=tuple(dict.fromkeys(notes)),
     )
 
 

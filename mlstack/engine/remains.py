@@ -6,6 +6,7 @@ from typing import Any
 
 from mlstack.cluster.api import Cluster, ObjectRef
 from mlstack.engine import parallel
+from mlstack.engine.leftovers import leftovers
 from mlstack.errors import ForbiddenError, MlstackError, ObjectNotFoundError
 from mlstack.model import objects
 from mlstack.model.app import ClusterIdentity, Environment
@@ -73,7 +74,7 @@ def find(
         context=place.context,
         cluster=identity,
         changes=tuple(ordered),
-        notes=(*state.notes, *_taken_along(going, cluster)),
+        notes=(*state.notes, *_taken_along(going, cluster), *leftovers(going, cluster)),
     )
 
 

@@ -242,11 +242,23 @@ def _different(one: Any, other: Any, path: tuple[str | int, ...] = ()) -> Iterat
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         for key in {**one, **other}:
             yield from _different(one.get(key, MISSING), other.get(key, MISSING), (*path, key))
-    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        for place, (item, changed) in enumerate(zip(one, other, strict=True)):
+    elif isinstance(one, list) and isinstance(other, list) and (pairs := _items(one, other)):
+        for place, item, changed in pairs:
             yield from _different(item, changed, (*path, place))
     elif one != other:
         yield path
+
+
+def _items(one: list[Any], other: list[Any]) -> list[tuple[int, Any, Any]]:
+    """Match the items of two lists: by place where they are as long, by name where all have one."""
+    if len(one) == len(other):
+        return [(place, *pair) for place, pair in enumerate(zip(one, other, strict=True))]
+    if not all(isinstance(item, Mapping) and isinstance(item.get("name"), str) for item in (*one, *other)):
+        return []
+    old = {item["name"]: (place, item) for place, item in enumerate(one)}
+    new = {item["name"]: item for item in other}
+    known = [(place, item, new.get(name, MISSING)) for name, (place, item) in old.items()]
+    return known + [(len(one), MISSING, item) for name, item in new.items() if name not in old][:1]
 
 
 def _at(data: Any, path: Sequence[str | int]) -> Any:

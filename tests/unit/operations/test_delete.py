@@ -1,6 +1,7 @@
 """Deleting from a cluster in memory."""
 
 from pathlib import Path
+from typing import Any
 
 from mlstack.cluster.api import ObjectRef
 from mlstack.cluster.memory import MemoryCluster
@@ -96,3 +97,37 @@ def test_claims_stay_unless_asked(stack: Stack) -> None:
     assert outcomes(stack.delete()) == {"disk": "kept"}
     plan_only = stack.delete(include_claims=True, dry_run=True)
     assert outcomes(plan_only) == {"disk": "deleted"}
+
+
+def claim(name: str, **labels: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": "ml", "labels": labels},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+
+
+def test_homes_of_the_hubs_users_are_named(stack: Stack, clusters: Clusters) -> None:
+    stack.write("hub", config_map("jupyterhub-config", **{"jupyterhub_config.py": "c = get_config()"}))
+    stack.apply()
+    for name in ("claim-ada", "claim-bob"):
+        clusters["minikube"].create(claim(name, app="jupyterhub"))
+    clusters["minikube"].create(claim("unrelated"))
+    assert stack.delete().notes == (
+        "PersistentVolumeClaim `claim-ada`, `claim-bob` of the hub's users in namespace `ml` will stay",
+    )
+
+
+def test_claims_of_a_stateful_set_are_named(stack: Stack, clusters: Clusters) -> None:
+    web = deployment()
+    template = {"metadata": {"name": "disk"}, "spec": claim("x")["spec"]}
+    spec = {key: web["spec"][key] for key in ("replicas", "selector", "template")}
+    spec |= {"serviceName": "web", "volumeClaimTemplates": [template]}
+    stack.write("a", {**web, "kind": "StatefulSet", "spec": spec})
+    stack.apply()
+    for number in range(7):
+        clusters["minikube"].create(claim(f"disk-web-{number}"))
+    (note,) = stack.delete().notes
+    assert note.startswith("PersistentVolumeClaim `disk-web-0`, ")
+    assert note.endswith(" and 2 more of `StatefulSet ml/web` will stay")

@@ -33,6 +33,11 @@ spec:
         resources: {limits: {nvidia.com/gpu: {{ params.num_gpus }}}}
 {% endif %}
         args: {{ params.args or [] }}
+        env:
+        - {name: WORKERS, value: "many"}
+{% if params.cloud == "minikube" %}
+        - {name: SMALL, value: "yes"}
+{% endif %}
 ---
 apiVersion: v1
 kind: Secret
@@ -81,7 +86,14 @@ def test_old_spellings_are_understood(root: Path) -> None:
         ("num_workers", "gke", [("spec.replicas", 1)]),
         ("num_gpus", "gke", [('spec.template.spec.containers[0].resources.limits["nvidia.com/gpu"]', 1)]),
         ("num_gpus", "minikube", [("spec.template.spec.containers[0].resources", None)]),
-        ("cloud", "gke", [('metadata.annotations["example.com/cloud"]', "gke")]),
+        (
+            "cloud",
+            "minikube",
+            [
+                ('metadata.annotations["example.com/cloud"]', "minikube"),
+                ("spec.template.spec.containers[0].env[1]", {"name": "SMALL", "value": "yes"}),
+            ],
+        ),
         ("args", "gke", [("spec.template.spec.containers[0].args", [])]),
     ],
 )
