@@ -214,3 +214,25 @@ def test_an_environment_without_context_leads_nowhere(app: Build) -> None:
     with pytest.raises(ConfigError, match="names no kubectl context"):
         desired.place(AppDir.find(root), "lost")
     assert desired.place(AppDir.find(root), "lost", context="c", namespace="n").namespace == "n"
+
+
+@pytest.mark.parametrize(
+    ("value", "notes"),
+    [
+        ("model_path: gs://m", ()),
+        (
+            "num_gpu: 1",
+            (
+                "no installed prototype declares `num_gpu` (environments/gke/params.yaml:3)"
+                "; did you mean `num_gpus`?",
+            ),
+        ),
+    ],
+    ids=["another-prototype-declares-it", "nobody-declares-it"],
+)
+def test_a_value_for_all_components_that_nobody_declares_is_noted(
+    app: Build, value: str, notes: tuple[str, ...]
+) -> None:
+    params = f"apiVersion: mlstack.dev/v1\nkind: EnvironmentParams\nglobals: {{{value}}}\n"
+    state = load(app(packaged(**{"environments/gke/params.yaml": params})), "gke", components=["cnn"])
+    assert state.notes == notes

@@ -44,3 +44,10 @@ def test_a_fault_in_a_template_names_its_line(app: Build) -> None:
     assert fault.path == "data.workers"
     assert fault.where == "vendor/kubeflow/jobs@0.1.0/tf-cnn/templates/job.yaml.j2:7"
     assert fault.component == "cnn"
+
+
+def test_notes_are_no_faults(app: Build) -> None:
+    text = str(installed_app()["app.yaml"]).replace("params: {}", "params: {clout: gke}")
+    result = validate(AppDir.find(app({**installed_app(), "app.yaml": text})), "minikube")
+    assert result.ok
+    assert [note.partition(" (")[0] for note in result.notes] == ["no installed prototype declares `clout`"]
