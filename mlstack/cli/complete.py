@@ -18,6 +18,12 @@ def components(ctx: typer.Context, incomplete: str) -> list[str]:
     return _matching(_components(_root()), incomplete)
 
 
+def component_lists(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Give what the last name of a list with commas may become, the names before it kept."""
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in components(ctx, last)]
+
+
 def prototypes(ctx: typer.Context, incomplete: str) -> list[str]:
     """Give the names of the installed prototypes."""
     return _matching(_prototypes(_root()), incomplete)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -31,6 +32,18 @@ def check_object_format(value: str) -> str:
         UsageError: it is none.
     """
     return _choice(value, OBJECT_FORMATS)
+
+
+def split_names(values: Sequence[str] | None) -> list[str]:
+    """Give the names of an option that may be repeated and may hold several with commas between.
+
+    Raises:
+        UsageError: a name is empty, as that of a shell's unset variable, which must not mean everything.
+    """
+    names = [name.strip() for value in values or () for name in value.split(",")]
+    if not all(names):
+        raise UsageError("`-c` got an empty name", hint="write `-c NAME`, or `-c NAME,NAME`")
+    return names
 
 
 def _choice(value: str, known: tuple[str, ...]) -> str:
@@ -86,8 +99,9 @@ Components = Annotated[
         "--component",
         "-c",
         metavar="NAME",
-        help="Only this component or module; may be repeated.",
-        autocompletion=complete.components,
+        help="Only this component or module; may be repeated, or be a list with commas.",
+        callback=split_names,
+        autocompletion=complete.component_lists,
     ),
 ]
 PrototypeName = Annotated[

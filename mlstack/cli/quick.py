@@ -47,4 +47,5 @@ def _plain_form(words: Sequence[str]) -> tuple[str, list[str]] | None:
             return None
         else:
             environments.append(word)
-    return (environments[0], components) if len(environments) == 1 else None
+    names = [name for word in components for name in word.split(",")]
+    return (environments[0], names) if len(environments) == 1 and all(names) else None

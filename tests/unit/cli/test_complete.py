@@ -18,6 +18,7 @@ from tests.support.registry import generate, small_app
         ("mlstack apply ", ["gke", "us/east"]),
         ("mlstack apply g", ["gke"]),
         ("mlstack apply gke -c ", ["front", "shop.cart"]),
+        ("mlstack apply gke -c front,s", ["front,shop.cart"]),
         ("mlstack param set --env u", ["us/east"]),
         ("mlstack param list f", ["front"]),
         ("mlstack generate w", ["web"]),

@@ -93,6 +93,7 @@ def test_debug_shows_the_traceback_of_a_fault_of_ours(
         (["version", "--outptu", "json"], "did you mean `--output`?"),
         (["version", "-o", "jsno"], "use `-o json`"),
         (["version", "extra"], "mlstack version --help"),
+        (["delete", "gke", "--yes", "-c", ""], "write `-c NAME`, or `-c NAME,NAME`"),
     ],
 )
 def test_wrong_words_are_usage_errors_with_a_next_step(

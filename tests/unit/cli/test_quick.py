@@ -20,7 +20,7 @@ def run(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
 
 
 @pytest.mark.parametrize(
-    "words", ["gke", "gke -c front", "-c front gke -c shop.cart", "--component=shop gke"]
+    "words", ["gke", "gke -c front", "-c front gke -c shop.cart", "--component=shop gke", "gke -c front,shop"]
 )
 def test_both_paths_print_the_same(run: Runner, capsys: pytest.CaptureFixture[str], words: str) -> None:
     plain = run(f"render {words}")
@@ -33,7 +33,18 @@ def test_both_paths_print_the_same(run: Runner, capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize(
     "words",
-    ["", "gke gke", "gke -o json", "gke -cfront", "gke --set a=b", "-c", "gke -c", "gke --help", "gke --"],
+    [
+        "",
+        "gke gke",
+        "gke -o json",
+        "gke -cfront",
+        "gke --set a=b",
+        "-c",
+        "gke -c",
+        "gke --help",
+        "gke --",
+        "gke -c front,",
+    ],
 )
 def test_unusual_forms_are_left_to_the_plain_path(run: Runner, words: str) -> None:
     assert quick.render(words.split()) is None
