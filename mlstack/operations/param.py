@@ -174,7 +174,7 @@ def change(app: AppDir, place: Place, key: str, text: str, *, as_string: bool = 
     path, param = _declared(app, place, key)
     inner = inner_param(param, path[1:])
     value = parse_text(inner, text, as_string=as_string, read=read_text_value)
-    _check(param, path, value, hint=f"mlstack prototype describe {_prototype_name(app, place)}")
+    _check(param, path, value, hint=f"mlstack prototype describe {_prototype_name(app, place, param)}")
     file, changed = app.set_param(place.scope(), path, value)
     return ParamChanged(
         name=join_path(path),
@@ -229,9 +229,9 @@ def _declared_for_all(params: Mapping[str, Param], name: str) -> Param:
     raise NotFoundError(f"no installed prototype has a parameter `{name}`", near=near, hint=hint)
 
 
-def _prototype_name(app: AppDir, place: Place) -> str:
+def _prototype_name(app: AppDir, place: Place, param: Param) -> str:
     if place.component is None:
-        return "PROTOTYPE"
+        return next(each.name for each in app.prototypes() if param.name in each.params)
     return _component(app, place.component).prototype.rpartition("/")[2]
 
 

@@ -111,6 +111,13 @@ def test_what_does_not_fit_is_refused_and_nothing_written(
     assert read_tree(made.root) == before
 
 
+@pytest.mark.parametrize("place", [Place(component="front"), Place(environment="gke"), Place()], ids=str)
+def test_hint_names_the_prototype_that_declares_the_parameter(made: AppDir, place: Place) -> None:
+    with pytest.raises(ParamError) as caught:
+        param.change(made, place, "replicas", "two")
+    assert caught.value.hint == "mlstack prototype describe web"
+
+
 def test_manifest_has_no_parameters(made: AppDir) -> None:
     (made.root / "components/plain.yaml").write_text("apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n")
     with pytest.raises(UsageError, match="plain manifest"):
