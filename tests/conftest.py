@@ -1,7 +1,9 @@
 """Fixtures that all tests share: a clean environment, an app directory, golden files."""
 
 import os
-from collections.abc import Callable
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,12 +12,29 @@ from hypothesis import HealthCheck, settings
 from tests.support.builders import MINIMAL_APP, Tree, write_tree
 from tests.support.cli import Runner
 
-# A busy machine is no fault of the code: laws are judged by what they find, not by their time.
-settings.register_profile(
-    "mlstack", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+# What hypothesis remembers of Unicode and of our sources is to lie neither in the tree nor in a home.
+os.environ.setdefault(
+    "HYPOTHESIS_STORAGE_DIRECTORY", str(Path(tempfile.gettempdir()) / f"mlstack-hypothesis-{os.getuid()}")
 )
+
+# A busy machine is no fault of the code: laws are judged by what they find, not by their time. Every run
+# draws other examples; what decides what lands draws many (`.ci/run`).
+settings.register_profile(
+    "mlstack",
+    max_examples=25,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+)
+settings.register_profile("thorough", settings.get_profile("mlstack"), max_examples=300)
 settings.load_profile("mlstack")
 
+LEFT_OUT = """\
+pytest -m cluster     tests on a real control plane, built at first use
+pytest -m bench -s    measurements
+pytest tests/property --hypothesis-profile=thorough    many more examples of every law
+"""
 CLEARED = ("KUBECONFIG", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "EDITOR", "COLUMNS", "FORCE_COLOR", "TERM")
 
 
@@ -24,16 +43,37 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files from what is seen")
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say how to run the tests that a plain run leaves out."""
+    left_out = terminalreporter.stats.get("deselected", ())
+    if "not cluster" in config.option.markexpr and any(map(needs_more, left_out)):
+        terminalreporter.section("left out")
+        terminalreporter.write(LEFT_OUT)
+
+
+def needs_more(item: pytest.Item) -> bool:
+    """Tell whether a test is one of those that a plain run leaves out."""
+    return any(item.get_closest_marker(name) for name in ("cluster", "bench"))
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the folder that is the home of one test after the other."""
+    return tmp_path_factory.mktemp("home")
+
+
 @pytest.fixture(autouse=True)
-def clean_environment(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def clean_environment(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Give every test an empty home and cache, and none of the developer's settings."""
     for name in [*CLEARED, *(name for name in os.environ if name.startswith(("MLSTACK_", "GIT_")))]:
         monkeypatch.delenv(name, raising=False)
-    home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / ".cache"))
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    yield
+    for left in home.iterdir():
+        shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
 
 
 @pytest.fixture
