@@ -9,6 +9,7 @@ from mlstack.engine.parse import PlaceOf, at_template, objects_of, place_of_line
 from mlstack.errors import ConfigError, TemplateError, YamlError
 from mlstack.files import schema, yamlread
 from mlstack.files.appdir import AppDir
+from mlstack.files.document import Document
 from mlstack.model import objects, order
 from mlstack.model.app import Component, Environment, Manifest
 from mlstack.model.kinds import Kinds
@@ -252,11 +253,20 @@ class Loader:
 
     def _patched(self, made: Sequence[KubeObject], component: str) -> Iterator[KubeObject]:
         # An environment without a file, as a preview's, has no patches.
-        documents = self._app.patches(self._environment.name, component) if self._environment.file else ()
-        patches = [read_patch(one.value, where=str(one.origin())) for one in documents]
+        patches = [
+            read_patch(one.value, where=str(one.origin()), places=self._places(one))
+            for one in self._app.patches(self._environment.name, component)
+        ]
         changed = patched([found.data for found in made], patches)
         for found, data in zip(made, changed, strict=True):
-            yield found.with_data(data)
+            over = {path: at for one in patches if one.matches(found.data) for path, at in one.places.items()}
+            source = found.source and replace(found.source, places={**found.source.places, **over})
+            yield replace(found, data=data, source=source)
+
+    def _places(self, patch: Document) -> dict[tuple[str | int, ...], str]:
+        """Give the place of each part of a patch, where it is asked for; faults there are the patch's own."""
+        origins = patch.origins() if self._locate else {}
+        return {path: str(origin) for path, origin in origins.items()}
 
 
 class _Of:

@@ -1,7 +1,7 @@
 """Patches of an environment: partial objects laid over what a component renders (RFC 7396)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mlstack.errors import ConfigError, NotFoundError
@@ -19,10 +19,12 @@ class Patch:
     Attributes:
         data: apiVersion, kind, metadata.name and the fields to change; null removes a field.
         where: `file:line`.
+        places: `file:line` of each of its parts, by path.
     """
 
     data: Mapping[str, Any]
     where: str
+    places: Mapping[tuple[str | int, ...], str] = field(default_factory=dict)
 
     def matches(self, data: Mapping[str, Any]) -> bool:
         """Tell whether an object is the one meant: group, kind, name, and namespace where one is given."""
@@ -32,8 +34,13 @@ class Patch:
         return same_kind and mine["name"] == its.get("name") and namespace in (None, its.get("namespace"))
 
 
-def read_patch(value: Any, *, where: str) -> Patch:
+def read_patch(value: Any, *, where: str, places: Mapping[tuple[str | int, ...], str] | None = None) -> Patch:
     """Check that a document says which object it changes.
+
+    Args:
+        value: the document.
+        where: `file:line` of its beginning.
+        places: `file:line` of each of its parts, by path.
 
     Raises:
         ConfigError: apiVersion, kind or name are missing.
@@ -42,7 +49,7 @@ def read_patch(value: Any, *, where: str) -> Patch:
     named = isinstance(metadata, Mapping) and isinstance(metadata.get("name"), str)
     if not named or not all(isinstance(value.get(key), str) for key in _FIXED):
         raise ConfigError("a patch needs `apiVersion`, `kind` and `metadata.name`", where=where)
-    return Patch(data=value, where=where)
+    return Patch(data=value, where=where, places=places or {})
 
 
 def patched(objects: Sequence[Mapping[str, Any]], patches: Sequence[Patch]) -> list[Mapping[str, Any]]:

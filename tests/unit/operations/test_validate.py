@@ -51,3 +51,19 @@ def test_notes_are_no_faults(app: Build) -> None:
     result = validate(AppDir.find(app({**installed_app(), "app.yaml": text})), "minikube")
     assert result.ok
     assert [note.partition(" (")[0] for note in result.notes] == ["no installed prototype declares `clout`"]
+
+
+def test_a_fault_in_a_patch_names_the_patch(stack: Stack) -> None:
+    stack.write("a", deployment())
+    stack.write_text(
+        "environments/minikube/patches/a.yaml",
+        """\
+        apiVersion: apps/v1
+        kind: Deployment
+        metadata: {name: web}
+        spec:
+          replicas: many
+        """,
+    )
+    (fault,) = validate(stack.app, "minikube").faults
+    assert (fault.path, fault.where) == ("spec.replicas", "environments/minikube/patches/a.yaml:5")
