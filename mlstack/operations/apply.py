@@ -3,68 +3,32 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mlstack.cluster.api import Cluster, Opener
+from mlstack.cluster.api import Opener
 from mlstack.engine import desired, guard
-from mlstack.engine.execute import Run
 from mlstack.engine.observe import observe
-from mlstack.errors import MlstackError
+from mlstack.engine.proposal import Proposal
 from mlstack.files.appdir import AppDir
-from mlstack.model import report
-from mlstack.model.app import ClusterIdentity, Environment
+from mlstack.model.app import ClusterIdentity
 from mlstack.model.clock import Clock
-from mlstack.model.diff import Action, Changes
-from mlstack.model.events import Event, EventKind, OnEvent, silent
+from mlstack.model.events import Event, OnEvent, silent
 from mlstack.model.overrides import Overrides
-from mlstack.model.report import ChangeReport, RunResult
+from mlstack.model.report import RunResult
 from mlstack.templating import CodeStore
 
 _NONE = Overrides()
 
 
 @dataclass(frozen=True, kw_only=True)
-class ApplyPlan:
+class ApplyPlan(Proposal):
     """What one apply would do, ready to be confirmed and carried out.
 
     Attributes:
-        changes: one change an object.
         app: the app directory.
-        place: the environment as it is used by this run.
-        cluster: where the changes go.
         pin: identity that the environment is bound to before the first write, None if it is bound already.
-        dry_run: write nothing.
     """
 
-    changes: Changes
     app: AppDir
-    place: Environment
-    cluster: Cluster
     pin: ClusterIdentity | None
-    dry_run: bool
-
-    @property
-    def report(self) -> ChangeReport:
-        """Give what a person confirms."""
-        return report.report(self.changes)
-
-    @property
-    def environment(self) -> str:
-        """Give the name of the environment."""
-        return self.place.name
-
-    @property
-    def protected(self) -> bool:
-        """Tell whether the environment wants every change confirmed."""
-        return self.place.protected
-
-    @property
-    def destructive(self) -> bool:
-        """Tell whether anything is deleted, if only to be made anew."""
-        return self.changes.destructive
-
-    @property
-    def changes_existing(self) -> bool:
-        """Tell whether anything that exists changes or goes."""
-        return self.changes.changes_existing
 
 
 def compute(
@@ -129,40 +93,8 @@ def execute(plan: ApplyPlan, *, clock: Clock, on_event: OnEvent = silent) -> Run
         MlstackError: an object failed; `partial` holds what was done.
         Interrupted: a person stopped the run; `partial` as well.
     """
-    if plan.dry_run:
-        return _pretend(plan, on_event)
-    if plan.pin is not None:
+    if plan.pin is not None and not plan.dry_run:
         plan.app.pin_identity(plan.environment, plan.pin)
         bound = f"environment `{plan.environment}` is now bound to this cluster ({guard.describe(plan.pin)})"
         on_event(Event("note", None, bound))
-    for note in plan.changes.notes:
-        on_event(Event("note", None, note))
-    run = Run(plan.cluster, on_event=on_event, clock=clock)
-    try:
-        run.apply(plan.changes.changes)
-    except MlstackError as error:
-        error.partial = report.run_result(plan.changes, run.outcomes)
-        raise
-    except KeyboardInterrupt as stop:
-        raise report.Interrupted(report.run_result(plan.changes, run.outcomes)) from stop
-    return report.run_result(plan.changes, run.outcomes)
-
-
-_OUTCOMES: dict[Action, EventKind] = {
-    "create": "created",
-    "update": "updated",
-    "recreate": "recreated",
-    "unchanged": "unchanged",
-}
-
-
-def _pretend(plan: ApplyPlan, on_event: OnEvent) -> RunResult:
-    events = {
-        change.identity: Event(
-            _OUTCOMES.get(change.action, "kept"), change.identity, change.reason or "; ".join(change.notes)
-        )
-        for change in plan.changes.changes
-    }
-    for event in events.values():
-        on_event(event)
-    return report.run_result(plan.changes, events, dry_run=True)
+    return plan.carry_out(lambda run: run.apply(plan.changes.changes), clock=clock, on_event=on_event)

@@ -3,66 +3,29 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mlstack.cluster.api import Cluster, Opener
+from mlstack.cluster.api import Opener
 from mlstack.engine import desired, guard
-from mlstack.engine.execute import Run
+from mlstack.engine.proposal import Proposal
 from mlstack.engine.remains import Spare, find
-from mlstack.errors import MlstackError
 from mlstack.files.appdir import AppDir
-from mlstack.model import report
-from mlstack.model.app import Environment
 from mlstack.model.clock import Clock
-from mlstack.model.diff import Changes
-from mlstack.model.events import Event, OnEvent, silent
+from mlstack.model.events import OnEvent, silent
 from mlstack.model.overrides import Overrides
-from mlstack.model.report import ChangeReport, RunResult
+from mlstack.model.report import RunResult
 from mlstack.templating import CodeStore
 
 _NONE = Overrides()
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeletePlan:
-    """What one delete would do, ready to be confirmed and carried out.
+class DeletePlan(Proposal):
+    """What one delete would do, each change a `delete`, or `kept` with the reason.
 
     Attributes:
-        changes: one change an object: `delete`, or `kept` with the reason.
-        place: the environment as it is used by this run.
-        cluster: where the objects are.
         grace_period_s: time that pods get to end, None for their own.
-        dry_run: delete nothing.
     """
 
-    changes: Changes
-    place: Environment
-    cluster: Cluster
     grace_period_s: int | None
-    dry_run: bool
-
-    @property
-    def report(self) -> ChangeReport:
-        """Give what a person confirms."""
-        return report.report(self.changes)
-
-    @property
-    def environment(self) -> str:
-        """Give the name of the environment."""
-        return self.place.name
-
-    @property
-    def protected(self) -> bool:
-        """Tell whether the environment wants every change confirmed."""
-        return self.place.protected
-
-    @property
-    def destructive(self) -> bool:
-        """Tell whether anything is deleted."""
-        return self.changes.destructive
-
-    @property
-    def changes_existing(self) -> bool:
-        """Tell whether anything is deleted."""
-        return self.changes.changes_existing
 
 
 def compute(
@@ -129,28 +92,8 @@ def execute(plan: DeletePlan, *, clock: Clock, on_event: OnEvent = silent) -> Ru
         MlstackError: an object could not be deleted; `partial` holds what was done.
         Interrupted: a person stopped the run; `partial` as well.
     """
-    if plan.dry_run:
-        return _pretend(plan, on_event)
-    for note in plan.changes.notes:
-        on_event(Event("note", None, note))
-    run = Run(plan.cluster, on_event=on_event, clock=clock)
-    try:
-        run.delete(plan.changes.changes, grace_period_s=plan.grace_period_s)
-    except MlstackError as error:
-        error.partial = report.run_result(plan.changes, run.outcomes)
-        raise
-    except KeyboardInterrupt as stop:
-        raise report.Interrupted(report.run_result(plan.changes, run.outcomes)) from stop
-    return report.run_result(plan.changes, run.outcomes)
-
-
-def _pretend(plan: DeletePlan, on_event: OnEvent) -> RunResult:
-    events = {
-        change.identity: Event(
-            "deleted" if change.action == "delete" else "kept", change.identity, change.reason
-        )
-        for change in plan.changes.changes
-    }
-    for event in events.values():
-        on_event(event)
-    return report.run_result(plan.changes, events, dry_run=True)
+    return plan.carry_out(
+        lambda run: run.delete(plan.changes.changes, grace_period_s=plan.grace_period_s),
+        clock=clock,
+        on_event=on_event,
+    )
