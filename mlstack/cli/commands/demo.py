@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from mlstack.cli import options
@@ -19,11 +20,12 @@ from mlstack.model.app import DEFAULT_KUBERNETES_VERSION
 
 if TYPE_CHECKING:
     from mlstack.cluster.api import Cluster
+    from mlstack.cluster.simulated import Simulation
     from mlstack.files.kubeconfig import Kubeconfig
 
 commands = family("See it work.")
 
-CONTEXT = "minikube"
+CONTEXTS = ("minikube", "gke")
 APP = "my-kubeflow"
 
 
@@ -55,54 +57,59 @@ SCRIPT = (
         ["generate", "core", "kubeflow-core", "--name=kubeflow-core"],
     ),
     Step("", ["generate", "tf-cnn", "cnn", "--name=cnn"]),
-    Step("An environment is a kubectl context and a namespace.", ["env", "add", CONTEXT]),
-    Step("Every object is checked before it is sent, offline.", ["validate", CONTEXT]),
-    Step("The core goes first: it brings the kind TFJob.", ["apply", CONTEXT, "-c", "kubeflow-core"]),
-    Step("", ["apply", CONTEXT, "-c", "cnn"]),
-    Step("Applying again writes nothing.", ["apply", CONTEXT, "-c", "cnn"]),
-    Step(
-        "Nothing runs on a cluster in memory, and status says so.", ["status", CONTEXT, "-c", "cnn"], code=1
-    ),
-    Step("Parameters have types and bounds.", ["param", "set", "--env=minikube", "cnn", "num_workers", "3"]),
-    Step(
-        "Every value knows where it comes from.", ["param", "explain", "cnn", "num_workers", "--env", CONTEXT]
-    ),
-    Step("The difference to the cluster, before it is made.", ["diff", CONTEXT, "-c", "cnn"], code=1),
+    Step("An environment is a kubectl context and a namespace.", ["env", "add", "minikube"]),
+    Step("Every object is checked before it is sent, offline.", ["validate", "minikube"]),
+    Step("The core goes first: it brings the kind TFJob.", ["apply", "minikube", "-c", "kubeflow-core"]),
+    Step("", ["apply", "minikube", "-c", "cnn"]),
+    Step("Applying again writes nothing.", ["apply", "minikube", "-c", "cnn"]),
+    Step("Controllers in memory have run it all by now.", ["status", "minikube"]),
+    Step("Parameters have types and bounds.", ["param", "set", "--env=minikube", "cnn", "num_workers", "2"]),
+    Step("The difference to the cluster, before it is made.", ["diff", "minikube", "-c", "cnn"], code=1),
     Step(
         "A running job cannot change: it is recreated, which has to be confirmed.",
-        ["apply", CONTEXT, "-c", "cnn", "--yes"],
+        ["apply", "minikube", "-c", "cnn", "--yes"],
     ),
-    Step("And away with it.", ["delete", CONTEXT, "--yes"]),
+    Step("Another cluster, where the same job is to have a GPU.", ["env", "add", "gke", "--context", "gke"]),
+    Step("", ["param", "set", "--env=gke", "cnn", "num_gpus", "1"]),
+    Step(
+        "Every value knows where it comes from, and which fields it reaches.",
+        ["param", "explain", "cnn", "num_gpus", "--env", "gke"],
+    ),
+    Step("", ["apply", "gke"]),
+    Step(
+        "This cluster has no GPUs. What does not run says why, and what to do.",
+        ["status", "gke", "-c", "cnn"],
+        code=1,
+    ),
+    Step("And away with it.", ["delete", "minikube", "--yes"]),
 )
 
 
 @commands.command(epilog=options.example("mlstack demo"))
 def demo() -> int:
     """See it all work in a minute; needs no cluster, no network and leaves nothing behind."""
-    ports = _ports()
+    stage = Stage()
     first, *others = SCRIPT
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        _play(first, ports)
+        _play(first, stage)
         write(f"$ cd {APP}\n")
         with contextlib.chdir(APP):
             for step in others:
-                _play(step, ports)
+                _play(step, stage)
     write("That was all of it. Start your own: mlstack init NAME")
     return 0
 
 
-def _play(step: Step, ports: Ports) -> None:
+def _play(step: Step, stage: Stage) -> None:
     from mlstack.cli.main import main
 
-    write(
-        f"# {step.told}\n$ mlstack {shlex.join(step.words)}"
-        if step.told
-        else f"$ mlstack {shlex.join(step.words)}"
-    )
+    line = f"mlstack {shlex.join(step.words)}"
+    write(f"# {step.told}\n$ {line}" if step.told else f"$ {line}")
     with contextlib.redirect_stderr(sys.stdout):
-        code = main(step.words, ports=ports)
+        code = main(step.words, ports=stage.ports())
     if code != step.code:
-        raise DemoError(f"`mlstack {shlex.join(step.words)}` gave {code}, not {step.code}", hint=_HINT)
+        raise DemoError(f"`{line}` gave {code}, not {step.code}", hint=_HINT)
+    stage.settle()
     write("\n")
 
 
@@ -113,27 +120,50 @@ class DemoError(MlstackError):
     """Raised when a step of the demo ends otherwise than it should."""
 
 
-def _ports() -> Ports:
-    """Give ports that lead to a cluster in memory, at a moment that is the same in every run."""
-    from mlstack.cluster.memory import MemoryCluster
-    from mlstack.files.kubernetes import load_schemas
+class Stage:
+    """Clusters in memory, one a context, where what is applied runs; their time is the same in every run."""
 
-    clock = StandingClock()
-    cluster: Cluster = MemoryCluster(load_schemas(DEFAULT_KUBERNETES_VERSION), clock=clock.now_s)
-    return Ports(
-        connect=lambda context, kubeconfig: cluster,
-        kubeconfig=lambda path: _kubeconfig(),
-        clock=clock,
-        ask=lambda question: False,
-        interactive=lambda: False,
-    )
+    def __init__(self) -> None:
+        """Begin without a cluster."""
+        self._clock = StandingClock()
+        self._clusters: dict[str, Cluster] = {}
+        self._simulations: list[Simulation] = []
+
+    def ports(self) -> Ports:
+        """Give ports that lead to the clusters; nobody is there to be asked."""
+        return Ports(
+            connect=lambda context, kubeconfig: self._cluster(context),
+            kubeconfig=lambda path: _kubeconfig(),
+            clock=self._clock,
+            ask=lambda question: False,
+            interactive=lambda: False,
+        )
+
+    def settle(self) -> None:
+        """Let controllers, scheduler and kubelets do what is due in every cluster."""
+        for simulation in self._simulations:
+            simulation.settle()
+
+    def _cluster(self, context: str) -> Cluster:
+        from mlstack.cluster.memory import MemoryCluster
+        from mlstack.cluster.simulated import Simulation
+        from mlstack.files.kubernetes import load_schemas
+
+        if context not in self._clusters:
+            schemas = load_schemas(DEFAULT_KUBERNETES_VERSION)
+            cluster = MemoryCluster(schemas, name=context, clock=self._clock.now_s)
+            self._clusters[context] = cluster
+            self._simulations.append(Simulation(cluster, load_balancers=True, now=self._clock.now))
+        return self._clusters[context]
 
 
 def _kubeconfig() -> Kubeconfig:
     from mlstack.files.kubeconfig import Context, Kubeconfig
 
-    context = Context(name=CONTEXT, cluster="in memory", server="", namespace="default")
-    return Kubeconfig(current_context=CONTEXT, contexts={CONTEXT: context})
+    contexts = {
+        name: Context(name=name, cluster="in memory", server="", namespace="default") for name in CONTEXTS
+    }
+    return Kubeconfig(current_context=CONTEXTS[0], contexts=contexts)
 
 
 class StandingClock:
@@ -146,6 +176,10 @@ class StandingClock:
     def now_s(self) -> float:
         """Give the seconds since 1970."""
         return self._now_s
+
+    def now(self) -> str:
+        """Give the time as Kubernetes writes it."""
+        return datetime.fromtimestamp(self._now_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def sleep(self, seconds: float) -> None:
         """Let time pass at once."""

@@ -33,6 +33,14 @@ def test_demo_shows_every_command_line(capsys: pytest.CaptureFixture[str]) -> No
     assert "internal fault" not in text
 
 
+def test_demo_shows_what_runs_and_why_something_does_not(capsys: pytest.CaptureFixture[str]) -> None:
+    text = play(capsys)
+    runs, _, waits = text.partition("$ mlstack status gke")
+    assert "pod tf-hub-0 ready" in runs
+    assert "workers 1 of 1, PS 1 of 1" in runs
+    assert "no node of this cluster has nvidia.com/gpu" in " ".join(waits.split())
+
+
 def test_demo_needs_no_kubeconfig_and_no_git(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
