@@ -253,9 +253,9 @@ class Loader:
 
     def _patched(self, made: Sequence[KubeObject], component: str) -> Iterator[KubeObject]:
         # An environment without a file, as a preview's, has no patches.
+        documents = self._app.patches(self._environment.name, component) if self._environment.file else ()
         patches = [
-            read_patch(one.value, where=str(one.origin()), places=self._places(one))
-            for one in self._app.patches(self._environment.name, component)
+            read_patch(one.value, where=str(one.origin()), places=self._places(one)) for one in documents
         ]
         changed = patched([found.data for found in made], patches)
         for found, data in zip(made, changed, strict=True):
