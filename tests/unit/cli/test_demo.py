@@ -1,6 +1,7 @@
 """The demo plays to its end, needs nothing, leaves nothing, and is the same every time."""
 
 import contextlib
+import io
 import os
 from pathlib import Path
 
@@ -10,43 +11,42 @@ from mlstack.cli.commands import demo
 from mlstack.cli.main import main
 
 
-def play(capsys: pytest.CaptureFixture[str]) -> str:
-    assert main(["demo"]) == 0
-    captured = capsys.readouterr()
-    assert captured.err == ""
-    return captured.out
+def play() -> str:
+    printed, told = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(told):
+        assert main(["demo"]) == 0
+    assert told.getvalue() == ""
+    return printed.getvalue()
 
 
-def test_demo_is_the_same_every_time_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.fixture(scope="module")
+def played(home: Path) -> str:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_CACHE_HOME", str(home / "demo-cache"))
+        return play()
+
+
+def test_demo_is_the_same_every_time_needs_nothing_and_leaves_nothing(
+    played: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    first = play(capsys)
-    assert play(capsys) == first
+    monkeypatch.setenv("PATH", os.devnull)
+    monkeypatch.setenv("KUBECONFIG", "/nowhere")
+    assert play() == played
     assert list(tmp_path.iterdir()) == []
     assert Path.cwd() == tmp_path
 
 
-def test_demo_shows_every_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    text = play(capsys)
-    assert all(f"$ mlstack {' '.join(step.words)}" in text for step in demo.SCRIPT)
-    assert "internal fault" not in text
+def test_demo_shows_every_command_line(played: str) -> None:
+    assert all(f"$ mlstack {' '.join(step.words)}" in played for step in demo.SCRIPT)
+    assert "internal fault" not in played
 
 
-def test_demo_shows_what_runs_and_why_something_does_not(capsys: pytest.CaptureFixture[str]) -> None:
-    text = play(capsys)
-    runs, _, waits = text.partition("$ mlstack status gke")
+def test_demo_shows_what_runs_and_why_something_does_not(played: str) -> None:
+    runs, _, waits = played.partition("$ mlstack status gke")
     assert "pod tf-hub-0 ready" in runs
     assert "workers 1 of 1, PS 1 of 1" in runs
     assert "no node of this cluster has nvidia.com/gpu" in " ".join(waits.split())
-
-
-def test_demo_needs_no_kubeconfig_and_no_git(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("PATH", os.devnull)
-    monkeypatch.setenv("KUBECONFIG", "/nowhere")
-    play(capsys)
 
 
 def test_a_step_that_ends_otherwise_is_told(
