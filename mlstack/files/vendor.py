@@ -10,7 +10,7 @@ from mlstack.errors import NotFoundError, RegistryError
 from mlstack.files.packages import PackageFolder
 from mlstack.files.schema import PassedStore
 from mlstack.model.app import LockedPackage
-from mlstack.model.names import nearest, version_key
+from mlstack.model.names import nearest, newest, version_key
 from mlstack.model.params import spelling_table
 from mlstack.model.prototype import Package, Prototype
 
@@ -95,7 +95,7 @@ class Vendor:
             name = waiting.pop(0)
             if name in found or name == locked.name:
                 continue
-            needed = self._newest(locked.registry, name)
+            needed = self._newest.get(f"{locked.registry}/{name}")
             if needed is None:
                 raise RegistryError(
                     f"package `{locked.ref}` requires `{name}`, which is not installed",
@@ -106,16 +106,10 @@ class Vendor:
             waiting += found[name].head.requires
         return found
 
-    def _newest(self, registry: str, name: str) -> LockedPackage | None:
-        return self._newest_of(registry).get(name)
-
-    def _newest_of(self, registry: str) -> dict[str, LockedPackage]:
-        return {each.name: each for each in self._locked if each.registry == registry}
-
     @cached_property
-    def _newest_versions(self) -> tuple[LockedPackage, ...]:
-        """Give the newest version of each package: what names without a version mean."""
-        return tuple({each.full_name: each for each in self._locked}.values())
+    def _newest(self) -> dict[str, LockedPackage]:
+        """Give the newest version of each package by full name: what names without a version mean."""
+        return newest(self._locked)
 
     def prototype(self, name: str, *, where: str | None = None) -> Prototype:
         """Find a prototype.
@@ -148,7 +142,7 @@ class Vendor:
         registry = owner[0] if len(owner) == 2 else None
         candidates = [
             each
-            for each in (self._locked if version else self._newest_versions)
+            for each in (self._locked if version else self._newest.values())
             if each.name == package and registry in (None, each.registry) and version in ("", each.version)
         ]
         if len(owner) > 2 or not candidates:
@@ -166,7 +160,7 @@ class Vendor:
         )
 
     def _not_installed(self, name: str, package: str, where: str | None) -> NotFoundError:
-        known = {each.name: each.full_name for each in self._newest_versions}
+        known = {each.name: each.full_name for each in self._newest.values()}
         near = known.get(nearest(package.rpartition("/")[2], known) or "")
         hint = f"did you mean a prototype of `{near}`?" if near else f"mlstack pkg install {package}"
         return NotFoundError(
@@ -201,7 +195,7 @@ class Vendor:
         )
 
     def _names(self) -> Iterator[tuple[LockedPackage, str]]:
-        for locked in self._newest_versions:
+        for locked in self._newest.values():
             for prototype in self.folder(locked).prototype_names:
                 yield locked, prototype
 

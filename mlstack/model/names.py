@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 from mlstack.errors import UsageError
-from mlstack.model.app import PackageRef
+from mlstack.model.app import LockedPackage, PackageRef
 
 _COMPONENT = re.compile(r"[a-zA-Z0-9]([-_a-zA-Z0-9]*[a-zA-Z0-9])?")
 _PACKAGE = re.compile(r"[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?")
@@ -110,6 +110,12 @@ def version_key(version: str) -> tuple[int, int, int, int, tuple[tuple[int, int,
         (0, int(part), "") if part.isdigit() else (1, 0, part) for part in (pre or "").split(".") if part
     )
     return (major, minor, patch, 0 if pre else 1, parts, version)
+
+
+def newest(packages: Iterable[LockedPackage]) -> dict[str, LockedPackage]:
+    """Give the newest version of each package by full name, sorted by it."""
+    ordered = sorted(packages, key=lambda each: (each.full_name, version_key(each.version)))
+    return {each.full_name: each for each in ordered}
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mlstack.errors import MlstackError, NotFoundError, UsageError
+from mlstack.errors import NotFoundError, UsageError
 from mlstack.files.appdir import AppDir
 from mlstack.files.packages import FetchedPackage, PackageFolder
-from mlstack.model.app import Component, LockedPackage, PackageRef
-from mlstack.model.names import nearest, parse_package_ref, version_key
+from mlstack.model.app import Component, PackageRef
+from mlstack.model.names import nearest, newest, parse_package_ref, version_key
 from mlstack.model.prototype import Package
-from mlstack.registries.catalog import fetch_all, open_registry
+from mlstack.registries.catalog import fetch_all, indexes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,25 +160,16 @@ def _installed_rows(app: AppDir) -> Iterator[PackageRow]:
 
 
 def _offered_rows(app: AppDir, notes: list[str]) -> Iterator[PackageRow]:
-    installed = {locked.full_name: locked.version for locked in _by_version(app)}
-    for ref in app.app().registries:
-        try:
-            index = open_registry(ref, root=app.root).index()
-        except MlstackError as error:
-            notes.append(f"registry `{ref.name}` was left out: {error}")
-            continue
+    installed = newest(app.lock().packages)
+    for registry, index in indexes(app.app().registries, root=app.root, notes=notes):
         for name, package in index.packages.items():
-            full_name = f"{ref.name}/{name}"
+            full_name = f"{registry}/{name}"
             yield PackageRow(
                 package=full_name,
                 version=package.newest.version,
-                installed=installed.get(full_name),
+                installed=installed[full_name].version if full_name in installed else None,
                 summary=package.summary,
             )
-
-
-def _by_version(app: AppDir) -> list[LockedPackage]:
-    return sorted(app.lock().packages, key=lambda locked: (locked.full_name, version_key(locked.version)))
 
 
 def describe(app: AppDir, text: str) -> PackageDescription:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mlstack.engine import desired
-from mlstack.errors import MlstackError, NotFoundError
+from mlstack.errors import NotFoundError
 from mlstack.files.appdir import AppDir
 from mlstack.files.drafts import Wanted, draft
 from mlstack.model.app import Environment
@@ -14,7 +14,7 @@ from mlstack.model.names import nearest
 from mlstack.model.objects import DesiredState
 from mlstack.model.prototype import Param, Prototype
 from mlstack.registries.base import RegistryIndex
-from mlstack.registries.catalog import open_registry
+from mlstack.registries.catalog import indexes
 from mlstack.registries.retired import find_prototype, refuse_if_retired
 from mlstack.templating import CodeStore
 
@@ -188,14 +188,9 @@ def search(app: AppDir, text: str) -> PrototypeList:
     wanted = text.lower()
     rows = [_row(found) for found in _sorted(app) if wanted in _searched(found)]
     notes: list[str] = []
-    for registry in app.app().registries:
-        try:
-            index = open_registry(registry, root=app.root).index()
-        except MlstackError as error:
-            notes.append(f"registry `{registry.name}` was left out: {error}")
-            continue
-        rows += _offers(app, registry.name, index, wanted)
-        rows += _retired(registry.name, index, wanted)
+    for registry, index in indexes(app.app().registries, root=app.root, notes=notes):
+        rows += _offers(app, registry, index, wanted)
+        rows += _retired(registry, index, wanted)
     return PrototypeList(prototypes=tuple(rows), notes=tuple(notes))
 
 

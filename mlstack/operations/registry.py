@@ -7,7 +7,7 @@ from mlstack.errors import NotFoundError, UsageError
 from mlstack.files import atomic
 from mlstack.files.appdir import AppDir
 from mlstack.model.app import RegistryRef
-from mlstack.model.names import check_registry_name, nearest
+from mlstack.model.names import check_registry_name, nearest, newest
 from mlstack.registries.base import RegistryIndex
 from mlstack.registries.catalog import is_bundled, open_registry, protocol_of
 from mlstack.registries.index import build_index
@@ -173,7 +173,8 @@ def describe(app: AppDir, name: str) -> RegistryDescription:
 
 
 def _offers(app: AppDir, registry: str, index: RegistryIndex) -> tuple[OfferedPackage, ...]:
-    installed = {locked.name: locked.version for locked in app.lock().packages if locked.registry == registry}
+    locked = newest(app.lock().packages).values()
+    installed = {each.name: each.version for each in locked if each.registry == registry}
     return tuple(
         OfferedPackage(
             name=name,

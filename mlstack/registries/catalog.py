@@ -1,11 +1,11 @@
 """Find the protocol of a registry and open it; fetch a package with all that it requires."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 
-from mlstack.errors import NotFoundError, RegistryError
+from mlstack.errors import MlstackError, NotFoundError, RegistryError
 from mlstack.files import bundled
 from mlstack.files.packages import FetchedPackage, PackageFolder, digest
 from mlstack.model.app import LockedRegistry, PackageRef, RegistryRef
@@ -61,6 +61,25 @@ def open_registry(ref: RegistryRef, *, root: Path) -> Registry:
         place = str(bundled.folder("registry"))
         return _kind("directory")(RegistryRef(name=ref.name, address=place, protocol="directory"), root=root)
     return _kind(ref.protocol or protocol_of(ref.address))(ref, root=root)
+
+
+def indexes(
+    refs: Iterable[RegistryRef], *, root: Path, notes: list[str]
+) -> Iterator[tuple[str, RegistryIndex]]:
+    """Give the index of each registry by the app's name for it; one that cannot be read becomes a note.
+
+    Args:
+        refs: the app's registries.
+        root: the app's folder.
+        notes: where to say which registries were left out.
+    """
+    for ref in refs:
+        try:
+            index = open_registry(ref, root=root).index()
+        except MlstackError as error:
+            notes.append(f"registry `{ref.name}` was left out: {error}")
+        else:
+            yield ref.name, index
 
 
 def _kind(name: str) -> RegistryType:
