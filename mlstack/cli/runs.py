@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from mlstack.cli import views, views_cluster
+from mlstack.cli import views_cluster
 from mlstack.cli.output import emit, is_terminal, say, show
 from mlstack.cli.page import Line, Page
 from mlstack.errors import UsageError
@@ -65,7 +65,7 @@ def confirmed(plan: Plan, *, verb: str, ports: Ports, yes: bool, always: bool = 
             f"`{verb}` would {_what(report)} in `{report.environment}`, and nobody is here to confirm it",
             hint=f"nothing was done; see `{look}`, then repeat with --yes",
         )
-    show(views.page(report), to_stderr=True)
+    show(views_cluster.change_summary(report), to_stderr=True)
     place = f"`{report.environment}` (context {report.context}, namespace {report.namespace})"
     if ports.ask(f"{verb.capitalize()} this in {place}?"):
         return True

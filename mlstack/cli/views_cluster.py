@@ -85,9 +85,21 @@ def validated(result: ValidateResult) -> Page:
 
 @VIEWS.register("ChangeReport")
 def change_report(result: ChangeReport) -> Page:
-    """Show every object that would change, field by field."""
+    """Show every object that would change: field by field, or whole where it is new."""
+    return _changes(result, manifests=True)
+
+
+def change_summary(result: ChangeReport) -> Page:
+    """Show every object that would change, new ones by their names alone."""
+    return _changes(result, manifests=False)
+
+
+def _changes(result: ChangeReport, *, manifests: bool) -> Page:
     changed = [row for row in result.objects if row.action not in ("unchanged", "kept", "missing")]
-    blocks: list[Block] = [block for row in changed for block in _change(row)]
+    blocks: list[Block] = []
+    for row in changed:
+        blocks += _change(row)
+        blocks += _manifest(row, result.environment) if manifests else ()
     blocks += [Line(f"note: {note}") for note in result.notes]
     counts = {_TO_DO.get(action, action): number for action, number in result.counts.items()}
     blocks += [Line(_counted(counts, f"`{result.environment}` (context {result.context})"))]
@@ -107,6 +119,25 @@ def _change(row: ObjectChange) -> Iterator[Block]:
         yield _field(field)
     for note in row.notes:
         yield Line(f"    note: {note}")
+
+
+# Nobody reads the 4,000 lines of a definition's schema; the longest that people do write is a
+# configuration file of some hundred lines.
+MOST_LINES = 400
+FIRST_LINES = 40
+
+
+def _manifest(row: ObjectChange, environment: str) -> Iterator[Block]:
+    if row.manifest is None:
+        return
+    from mlstack.model import emit
+
+    lines = emit.to_yaml(row.manifest).splitlines()
+    shown = lines if len(lines) <= MOST_LINES else lines[:FIRST_LINES]
+    yield from (Line(f"  + {line}", "add") for line in shown)
+    if shown is not lines:
+        whole = f"mlstack render {environment} -c {row.component}"
+        yield Line(f"    … {len(lines) - len(shown)} more lines, as `{whole}` prints them", "dim")
 
 
 def _field(field: FieldChange) -> Line:

@@ -46,6 +46,25 @@ def test_terminal_asks_with_the_changes_in_view(run: Runner) -> None:
     assert run.asked == ["Apply this in `minikube` (context minikube, namespace default)?"] * 2
 
 
+def test_diff_shows_new_objects_whole_and_the_question_only_their_names(run: Runner) -> None:
+    run.ok("env set minikube --protected")
+    run.answer = False
+    assert "\n  + kind: ConfigMap\n" in run("diff minikube").out
+    asked = run("apply minikube").err
+    assert "+ create ConfigMap default/front" in asked
+    assert "kind: ConfigMap" not in asked
+
+
+def test_diff_shows_the_beginning_of_what_nobody_reads_to_its_end(run: Runner) -> None:
+    lines = "\n".join(f"  key{number}: x" for number in range(5000))
+    Path("components/long.yaml").write_text(
+        f"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: long\ndata:\n{lines}\n"
+    )
+    printed = run("diff minikube -c long").out.splitlines()
+    assert len(printed) < 50
+    assert printed[-2].endswith("more lines, as `mlstack render minikube -c long` prints them")
+
+
 def test_yes_answers_the_question(run: Runner) -> None:
     run.ok("apply minikube")
     run.ok("param set front color green")
