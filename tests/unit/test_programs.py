@@ -13,7 +13,8 @@ def python(code: str) -> list[str]:
 
 
 def test_output_input_and_folder(tmp_path: Path) -> None:
-    code = "import sys, pathlib; print(sys.stdin.read(), pathlib.Path.cwd().name); print('talk', file=sys.stderr)"
+    shown = "print(sys.stdin.read(), pathlib.Path.cwd().name); print('talk', file=sys.stderr)"
+    code = f"import sys, pathlib; {shown}"
     done = run(python(code), cwd=tmp_path, stdin=b"given")
     assert done.stdout.decode() == f"given {tmp_path.name}\n"
     assert done.stderr == "talk\n"
