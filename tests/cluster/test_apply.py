@@ -519,6 +519,21 @@ def test_status_of_a_job_with_its_operator(
     assert not stack.status().ok
 
 
+@pytest.mark.usefixtures("definitions")
+def test_status_says_why_the_pods_of_a_job_are_refused(
+    stack: Stack, minikube: TestCluster, training_operator: Callable[..., TrainingOperator]
+) -> None:
+    training_operator(minikube, "tfjob")
+    refused = tfjob("refused")
+    container = refused["spec"]["tfReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
+    container["resources"] = {"requests": {"nvidia.com/gpu": 1}}
+    stack.write("jobs", refused)
+    stack.apply()
+    rows = _until(stack, lambda rows: "refused:" in rows["refused"].reason)
+    assert rows["refused"].reason.startswith("0 of 1 workers run. Workers wait: a pod was refused: ")
+    assert "Limit must be set for non overcommitable resources" in rows["refused"].reason
+
+
 class _Later:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
