@@ -39,7 +39,8 @@ class Reach:
     Attributes:
         object: the object as people name it.
         path: the field: `spec.template.spec.containers[0].image`.
-        value: what stands there now, None if the field is absent.
+        value: what stands there now, None if the field is absent; of a text with many lines only
+            those that the parameter decides.
     """
 
     object: str
@@ -220,11 +221,20 @@ def _differences(before: Rendered, after: Rendered) -> Iterator[Reach]:
             continue
         now, then = mask_object(one.data), other.data
         for path in _different(one.data, then):
-            yield Reach(object=str(one.identity), path=_path_text(path), value=_at(now, path))
+            value = _decided(_at(now, path), _at(then, path))
+            yield Reach(object=str(one.identity), path=_path_text(path), value=value)
     if before.namespace != after.namespace:
         for found in before.objects:
             if not found.namespace:
                 yield Reach(object=str(found.identity), path="metadata.namespace", value=before.namespace)
+
+
+def _decided(now: Any, then: Any) -> Any:
+    """Leave only the lines that differ of a text with many, such as a program's configuration."""
+    if not (isinstance(now, str) and isinstance(then, str) and "\n" in now.rstrip()):
+        return now
+    kept = set(then.splitlines())
+    return "\n".join(line.strip() for line in now.splitlines() if line not in kept) or now
 
 
 def _pairs(

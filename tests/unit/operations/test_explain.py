@@ -137,3 +137,19 @@ def test_a_manifest_has_no_parameters(root: Path) -> None:
     (root / "components/plain.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
     with pytest.raises(ConfigError, match="plain manifest"):
         explain(AppDir.find(root), "plain")
+
+
+def test_of_a_text_with_many_lines_the_decided_ones_are_shown(app: Build) -> None:
+    configuration = """\
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data:
+  settings.ini: {{ "[job]\\n  workers = " ~ params.num_workers ~ "\\nretries = 3\\n" }}
+"""
+    jobs = {**JOBS, "tf-cnn/templates/job.yaml.j2": (TEMPLATE + configuration).encode()}
+    found = one(app({**installed_app(), **vendored(COMMON, jobs)}), "num_workers", None)
+    (reach,) = (reach for reach in found.reaches if reach.object == "ConfigMap settings")
+    assert reach.value.startswith("workers = ")
+    assert "retries" not in reach.value
