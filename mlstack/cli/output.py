@@ -10,7 +10,7 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, TextIO
 
-from mlstack.cli.page import Page, Table, layout, one_line
+from mlstack.cli.page import Page, Table, fold, layout
 from mlstack.errors import ConfigError
 from mlstack.model.table import Table as Registered
 
@@ -56,7 +56,7 @@ def page_text(page: Page) -> str:
     """Write a page as plain text."""
     lines: list[str] = []
     for block in page.blocks:
-        lines += layout(block) if isinstance(block, Table) else [one_line(block.text)]
+        lines += layout(block) if isinstance(block, Table) else fold(block)
     return "\n".join(lines)
 
 

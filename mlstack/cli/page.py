@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -19,10 +20,12 @@ class Line:
     Attributes:
         text: the line, readable without colour.
         style: what it says: added, removed, changed, a heading, or less important.
+        hang: how many blanks stand before what does not fit on the first line; None breaks no line.
     """
 
     text: str
     style: Style = ""
+    hang: int | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,27 @@ def one_line(text: str) -> str:
     return "".join(_visible(character) for character in text)
 
 
+def fold(line: Line, *, width: int = WIDTH) -> Iterator[str]:
+    """Write a line in as many as it needs to fit; a command that can be copied is never broken."""
+    if line.hang is None:
+        yield one_line(line.text)
+        return
+    text = one_line(" ".join(line.text.splitlines()))
+    if text_width(text) <= width:
+        yield text
+        return
+    indent = len(text) - len(text.lstrip(" "))
+    words = _WHOLE.sub(lambda found: found[0].replace(" ", _BLANK), text[indent:]).split(" ")
+    first, *others = _wrap(words, width - line.hang, first=width - indent)
+    yield " " * indent + first.replace(_BLANK, " ")
+    yield from (" " * line.hang + other.replace(_BLANK, " ") for other in others)
+
+
+# What stands in backticks, and a command at the end.
+_WHOLE = re.compile(r"`[^`]*`|(?:^|(?<=: ))mlstack [^`]*$")
+_BLANK = "\0"  # no text holds one: control characters are written visibly
+
+
 def layout(table: Table, *, width: int = WIDTH) -> Iterator[str]:
     """Write a table as aligned plain text that fits the width where its cells allow it.
 
@@ -123,17 +147,19 @@ def _cut(row: Sequence[str], widths: Sequence[int]) -> str:
 
 def _row(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
     cells = [shorten(cell, width) for cell, width in zip(row[:-1], widths[:-1], strict=True)]
-    first, *others = _wrap(row[-1], widths[-1])
+    first, *others = _wrap(row[-1].split(" "), widths[-1])
     yield _join([*cells, first], widths)
     for other in others:
         yield _join([*("" for _ in cells), other], widths)
 
 
-def _wrap(text: str, width: int) -> list[str]:
+def _wrap(words: Sequence[str], width: int, *, first: int | None = None) -> list[str]:
+    """Join words to lines; one that is wider than a line stays whole."""
     lines = [""]
-    for word in text.split(" "):
+    for word in words:
         longer = f"{lines[-1]} {word}" if lines[-1] else word
-        if text_width(longer) <= width or not lines[-1]:
+        room = width if first is None or len(lines) > 1 else first
+        if text_width(longer) <= room or not lines[-1]:
             lines[-1] = longer
         else:
             lines.append(word)

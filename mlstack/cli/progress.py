@@ -6,9 +6,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mlstack.cli.page import Line, Page, Table, layout, one_line
+from mlstack.cli.page import Line, Page, Table, fold, layout
 
 STYLES = {"": "", "add": "green", "remove": "red", "change": "yellow", "head": "bold", "dim": "dim"}
+WIDEST_PROSE = 100
 
 
 def show(page: Page, *, to_stderr: bool = False) -> None:
@@ -18,8 +19,12 @@ def show(page: Page, *, to_stderr: bool = False) -> None:
 
     console = Console(stderr=to_stderr, highlight=False, emoji=False, markup=False)
     for block in page.blocks:
-        for line in [block] if isinstance(block, Line) else _rows(block, console.width):
-            console.print(Text(one_line(line.text), style=STYLES[line.style]), soft_wrap=True)
+        for line in _rows(block, console.width) if isinstance(block, Table) else _lines(block, console.width):
+            console.print(Text(line.text, style=STYLES[line.style]), soft_wrap=True)
+
+
+def _lines(line: Line, width: int) -> Iterator[Line]:
+    yield from (Line(text, line.style) for text in fold(line, width=min(width, WIDEST_PROSE)))
 
 
 def _rows(table: Table, width: int) -> Iterator[Line]:

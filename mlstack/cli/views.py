@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mlstack.cli.page import WIDTH, Block, Line, Page, Style
+from mlstack.cli.page import Block, Line, Page
 from mlstack.model.masking import MASK
 from mlstack.model.table import Table as Registered
 
@@ -60,18 +60,4 @@ def count(number: int, word: str) -> str:
 def prose(text: str) -> list[Block]:
     """Write text of several lines in lines that fit; blank lines part paragraphs."""
     paragraphs = [" ".join(part.split()) for part in text.strip().split("\n\n") if part.strip()]
-    return [line for part in paragraphs for line in [Line(""), *wrapped(part)]]
-
-
-def wrapped(text: str, *, indent: int = 0, style: Style = "") -> list[Block]:
-    """Write one paragraph in lines that fit; nothing for text without words.
-
-    Args:
-        text: its own leading blanks indent the first line.
-        indent: blanks before the other lines.
-        style: of every line.
-    """
-    from textwrap import wrap
-
-    lines = wrap(text, WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False, break_long_words=False)
-    return [Line(line, style) for line in lines]
+    return [line for part in paragraphs for line in (Line(""), Line(part, hang=0))]

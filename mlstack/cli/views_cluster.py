@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from mlstack.cli.page import Block, Line, Page, Style, Table
@@ -10,6 +11,7 @@ from mlstack.cli.views import VIEWS, count, one_line_value
 
 if TYPE_CHECKING:
     from mlstack.model.fields import FieldChange
+    from mlstack.model.readiness.base import State
     from mlstack.model.report import ChangeReport, ObjectChange, RunResult
     from mlstack.operations.explain import ExplainedParameter, ExplainResult
     from mlstack.operations.status import ComponentStatus, StatusResult
@@ -52,7 +54,7 @@ def _explained(found: ExplainedParameter) -> Iterator[Block]:
     value = "not set" if found.value is None else one_line_value(found.value) + unit
     yield Line(f"{found.name} = {value}", "head")
     if found.description:
-        yield Line(f"  {found.description}")
+        yield Line(f"  {found.description}", hang=2)
     rows = tuple(
         ("=>" if step.wins else "", step.layer, one_line_value(step.value) or "(removed)", str(step.where))
         for step in reversed(found.chain)
@@ -60,10 +62,10 @@ def _explained(found: ExplainedParameter) -> Iterator[Block]:
     if rows:
         yield Table(("", "LEVEL", "VALUE", "FROM"), rows, cut="VALUE")
     for reach in found.reaches:
-        yield Line(f"  reaches {reach.object}: {reach.path} = {one_line_value(reach.value)}")
+        yield Line(f"  reaches {reach.object}: {reach.path} = {one_line_value(reach.value)}", hang=4)
     if not found.reaches and found.value is not None:
         yield Line("  reaches no field of the objects as they are now", "dim")
-    yield from (Line(f"  note: {note}") for note in found.notes)
+    yield from (Line(f"  note: {note}", hang=4) for note in found.notes)
 
 
 @VIEWS.register("ValidateResult")
@@ -72,7 +74,8 @@ def validated(result: ValidateResult) -> Page:
     blocks = [
         Line(
             f"{fault.object} ({fault.component}): {fault.path}: {fault.message}"
-            + (f" ({fault.where})" if fault.where else "")
+            + (f" ({fault.where})" if fault.where else ""),
+            hang=4,
         )
         for fault in result.faults
     ]
@@ -100,9 +103,9 @@ def _changes(result: ChangeReport, *, manifests: bool) -> Page:
     for row in changed:
         blocks += _change(row)
         blocks += _manifest(row, result.environment) if manifests else ()
-    blocks += [Line(f"note: {note}") for note in result.notes]
+    blocks += [Line(f"note: {note}", hang=2) for note in result.notes]
     counts = {_TO_DO.get(action, action): number for action, number in result.counts.items()}
-    blocks += [Line(_counted(counts, f"`{result.environment}` (context {result.context})"))]
+    blocks += [Line(_counted(counts, f"`{result.environment}` (context {result.context})"), hang=2)]
     return Page(tuple(blocks), tuple(row.object for row in changed))
 
 
@@ -114,11 +117,11 @@ def _change(row: ObjectChange) -> Iterator[Block]:
     component_name = f" ({row.component})" if row.component else ""
     yield Line(f"{SIGNS[style]} {row.action} {row.object}{component_name}", style)
     if row.reason:
-        yield Line(f"    because {row.reason}")
+        yield Line(f"    because {row.reason}", hang=6)
     for field in row.fields:
         yield _field(field)
     for note in row.notes:
-        yield Line(f"    note: {note}")
+        yield Line(f"    note: {note}", hang=6)
 
 
 # Nobody reads the 4,000 lines of a definition's schema; the longest that people do write is a
@@ -157,7 +160,7 @@ def run_result(result: RunResult) -> Page:
 def outcome_line(outcome: str, name: str, text: str) -> Line:
     """Write what happened to one object."""
     tail = f": {text}" if text else ""
-    return Line(f"{outcome:<9} {name}{tail}", STYLES.get(outcome, ""))
+    return Line(f"{outcome:<9} {name}{tail}", STYLES.get(outcome, ""), hang=10)
 
 
 def summary_line(result: RunResult) -> Line:
@@ -166,7 +169,7 @@ def summary_line(result: RunResult) -> Line:
     line = _counted(
         result.counts, f"`{result.environment}` (context {result.context}, namespace {result.namespace})"
     )
-    return Line(dry + line, "head" if result.ok else "remove")
+    return Line(dry + line, "head" if result.ok else "remove", hang=2)
 
 
 def _counted(counts: Mapping[str, int], place: str) -> str:
@@ -180,23 +183,29 @@ def status(result: StatusResult) -> Page:
     blocks: list[Block] = []
     for found in result.components:
         blocks += _component_status(found)
-    blocks += [Line(f"note: {note}") for note in result.notes]
+    blocks += [Line(f"note: {note}", hang=2) for note in result.notes]
     verdict = "everything works" if result.ok else "not everything works"
     line = f"`{result.environment}` (context {result.context}, namespace {result.namespace}): {verdict}"
-    return Page((*blocks, Line(line, "head" if result.ok else "remove")), _object_names(result))
+    return Page(
+        (*blocks, Line(line, "head" if result.ok else "remove", hang=2)),
+        tuple(row.object for found in result.components for row in found.objects),
+    )
 
 
 def _component_status(found: ComponentStatus) -> Iterator[Block]:
     yield Line(f"{found.name}: {'ready' if found.ok else 'not ready'}", "head")
-    for row in found.objects:
-        style: Style = {"ready": "add", "failed": "remove"}.get(row.state, "change")  # type: ignore[assignment]
-        yield Line(f"  {row.state:<8} {row.object}" + (f": {row.reason}" if row.reason else ""), style)
-        if row.hint:
-            yield Line(f"           hint: {row.hint}")
+    for row, after in zip_longest(found.objects, found.objects[1:]):
+        yield _state(row.state, row.object, f": {row.reason}" if row.reason else "", indent=2)
         for pod in row.pods:
             tail = f": {pod.reason}" if pod.reason else f" on {pod.node}" if pod.node else ""
-            yield Line(f"           pod {pod.name} {pod.state}{tail}", "dim")
+            yield _state(pod.state, f"pod {pod.name}", tail, indent=6)
+        if row.hint and (after is None or after.hint != row.hint):
+            yield Line(f"      hint: {row.hint}", hang=12)
 
 
-def _object_names(result: StatusResult) -> tuple[str, ...]:
-    return tuple(row.object for found in result.components for row in found.objects)
+def _state(state: State, name: str, tail: str, *, indent: int) -> Line:
+    style: Style = _STATE_STYLES.get(state, "change")
+    return Line(f"{'':{indent}}{state:<8} {name}{tail}", style, hang=indent + 9)
+
+
+_STATE_STYLES: Mapping[State, Style] = {"ready": "add", "done": "add", "suspended": "dim", "failed": "remove"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlstack.cli.page import Block, Line, Page, Table
-from mlstack.cli.views import VIEWS, one_line_value, prose, wrapped, yes
+from mlstack.cli.views import VIEWS, one_line_value, prose, yes
 
 if TYPE_CHECKING:
     from mlstack.operations import prototype
@@ -67,12 +67,12 @@ def _prototype(found: prototype.PrototypeDescription) -> list[Block]:
 
 
 def _head(found: prototype.PrototypeDescription) -> list[Block]:
-    blocks = wrapped(f"{found.name} ({found.package}): {found.summary}", style="head")
+    blocks: list[Block] = [Line(f"{found.name} ({found.package}): {found.summary}", "head", hang=0)]
     if found.aliases:
-        blocks += wrapped(f"also known as {', '.join(found.aliases)}")
+        blocks.append(Line(f"also known as {', '.join(found.aliases)}", hang=0))
     for alias, params in found.alias_params.items():
         told = ", ".join(f"{param}: {one_line_value(value)}" for param, value in params.items())
-        blocks += wrapped(f"  {alias} sets {told}", indent=4)
+        blocks.append(Line(f"  {alias} sets {told}", hang=4))
     return blocks
 
 
@@ -88,4 +88,5 @@ def _parameter(row: prototype.ParameterRow) -> list[Block]:
     )
     head = f"  {row.name}: {', '.join(fact for fact in facts_ if fact)}"
     told = [row.description, f"Deprecated: {row.deprecated}" if row.deprecated else ""]
-    return [*wrapped(head, indent=6), *wrapped("      " + " ".join(filter(None, told)), indent=6)]
+    lines = [Line(head, hang=6), Line("      " + " ".join(filter(None, told)), hang=6)]
+    return [line for line in lines if line.text.strip()]

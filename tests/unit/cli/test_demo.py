@@ -44,7 +44,7 @@ def test_demo_shows_every_command_line(played: str) -> None:
 
 def test_demo_shows_what_runs_and_why_something_does_not(played: str) -> None:
     runs, _, waits = played.partition("$ mlstack status gke")
-    assert "pod tf-hub-0 ready" in runs
+    assert "ready    pod tf-hub-0" in runs
     assert "workers 1 of 1, PS 1 of 1" in runs
     assert "no node of this cluster has nvidia.com/gpu" in " ".join(waits.split())
 

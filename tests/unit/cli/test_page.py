@@ -2,7 +2,7 @@
 
 import pytest
 
-from mlstack.cli.page import Table, layout, one_line, shorten, text_width
+from mlstack.cli.page import Line, Table, fold, layout, one_line, shorten, text_width
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,27 @@ def test_last_column_is_one_line_when_it_is_the_one_to_cut() -> None:
 def test_a_word_that_cannot_be_broken_stays_whole() -> None:
     address = "https://" + "a" * 100
     assert list(layout(Table(("ADDRESS",), ((address,),))))[1] == address
+
+
+def test_a_line_is_broken_only_where_it_says_how() -> None:
+    text = "  waiting  TFJob default/cnn: " + "日本 " * 40
+    assert list(fold(Line(text))) == [text]
+    lines = list(fold(Line(text, hang=11)))
+    assert all(text_width(line) <= 80 for line in lines)
+    assert lines[0].startswith("  waiting")
+    assert lines[1].startswith(" " * 11 + "日本")
+
+
+def test_commands_are_never_broken() -> None:
+    told = "  hint: add GPU nodes with the device plugin to this cluster (see `mlstack env set --help`), or: "
+    command = "mlstack param set --env=gke cnn num_gpus 0"
+    assert list(fold(Line(told + command, hang=8))) == [
+        "  hint: add GPU nodes with the device plugin to this cluster (see",
+        "        `mlstack env set --help`), or:",
+        "        " + command,
+    ]
+
+
+def test_a_paragraph_has_no_line_ends_of_its_own() -> None:
+    assert list(fold(Line("one\ntwo\n", hang=0))) == ["one two"]
+    assert list(fold(Line("one\ntwo"))) == ["one\\ntwo"]
