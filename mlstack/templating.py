@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import marshal
 import sys
-from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import PurePosixPath
@@ -23,7 +22,7 @@ from typing import Any, NoReturn, Protocol
 
 from mlstack import __version__
 from mlstack.errors import TemplateError
-from mlstack.model import emit
+from mlstack.model import emit, written
 from mlstack.model.names import nearest
 from mlstack.model.places import Place, mark_of, unmarked
 from mlstack.model.prototype import Prototype
@@ -107,7 +106,7 @@ class Renderer:
         return text, places if marked == text else [None] * (text.count("\n") + 1)
 
     def _rendered(self, environment: Any, name: str, variables: Mapping[str, Any]) -> str:
-        _check_plain(variables, "")
+        written.check_plain(variables, "")
         try:
             template = environment.get_template(name)
             return "".join(template.root_render_func(template.new_context(variables)))
@@ -161,7 +160,7 @@ class Renderer:
     def _note(self, message: object) -> str:
         """Remember a remark for people, and write nothing: `{{ note("…") }}` in templates."""
         self._notes[str(message)] = None
-        return _Raw("")
+        return written.Raw("")
 
     def _file(self, name: str) -> str:
         """Give the text of a file of the prototype: `file("…")` in templates."""
@@ -183,32 +182,6 @@ def _code_key(text: str, name: str, source: str) -> str:
     return "template:" + hashlib.blake2b(parts.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _check_plain(value: Any, path: str) -> None:
-    """Refuse what is no plain value: templates could reach anything through the attributes of an object."""
-    kind = type(value)
-    if kind is str or kind is int or kind is bool or value is None or kind is float:
-        return
-    if kind is dict or (isinstance(value, Mapping) and not path):
-        for key, item in value.items():
-            if type(key) is not str:
-                raise TypeError(f"the key {key!r} of `{path}` is no string")
-            _check_plain(item, f"{path}.{key}" if path else key)
-    elif kind is list:
-        for item in value:
-            _check_plain(item, path)
-    else:
-        raise TypeError(f"`{path}` is a {kind.__name__}, templates take plain values only")
-
-
-# ----------------------------------------------------------------------------------------- what is written
-
-
-class _Raw(str):
-    """Text of a template, written as it is; every other string is a value."""
-
-    __slots__ = ()
-
-
 class _Failed(Exception):
     """Raised by `fail` in a template."""
 
@@ -219,34 +192,6 @@ class _Failed(Exception):
 
 def _fail(message: object) -> NoReturn:
     raise _Failed(message)
-
-
-def _scalar(value: Any) -> str:
-    return _Raw(emit.to_flow(value))
-
-
-def _yaml(value: Any, indent: int = 0) -> str:
-    """Write a value in block style; every line starts `indent` spaces further right."""
-    lines = emit.to_yaml(value)[:-1].split("\n")
-    return _Raw("\n".join(f"{' ' * indent}{line}" if line else "" for line in lines))
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _b64(text: str) -> str:
-    return b64encode(text.encode()).decode("ascii")
-
-
-def _keeping(rewrite: Callable[..., str]) -> Callable[..., str]:
-    """Let a filter on text of a template give text of a template."""
-
-    def kept(text: str, *args: Any, **options: Any) -> str:
-        found = rewrite(text, *args, **options)
-        return _Raw(found) if isinstance(text, _Raw) else found
-
-    return kept
 
 
 @cache
@@ -265,7 +210,7 @@ def _kit() -> SimpleNamespace:
 
         @staticmethod
         def concat(parts: Iterable[str]) -> str:
-            return _Raw("".join(parts))
+            return written.Raw("".join(parts))
 
         def __init__(self, **options: Any) -> None:
             super().__init__(**options)
@@ -344,16 +289,17 @@ def _kit() -> SimpleNamespace:
                 yield token
 
     def finalize(value: Any) -> str:
-        if isinstance(value, _Raw):
+        if isinstance(value, written.Raw):
             return value
         if isinstance(value, jinja2.Undefined):
             return str(value)  # raises
         return emit.to_flow(value)
 
     filters = {name: rule for name, rule in FILTERS.items() if name not in _REMOVED_FILTERS}
-    filters |= {"scalar": _scalar, "raw": _Raw, "yaml": _yaml, "sha256": _sha256, "b64": _b64}
+    filters |= {"scalar": written.scalar, "raw": written.Raw, "yaml": written.to_yaml}
+    filters |= {"sha256": written.sha256, "b64": written.b64}
     filters |= {"json": emit.to_compact_json, "tojson": emit.to_compact_json, "pretty_json": emit.to_json}
-    filters |= {name: _keeping(FILTERS[name]) for name in ("indent", "trim")}
+    filters |= {name: written.keeping(FILTERS[name]) for name in ("indent", "trim")}
     names = {"fail": _fail, "state": Namespace}
     return SimpleNamespace(
         Environment=Environment, Undefined=Undefined, Loader=Loader, Marks=Marks, finalize=finalize
