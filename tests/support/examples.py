@@ -82,8 +82,19 @@ def cases() -> tuple[Case, ...]:
     return tuple(Case(each, example) for each in prototypes() for example in each.examples.values())
 
 
+class _Memory(dict[str, bytes]):
+    """Compiled templates and passed schemas, for as long as the tests run."""
+
+    def put(self, key: str, data: bytes) -> None:
+        """Keep bytes under a key."""
+        self[key] = data
+
+
+_STORE = _Memory()
+
+
 def write_app(root: Path, components: Mapping[str, tuple[str, Mapping[str, Any]]]) -> AppDir:
-    """Make an app directory with all shipped packages installed.
+    """Make an app directory with all shipped packages installed: links to them, so leave `vendor/` alone.
 
     Args:
         root: must not exist.
@@ -94,7 +105,8 @@ def write_app(root: Path, components: Mapping[str, tuple[str, Mapping[str, Any]]
         package = LockedPackage(
             registry=REGISTRY, name=name, version=folder.head.version, digest=folder.digest, source="bundled"
         )
-        shutil.copytree(bundled.folder("prototypes") / name, root / package.folder)
+        (root / package.folder).parent.mkdir(parents=True, exist_ok=True)
+        (root / package.folder).symlink_to(bundled.folder("prototypes") / name)
         locked.append(package)
     (root / "mlstack.lock").write_bytes(lockfile.write_lock(Lock(registries=(), packages=tuple(locked))))
     _write(root / "app.yaml", "App", name="demo")
@@ -107,7 +119,7 @@ def write_app(root: Path, components: Mapping[str, tuple[str, Mapping[str, Any]]
         place = root / "environments" / preset
         _write(place / "environment.yaml", "Environment", context=preset, namespace="default")
         shutil.copy(bundled.folder("environments") / preset / "params.yaml", place)
-    return AppDir(root)
+    return AppDir(root, store=_STORE)
 
 
 def _write(file: Path, kind: str, **content: Any) -> None:
@@ -120,17 +132,6 @@ def shipped_app(root: Path) -> AppDir:
     return write_app(
         root, {case.component: (case.prototype.full_name, case.example.params) for case in cases()}
     )
-
-
-class _Memory(dict[str, bytes]):
-    """Compiled templates and passed schemas, for as long as the tests run."""
-
-    def put(self, key: str, data: bytes) -> None:
-        """Keep bytes under a key."""
-        self[key] = data
-
-
-_STORE = _Memory()
 
 
 def render(app: AppDir, case: Case) -> DesiredState:

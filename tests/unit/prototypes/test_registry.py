@@ -80,7 +80,7 @@ def test_no_name_leads_to_two_prototypes() -> None:
 def test_an_old_part_of_the_core_brings_that_part_alone(
     tmp_path: Path, alias: str, brings: str, lacks: str
 ) -> None:
-    app = examples.shipped_app(tmp_path / "app")
+    app = examples.write_app(tmp_path / "app", {})
     found = {str(each.identity) for each in preview(app, Wanted(prototype=alias)).objects}
     assert brings in found
     assert lacks not in found
