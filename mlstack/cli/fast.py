@@ -1,10 +1,12 @@
 """The console script: answers what needs no command line library at once, hands on all the rest."""
 
+import os
 import sys
 
 
 def main() -> int:
     """Run the command line of this process and give its exit code."""
+    _prepare_streams()
     try:
         return _run(sys.argv[1:])
     except KeyboardInterrupt:  # before the boundary stands: a person may be quicker than the imports
@@ -12,12 +14,29 @@ def main() -> int:
         return 130
 
 
+def _prepare_streams() -> None:
+    """Write UTF-8 whatever the locale, as kubectl does; what was closed leads nowhere.
+
+    A closed stream is opened anew, or the next file that is opened for the app would take its number.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 # stays open
+        elif mode == "w":
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
 def _run(words: list[str]) -> int:
     if words == ["--version"]:
         from mlstack import __version__
 
-        sys.stdout.write(f"mlstack {__version__}\n")
-        return 0
+        try:
+            sys.stdout.write(f"mlstack {__version__}\n")
+            sys.stdout.flush()
+            return 0
+        except OSError:
+            pass  # the plain path says why
     if words and words[0] in ("render", "show"):
         from mlstack.cli import quick
 

@@ -83,16 +83,23 @@ def write(text: str) -> None:
 
 
 def say(text: str) -> None:
-    """Tell the person something on stderr that is no part of the result."""
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
+    """Tell the person something on stderr that is no part of the result; if nobody reads it, so be it."""
+    try:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+    except OSError:
+        _leave(sys.stderr)
 
 
 def stop_writing() -> int:
     """Send the rest of the output nowhere, so that the interpreter's last flush cannot fail."""
-    with contextlib.suppress(OSError, ValueError):  # a stdout that is no file needs nothing
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _leave(sys.stdout)
     return CLOSED_OUTPUT_EXIT_CODE
+
+
+def _leave(stream: TextIO) -> None:
+    with contextlib.suppress(OSError, ValueError):  # one that is no file needs nothing
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def is_terminal(stream: TextIO) -> bool:

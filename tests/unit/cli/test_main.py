@@ -146,6 +146,33 @@ def test_full_disk_behind_stdout_is_reported(tmp_path: Path, words: list[str]) -
     assert done.stderr.startswith(b"error: cannot write the output: no space left on device\nhint: ")
 
 
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("version >&-", 0),
+        ("--version >&-", 0),
+        ("--help >&- 2>&- <&-", 0),
+        ("versoin 2>&-", 2),
+        ("versoin 2>/dev/full", 2),
+        ("--version >/dev/full", 3),
+    ],
+)
+def test_closed_or_full_streams_change_no_answer(line: str, code: int) -> None:
+    command = f"{sys.executable} -m mlstack {line}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert "Traceback" not in done.stderr
+
+
+def test_output_is_utf8_in_every_locale() -> None:
+    environ = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    script = "from mlstack.cli import fast, output; fast.main(); output.write(chr(0x1F600))"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "--version"], env=environ, capture_output=True, check=True
+    )
+    assert done.stdout.decode().splitlines()[-1] == "\U0001f600"
+
+
 def test_interruption_during_the_first_imports_is_quiet(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
