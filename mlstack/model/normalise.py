@@ -71,9 +71,11 @@ def _text_maps(data: dict[str, Any]) -> dict[str, Any]:
     for name in _TEXT_MAPS & result.keys():
         if isinstance(result[name], Mapping):
             result[name] = {key: "" if value is None else value for key, value in result[name].items()}
-    strings = result.pop("stringData", None) if data.get("kind") == "Secret" else None
-    if isinstance(strings, Mapping):
-        result["data"] = {**(result.get("data") or {}), **{k: _encoded(v) for k, v in strings.items()}}
+    strings, texts = result.get("stringData"), result.get("data", {})
+    # Where either is no map, both stay as they are for validation to speak of.
+    if data.get("kind") == "Secret" and isinstance(strings, Mapping) and isinstance(texts, Mapping):
+        del result["stringData"]
+        result["data"] = {**texts, **{key: _encoded(value) for key, value in strings.items()}}
     return {key: value for key, value in result.items() if key not in _TEXT_MAPS or value != {}}
 
 

@@ -22,6 +22,13 @@ def test_string_data_wins_over_data_as_on_the_server() -> None:
     assert normalised(secret, built_in=True)["data"] == {"key": "YQ=="}
 
 
+@pytest.mark.parametrize(
+    "content", [{"data": 1, "stringData": {"a": "b"}}, {"stringData": ["a"]}], ids=["data", "stringData"]
+)
+def test_what_is_no_map_is_left_to_validation(content: dict[str, Any]) -> None:
+    assert normalised(of("Secret", **content), built_in=True)["stringData"] == content["stringData"]
+
+
 @pytest.mark.parametrize("name", ["data", "binaryData"])
 def test_empty_maps_of_a_configmap_go(name: str) -> None:
     assert normalised(of("ConfigMap", **{name: {}}), built_in=True) == of("ConfigMap")
