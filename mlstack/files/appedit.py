@@ -70,11 +70,11 @@ class AppEdits(Editing):
         if registries:
             content["registries"] = [_registry_map(registry) for registry in registries]
         ignored = root / ".gitignore"
-        files: dict[Path, bytes | str] = {root / layout.APP_FILE: emit.to_yaml(content)}
-        files[root / layout.LOCK_FILE] = lockfile.write_lock(Lock())
+        files: dict[Path, bytes | str] = {root / layout.LOCK_FILE: lockfile.write_lock(Lock())}
         if not ignored.exists():
             files[ignored] = _GITIGNORE
-        atomic.write_files(files)
+        # Last what makes the folder an app: after a power cut the command can be repeated.
+        atomic.write_files({**files, root / layout.APP_FILE: emit.to_yaml(content)})
 
 
 def _registry_map(registry: RegistryRef) -> dict[str, str]:

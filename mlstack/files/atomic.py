@@ -98,7 +98,11 @@ def _all_or_none() -> Iterator[_Work]:
     except BaseException:  # Ctrl-C as well: nothing stays half done
         work.undo()
         raise
-    work.clean_up()
+    try:
+        work.clean_up()
+    except KeyboardInterrupt:  # all is done: what was needed on the way goes first
+        work.clean_up()
+        raise
 
 
 def _explained(error: OSError, path: Path, kept: list[Path]) -> ConfigError:
@@ -264,7 +268,7 @@ def _existing(path: Path) -> os.stat_result | None:
 
 
 def _move_back(here: Path, there: Path) -> None:
-    with suppress(FileNotFoundError):  # the step to undo never came to pass
+    if os.path.lexists(here):  # else the step to undo never came to pass
         here.rename(there)
 
 

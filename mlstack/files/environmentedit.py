@@ -35,7 +35,7 @@ class EnvironmentEdits(Editing):
         files: dict[str, bytes | str] = {
             f"{layout.ENVIRONMENTS}/{name}/{path}": data for path, data in (seed or {}).items()
         }
-        edited = self._begun(file, files.get(file))
+        edited = self._begun(file, files.pop(file, None))
         for key, value in _settings(environment).items():
             edited.set((key,), value)
         self.write({**files, file: edited.content})
@@ -129,12 +129,14 @@ class EnvironmentEdits(Editing):
         return self.files.environment_chain(name)[-1].environment.extends
 
     def _own_files(self, name: str) -> list[str]:
-        """Give the files of an environment, not those of environments nested in its folder."""
+        """Give the files of an environment, not those of environments nested in its folder.
+
+        Last the one that makes it an environment: after a power cut the command can be repeated.
+        """
         folder = self.root / layout.ENVIRONMENTS / name
         nested = [each for each in self.files.environment_names if each.startswith(f"{name}/")]
-        found = [
-            path.relative_to(self.root).as_posix() for path in sorted(folder.rglob("*")) if path.is_file()
-        ]
+        inside = sorted(folder.rglob("*"), key=lambda path: (path == folder / layout.ENVIRONMENT, path))
+        found = [path.relative_to(self.root).as_posix() for path in inside if path.is_file()]
         return [
             file
             for file in found

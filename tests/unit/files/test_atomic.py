@@ -113,6 +113,36 @@ def test_an_interrupted_write_is_undone(tmp_path: Path, monkeypatch: pytest.Monk
     assert tree(tmp_path) == {"a": b"old"}
 
 
+def test_an_interruption_while_cleaning_up_leaves_the_new_files_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").write_text("old")
+    real, stops = os.unlink, [KeyboardInterrupt]
+
+    def unlink(*args: Any, **options: Any) -> None:
+        if stops:
+            raise stops.pop()
+        real(*args, **options)
+
+    monkeypatch.setattr(os, "unlink", unlink)
+    with pytest.raises(KeyboardInterrupt):
+        write_files({tmp_path / "a": "new"})
+    assert tree(tmp_path) == {"a": b"new"}
+
+
+def test_a_deletion_that_never_began_is_not_called_undoable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").write_text("old")
+
+    def read_only(*args: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(os, "rename", read_only)
+    with pytest.raises(ConfigError, match="the file system is read-only; nothing was changed"):
+        write_files({}, delete=[tmp_path / "a"])
+
+
 def test_a_file_that_could_not_be_put_back_is_named_and_its_copy_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
