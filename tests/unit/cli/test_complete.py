@@ -7,9 +7,22 @@ from pathlib import Path
 
 import pytest
 
+from mlstack.cli.main import main
+from mlstack.files.appdir import AppDir
 from mlstack.operations import env
 from tests.support.kubectl import KUBECONFIG
 from tests.support.registry import generate, small_app
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> AppDir:
+    """Make an app with two environments and two components."""
+    made = small_app(tmp_path)
+    for name in ("gke", "us/east"):
+        env.add(made, name, kubeconfig=KUBECONFIG, use_preset=False)
+    generate(made)
+    generate(made, "shop.cart")
+    return made
 
 
 @pytest.mark.parametrize(
@@ -26,19 +39,33 @@ from tests.support.registry import generate, small_app
         ("mlstack param s", ["set"]),
     ],
 )
-def test_names_are_offered(tmp_path: Path, line: str, offered: list[str]) -> None:
-    made = small_app(tmp_path)
-    for name in ("gke", "us/east"):
-        env.add(made, name, kubeconfig=KUBECONFIG, use_preset=False)
-    generate(made)
-    generate(made, "shop.cart")
-    asked = {"_MLSTACK_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+def test_names_are_offered(
+    made: AppDir,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    line: str,
+    offered: list[str],
+) -> None:
+    monkeypatch.chdir(made.root / "components")
+    for name, value in asking(line).items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        main([])
+    assert capsys.readouterr().out.split() == offered
+
+
+def test_the_program_offers_names_too(made: AppDir) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "mlstack"],
         cwd=made.root / "components",
-        env={**os.environ, **asked},
+        env={**os.environ, **asking("mlstack apply ")},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.stdout.split() == offered
+    assert done.stdout.split() == ["gke", "us/east"]
+
+
+def asking(line: str) -> dict[str, str]:
+    """Give the environment by which bash asks for the words that may follow a line."""
+    return {"_MLSTACK_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
