@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mlstack.cluster.api import ObjectRef
@@ -149,7 +149,6 @@ def apply(state: DesiredState, cluster: MemoryCluster) -> Changes:
     return changes
 
 
-@settings(max_examples=60)
 @given(st.lists(states(), min_size=1, max_size=3))
 def test_after_an_apply_nothing_differs_and_a_second_writes_nothing(wanted: list[DesiredState]) -> None:
     cluster = MemoryCluster(SCHEMAS, clock=VirtualClock())
@@ -160,7 +159,6 @@ def test_after_an_apply_nothing_differs_and_a_second_writes_nothing(wanted: list
         assert again.writes == ()
 
 
-@settings(max_examples=60)
 @given(states(), states())
 def test_the_way_to_a_state_leaves_no_trace(before: DesiredState, wanted: DesiredState) -> None:
     by_way, straight = (MemoryCluster(SCHEMAS, clock=VirtualClock()) for _ in range(2))
