@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from mlstack.cli import views_cluster
+from mlstack.cli import views_changes
 from mlstack.cli.output import emit, is_terminal, say, show
 from mlstack.cli.page import Line, Page
 from mlstack.errors import UsageError
@@ -65,7 +65,7 @@ def confirmed(plan: Plan, *, verb: str, ports: Ports, yes: bool, always: bool = 
             f"`{verb}` would {_what(report)} in `{report.environment}`, and nobody is here to confirm it",
             hint=f"nothing was done; see `{look}`, then repeat with --yes",
         )
-    show(views_cluster.change_summary(report), to_stderr=True)
+    show(views_changes.change_summary(report), to_stderr=True)
     place = f"`{report.environment}` (context {report.context}, namespace {report.namespace})"
     if ports.ask(f"{verb.capitalize()} this in {place}?"):
         return True
@@ -110,7 +110,7 @@ class Reporter:
                 say(f"{event.kind}: {_sentence(event)}")
             return
         name = str(event.identity)
-        self._ended[name] = views_cluster.outcome_line(event.kind, name, event.text)
+        self._ended[name] = views_changes.outcome_line(event.kind, name, event.text)
         while self._waiting and self._waiting[0] in self._ended:
             self._print(self._waiting.pop(0))
 
@@ -148,5 +148,5 @@ def finish(result: RunResult, output_format: str) -> int:
     """Print the end of a run; in table form its objects were printed as they came."""
     if output_format != "table":
         return emit(result, output_format)
-    show(Page((views_cluster.summary_line(result),)))
+    show(Page((views_changes.summary_line(result),)))
     return 0 if result.ok else 1

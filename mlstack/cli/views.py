@@ -17,6 +17,7 @@ def page(result: object) -> Page:
     """Give the view of a result; a type without one is shown as YAML."""
     from mlstack.cli import (  # noqa: F401 - each registers its views
         views_app,
+        views_changes,
         views_cluster,
         views_prototypes,
     )

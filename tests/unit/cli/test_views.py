@@ -8,7 +8,7 @@ from importlib import import_module
 import pytest
 
 from mlstack import operations
-from mlstack.cli import views, views_app, views_cluster, views_prototypes
+from mlstack.cli import views, views_app, views_changes, views_cluster, views_prototypes
 from mlstack.cli.output import FORMATS, plain
 from mlstack.model.params import Origin
 from mlstack.operations.env import EnvironmentChanged
@@ -28,7 +28,7 @@ def result_types() -> Iterator[str]:
 
 @pytest.mark.parametrize("name", sorted({*result_types()} - NO_VIEW))
 def test_every_result_has_a_view(name: str) -> None:
-    assert views_app and views_cluster and views_prototypes
+    assert views_app and views_changes and views_cluster and views_prototypes
     assert name in views.VIEWS
 
 
