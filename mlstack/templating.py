@@ -15,9 +15,10 @@ import hashlib
 import marshal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import PurePosixPath
-from types import CodeType, SimpleNamespace, TracebackType
+from types import BuiltinMethodType, CodeType, SimpleNamespace, TracebackType
 from typing import Any, NoReturn, Protocol
 
 from mlstack import __version__
@@ -31,6 +32,8 @@ _REMOVED_FILTERS = (
     *("random", "pprint"),  # no two runs alike
     *("e", "escape", "forceescape", "safe", "striptags", "urlize", "xmlattr"),  # for HTML
 )
+_READING = frozenset({"get", "items", "keys", "values"})  # methods of a mapping that leave it as it is
+_NUMBERS = frozenset({int, float})
 _LARGEST_PRODUCT = 1_000_000
 _LARGEST_EXPONENT = 1_000
 
@@ -46,7 +49,7 @@ class CodeStore(Protocol):
 
 
 class Renderer:
-    """Renders the templates of one prototype.
+    """Renders the templates of one prototype, for as many components as there are.
 
     Args:
         prototype: its templates, libraries and files.
@@ -56,14 +59,8 @@ class Renderer:
     def __init__(self, prototype: Prototype, *, store: CodeStore | None = None) -> None:
         self._prototype = prototype
         self._store = store
-        self._plain: Any = None
-        self._marking: Any = None
+        self._environments: dict[bool, Any] = {}
         self._notes: dict[str, None] = {}
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Give what templates rendered so far told with `note("…")`, each remark once."""
-        return tuple(self._notes)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -71,44 +68,41 @@ class Renderer:
         names = sorted(self._prototype.templates)
         return tuple(name for name in names if not PurePosixPath(name).name.startswith("_"))
 
-    def render(self, name: str, variables: Mapping[str, Any]) -> str:
-        """Render one template.
+    def rendering(self, variables: Mapping[str, Any]) -> Rendering:
+        """Begin to render for one component.
 
         Args:
-            name: one of `names`.
             variables: dict, list, str, int, float, bool and None only.
 
         Raises:
-            TemplateError: the template does not compile, uses a name that is not defined, calls `fail`, or
-                does what the sandbox forbids; names file and line.
             TypeError: a variable is no plain value.
         """
-        if self._plain is None:
-            self._plain = self._environment(marking=False)
-        return self._rendered(self._plain, name, variables)
+        written.check_plain(variables, "")
+        return Rendering(self, variables)
 
-    def render_with_places(self, name: str, variables: Mapping[str, Any]) -> tuple[str, list[Place | None]]:
-        """Render one template, and give the line of a template that each line of the text came from.
-
-        Text that another template brings has its place there. Places that cannot be told are None. Meant
-        for messages: the template is compiled anew for it.
+    def render(self, name: str, variables: Mapping[str, Any]) -> str:
+        """Render one template alone.
 
         Raises:
-            TemplateError: as `render`.
+            TemplateError: as `Rendering.render`.
+            TypeError: a variable is no plain value.
         """
-        text = self.render(name, variables)
-        if self._marking is None:
-            self._marking = self._environment(marking=True)
-        try:
-            marked, places = unmarked(self._rendered(self._marking, name, variables))
-        except TemplateError:  # a template that measures its own text may take offence at the marks
-            marked, places = "", []
-        return text, places if marked == text else [None] * (text.count("\n") + 1)
+        return self.rendering(variables).render(name)
 
-    def _rendered(self, environment: Any, name: str, variables: Mapping[str, Any]) -> str:
-        written.check_plain(variables, "")
+    def run(self, name: str, variables: Mapping[str, Any], notes: dict[str, None], *, marking: bool) -> str:
+        """Render one template for a `Rendering`.
+
+        Args:
+            name: of the template.
+            variables: checked.
+            notes: takes up what templates tell people.
+            marking: put the mark of its origin before each line.
+        """
+        if marking not in self._environments:
+            self._environments[marking] = self._environment(marking=marking)
+        self._notes = notes
         try:
-            template = environment.get_template(name)
+            template = self._environments[marking].get_template(name)
             return "".join(template.root_render_func(template.new_context(variables)))
         except Exception as error:  # a template can raise anything that its expressions can
             raise self._explained(error, name, variables) from error
@@ -169,6 +163,48 @@ class Renderer:
         return self._prototype.files[name]
 
 
+class Rendering:
+    """The templates of a prototype with the variables of one component; begun by `Renderer.rendering`."""
+
+    def __init__(self, renderer: Renderer, variables: Mapping[str, Any]) -> None:
+        self._renderer = renderer
+        self._variables = variables
+        self._notes: dict[str, None] = {}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Give what templates rendered so far told with `note("…")`, each remark once."""
+        return tuple(self._notes)
+
+    def render(self, name: str) -> str:
+        """Render one template.
+
+        Args:
+            name: one of the renderer's `names`.
+
+        Raises:
+            TemplateError: the template does not compile, uses a name that is not defined, calls `fail`, or
+                does what the sandbox forbids; names file and line.
+        """
+        return self._renderer.run(name, self._variables, self._notes, marking=False)
+
+    def render_with_places(self, name: str) -> tuple[str, list[Place | None]]:
+        """Render one template, and give the line of a template that each line of the text came from.
+
+        Text that another template brings has its place there. Places that cannot be told are None. Meant
+        for messages: the template is compiled anew for it.
+
+        Raises:
+            TemplateError: as `render`.
+        """
+        text = self.render(name)
+        try:
+            marked, places = unmarked(self._renderer.run(name, self._variables, self._notes, marking=True))
+        except TemplateError:  # a template that measures its own text may take offence at the marks
+            marked, places = "", []
+        return text, places if marked == text else [None] * (text.count("\n") + 1)
+
+
 def _compiled(environment: Any, text: str, name: str, source: str) -> CodeType:
     code: CodeType = environment.compile(text, name, source)
     return code
@@ -198,6 +234,7 @@ def _fail(message: object) -> NoReturn:
 def _kit() -> SimpleNamespace:
     """Make the classes that stand on Jinja2's, once it is needed."""
     import jinja2
+    from jinja2.environment import TemplateModule
     from jinja2.exceptions import SecurityError
     from jinja2.ext import Extension
     from jinja2.filters import FILTERS
@@ -220,10 +257,25 @@ def _kit() -> SimpleNamespace:
                 del self.globals[name]
 
         def getattr(self, obj: Any, attribute: str) -> Any:
-            """Look in a mapping first: a parameter may be called `items`."""
-            if obj.__class__ is dict and attribute in obj:
+            """Look in a mapping first: a parameter may be called `items`.
+
+            What templates ask for all the time is known to be harmless, and spared the sandbox's questions.
+            """
+            kind = type(obj)
+            if kind is dict and attribute in obj:
                 return obj[attribute]
+            if attribute in _READING if kind is dict else kind in own and attribute[:1] != "_":
+                with suppress(AttributeError):
+                    return getattr(obj, attribute)
             return super().getattr(obj, attribute)
+
+        def call(self, context: Any, function: Any, *args: Any, **options: Any) -> Any:
+            """Call a method of a plain value without asking whether it wants the context."""
+            if type(function) is BuiltinMethodType:
+                for own_option in ("_loop_vars", "_block_vars"):
+                    options.pop(own_option, None)
+                return function(*args, **options)
+            return super().call(context, function, *args, **options)
 
         def getitem(self, obj: Any, argument: Any) -> Any:
             """Look up a key: a method is no item."""
@@ -233,6 +285,8 @@ def _kit() -> SimpleNamespace:
 
         def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
             """Refuse products and powers that only exhaust the memory."""
+            if operator == "*" and type(left) in _NUMBERS and type(right) in _NUMBERS:
+                return left * right
             sizes = [len(side) for side in (left, right) if isinstance(side, str | list | tuple)]
             counts = [side for side in (left, right) if isinstance(side, int)]
             if operator == "*" and sizes and counts and sizes[0] * counts[0] > _LARGEST_PRODUCT:
@@ -301,6 +355,7 @@ def _kit() -> SimpleNamespace:
     filters |= {"json": emit.to_compact_json, "tojson": emit.to_compact_json, "pretty_json": emit.to_json}
     filters |= {name: written.keeping(FILTERS[name]) for name in ("indent", "trim")}
     names = {"fail": _fail, "state": Namespace}
+    own = frozenset({Namespace, TemplateModule})  # hold what templates put there
     return SimpleNamespace(
         Environment=Environment, Undefined=Undefined, Loader=Loader, Marks=Marks, finalize=finalize
     )

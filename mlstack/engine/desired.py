@@ -1,6 +1,6 @@
 """From an app directory to the objects of one environment: resolve, render, parse, patch, stamp, order."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from mlstack.model.params import Resolved
 from mlstack.model.patching import patched, read_patch
 from mlstack.model.places import Place
 from mlstack.model.prototype import Prototype
-from mlstack.templating import CodeStore, Renderer
+from mlstack.templating import CodeStore, Renderer, Rendering
 
 _NONE = Overrides()
 
@@ -164,6 +164,7 @@ class Loader:
         """Begin with nothing rendered."""
         self._app, self._environment, self._overrides = app, environment, overrides
         self._store, self._locate = store, locate
+        self._renderers: dict[str, Renderer] = {}
 
     def render(self, component: Component | Manifest) -> Rendered:
         """Give the objects of one component, patched.
@@ -188,18 +189,25 @@ class Loader:
         """
         namespace = str(resolved.values.get("namespace") or self._environment.namespace)
         variables = self._variables(component, resolved, namespace)
-        renderer = Renderer(prototype, store=self._store)
+        renderer = self._renderer(prototype)
+        rendering = renderer.rendering(variables)
         made = [
             found
             for template in renderer.names
-            for found in self._objects(renderer, template, variables, prototype, component.full_name)
+            for found in self._objects(rendering, template, prototype, component.full_name)
         ]
         return Rendered(
             component=component.full_name,
             objects=tuple(self._patched(made, component.full_name)),
             namespace=namespace,
-            notes=(*resolved.notes, *(f"{component.full_name}: {note}" for note in renderer.notes)),
+            notes=(*resolved.notes, *(f"{component.full_name}: {note}" for note in rendering.notes)),
         )
+
+    def _renderer(self, prototype: Prototype) -> Renderer:
+        key = f"{prototype.full_name}@{prototype.version}"
+        if key not in self._renderers:
+            self._renderers[key] = Renderer(prototype, store=self._store)
+        return self._renderers[key]
 
     def _variables(self, component: Component, resolved: Resolved, namespace: str) -> dict[str, Any]:
         environment = self._environment
@@ -217,20 +225,15 @@ class Loader:
         }
 
     def _objects(
-        self,
-        renderer: Renderer,
-        template: str,
-        variables: Mapping[str, Any],
-        prototype: Prototype,
-        component: str,
+        self, rendering: Rendering, template: str, prototype: Prototype, component: str
     ) -> list[KubeObject]:
         file = prototype.sources.get(template, template)
-        text = renderer.render(template, variables)
+        text = rendering.render(template)
         try:
             documents = yamlread.read_documents(text, source=file, with_positions=self._locate)
         except YamlError as error:
-            raise at_template(error, renderer.render_with_places(template, variables)[1], file) from error
-        places = renderer.render_with_places(template, variables)[1] if self._locate else ()
+            raise at_template(error, rendering.render_with_places(template)[1], file) from error
+        places = rendering.render_with_places(template)[1] if self._locate else ()
         return list(self._parsed(documents, component, file, place_of_line(places)))
 
     def _parsed(

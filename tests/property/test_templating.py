@@ -51,7 +51,7 @@ def test_a_value_stays_a_value(reader: str, value: Any) -> None:
 @given(value=strategies.values.filter(has_short_keys))
 def test_rendering_twice_gives_the_same_bytes_and_every_line_has_a_place(value: Any) -> None:
     text = RENDERER.render("t", {"x": value})
-    marked, places = RENDERER.render_with_places("t", {"x": value})
+    marked, places = RENDERER.rendering({"x": value}).render_with_places("t")
     assert marked == text
     assert len(places) == text.count("\n") + 1
     lines = [place.line for place in places if place]

@@ -123,6 +123,11 @@ def test_state_survives_loops_and_files_are_read() -> None:
     assert made.render("a.j2", {}) == 'a: "x: y"\nb: x: y\n'
 
 
+def test_plain_methods_can_be_called_inside_loops() -> None:
+    text = "{% for k in ['a', 'b'] %}{{ {'a': 1}.get(k, 2) }} {{ 'ab'.strip(k) }} {% endfor %}"
+    assert render(text) == "1 b 2 a "
+
+
 def test_blocks_leave_no_empty_lines() -> None:
     assert (
         render("a: 1\n  {% if true %}\n  b: 2\n  {% endif %}\n{# note #}\nc: 3\n") == "a: 1\n  b: 2\nc: 3\n"
@@ -157,7 +162,13 @@ def fault(text: str, /, **variables: Any) -> tuple[str, str | None, str | None]:
         ("{{ params.items }}", "`builtin_function_or_method` is no scalar", 1, None),
         ("{{ params.l.append(1) }}", "access to attribute 'append' of 'list' object is unsafe", 1, None),
         ("{{ params.__class__ }}", "access to attribute '__class__' of 'dict' object is unsafe", 1, None),
+        ("{{ params.update(a=1) }}", "access to attribute 'update' of 'dict' object is unsafe", 1, None),
         ("{{ ''.__class__.__mro__ }}", "unsafe", 1, None),
+        ("{{ state(a=1).__class__ }}", "unsafe", 1, None),
+        ("{{ state(a=1).b }}", "`b` is not defined", 1, None),
+        ("{% import '_lib.j2' as lib %}{{ lib.__dict__ }}", "unsafe", 1, None),
+        ("{% import '_lib.j2' as lib %}{{ lib._body_stream }}", "unsafe", 1, None),
+        ("{% import '_lib.j2' as lib %}{{ lib.other }}", "`other` is not defined", 1, None),
         ("{{ '{0.__class__}'.format(1) }}", "unsafe", 1, None),
         ("{{ range(10000000) }}", "Range too big", 1, None),
         ("{{ 'a' * 100000000 }}", "more than 1000000", 1, None),
@@ -214,7 +225,7 @@ def test_lines_of_the_text_are_traced_to_the_template() -> None:
         "_b.j2": "{% set x = 1 %}\nb:\n  c: {{ x }}\n",
     }
     made = renderer(templates)
-    text, places = made.render_with_places("a.yaml.j2", {"yes": True, "v": "multi\nline"})
+    text, places = made.rendering({"yes": True, "v": "multi\nline"}).render_with_places("a.yaml.j2")
     assert text == made.render("a.yaml.j2", {"yes": True, "v": "multi\nline"})
     a, b = "vendor/p/templates/a.yaml.j2", "vendor/p/templates/_b.j2"
     assert list(zip(text.split("\n"), places, strict=True)) == [
@@ -234,7 +245,7 @@ def test_lines_of_the_text_are_traced_to_the_template() -> None:
 
 def test_lines_are_unknown_where_a_template_measures_its_own_text() -> None:
     made = renderer({"a.j2": "{% set t %}ab{% endset %}a: {{ t | length }}\nb: {{ t | sha256 }}\n"})
-    text, places = made.render_with_places("a.j2", {})
+    text, places = made.rendering({}).render_with_places("a.j2")
     assert text == f"a: 2\nb: {sha256_of('ab')}\n"
     assert places == [None, None, None]
 
@@ -297,5 +308,6 @@ def test_the_same_bytes_under_every_hash_seed_zone_and_locale() -> None:
 
 def test_a_template_can_tell_people_something_and_writes_nothing_by_it() -> None:
     told = renderer({"a.yaml.j2": "a: 1{{ note('mind ' ~ what) }}{{ note('mind ' ~ what) }}\n"})
-    assert told.render("a.yaml.j2", {"what": "the gap"}) == "a: 1\n"
-    assert told.notes == ("mind the gap",)
+    one, other = told.rendering({"what": "the gap"}), told.rendering({"what": "the dog"})
+    assert one.render("a.yaml.j2") == other.render("a.yaml.j2") == "a: 1\n"
+    assert (one.notes, other.notes) == (("mind the gap",), ("mind the dog",))
