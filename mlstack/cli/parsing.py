@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NoReturn
 
 import typer
@@ -146,8 +147,14 @@ def family(help_text: str) -> typer.Typer:
 
 def command_of(group: typer.Typer, name: str | None) -> Any:
     """Give one command of a group in the form that a parent group takes, or the group itself."""
-    built = typer.main.get_command(group)
-    return built if name is None else built.commands[name]  # type: ignore[attr-defined] # the parser's class is private
+    built = _built(group)
+    return built if name is None else built.commands[name]
+
+
+@cache
+def _built(group: typer.Typer) -> Any:
+    """Make the parser of a group, once a process: `demo` and tests run many command lines in one."""
+    return typer.main.get_command(group)
 
 
 def _no_options() -> None:
