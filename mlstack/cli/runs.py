@@ -83,7 +83,8 @@ def _what(report: ChangeReport) -> str:
     words = [
         f"{action} {count}" for action, count in report.counts.items() if action not in ("unchanged", "kept")
     ]
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words) + " objects"
+    objects = "object" if words[-1].endswith(" 1") else "objects"
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words) + f" {objects}"
 
 
 class Reporter:

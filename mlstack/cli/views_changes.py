@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from mlstack.cli.page import Block, Line, Page, Style
+from mlstack.cli.page import WIDTH, Block, Line, Page, Style, text_width
 from mlstack.cli.views import VIEWS, one_line_value
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _change(row: ObjectChange) -> Iterator[Block]:
     if row.reason:
         yield Line(f"    because {row.reason}", hang=6)
     for field in row.fields:
-        yield _field(field)
+        yield from _field(field)
     for note in row.notes:
         yield Line(f"    note: {note}", hang=6)
 
@@ -81,21 +81,56 @@ FIRST_LINES = 40
 def _manifest(row: ObjectChange, environment: str) -> Iterator[Block]:
     if row.manifest is None:
         return
-    from mlstack.model import emit
-
-    lines = emit.to_yaml(row.manifest).splitlines()
-    shown = lines if len(lines) <= MOST_LINES else lines[:FIRST_LINES]
-    yield from (Line(f"  + {line}", "add") for line in shown)
-    if shown is not lines:
-        whole = f"mlstack render {environment} -c {row.component}"
-        yield Line(f"    … {len(lines) - len(shown)} more lines, as `{whole}` prints them", "dim")
+    lines = [Line(f"  + {line}", "add") for line in _written(row.manifest)]
+    yield from _beginning(lines, f", as `mlstack render {environment} -c {row.component}` prints them")
 
 
-def _field(field: FieldChange) -> Line:
+def _beginning(lines: Sequence[Line], where: str = "") -> Iterator[Line]:
+    if len(lines) <= MOST_LINES:
+        yield from lines
+        return
+    yield from lines[:FIRST_LINES]
+    yield Line(f"    … {len(lines) - FIRST_LINES} more lines{where}", "dim")
+
+
+def _field(field: FieldChange) -> Iterator[Line]:
+    """Show a value on the line of its field, or where it is long the lines of it that differ below."""
     style = STYLES[field.action]
     values = {"added": (field.new,), "removed": (field.old,)}.get(field.action, (field.old, field.new))
-    written = " -> ".join(one_line_value(value) or "null" for value in values)
-    return Line(f"  {SIGNS[style]} {field.path}: {written}", style)
+    flat = " -> ".join(one_line_value(value) or "null" for value in values)
+    line = Line(f"  {SIGNS[style]} {field.path}: {flat}", style)
+    different = list(_different(field))
+    has_lines = any(isinstance(value, str) and "\n" in value for value in values)
+    if different and (has_lines or text_width(line.text) > WIDTH):
+        yield Line(f"  {SIGNS[style]} {field.path}:", style)
+        yield from _beginning(different)
+    else:
+        yield line
+
+
+def _different(field: FieldChange) -> Iterator[Line]:
+    from difflib import SequenceMatcher
+
+    old = _written(field.old) if field.action != "added" else []
+    new = _written(field.new) if field.action != "removed" else []
+    for group in SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(2):
+        if group[0][1] > 0:
+            yield Line("      …", "dim")
+        for tag, old_start, old_end, new_start, new_end in group:
+            if tag == "equal":
+                yield from (Line(f"        {line}") for line in old[old_start:old_end])
+            else:
+                yield from (Line(f"      - {line}", "remove") for line in old[old_start:old_end])
+                yield from (Line(f"      + {line}", "add") for line in new[new_start:new_end])
+
+
+def _written(value: Any) -> list[str]:
+    """Write a value as a file would hold it."""
+    from mlstack.model import emit
+
+    if isinstance(value, str):
+        return value.splitlines()
+    return emit.to_yaml(value).splitlines() if isinstance(value, Mapping | list) else [one_line_value(value)]
 
 
 @VIEWS.register("RunResult")

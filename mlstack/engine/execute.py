@@ -75,7 +75,7 @@ class Run:
         ref = ref_of(change)
         with _Failure(self, change) as failure:
             if change.action == "recreate":
-                self._say("waiting", change.identity, change.reason)
+                self._say("waiting", change.identity, "until the old one is gone")
                 self._cluster.delete(ref, propagation="Foreground", uid=change.live_uid)
                 failure.so_far = "was deleted and is not made anew yet: "
             if change.action in ("recreate", "create") and change.live_uid:

@@ -5,7 +5,6 @@ the change can be made in place. Kinds without a rule change in place.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from mlstack.model.fields import FieldChange
 from mlstack.model.objects import KubeObject
@@ -77,6 +76,8 @@ def _words(change: FieldChange) -> str:
         return f"{name} {change.action}"
     if role and steps[-1] == "replicas":
         return f"{_ROLE_WORDS.get(role, role.lower())} {change.old} -> {change.new}"
+    if not all(isinstance(value, str | int | float) for value in (change.old, change.new)):
+        return f"{_last(change.path)} changed"
     return f"{_last(change.path)} {_short(change.old)} -> {_short(change.new)}"
 
 
@@ -84,5 +85,5 @@ def _last(path: str) -> str:
     return path.rpartition("spec.")[2] or path
 
 
-def _short(value: Any) -> str:
-    return str(value) or '""' if isinstance(value, str | int | float) else "…"
+def _short(value: str | float) -> str:
+    return str(value) or '""'

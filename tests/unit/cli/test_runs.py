@@ -1,5 +1,6 @@
 """Who is asked before a run, what a run prints, and what is left when it fails half-way."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,24 @@ def test_diff_shows_the_beginning_of_what_nobody_reads_to_its_end(run: Runner) -
     printed = run("diff minikube -c long").out.splitlines()
     assert len(printed) < 50
     assert printed[-2].endswith("more lines, as `mlstack render minikube -c long` prints them")
+
+
+def test_diff_shows_the_lines_that_differ_in_long_values(run: Runner) -> None:
+    text = "".join(f"line {number}\n" for number in range(20))
+    manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: script\ndata:\n  run.sh: "
+    Path("components/script.yaml").write_text(manifest + json.dumps(text))
+    run.ok("apply minikube")
+    Path("components/script.yaml").write_text(manifest + json.dumps(text.replace("line 9\n", "other\n")))
+    assert run("diff minikube").out.splitlines()[:8] == [
+        "~ update ConfigMap default/script (script)",
+        '  ~ data["run.sh"]:',
+        "      …",
+        "        line 7",
+        "        line 8",
+        "      - line 9",
+        "      + other",
+        "        line 10",
+    ]
 
 
 def test_yes_answers_the_question(run: Runner) -> None:

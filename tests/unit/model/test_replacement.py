@@ -64,7 +64,7 @@ def test_an_elastic_pytorch_job_scales_in_place() -> None:
         (changed("spec.successPolicy", "", "AllWorkers"), 'successPolicy "" -> AllWorkers'),
         (
             changed("spec.tfReplicaSpecs.Worker.template.spec.containers[tensorflow].args", ["a"], ["b"]),
-            "containers[tensorflow].args … -> …",
+            "containers[tensorflow].args changed",
         ),
     ],
 )
