@@ -145,9 +145,14 @@ def reporting(plan: Plan, output_format: str) -> Iterator[OnEvent]:
     reporter.flush()
 
 
+WRITTEN = ("created", "updated", "recreated")
+
+
 def finish(result: RunResult, output_format: str) -> int:
     """Print the end of a run; in table form its objects were printed as they came."""
     if output_format != "table":
         return emit(result, output_format)
     show(Page((views_changes.summary_line(result),)))
+    if result.ok and not result.dry_run and any(row.outcome in WRITTEN for row in result.objects):
+        say(f"next: mlstack status {result.environment}")
     return 0 if result.ok else 1
