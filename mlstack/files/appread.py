@@ -62,7 +62,7 @@ class AppFiles:
     def _checked(self, document: Document, kind: str) -> Document:
         fields_of(document, kind)
         check_file(
-            kind, document.value, source=document.file, origins=document.origins(), passed=self._passed
+            kind, document.value, source=document.file, origins=document.all_origins(), passed=self._passed
         )
         return document
 

@@ -47,6 +47,10 @@ class Document:
             if len(found) > depth and found[:depth] == path
         }
 
+    def all_origins(self) -> dict[Path, Origin]:
+        """Give the places of everything by path, and of the whole."""
+        return {(): self.origin(), **self.origins()}
+
     def origins_by_key(self, path: Path) -> dict[str, dict[Path, Origin]]:
         """Give the places below each key of the map at `path`, by path from there; one look at all places."""
         depth = len(path) + 1

@@ -26,7 +26,7 @@ from mlstack.files.document import Document
 from mlstack.files.fields import Fields, fields_of
 from mlstack.files.folders import read_folder
 from mlstack.files.parameters import joined_schema, params_of
-from mlstack.files.schema import PassedStore, check_file
+from mlstack.files.schema import PassedStore, check_file, check_schema
 from mlstack.model.names import nearest
 from mlstack.model.prototype import Example, Package, Prototype
 
@@ -174,6 +174,7 @@ class PackageFolder:
         if fields.text("name") != name:
             fields.refuse("name", f"must be `{name}`, the name of the folder")
         schema, aliases = self._schema(fields, libraries), _aliases(fields)
+        check_schema(schema, self.document(f"{name}/prototype.yaml", "Prototype"), ("parameters",))
         for alias, params in aliases.items():
             for param in params:
                 if param not in schema["properties"]:
@@ -273,7 +274,7 @@ class PackageFolder:
                 raise SchemaError(f"a package needs the file `{path}`", where=self.source)
             found = documents.read(data, file=f"{self.source}/{path}")
             fields_of(found, kind)
-            check_file(kind, found.value, source=found.file, origins=found.origins(), passed=self._passed)
+            check_file(kind, found.value, source=found.file, origins=found.all_origins(), passed=self._passed)
             self._documents[path] = found
         return self._documents[path]
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from mlstack.errors import SchemaError
-from mlstack.files.wording import expectation, suggestion
+from mlstack.files.document import Document
+from mlstack.files.wording import expectation, shown, suggestion
 from mlstack.model.faults import ParamFault, param_error
 from mlstack.model.names import nearest
 from mlstack.model.params import Origin, Resolved, Setting, nearest_origin
@@ -88,6 +89,28 @@ def check_file(
         passed.put(key, b"")
 
 
+def check_schema(schema: Mapping[str, Any], document: Document, path: ValuePath) -> None:
+    """Check that a schema of parameters is one.
+
+    Args:
+        schema: with everything inlined.
+        document: the file that it was read from.
+        path: its place in the file.
+
+    Raises:
+        SchemaError: it is no JSON Schema; names the first fault with its line.
+    """
+    from jsonschema import Draft202012Validator, exceptions
+
+    try:
+        Draft202012Validator.check_schema(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
+    except exceptions.SchemaError as error:
+        place = (*path, *error.absolute_path)
+        message = f"`{join_path(place)}` cannot be {shown(error.instance)}"
+        hint = "see https://json-schema.org/understanding-json-schema"
+        raise SchemaError(message, where=str(document.origin(place)), hint=hint) from error
+
+
 def check_params(
     prototype: Prototype, resolved: Resolved, *, passed: PassedStore | None = None, component: str = ""
 ) -> None:
@@ -152,13 +175,18 @@ class _Refusal:
 
 
 def _refusals(schema: Mapping[str, Any], value: Any) -> list[_Refusal]:
-    """Check, and flatten jsonschema's errors to one refusal a place, in a stable order."""
+    """Check, and flatten jsonschema's errors to one refusal a place, in a stable order.
+
+    What has the wrong type is not told of its bounds as well; the whole may break several rules.
+    """
     from jsonschema import Draft202012Validator
 
     found: dict[tuple[ValuePath, str], _Refusal] = {}
     for error in Draft202012Validator(schema).iter_errors(value):
         for refusal in _flattened(error):
-            found.setdefault((refusal.path, refusal.keyword), refusal)
+            key = (refusal.path, "" if refusal.path else refusal.keyword)
+            if key not in found or refusal.keyword == "type":
+                found[key] = refusal
     return sorted(found.values(), key=lambda refusal: [str(part) for part in refusal.path])
 
 

@@ -95,7 +95,7 @@ def _parsed(data: bytes, source: str, revision: str) -> RegistryIndex:
     fields = fields_of(document, "Registry").only(
         "apiVersion", "kind", "name", "summary", "aliases", "retired", "packages"
     )
-    check_file("Registry", document.value, source=document.file, origins=document.origins())
+    check_file("Registry", document.value, source=document.file, origins=document.all_origins())
     packages = (_package(entry) for entry in fields.each("packages"))
     return RegistryIndex(
         name=fields.text("name"),

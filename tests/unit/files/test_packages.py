@@ -108,6 +108,21 @@ def test_a_wrong_prototype_is_refused_with_its_file(text: str, message: str) -> 
     assert "vendor/jobs/tf-cnn/prototype.yaml" in caught.value.describe()
 
 
+@pytest.mark.parametrize(
+    ("schema", "message", "line"),
+    [
+        ("{type: integr}", '`parameters.properties.a.type` cannot be "integr"', 8),
+        ('{type: string, pattern: "("}', '`parameters.properties.a.pattern` cannot be "("', 8),
+        ("[1]", "`parameters.properties.a` must be a map", 8),
+    ],
+)
+def test_parameters_that_are_no_json_schema_are_refused(schema: str, message: str, line: int) -> None:
+    with pytest.raises(SchemaError) as caught:
+        read(with_parameters(f"parameters:\n  type: object\n  properties:\n    a: {schema}\n"))
+    assert message in caught.value.describe()
+    assert f"vendor/jobs/tf-cnn/prototype.yaml:{line}" in caught.value.describe()
+
+
 def test_references_in_a_circle_are_refused() -> None:
     text = f"{DEFINITIONS}definitions: {{a: {{$ref: common#/b}}, b: {{$ref: common#/a}}}}\n"
     folder = PackageFolder(as_files({**COMMON, "definitions.yaml": text}), source="c")

@@ -106,6 +106,13 @@ def test_what_was_expected_and_what_was_seen(
     assert message == f"error: `p` {sentence} ({GKE}:12)\nhint: mlstack param set --env=gke cnn p {hint}"
 
 
+def test_a_wrong_type_is_told_without_what_follows_from_it() -> None:
+    declared = params(cloud={"type": "string", "enum": ["gke", "eks"], "minLength": 2})
+    assert told(declared, gke(cloud=["gke"])).splitlines()[0] == (
+        f"error: `cloud` must be a string, got a list ({GKE}:12)"
+    )
+
+
 def test_all_faults_are_told_together_each_with_its_place() -> None:
     declared = params(a={"type": "integer"}, b={"type": "integer", "minimum": 5}, c={"required": True})
     assert told(declared, gke(a="x", b=1)) == (
