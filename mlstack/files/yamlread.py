@@ -7,6 +7,7 @@ been installed without libyaml its own parser gives the same events, slower.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -117,7 +118,7 @@ def read_document(text: str, *, source: str, with_positions: bool = True) -> Doc
     """
     documents = read_documents(text, source=source, with_positions=with_positions)
     if not documents:
-        raise YamlError("the file holds nothing", where=source)
+        raise YamlError("the file holds nothing", where=source, hint="fill it, or remove it")
     if len(documents) > 1:
         place = f"{source}:{documents[1].line}"
         raise YamlError(f"the file holds {len(documents)} documents, expected one", where=place)
@@ -195,6 +196,11 @@ class _Events:
         with self.translated():
             self.next: Callable[[], Any] = parser(text).get_event
 
+    def holds_template(self, event: Any) -> bool:
+        """Tell whether what looks like a map inside a map is `{{ … }}`."""
+        start = event.start_mark.index
+        return self._text[max(start - 1, 0) : start + 1] == "{{"
+
     @contextmanager
     def translated(self) -> Iterator[None]:
         """Turn the errors of PyYAML into ours."""
@@ -205,8 +211,16 @@ class _Events:
 
 
 def _translate(error: Exception, text: str, source: str) -> YamlError:
+    if conflict := _CONFLICT.search(text):
+        where = f"{source}:{_line_of(text, conflict)}"
+        return YamlError(
+            "the file holds the marks of a merge conflict",
+            where=where,
+            hint="choose what shall stand there, remove the marks, then run the command again",
+        )
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    where = f"{source}:{mark.line + 1}" if mark else source
+    line = mark.line + 1 if mark else _line_of(text, _REFUSED.search(text))
+    where = f"{source}:{line}" if line else source
     if mark and "\t" in text[mark.index : mark.index + 1]:
         return YamlError("broken YAML: a tab cannot indent", where=where, hint="indent with spaces")
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
@@ -214,6 +228,13 @@ def _translate(error: Exception, text: str, source: str) -> YamlError:
     return YamlError(f"broken YAML: {problem}", where=where, hint=_hint(problem))
 
 
+def _line_of(text: str, found: re.Match[str] | None) -> int | None:
+    return text.count("\n", 0, found.start()) + 1 if found else None
+
+
+# What git writes where two people changed the same lines.
+_CONFLICT = re.compile(r"^(<{7}|>{7})( |$)", re.MULTILINE)
+_REFUSED = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _CONTROL = "remove control characters, or write them as \\x07 in double quotes"
 _HINTS = {
     "mapping values are not allowed": "put a value that contains `: ` in quotes, and check the indentation",
@@ -223,6 +244,9 @@ _HINTS = {
     "special characters are not allowed": _CONTROL,
     "control characters are not allowed": _CONTROL,
 }
+
+
+_TEMPLATE = "put text that starts with `{{` in quotes; Helm's templates are rendered first: helm template"
 
 
 def _hint(problem: str) -> str | None:
@@ -361,7 +385,8 @@ class _Reader:
 
     def _check_collection(self, event: Any, waits_for_key: bool, depth: int) -> None:
         if waits_for_key:
-            self._fail("a mapping or a list cannot be a key", event)
+            hint = _TEMPLATE if self._events.holds_template(event) else None
+            self._fail("a mapping or a list cannot be a key", event, hint=hint)
         if depth >= DEEPEST:
             self._fail(f"nested deeper than {DEEPEST} levels", event)
         if event.tag not in (None, "!", f"{_YAML_TAG}map", f"{_YAML_TAG}seq"):
@@ -393,8 +418,8 @@ class _Reader:
         target.update(found)
         return (merged or set()) | found.keys()
 
-    def _fail(self, message: str, event: Any) -> NoReturn:
-        raise YamlError(message, where=f"{self._source}:{event.start_mark.line + 1}")
+    def _fail(self, message: str, event: Any, *, hint: str | None = None) -> NoReturn:
+        raise YamlError(message, where=f"{self._source}:{event.start_mark.line + 1}", hint=hint)
 
 
 def _position(event: Any) -> Position:

@@ -147,17 +147,25 @@ def test_json_has_positions_too() -> None:
         ("&a b: 1\n*a : 2\n", "an alias cannot be a key", 2),
         ("<<: 1\n", "`<<` takes a mapping", 1),
         ("a: 'x\n", "unexpected end of stream", 2),
-        ("a: \x07\n", "control characters are not allowed", None),
-        ("a: \ud800\n", "surrogates not allowed", None),
+        ("a: 1\nb: \x07\n", "control characters are not allowed", 2),
+        ("a: 1\nb: \ud800\n", "surrogates not allowed", 2),
+        ("a: 1\n<<<<<<< HEAD\nb: 1\n=======\nb: 2\n>>>>>>> other\n", "the marks of a merge conflict", 2),
         ("[" * 300, "nested deeper than 200 levels", 1),
         ("- " * 300 + "a", "nested deeper than 200 levels", 1),
     ],
 )
-def test_faults_name_what_is_wrong_and_where(text: str, message: str, line: int | None) -> None:
+def test_faults_name_what_is_wrong_and_where(text: str, message: str, line: int) -> None:
     with pytest.raises(YamlError) as caught:
         read_documents(text, source="app.yaml")
     assert message in str(caught.value)
-    assert caught.value.where == ("app.yaml" if line is None else f"app.yaml:{line}")
+    assert caught.value.where == f"app.yaml:{line}"
+
+
+@pytest.mark.parametrize("text", ["name: {{ .Values.name }}\n", "{{- if .Values.on }}\na: 1\n{{- end }}\n"])
+def test_a_helm_template_is_told_apart_from_wrong_yaml(text: str) -> None:
+    with pytest.raises(YamlError) as caught:
+        read_documents(text, source="web.yaml")
+    assert "helm template" in str(caught.value.hint)
 
 
 def test_a_tab_and_a_second_colon_come_with_a_hint() -> None:
