@@ -38,6 +38,21 @@ def read_tree(root: Path) -> dict[str, bytes]:
     }
 
 
+def restore_tree(root: Path, tree: Mapping[str, bytes]) -> None:
+    """Make the files below `root` those of a tree again; what is right already stays, empty folders go."""
+    kept = set()
+    for path in sorted(root.rglob("*"), reverse=True):
+        name = path.relative_to(root).as_posix()
+        if path.is_dir() and not path.is_symlink():
+            if not any(path.iterdir()):
+                path.rmdir()
+        elif name in tree and path.read_bytes() == tree[name]:
+            kept.add(name)
+        else:
+            path.unlink()
+    write_tree(root, {name: data for name, data in tree.items() if name not in kept})
+
+
 def param(name: str = "value", **fields: Any) -> Param:
     """Make a parameter; keywords of JSON Schema and of Param may be mixed."""
     both = {"default", "unit", "description", "examples"}

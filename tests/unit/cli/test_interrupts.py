@@ -1,7 +1,6 @@
 """Whenever a command is cut off, each file is the old or the new one, and the next command works."""
 
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import count
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.builders import read_tree, write_tree
+from tests.support.builders import read_tree, restore_tree
 from tests.support.cli import Runner
 from tests.support.registry import small_app
 
@@ -111,9 +110,7 @@ class Scene:
     def put_back(self) -> None:
         """Put everything back as it was before the command."""
         self._run.clusters.clear()
-        for entry in self.folder.iterdir():
-            shutil.rmtree(entry)
-        write_tree(self.folder, self.old)
+        restore_tree(self.folder, self.old)
         os.chdir(self.folder / "demo")
 
     def check_files(self, seen: Tree) -> None:
