@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from mlstack.engine.parse import PlaceOf, at_template, objects_of, place_of_line
+from mlstack.engine.parse import PlaceOf, at_template, check_object, objects_of, place_of_line
 from mlstack.errors import ConfigError, TemplateError, YamlError
 from mlstack.files import schema, yamlread
 from mlstack.files.appdir import AppDir
@@ -70,8 +70,29 @@ def load(
         ConfigError: a file, parameter or template is wrong; names component, file and line.
         NotFoundError: no such environment, component or prototype.
     """
+    try:
+        return _loaded(app, environment, components, overrides, store, namespace, locate=locate)
+    except ConfigError as error:
+        if locate or type(error) is not ConfigError:
+            raise
+    # Again for the lines of what it says of whole objects; other errors have theirs.
+    return _loaded(app, environment, components, overrides, store, namespace, locate=True)
+
+
+def _loaded(
+    app: AppDir,
+    environment: str,
+    components: Sequence[str],
+    overrides: Overrides,
+    store: CodeStore | None,
+    namespace: str | None,
+    *,
+    locate: bool,
+) -> DesiredState:
+    app.lock()  # a fault of it is no component's
     found = app.environment(environment)
     found = replace(found, namespace=namespace or found.namespace)
+    app.check_patches(environment)
     selected = app.selected(found, components)
     loader = Loader(app, found, overrides=overrides, store=store, locate=locate)
     rendered = [loader.render(component) for component in selected]
@@ -264,6 +285,8 @@ class Loader:
         for found, data in zip(made, changed, strict=True):
             over = {path: at for one in patches if one.matches(found.data) for path, at in one.places.items()}
             source = found.source and replace(found.source, places={**found.source.places, **over})
+            if source is not None and data is not found.data:
+                check_object(data, source.at)
             yield replace(found, data=data, source=source)
 
     def _places(self, patch: Document) -> dict[tuple[str | int, ...], str]:

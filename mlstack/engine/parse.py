@@ -5,8 +5,10 @@ from typing import Any
 
 from mlstack.errors import ConfigError, YamlError
 from mlstack.files import yamlread
+from mlstack.files.wording import described, expectation
 from mlstack.model.objects import KubeObject, Source
 from mlstack.model.places import Place
+from mlstack.model.values import join_path
 
 Path = tuple[str | int, ...]
 PlaceOf = Callable[[int], Place | None]
@@ -49,7 +51,7 @@ def objects_of(
             line=first.line if first else None,
             places=_places(document, path, place_of) if locate else {},
         )
-        _check_object(data, source)
+        check_object(data, source.at)
         yield KubeObject(data=data, component=component, source=source)
 
 
@@ -77,18 +79,39 @@ def _is_list(value: Any) -> bool:
     return isinstance(value.get("items"), list) and "name" not in (value.get("metadata") or {})
 
 
-def _check_object(data: Any, source: Source) -> None:
-    """Raise for what cannot be addressed in a cluster.
+def check_object(data: Any, at: Callable[[Path], str]) -> None:
+    """Raise for what cannot be addressed in a cluster, or marked as ours.
+
+    Args:
+        data: an object as it was written.
+        at: gives the place of a part of it.
 
     Raises:
-        ConfigError: no mapping, or without apiVersion, kind or name.
+        ConfigError: no map, without apiVersion, kind or name, or with odd metadata.
     """
     if not isinstance(data, Mapping):
-        raise ConfigError("a document is no Kubernetes object: expected a mapping", where=str(source))
-    metadata = data.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, Mapping) else None
-    missing = [key for key in ("apiVersion", "kind") if not (isinstance(data.get(key), str) and data[key])]
-    missing += [] if isinstance(name, str) and name else ["metadata.name"]
+        message = f"a document is no Kubernetes object: expected a map, got {described(data)}"
+        raise ConfigError(message, where=at(()), hint=_HINT)
+    metadata: Any = data.get("metadata")
+    metadata = metadata if isinstance(metadata, Mapping) else {}
+    values = {path: metadata.get(path[-1]) if len(path) > 1 else data.get(path[0]) for path in _TYPES}
+    missing = [f"`{join_path(path)}`" for path in _NEEDED if values[path] in (None, "")]
     if missing:
-        what = ", ".join(f"`{key}`" for key in missing)
-        raise ConfigError(f"a document is no Kubernetes object: it has no {what}", where=str(source))
+        message = f"a document is no Kubernetes object: it has no {', '.join(missing)}"
+        hint = _GENERATED if "generateName" in metadata else _HINT
+        raise ConfigError(message, where=at(()), hint=hint)
+    for path, value in values.items():
+        if value is not None and not isinstance(value, _TYPES[path][1]):
+            sentence = expectation("type", {"type": _TYPES[path][0]}, value)
+            raise ConfigError(f"`{join_path(path)}` {sentence}", where=at(path))
+
+
+_NEEDED: tuple[Path, ...] = (("apiVersion",), ("kind",), ("metadata", "name"))
+_TYPES: Mapping[Path, tuple[str, type]] = {
+    **{path: ("string", str) for path in _NEEDED},
+    ("metadata", "namespace"): ("string", str),
+    ("metadata", "labels"): ("object", Mapping),
+    ("metadata", "annotations"): ("object", Mapping),
+}
+_HINT = "give it apiVersion, kind and metadata.name, or move it out of components/"
+_GENERATED = "every apply would make another object from `generateName`: give it a name"

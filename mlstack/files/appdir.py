@@ -279,6 +279,25 @@ class AppDir(ParamEdits, ComponentEdits, EnvironmentEdits, AppEdits, Installs):
                 )
         return tuple(found)
 
+    def check_patches(self, environment: str) -> None:
+        """Refuse patches of an environment, or of those it extends, that belong to no component.
+
+        Raises:
+            NotFoundError: there is no such component; with the nearest one.
+        """
+        for each in self.files.environment_chain(environment):
+            for file, component in layout.patch_files(self.root, each.environment.name):
+                if component not in self.files.component_files:
+                    near = nearest(component, self.files.component_files)
+                    hint = (
+                        None
+                        if near
+                        else f"remove it, or name it as the component: {layout.patch_file('ENV', 'NAME')}"
+                    )
+                    raise NotFoundError(
+                        f"no component `{component}` to patch", near=near, where=file, hint=hint
+                    )
+
     def undeclared_globals(
         self, environment: str | None, components: Iterable[Component | Manifest]
     ) -> tuple[str, ...]:

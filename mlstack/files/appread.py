@@ -38,12 +38,23 @@ class AppFiles:
         Raises:
             ConfigError: it cannot be read.
         """
+        path = self.root / file
         try:
-            return (self.root / file).read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
+            return path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError) as error:
+            if path.is_symlink():
+                message = f"the link leads to nothing: {path.readlink()}"
+                raise ConfigError(message, where=file, hint="mend or remove it") from error
             return None
+        except IsADirectoryError as error:
+            raise ConfigError(
+                "a folder stands in the place of the file", where=file, hint="move it away"
+            ) from error
         except OSError as error:
-            raise ConfigError(f"cannot read the file: {error.strerror}", where=file) from error
+            reason = (error.strerror or str(error)).lower()
+            raise ConfigError(
+                f"cannot read the file: {reason}", where=file, hint="check its rights"
+            ) from error
 
     def document(self, file: str, kind: str) -> Document | None:
         """Give a file of ours, checked; nothing when it is not there.

@@ -42,6 +42,17 @@ def patch_file(environment: str, component: str) -> str:
     return f"{ENVIRONMENTS}/{environment}/patches/{component}.yaml"
 
 
+def patch_files(root: Path, environment: str) -> Iterator[tuple[str, str]]:
+    """Give (file, component) of every YAML file among an environment's patches, in a stable order.
+
+    A file whose name does not end with `.yaml` is no component's.
+    """
+    folder = f"{ENVIRONMENTS}/{environment}/patches"
+    for name in sorted(entry.name for entry in (root / folder).glob("*")):
+        if name.endswith(_SUFFIXES) and not name.startswith("."):
+            yield f"{folder}/{name}", name.removesuffix(".yaml")
+
+
 def component_files(root: Path) -> Iterator[tuple[str, str, str]]:
     """Give (file, module, name) of every file that stands for a component, in a stable order."""
     base = root / COMPONENTS

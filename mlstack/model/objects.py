@@ -211,6 +211,13 @@ def refuse_duplicates(objects: Iterable[KubeObject]) -> None:
     seen: dict[Identity, KubeObject] = {}
     for found in objects:
         first = seen.setdefault(found.identity, found)
+        if first is not found and first.component == found.component:
+            places = f"{first.source} and {found.source}"
+            raise ConfigError(
+                f"component `{found.component}` brings `{found.identity}` twice",
+                where=places,
+                hint="rename or remove one of them",
+            )
         if first is not found:
             raise ConfigError(
                 f"`{found.identity}` comes from component `{first.component}` ({first.source})"

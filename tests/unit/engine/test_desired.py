@@ -145,17 +145,60 @@ def test_broken_rendered_text_names_the_line_of_the_template(app: Build) -> None
     assert caught.value.where == "vendor/kubeflow/jobs@0.1.0/tf-cnn/templates/job.yaml.j2:5"
 
 
+OBJECT = "apiVersion: v1\nkind: ConfigMap\n"
+
+
 @pytest.mark.parametrize(
-    ("template", "message"),
+    ("template", "message", "line"),
     [
-        ("- a\n", "expected a mapping"),
-        ("kind: ConfigMap\n", "it has no `apiVersion`, `metadata.name`"),
-        ("apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a}\n", "it has no `metadata.name`"),
+        ("- a\n", "expected a map, got a list", 1),
+        ("kind: ConfigMap\n", "it has no `apiVersion`, `metadata.name`", 1),
+        (OBJECT + "metadata: {generateName: a}\n", "it has no `metadata.name`", 1),
+        (OBJECT + "metadata: [a]\n", "it has no `metadata.name`", 1),
+        (OBJECT + "metadata:\n  name: 12\n", "`metadata.name` must be a string, got 12", 4),
+        (OBJECT + "metadata:\n  name: a\n  labels: [b]\n", "`metadata.labels` must be a map, got a list", 5),
+        (OBJECT + "metadata:\n  name: a\n  annotations: b\n", "`metadata.annotations` must be a map", 5),
+        (OBJECT + "metadata:\n  name: a\n  namespace: {}\n", "`metadata.namespace` must be a string", 5),
+        (
+            f"{OBJECT}metadata: {{name: a}}\n---\n" * 2,
+            "component `cnn` brings `ConfigMap default/a` twice",
+            5,
+        ),
     ],
 )
-def test_what_is_no_object_is_refused(app: Build, template: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        load(app(packaged(template)))
+@pytest.mark.parametrize("kind", ["template", "manifest"])
+def test_what_is_no_object_is_refused_with_its_line(
+    app: Build, kind: str, template: str, message: str, line: int
+) -> None:
+    root = app(packaged(template) if kind == "template" else {**packaged(), "components/cnn.yaml": template})
+    with pytest.raises(ConfigError) as caught:
+        load(root)
+    assert message in str(caught.value)
+    assert str(caught.value.where).endswith(f".yaml{'.j2' if kind == 'template' else ''}:{line}")
+
+
+@pytest.mark.parametrize("field", ["labels: [a]", "annotations: a"])
+def test_a_patch_that_spoils_an_object_is_refused_with_its_line(app: Build, field: str) -> None:
+    patch = f"apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: cnn\n  {field}\n"
+    root = app({**packaged(), "environments/gke/patches/cnn.yaml": patch})
+    with pytest.raises(ConfigError, match="must be a map") as caught:
+        load(root, "gke")
+    assert caught.value.where == "environments/gke/patches/cnn.yaml:5"
+
+
+@pytest.mark.parametrize(("name", "near"), [("cn.yaml", "cnn"), ("cnn.yml", "cnn"), ("other.yaml", None)])
+def test_a_patch_for_no_component_is_refused(app: Build, name: str, near: str | None) -> None:
+    root = app({**packaged(), f"environments/gke/patches/{name}": "a: 1\n"})
+    with pytest.raises(NotFoundError, match="to patch") as caught:
+        load(root, "gke")
+    assert (caught.value.near, caught.value.where) == (near, f"environments/gke/patches/{name}")
+    load(root, "minikube")
+
+
+def test_a_fault_of_the_lock_is_no_components(app: Build) -> None:
+    with pytest.raises(YamlError, match=r"^broken YAML") as caught:
+        load(app({**packaged(), "mlstack.lock": "a: [\n"}))
+    assert caught.value.where == "mlstack.lock:2"
 
 
 def test_parameter_faults_name_their_own_line(app: Build) -> None:

@@ -110,7 +110,17 @@ def test_an_unreadable_file_is_a_config_error(app: Build) -> None:
     read = build(app)
     (read.root / "mlstack.lock").unlink()
     (read.root / "mlstack.lock").mkdir()
-    assert "cannot read the file" in refused(read.lock, ConfigError)
+    assert "a folder stands in the place of the file (mlstack.lock)" in refused(read.lock, ConfigError)
+
+
+@pytest.mark.parametrize("target", ["nothing", "itself"])
+@pytest.mark.parametrize("name", ["params.yaml", "environment.yaml"])
+def test_a_link_that_leads_nowhere_is_no_missing_file(app: Build, name: str, target: str) -> None:
+    read = build(app)
+    file = read.root / "environments" / "gke" / name
+    file.unlink(missing_ok=True)
+    file.symlink_to(name if target == "itself" else target)
+    assert f"(environments/gke/{name})" in refused(lambda: read.environment("gke"), ConfigError)
 
 
 # Components
