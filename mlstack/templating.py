@@ -24,6 +24,7 @@ from typing import Any, NoReturn, Protocol
 from mlstack import __version__
 from mlstack.errors import TemplateError
 from mlstack.model import emit, written
+from mlstack.model.libraries import Libraries
 from mlstack.model.names import nearest
 from mlstack.model.places import Place, mark_of, unmarked
 from mlstack.model.prototype import Prototype
@@ -34,6 +35,7 @@ _REMOVED_FILTERS = (
 )
 _READING = frozenset({"get", "items", "keys", "values"})  # methods of a mapping that leave it as it is
 _NUMBERS = frozenset({int, float})
+_REMEMBERING = ("cycler", "joiner")  # globals that make what changes when it is used
 _LARGEST_PRODUCT = 1_000_000
 _LARGEST_EXPONENT = 1_000
 
@@ -60,7 +62,7 @@ class Renderer:
         self._prototype = prototype
         self._store = store
         self._environments: dict[bool, Any] = {}
-        self._notes: dict[str, None] = {}
+        self._told: dict[str, None] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -89,20 +91,13 @@ class Renderer:
         """
         return self.rendering(variables).render(name)
 
-    def run(self, name: str, variables: Mapping[str, Any], notes: dict[str, None], *, marking: bool) -> str:
-        """Render one template for a `Rendering`.
-
-        Args:
-            name: of the template.
-            variables: checked.
-            notes: takes up what templates tell people.
-            marking: put the mark of its origin before each line.
-        """
-        if marking not in self._environments:
-            self._environments[marking] = self._environment(marking=marking)
-        self._notes = notes
+    def run(self, name: str, rendering: Rendering, *, marking: bool) -> str:
+        """Render one template for a component; when marking, lines begin with the mark of their origin."""
+        environment, variables = self._environment(marking=marking), rendering.variables
+        environment.libraries = rendering.libraries(environment.globals, marking=marking)
+        self._told = rendering.told
         try:
-            template = self._environments[marking].get_template(name)
+            template = environment.get_template(name)
             return "".join(template.root_render_func(template.new_context(variables)))
         except Exception as error:  # a template can raise anything that its expressions can
             raise self._explained(error, name, variables) from error
@@ -121,6 +116,11 @@ class Renderer:
         return self._prototype.sources.get(name, name)
 
     def _environment(self, *, marking: bool) -> Any:
+        if marking not in self._environments:
+            self._environments[marking] = self._new_environment(marking=marking)
+        return self._environments[marking]
+
+    def _new_environment(self, *, marking: bool) -> Any:
         kit = _kit()
         environment = kit.Environment(
             loader=kit.Loader(partial(self._code, marking=marking)),
@@ -153,7 +153,7 @@ class Renderer:
 
     def _note(self, message: object) -> str:
         """Remember a remark for people, and write nothing: `{{ note("…") }}` in templates."""
-        self._notes[str(message)] = None
+        self._told[str(message)] = None
         return written.Raw("")
 
     def _file(self, name: str) -> str:
@@ -164,17 +164,31 @@ class Renderer:
 
 
 class Rendering:
-    """The templates of a prototype with the variables of one component; begun by `Renderer.rendering`."""
+    """The templates of a prototype with the variables of one component; begun by `Renderer.rendering`.
+
+    Args:
+        renderer: of the prototype.
+        variables: of the component, checked.
+    """
 
     def __init__(self, renderer: Renderer, variables: Mapping[str, Any]) -> None:
         self._renderer = renderer
-        self._variables = variables
-        self._notes: dict[str, None] = {}
+        self._libraries: dict[bool, Libraries] = {}
+        self.variables = variables
+        self.told: dict[str, None] = {}
+        """What templates rendered so far told with `note("…")`, each remark once."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Give what templates rendered so far told with `note("…")`, each remark once."""
-        return tuple(self._notes)
+        """Give the remarks of the templates rendered so far."""
+        return tuple(self.told)
+
+    def libraries(self, known: Mapping[str, Any], *, marking: bool) -> Libraries:
+        """Give what the templates share, for the next one; `known` are the names that all templates have."""
+        if marking not in self._libraries:
+            self._libraries[marking] = Libraries({**known, **self.variables})
+        self._libraries[marking].begin()
+        return self._libraries[marking]
 
     def render(self, name: str) -> str:
         """Render one template.
@@ -186,7 +200,7 @@ class Rendering:
             TemplateError: the template does not compile, uses a name that is not defined, calls `fail`, or
                 does what the sandbox forbids; names file and line.
         """
-        return self._renderer.run(name, self._variables, self._notes, marking=False)
+        return self._renderer.run(name, self, marking=False)
 
     def render_with_places(self, name: str) -> tuple[str, list[Place | None]]:
         """Render one template, and give the line of a template that each line of the text came from.
@@ -199,7 +213,7 @@ class Rendering:
         """
         text = self.render(name)
         try:
-            marked, places = unmarked(self._renderer.run(name, self._variables, self._notes, marking=True))
+            marked, places = unmarked(self._renderer.run(name, self, marking=True))
         except TemplateError:  # a template that measures its own text may take offence at the marks
             marked, places = "", []
         return text, places if marked == text else [None] * (text.count("\n") + 1)
@@ -251,10 +265,23 @@ def _kit() -> SimpleNamespace:
 
         def __init__(self, **options: Any) -> None:
             super().__init__(**options)
+            self.libraries = Libraries({})
             self.filters = filters
-            self.globals = {**self.globals, **names}
+            self.globals: dict[str, Any] = {**self.globals, "fail": _fail, "state": self._state}
+            self.globals |= {name: partial(self._remembering, self.globals[name]) for name in _REMEMBERING}
             for name in ("lipsum", "namespace"):
                 del self.globals[name]
+
+        def _state(self, *given: Any, **values: Any) -> State:
+            """Make an object whose attributes templates set."""
+            made = State(*given, **values)
+            object.__setattr__(made, "made_by", (self.libraries, self.libraries.frame))
+            return made
+
+        def _remembering(self, kind: Callable[..., Any], *args: Any) -> Any:
+            """Make an object that changes when it is used."""
+            self.libraries.stop()
+            return kind(*args)
 
         def getattr(self, obj: Any, attribute: str) -> Any:
             """Look in a mapping first: a parameter may be called `items`.
@@ -294,6 +321,22 @@ def _kit() -> SimpleNamespace:
             if operator == "**" and any(abs(count) > _LARGEST_EXPONENT for count in counts):
                 raise SecurityError(f"a power above {_LARGEST_EXPONENT}")
             return super().call_binop(context, operator, left, right)
+
+    class Template(jinja2.Template):
+        def make_module(self, vars: Any = None, shared: bool = False, locals: Any = None) -> Any:
+            """Make a module, as `import` needs it, unless another template of the component made the same."""
+            given = {name: value for name, value in (locals or {}).items() if value is not missing}
+            make = partial(super().make_module, vars, shared, given)
+            libraries: Libraries = self.environment.libraries  # type: ignore[attr-defined]
+            return libraries.module(str(self.name), {**(vars or {}), **given}, make)
+
+    class State(Namespace):
+        """What `state(…)` gives: `{% set s.a = 1 %}` sets an attribute."""
+
+        def __setitem__(self, name: str, value: Any) -> None:
+            libraries, frame = object.__getattribute__(self, "made_by")
+            libraries.written(frame)
+            super().__setitem__(name, value)
 
     class Undefined(jinja2.StrictUndefined):
         __slots__ = ()
@@ -354,8 +397,8 @@ def _kit() -> SimpleNamespace:
     filters |= {"sha256": written.sha256, "b64": written.b64}
     filters |= {"json": emit.to_compact_json, "tojson": emit.to_compact_json, "pretty_json": emit.to_json}
     filters |= {name: written.keeping(FILTERS[name]) for name in ("indent", "trim")}
-    names = {"fail": _fail, "state": Namespace}
-    own = frozenset({Namespace, TemplateModule})  # hold what templates put there
+    own = frozenset({State, TemplateModule})  # hold what templates put there
+    Environment.template_class = Template
     return SimpleNamespace(
         Environment=Environment, Undefined=Undefined, Loader=Loader, Marks=Marks, finalize=finalize
     )

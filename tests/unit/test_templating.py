@@ -311,3 +311,38 @@ def test_a_template_can_tell_people_something_and_writes_nothing_by_it() -> None
     one, other = told.rendering({"what": "the gap"}), told.rendering({"what": "the dog"})
     assert one.render("a.yaml.j2") == other.render("a.yaml.j2") == "a: 1\n"
     assert (one.notes, other.notes) == (("mind the gap",), ("mind the dog",))
+
+
+TOUCHING = "{% import '_lib.j2' as lib with context %}"
+
+
+@pytest.mark.parametrize(
+    ("library", "template", "texts"),
+    [
+        ("{% set s = state(n=0) %}", TOUCHING + "{% set s = lib.s %}{% set s.n = s.n + 1 %}{{ s.n }}", "1 1"),
+        (
+            "{% set s = state(n=0) %}{% macro up() %}{% set s.n = s.n + 1 %}{{ s.n }}{% endmacro %}",
+            TOUCHING + "{{ lib.up() }}{{ lib.up() }}",
+            "12 12",
+        ),
+        ("{% set c = cycler(1, 2) %}", TOUCHING + "{{ lib.c.next() }}", "1 1"),
+        ("{% set j = joiner('-') %}", TOUCHING + "{{ [lib.j(), lib.j()] }}", '["", "-"] ["", "-"]'),
+        ("{% set y = x %}", "{% for x in [1, 2] %}" + TOUCHING + "{{ lib.y }}{% endfor %}", "12 12"),
+        (
+            "{% set y = s.n %}",
+            "{% set s = state(n=1) %}" + TOUCHING + "{{ lib.y }}{% set s.n = 2 %}" + TOUCHING + "{{ lib.y }}",
+            "12 12",
+        ),
+        (
+            "{% set y = name %}",
+            TOUCHING + "{{ lib.y }}{% set name = 'b' %}" + TOUCHING + "{{ lib.y }}",
+            "ab ab",
+        ),
+    ],
+)
+def test_templates_that_share_a_library_do_not_touch_each_other(
+    library: str, template: str, texts: str
+) -> None:
+    made = renderer({"a.j2": template, "b.j2": template, "_lib.j2": library})
+    one = made.rendering({"name": "a"})
+    assert " ".join(one.render(name) for name in made.names) == texts
