@@ -60,13 +60,18 @@ def validate_objects(
     Returns:
         The faults in the order of the objects; warnings among them carry that severity.
     """
-    own = [found.data for found in objects if custom.is_crd(found.data)]
-    definitions = custom.definitions((*crds, *own))
-    return [
-        _fault(found, problem)
-        for found in objects
-        for problem in dict.fromkeys(_problems(found, schemas, definitions))
-    ]
+    own = {id(found): found for found in objects if custom.is_crd(found.data)}
+    looked_at = {key: list(_problems(found, schemas, {})) for key, found in own.items()}
+    sound = {key: not any("openAPIV3Schema" in each.keys for each in looked_at[key]) for key in own}
+    definitions = {
+        **custom.definitions(crds),
+        **custom.definitions(found.data for key, found in own.items() if sound[key]),
+        **custom.definitions((found.data for key, found in own.items() if not sound[key]), usable=False),
+    }
+    for found in objects:
+        if id(found) not in looked_at:
+            looked_at[id(found)] = list(_problems(found, schemas, definitions))
+    return [_fault(found, problem) for found in objects for problem in dict.fromkeys(looked_at[id(found)])]
 
 
 def _fault(found: KubeObject, problem: Problem) -> Fault:

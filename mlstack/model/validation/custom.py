@@ -32,15 +32,21 @@ class Definition:
 Definitions = Mapping[tuple[str, str, str], Definition]
 
 
-def definitions(crds: Iterable[Mapping[str, Any]]) -> Definitions:
-    """Collect the schemas of CustomResourceDefinitions by group, version and kind; later ones win."""
+def definitions(crds: Iterable[Mapping[str, Any]], *, usable: bool = True) -> Definitions:
+    """Collect the schemas of CustomResourceDefinitions by group, version and kind; later ones win.
+
+    Args:
+        crds: the definitions.
+        usable: whether their schemas are sound; if not, their resources may hold anything.
+    """
     found: dict[tuple[str, str, str], Definition] = {}
     for data in crds:
         spec = Field(data).at("spec")
         for version in spec.at("versions").items:
             key = (spec.at("group").text, version.at("name").text, spec.at("names", "kind").text)
             path = version.at("subresources", "scale", "specReplicasPath").text
-            found[key] = Definition(schema=_schema_of(version), replicas=tuple(path.split(".")[1:]))
+            schema = _schema_of(version) if usable else _OPEN
+            found[key] = Definition(schema=schema, replicas=tuple(path.split(".")[1:]))
     return found
 
 

@@ -176,6 +176,24 @@ def test_rules_wait_until_the_structure_is_right() -> None:
     assert faults(schema, {"low": "a"}) == [("spec.low", "must be a whole number, got the string `a`")]
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [
+        [],
+        "text",
+        {"type": ["object"]},
+        {"type": "object", "properties": ["on"]},
+        {"type": "object", "properties": {"on": {"type": "integer", "enum": 5}}},
+        {"type": "object", "properties": {"on": {"type": "integer", "minimum": "x"}}},
+    ],
+    ids=str,
+)
+def test_a_definition_that_is_wrong_itself_is_the_only_fault(spec: Any) -> None:
+    wrong = KubeObject(data=crd(spec), component="lamps")
+    faults = validate_objects([wrong, lamp({"on": 1})], SCHEMAS)
+    assert {fault.object for fault in faults} == {"CustomResourceDefinition lamps.example.org"}
+
+
 def test_the_status_is_the_controllers() -> None:
     definition = crd({"type": "object"}, subresources={"status": {}})
     assert validate_objects([lamp({}, status={"any": 1})], SCHEMAS, crds=[definition]) == []
