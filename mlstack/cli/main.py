@@ -13,6 +13,7 @@ import typer
 
 from mlstack import __version__
 from mlstack.cli.adapters import Ports, Session, real_ports
+from mlstack.cli.helping import nearest_option
 from mlstack.cli.output import ClosedOutputError, say, stop_writing, write
 from mlstack.cli.parsing import Group, command_of
 from mlstack.errors import INTERNAL_EXIT_CODE, MlstackError
@@ -79,7 +80,7 @@ class Root(Group):
 program = typer.Typer(
     cls=Root,
     help="Package and deploy machine-learning stacks on Kubernetes.",
-    epilog="Start with `mlstack demo`, or with `mlstack init NAME`.",
+    epilog="Start with `mlstack demo`, or with `mlstack init NAME`. `mlstack help COMMAND` tells more.",
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -140,7 +141,10 @@ def _run(words: list[str], session: Session) -> int:
     if "_MLSTACK_COMPLETE" in os.environ:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 
+        from mlstack.cli import complete
+
         completion_init()
+        complete.mend_words(os.environ)
     command = typer.main.get_command(program)
     code = command.main(args=words, prog_name="mlstack", standalone_mode=False, obj=session)
     sys.stdout.flush()
@@ -175,10 +179,17 @@ def _bug(words: Sequence[str], session: Session, error: Exception) -> int:
 
 
 def _parser_words(error: Any) -> tuple[str, None, str]:
-    near = getattr(error, "possibilities", None)
-    text = str(error.message if near else error.format_message()).strip().rstrip(".")
-    path = error.ctx.command_path if getattr(error, "ctx", None) else "mlstack"
-    return text[:1].lower() + text[1:], None, f"did you mean `{near[0]}`?" if near else f"{path} --help"
+    option, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
+    text = str(error.message if option else error.format_message()).strip().rstrip(".")
+    path = context.command_path if context else "mlstack"
+    hint = f"{path} --help"
+    if option and context:
+        params = context.command.get_params(context)
+        takes_environment = any(param.human_readable_name == "[ENV]" for param in params)
+        near = nearest_option(option, params)
+        hint = f"did you mean `{near}`?" if near else hint
+        hint = f"{path} ENV" if option == "--env" and takes_environment else hint
+    return text[:1].lower() + text[1:], None, hint
 
 
 def _reason(error: OSError) -> str:

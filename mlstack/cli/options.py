@@ -63,9 +63,10 @@ Output = Annotated[
     typer.Option(
         "--output",
         "-o",
-        metavar="|".join(FORMATS.names()),
-        help="How the result is printed.",
+        metavar="FORMAT",
+        help="How the result is printed: table, yaml, json or name.",
         callback=check_format,
+        autocompletion=complete.formats,
     ),
 ]
 ObjectOutput = Annotated[
@@ -73,9 +74,10 @@ ObjectOutput = Annotated[
     typer.Option(
         "--output",
         "-o",
-        metavar="|".join(OBJECT_FORMATS),
-        help="How the objects are printed.",
+        metavar="FORMAT",
+        help="How the objects are printed: yaml, json or name.",
         callback=check_object_format,
+        autocompletion=complete.formats,
     ),
 ]
 EnvArgument = Annotated[
@@ -91,7 +93,12 @@ EnvName = Annotated[
 ]
 EnvOption = Annotated[
     str | None,
-    typer.Option("--env", metavar="ENV", help="The environment.", autocompletion=complete.environments),
+    typer.Option(
+        "--env",
+        metavar="ENV",
+        help="As it is in this environment. Default: what all share.",
+        autocompletion=complete.environments,
+    ),
 ]
 Components = Annotated[
     list[str] | None,
@@ -99,7 +106,7 @@ Components = Annotated[
         "--component",
         "-c",
         metavar="NAME",
-        help="Only this component or module; may be repeated, or be a list with commas.",
+        help="Only this component or module; `-c A,B` and `-c A -c B` take several.",
         callback=split_names,
         autocompletion=complete.component_lists,
     ),
@@ -118,11 +125,11 @@ DryRun = Annotated[
 ]
 SetValues = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="[COMPONENT.]KEY=VALUE", help="A parameter for this run; may be repeated."),
+    typer.Option("--set", metavar="[COMPONENT.]KEY=VALUE", help="A parameter for this run; repeatable."),
 ]
 ValuesFiles = Annotated[
     list[Path] | None,
-    typer.Option("--values", metavar="FILE", help="A YAML file of parameters for this run; may be repeated."),
+    typer.Option("--values", metavar="FILE", help="A YAML file of parameters for this run; repeatable."),
 ]
 
 

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from mlstack.cli.helping import Command, PlainHelp, nearest_command, nearest_option
 from mlstack.errors import UsageError
-from mlstack.model.names import nearest
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class Group(TyperGroup):
+class Group(PlainHelp, TyperGroup):
     """A group of commands that shows its help when called alone and names the nearest command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Answer a call without a command with the help, on stderr because nothing was done."""
+        """Answer a call without a command with the help, on stderr because nothing was done.
+
+        `help COMMAND` is `COMMAND --help`.
+        """
         if not args and not ctx.resilient_parsing:
             typer.echo(ctx.get_help(), err=True)
             raise typer.Exit(2)
+        if args[:1] == ["help"]:
+            args = [*args[1:], "--help"]
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -33,7 +40,7 @@ class Group(TyperGroup):
         name, known = args[0], self.list_commands(ctx)
         if name in known or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
-        near = nearest(name, known)
+        near = nearest_command(name, known)
         hint = f"did you mean `{ctx.command_path} {near}`?" if near else f"{ctx.command_path} --help"
         raise UsageError(f"no command `{ctx.command_path} {name}`", hint=hint)
 
@@ -49,7 +56,7 @@ class Group(TyperGroup):
             formatter.write_dl(rows)
 
 
-class DashedValueCommand(TyperCommand):
+class DashedValueCommand(Command):
     """A command whose last word is a value that may start with `-` (`param set cnn args --steps=9`)."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -61,7 +68,7 @@ class DashedValueCommand(TyperCommand):
         return super().parse_args(ctx, [*found.options, "--", *found.words])
 
 
-class FreeOptionsCommand(TyperCommand):
+class FreeOptionsCommand(Command):
     """A command that takes the parameters of a prototype as options (`--model_path=gs://models`).
 
     An option that the command does not declare itself becomes `--set NAME=VALUE`; without a value
@@ -127,14 +134,24 @@ def refuse_option(ctx: Any, word: str, params: Sequence[Any]) -> NoReturn:
         UsageError: always; the hint carries the nearest option.
     """
     name = word.partition("=")[0]
-    near = nearest(name, [option for param in params for option in param.opts if option.startswith("--")])
+    near = nearest_option(name, params)
     hint = f"did you mean `{near}`?" if near else f"{ctx.command_path} --help"
     raise UsageError(f"`{ctx.command_path}` has no option `{name}`", hint=hint)
 
 
-def family(help_text: str) -> typer.Typer:
+class Family(typer.Typer):
+    """A group whose commands are of our own kind."""
+
+    def command(
+        self, name: str | None = None, *, cls: type[TyperCommand] | None = Command, **facts: Any
+    ) -> Callable[[Function], Function]:
+        """Register a command."""
+        return super().command(name, cls=cls, **facts)
+
+
+def family(help_text: str) -> Family:
     """Make a group of commands."""
-    made = typer.Typer(
+    made = Family(
         cls=Group,
         help=help_text,
         add_completion=False,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlstack.cli import options
+from mlstack.cli import complete, options
 from mlstack.cli.adapters import app_dir, code_store
 from mlstack.cli.output import emit, say, table_text, write
 from mlstack.cli.parsing import FreeOptionsCommand, family
@@ -75,7 +75,9 @@ def list_(ctx: typer.Context, folder: options.Dir = None, output: options.Output
 @component.command(epilog=options.example("mlstack component rm cnn"))
 def rm(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The component.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The component.", autocompletion=complete.components)
+    ],
     folder: options.Dir = None,
     output: options.Output = "table",
 ) -> int:

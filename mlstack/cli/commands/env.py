@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mlstack.cli import options
+from mlstack.cli import complete, options
 from mlstack.cli.adapters import app_dir
 from mlstack.cli.output import emit
 from mlstack.cli.parsing import family
@@ -21,7 +21,13 @@ Namespace = Annotated[
     str | None, typer.Option("--namespace", "-n", metavar="NAME", help="The namespace to deploy to.")
 ]
 Extends = Annotated[
-    str | None, typer.Option("--extends", metavar="ENV", help="The environment whose values lie below.")
+    str | None,
+    typer.Option(
+        "--extends",
+        metavar="ENV",
+        help="The environment whose values lie below.",
+        autocompletion=complete.environments,
+    ),
 ]
 
 
@@ -30,7 +36,12 @@ Extends = Annotated[
 )
 def add(
     ctx: typer.Context,
-    name: options.EnvName,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="ENV", help="Its name, and that of a preset.", autocompletion=complete.presets
+        ),
+    ],
     context: Context = None,
     namespace: Namespace = None,
     extends: Extends = None,
@@ -94,7 +105,12 @@ def set_(
     ] = None,
     targets: Annotated[
         list[str] | None,
-        typer.Option("--target", metavar="NAME", help="Deploy only this component or module; repeatable."),
+        typer.Option(
+            "--target",
+            metavar="NAME",
+            help="Deploy only this component or module; repeatable.",
+            autocompletion=complete.components,
+        ),
     ] = None,
     all_targets: Annotated[bool, typer.Option("--all-targets", help="Deploy every component again.")] = False,
     protected: Annotated[
@@ -151,7 +167,13 @@ def rm(
 def current(
     ctx: typer.Context,
     chosen: Annotated[
-        str | None, typer.Option("--set", metavar="ENV", help="Take this one when a command names none.")
+        str | None,
+        typer.Option(
+            "--set",
+            metavar="ENV",
+            help="Take this one when a command names none.",
+            autocompletion=complete.environments,
+        ),
     ] = None,
     unset: Annotated[bool, typer.Option("--unset", help="Choose none.")] = False,
     folder: options.Dir = None,

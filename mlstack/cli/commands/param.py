@@ -20,11 +20,17 @@ Words = Annotated[
     typer.Argument(
         metavar="[COMPONENT] KEY",
         help="Without a component, a value for all: of the app, a module or an environment.",
-        autocompletion=complete.components,
+        autocompletion=complete.component_and_parameter,
+    ),
+]
+Env = Annotated[
+    str | None,
+    typer.Option(
+        "--env", metavar="ENV", help="In this environment alone.", autocompletion=complete.environments
     ),
 ]
 Module = Annotated[
-    str | None, typer.Option("--module", metavar="NAME", help="Set it for all components of a module.")
+    str | None, typer.Option("--module", metavar="NAME", help="For all components of this module.")
 ]
 
 
@@ -33,8 +39,9 @@ Module = Annotated[
     cls=DashedValueCommand,
     epilog=options.example(
         "mlstack param set --env=gke cnn num_gpus 1",
-        "mlstack param set cnn args -- --env",
-        "mlstack param set cloud gke --env gke",
+        "mlstack param set --env=gke accelerator nvidia-l4",
+        "mlstack param set cnn extra_args --forward_only=true",
+        "mlstack param set cnn labels.team vision",
     ),
 )
 def set_(
@@ -44,10 +51,10 @@ def set_(
         typer.Argument(
             metavar="[COMPONENT] KEY VALUE",
             help="Dots reach into maps. Without a component, a value for all.",
-            autocompletion=complete.components,
+            autocompletion=complete.component_and_parameter,
         ),
     ] = None,
-    env: options.EnvOption = None,
+    env: Env = None,
     module: Module = None,
     as_string: Annotated[
         bool, typer.Option("--as-string", help="Store the text as it is, without reading a type.")
@@ -75,7 +82,7 @@ def set_(
 def unset(
     ctx: typer.Context,
     words: Words = None,
-    env: options.EnvOption = None,
+    env: Env = None,
     module: Module = None,
     folder: options.Dir = None,
     output: options.Output = "table",
@@ -147,7 +154,12 @@ def explain(
         str, typer.Argument(metavar="COMPONENT", autocompletion=complete.components, help="The component.")
     ],
     name: Annotated[
-        str | None, typer.Argument(metavar="[PARAM]", help="One parameter. Default: all that are set.")
+        str | None,
+        typer.Argument(
+            metavar="[PARAM]",
+            help="One parameter. Default: all that are set.",
+            autocompletion=complete.parameters,
+        ),
     ] = None,
     env: options.EnvOption = None,
     folder: options.Dir = None,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mlstack.cli import options
+from mlstack.cli import complete, options
 from mlstack.cli.adapters import app_dir
 from mlstack.cli.output import emit
 from mlstack.cli.parsing import family
@@ -14,7 +14,12 @@ from mlstack.cli.parsing import family
 commands = family("Packages: prototypes under one version, pinned by digest.")
 
 Name = Annotated[
-    str, typer.Argument(metavar="REGISTRY/PACKAGE[@VERSION]", help="The package, as `kubeflow/core`.")
+    str,
+    typer.Argument(
+        metavar="REGISTRY/PACKAGE[@VERSION]",
+        help="The package, as `kubeflow/core`.",
+        autocompletion=complete.packages,
+    ),
 ]
 
 

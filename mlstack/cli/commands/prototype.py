@@ -9,7 +9,7 @@ import typer
 
 from mlstack.cli import complete, options
 from mlstack.cli.adapters import app_dir, code_store
-from mlstack.cli.commands.component import GENERATE_EXAMPLE, generate, pairs
+from mlstack.cli.commands.component import generate, pairs
 from mlstack.cli.output import emit
 from mlstack.cli.parsing import FreeOptionsCommand, family
 
@@ -96,4 +96,9 @@ def preview(
     return objects.show(state, output)
 
 
-commands.command("use", cls=FreeOptionsCommand, add_help_option=False, epilog=GENERATE_EXAMPLE)(generate)
+commands.command(
+    "use",
+    cls=FreeOptionsCommand,
+    add_help_option=False,
+    epilog=options.example("mlstack prototype use tf-cnn cnn", "mlstack prototype use tf-cnn --help"),
+)(generate)

@@ -40,7 +40,9 @@ class Versions:
 @commands.command(
     epilog=options.example("mlstack completion bash > ~/.mlstack-completion && . ~/.mlstack-completion")
 )
-def completion(shell: Annotated[Shell, typer.Argument(help="The shell.")]) -> int:
+def completion(
+    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh, fish or powershell.")],
+) -> int:
     """Print the completion script of a shell."""
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 

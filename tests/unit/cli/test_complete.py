@@ -1,6 +1,7 @@
 """Tab offers names that exist."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,16 @@ def made(tmp_path: Path) -> AppDir:
         ("mlstack generate w", ["web"]),
         ("mlstack env r", ["rm"]),
         ("mlstack param s", ["set"]),
+        ("mlstack param set fr", ["front"]),
+        ("mlstack param set front re", ["replicas"]),
+        ("mlstack param unset --env gke front re", ["replicas"]),
+        ("mlstack param explain shop.cart re", ["replicas"]),
+        ("mlstack param set nothing re", []),
+        ("mlstack status -o j", ["json"]),
+        ("mlstack component rm s", ["shop.cart"]),
+        ("mlstack pkg rm ours/t", ["ours/tools"]),
+        ("mlstack env add m", ["minikube"]),
+        ("mlstack env current --set u", ["us/east"]),
     ],
 )
 def test_names_are_offered(
@@ -54,16 +65,41 @@ def test_names_are_offered(
     assert capsys.readouterr().out.split() == offered
 
 
-def test_the_program_offers_names_too(made: AppDir) -> None:
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["mlstack", "apply", "g"], ["gke"]),
+        (["mlstack", "param", "set", "--env", "=", "g"], ["gke"]),
+        (["mlstack", "param", "set", "--env", "="], ["gke", "us/east"]),
+        (["mlstack", "param", "set", "--env", "=", "gke", "front", "re"], ["replicas"]),
+    ],
+    ids=" ".join,
+)
+def test_bash_completes_by_its_script(
+    made: AppDir, tmp_path: Path, words: list[str], offered: list[str]
+) -> None:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("there is no bash")
+    program = tmp_path / "bin/mlstack"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mlstack "$@"\n')
+    program.chmod(0o755)
+    script = """
+    eval "$(mlstack completion bash)"
+    COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+    $(complete -p mlstack | sed 's/.*-F \\([^ ]*\\) .*/\\1/') mlstack
+    printf '%s\\n' "${COMPREPLY[@]}"
+    """
     done = subprocess.run(
-        [sys.executable, "-m", "mlstack"],
+        [bash, "--norc", "-c", script, "bash", *words],
         cwd=made.root / "components",
-        env={**os.environ, **asking("mlstack apply ")},
+        env={**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.stdout.split() == ["gke", "us/east"]
+    assert (done.stdout.split(), done.stderr) == (offered, "")
 
 
 def asking(line: str) -> dict[str, str]:

@@ -93,6 +93,13 @@ def test_debug_shows_the_traceback_of_a_fault_of_ours(
         (["version", "--outptu", "json"], "did you mean `--output`?"),
         (["version", "-o", "jsno"], "use `-o json`"),
         (["version", "extra"], "mlstack version --help"),
+        (["version", "--hlep"], "did you mean `--help`?"),
+        (["version", "--unheard-of"], "mlstack version --help"),
+        (["apply", "--env", "gke"], "mlstack apply ENV"),
+        (["deploy", "gke"], "did you mean `mlstack apply`?"),
+        (["install", "kubeflow/core"], "did you mean `mlstack pkg install`?"),
+        (["pkg", "remove", "kubeflow/core"], "did you mean `mlstack pkg rm`?"),
+        (["help", "aply"], "did you mean `mlstack apply`?"),
         (["delete", "gke", "--yes", "-c", ""], "write `-c NAME`, or `-c NAME,NAME`"),
     ],
 )
@@ -117,6 +124,23 @@ def test_no_command_shows_help_on_stderr(capsys: pytest.CaptureFixture[str]) -> 
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "Commands:" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("words", "same"),
+    [
+        (["help"], ["--help"]),
+        (["help", "apply"], ["apply", "--help"]),
+        (["help", "param", "set"], ["param", "set", "-h"]),
+        (["param", "help", "set"], ["param", "set", "--help"]),
+    ],
+    ids=" ".join,
+)
+def test_help_is_a_word_too(capsys: pytest.CaptureFixture[str], words: list[str], same: list[str]) -> None:
+    assert main(words) == 0
+    text = capsys.readouterr().out
+    assert main(same) == 0
+    assert text == capsys.readouterr().out
 
 
 def test_closed_pipe_is_quiet() -> None:
