@@ -60,7 +60,7 @@ def test_example_is_applied_once_and_for_all(
         return kube.connect(context, kubeconfig=str(kubeconfig))
 
     for name in ELSEWHERE:
-        gke.kubectl("create", "namespace", name, check=False)
+        gke.ensure_namespace(name)
     plan = apply.compute(app, case.environment, opener=opener)
     assert apply.execute(plan, clock=clock).ok
 

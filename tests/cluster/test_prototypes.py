@@ -42,12 +42,11 @@ def definitions(control_plane: ControlPlane) -> Iterator[None]:
         cluster.kubectl("apply", "--server-side", "--force-conflicts", *arguments[name])
         cluster.kubectl("wait", "--for=condition=Established", *arguments[name], "--timeout=30s")
         labels = [f"{key}={value}" for key, value in RESTRICTED.items()]
-        cluster.kubectl("create", "namespace", OTHER_NAMESPACE)
-        cluster.kubectl("label", "namespace", OTHER_NAMESPACE, *labels)
+        cluster.ensure_namespace(OTHER_NAMESPACE)
+        cluster.kubectl("label", "namespace", OTHER_NAMESPACE, "--overwrite", *labels)
     yield
     for name, cluster in control_plane.clusters.items():
         cluster.kubectl("delete", *arguments[name], "--wait=true")
-        cluster.kubectl("delete", "namespace", OTHER_NAMESPACE, "--wait=false")
 
 
 @pytest.mark.parametrize("case", examples.cases(), ids=str)

@@ -244,6 +244,12 @@ class TestCluster:
         """Wait until pods can be created in a new namespace: they need its account `default`."""
         self.wait_for(f"/api/v1/namespaces/{namespace}/serviceaccounts/default")
 
+    def ensure_namespace(self, name: str) -> None:
+        """Have a namespace that several tests share; nobody deletes it."""
+        if self.find(f"/api/v1/namespaces/{name}") is None:
+            self.kubectl("create", "namespace", name)
+        self.wait_for_service_account(name)
+
     def kubectl(
         self,
         *arguments: str | Path,
