@@ -213,11 +213,11 @@ def generated(result: component.Generated) -> Page:
 
 @VIEWS.register("ComponentList")
 def component_list(result: component.ComponentList) -> Page:
-    """Show the components."""
+    """Show the components: those of prototypes with their package, manifests with their file."""
     rows = tuple(
-        (row.name, row.type, row.prototype or "", row.package or "", row.file) for row in result.components
+        (row.name, row.type, row.prototype or "", row.package or row.file) for row in result.components
     )
-    table = Table(("COMPONENT", "TYPE", "PROTOTYPE", "PACKAGE", "FILE"), rows)
+    table = Table(("COMPONENT", "TYPE", "PROTOTYPE", "FROM"), rows)
     notes = () if rows else ("next: mlstack generate PROTOTYPE NAME",)
     return Page((table,), tuple(row.name for row in result.components), notes)
 
@@ -258,7 +258,7 @@ def param_unset(result: param.ParamUnset) -> Page:
 
 @VIEWS.register("ParamList")
 def param_list(result: param.ParamList) -> Page:
-    """Show values and where they were set."""
+    """Show values and where they were set; the component where there are several."""
     rows = tuple(
         (
             row.component,
@@ -269,6 +269,8 @@ def param_list(result: param.ParamList) -> Page:
         for row in result.rows
     )
     table = Table(("COMPONENT", "PARAM", "VALUE", "FROM"), rows, cut="VALUE")
+    if len({row.component for row in result.rows}) == 1:
+        table = Table(table.columns[1:], tuple(row[1:] for row in rows), cut="VALUE")
     names = tuple(f"{row.component}.{row.name}" for row in result.rows)
     return Page((table,), names, tuple(f"note: {note}" for note in result.notes))
 

@@ -9,9 +9,12 @@ import pytest
 
 from mlstack import operations
 from mlstack.cli import views, views_app, views_changes, views_cluster, views_prototypes
-from mlstack.cli.output import FORMATS, plain
+from mlstack.cli.output import FORMATS, page_text, plain
+from mlstack.cli.page import text_width
 from mlstack.model.params import Origin
-from mlstack.operations.env import EnvironmentChanged
+from mlstack.operations.component import ComponentList, ComponentRow
+from mlstack.operations.env import EnvironmentChanged, EnvironmentList, EnvironmentRow
+from mlstack.operations.param import ParamList, ParamRow
 
 # Shown by other means: objects as manifests, plans by their report.
 NO_VIEW = {"DesiredState", "ApplyPlan", "DeletePlan"}
@@ -52,3 +55,64 @@ def test_keys_are_written_as_in_files_and_places_as_text() -> None:
         "changes": {"kube_version": [1, "app.yaml:3"]},
         "clusterForgotten": False,
     }
+
+
+LONG = "a-component-with-a-name-of-47-characters-日本-and-x"
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        EnvironmentList(
+            environments=tuple(
+                EnvironmentRow(
+                    name=name,
+                    context="gke_a-project-with-a-long-name_us-central1-a_a-cluster-with-a-long-name",
+                    namespace="kubeflow",
+                    kubernetes_version="1.36",
+                    extends=None,
+                    protected=True,
+                    current=True,
+                )
+                for name in ("gke", "us-west/staging")
+            )
+        ),
+        ComponentList(
+            components=(
+                ComponentRow(
+                    name="a-job-of-thirty-characters-日本",
+                    type="prototype",
+                    module="",
+                    prototype="tf-job-simple",
+                    package="kubeflow/tf-job@0.1.0",
+                    file="components/a.yaml",
+                ),
+            )
+        ),
+        ParamList(
+            environment="staging",
+            rows=(
+                ParamRow(
+                    component=LONG,
+                    name="gcpCredentialSecretName",
+                    value="日本" * 100,
+                    level="environment",
+                    origin="environments/staging/params.yaml:102",
+                ),
+            ),
+        ),
+    ],
+    ids=lambda result: type(result).__name__,
+)
+def test_tables_fit_a_terminal_of_80_columns(result: object) -> None:
+    lines = page_text(views.page(result)).splitlines()
+    assert len(lines) >= 2
+    assert all(text_width(line) <= 80 for line in lines)
+
+
+def test_components_are_named_where_there_are_several() -> None:
+    rows = tuple(
+        ParamRow(component=name, name="x", value=1, level="default", origin="") for name in ("one", "two")
+    )
+    assert page_text(views.page(ParamList(environment=None, rows=rows))).startswith("COMPONENT")
+    assert page_text(views.page(ParamList(environment=None, rows=rows[:1]))).startswith("PARAM")
