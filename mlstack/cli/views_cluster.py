@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING
 
 from mlstack.cli.page import Block, Line, Page, Style, Table
@@ -38,8 +38,9 @@ def _explained(found: ExplainedParameter) -> Iterator[Block]:
     )
     if rows:
         yield Table(("", "LEVEL", "VALUE", "FROM"), rows, cut="VALUE")
-    for reach in found.reaches:
-        yield Line(f"  reaches {reach.object}: {reach.path} = {one_line_value(reach.value)}", hang=4)
+    for name, reaches in groupby(found.reaches, lambda reach: reach.object):
+        yield Line(f"  reaches {name}:")
+        yield from (Line(f"    {reach.path} = {one_line_value(reach.value)}") for reach in reaches)
     if not found.reaches and found.value is not None:
         yield Line("  reaches no field of the objects as they are now", "dim")
     yield from (Line(f"  note: {note}", hang=4) for note in found.notes)
