@@ -53,6 +53,19 @@ def test_set_counts_at_every_level_and_unset_takes_it_back(made: AppDir, level: 
     assert {name for name in read_tree(made.root)} >= set(before)
 
 
+def test_new_values_read_as_a_person_would_write_them(tmp_path: Path) -> None:
+    made = small_app(tmp_path)
+    generate(made)
+    env.add(made, "minikube", kubeconfig=KUBECONFIG)
+    file = made.root / "environments/minikube/params.yaml"
+    before = file.read_text()
+    param.change(made, Place(component="front", environment="minikube"), "replicas", "1")
+    param.change(made, Place(component="front", environment="minikube"), "args", "a,b")
+    assert file.read_text() == (
+        f"{before}components:\n  front:\n    replicas: 1\n    args:\n    - a\n    - b\n"
+    )
+
+
 def test_setting_the_same_value_again_changes_nothing(made: AppDir) -> None:
     place = Place(component="front")
     param.change(made, place, "replicas", "2")
