@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from mlstack.cli.views import VIEWS, count, one_line_value
 if TYPE_CHECKING:
     from mlstack.model.readiness.base import State
     from mlstack.operations.explain import ExplainedParameter, ExplainResult
-    from mlstack.operations.status import ComponentStatus, StatusResult
+    from mlstack.operations.status import ComponentStatus, PodStatus, StatusResult
     from mlstack.operations.validate import ValidateResult
 
 
@@ -83,11 +83,25 @@ def _component_status(found: ComponentStatus) -> Iterator[Block]:
     yield Line(f"{found.name}: {'ready' if found.ok else 'not ready'}", "head")
     for row, after in zip_longest(found.objects, found.objects[1:]):
         yield _state(row.state, row.object, f": {row.reason}" if row.reason else "", indent=2)
-        for pod in row.pods:
-            tail = f": {pod.reason}" if pod.reason else f" on {pod.node}" if pod.node else ""
-            yield _state(pod.state, f"pod {pod.name}", tail, indent=6)
+        for _, alike in groupby(row.pods, lambda pod: (pod.state, pod.reason)):
+            yield from _pods(list(alike))
         if row.hint and (after is None or after.hint != row.hint):
             yield Line(f"      hint: {row.hint}", hang=12)
+
+
+# A job of sixty workers that wait for the same thing says so once.
+MOST_PODS = 4
+
+
+def _pods(alike: Sequence[PodStatus]) -> Iterator[Block]:
+    """Show pods of the same state and reason: each with its node, or many of them in one line."""
+    first, last, reason = alike[0], alike[-1], f": {alike[0].reason}" if alike[0].reason else ""
+    if len(alike) > MOST_PODS:
+        yield _state(first.state, f"{len(alike)} pods {first.name} … {last.name}", reason, indent=6)
+        return
+    for pod in alike:
+        node = f" on {pod.node}" if pod.node else ""
+        yield _state(pod.state, f"pod {pod.name}", reason or node, indent=6)
 
 
 def _state(state: State, name: str, tail: str, *, indent: int) -> Line:

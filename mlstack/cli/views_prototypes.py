@@ -47,7 +47,7 @@ def _parameter_table(found: prototype.PrototypeDescription) -> Table:
 
 def _default(row: prototype.ParameterRow) -> str:
     if row.default is None:
-        return "(required)" if row.required else ""
+        return "(required)" if row.required else "(deprecated)" if row.deprecated else ""
     return one_line_value(row.default)
 
 

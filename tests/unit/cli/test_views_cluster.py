@@ -69,3 +69,16 @@ def test_the_same_hint_stands_once_below_the_objects_it_is_for() -> None:
     )
     assert [line.strip() for line in lines if "hint" in line] == [f"hint: {hint}", "hint: other"]
     assert "Secret" in lines[lines.index(f"      hint: {hint}") - 1]
+
+
+def test_many_pods_with_the_same_trouble_stand_in_one_line() -> None:
+    pods = tuple(
+        PodStatus(name=f"cnn-worker-{number}", state="waiting", reason="no node fits", node="")
+        for number in range(6)
+    )
+    one = PodStatus(name="cnn-ps-0", state="ready", reason="", node="node-1")
+    lines = shown(found("TFJob", "waiting", pods=(one, *pods)))
+    assert lines[2:4] == [
+        "      ready    pod cnn-ps-0 on node-1",
+        "      waiting  6 pods cnn-worker-0 … cnn-worker-5: no node fits",
+    ]
