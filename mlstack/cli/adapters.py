@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -126,17 +126,11 @@ def overrides(sets: Sequence[str] | None, files: Sequence[Path] | None) -> Overr
     return reader.read(sets or (), files or ())
 
 
-def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Give the user's cache folder as the XDG base directory specification places it."""
-    base = environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "mlstack"
-
-
 def code_store() -> Cache:
     """Open the store of compiled templates and passed parameter sets."""
-    from mlstack.files.cache import Cache
+    from mlstack.files import cache
 
-    return Cache(cache_folder())
+    return cache.of_user(os.environ)
 
 
 def kubeconfig(path: str | None) -> Kubeconfig:

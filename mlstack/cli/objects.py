@@ -14,10 +14,15 @@ if TYPE_CHECKING:
 
 def show(state: DesiredState, output_format: str) -> int:
     """Print the objects of a render; its notes go to stderr."""
-    for note in state.notes:
-        say(f"note: {note}")
+    if state.notes:
+        say(notes_text(state))
     write(WRITERS[output_format](state.objects))
     return 0
+
+
+def notes_text(state: DesiredState) -> str:
+    """Write the notes of a render, one a line."""
+    return "\n".join(f"note: {note}" for note in state.notes)
 
 
 def yaml_text(objects: Sequence[KubeObject]) -> str:

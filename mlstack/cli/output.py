@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -11,17 +10,12 @@ from enum import Enum
 from typing import Any, TextIO
 
 from mlstack.cli.page import Page, Table, fold, layout
-from mlstack.errors import ConfigError
+from mlstack.cli.streams import ClosedOutputError, say, stop_writing, write
 from mlstack.model.table import Table as Registered
 
+__all__ = ["FORMATS", "ClosedOutputError", "emit", "say", "show", "stop_writing", "write"]
+
 FORMATS: Registered[Callable[[Any], str]] = Registered("output format")
-
-
-CLOSED_OUTPUT_EXIT_CODE = 141
-
-
-class ClosedOutputError(Exception):
-    """Raised when the reader of stdout has gone, as `head` does: no fault, and nothing to say."""
 
 
 def emit(result: object, output_format: str) -> int:
@@ -58,48 +52,6 @@ def page_text(page: Page) -> str:
     for block in page.blocks:
         lines += layout(block) if isinstance(block, Table) else fold(block)
     return "\n".join(lines)
-
-
-def write(text: str) -> None:
-    """Write text to stdout, ending with a line break.
-
-    Raises:
-        ClosedOutputError: if nobody reads stdout any more.
-        ConfigError: if it cannot be written, as to a full disk.
-    """
-    if not text:
-        return
-    try:
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
-        sys.stdout.flush()
-    except BrokenPipeError as error:
-        raise ClosedOutputError from error
-    except OSError as error:
-        stop_writing()
-        raise ConfigError(
-            f"cannot write the output: {(error.strerror or str(error)).lower()}",
-            hint="make room, or send the output elsewhere",
-        ) from error
-
-
-def say(text: str) -> None:
-    """Tell the person something on stderr that is no part of the result; if nobody reads it, so be it."""
-    try:
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
-    except OSError:
-        _leave(sys.stderr)
-
-
-def stop_writing() -> int:
-    """Send the rest of the output nowhere, so that the interpreter's last flush cannot fail."""
-    _leave(sys.stdout)
-    return CLOSED_OUTPUT_EXIT_CODE
-
-
-def _leave(stream: TextIO) -> None:
-    with contextlib.suppress(OSError, ValueError):  # one that is no file needs nothing
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def is_terminal(stream: TextIO) -> bool:

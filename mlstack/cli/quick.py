@@ -1,13 +1,22 @@
 """The plain forms of `render`, straight to the operation: no command line library is imported.
 
-Anything unusual, and every error, is left to the plain path, which prints the same for the rest.
+What was printed before for the same files is printed again, with hardly any import at all. Anything unusual,
+and every error, is left to the plain path, which prints the same for the rest.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
-from mlstack.errors import ConfigError
+from mlstack.cli import streams
+from mlstack.files import cache, layout
+from mlstack.files.outputs import Outputs
+
+TYPE_CHECKING = False  # as in `typing`, which is an import
+if TYPE_CHECKING:
+    from mlstack.model.objects import DesiredState
 
 
 def render(words: Sequence[str]) -> int | None:
@@ -15,22 +24,59 @@ def render(words: Sequence[str]) -> int | None:
     wanted = _plain_form(words)
     if wanted is None:
         return None
-    environment, components = wanted
-    from mlstack.cli import adapters, objects, output
-    from mlstack.operations import render as operation
-
     try:
-        app = adapters.app_dir(adapters.Session())
-        state = operation.render(app, environment, components=components, store=adapters.code_store())
+        told, text = _printed(*wanted)
     except Exception:  # whatever it is, the plain path meets it again and tells it at its boundary
         return None
+    return _print(told, text)
+
+
+def _printed(environment: str, components: Sequence[str]) -> tuple[str, str]:
+    """Give what goes to stderr and to stdout: as remembered, else rendered.
+
+    Raises:
+        Exception: for the plain path to tell.
+    """
+    root = layout.find_root(Path.cwd())
+    if root is None:
+        raise FileNotFoundError(layout.APP_FILE)
+    store = cache.of_user(os.environ)
+    outputs, words = Outputs(root, store), ("render", environment, *components)
+    key = outputs.key(words)
+    remembered = outputs.get(key)
+    if remembered is not None:
+        return remembered
+    state = _rendered(root, store, environment, components)
+    from mlstack.cli import objects
+
+    printed = objects.notes_text(state), objects.yaml_text(state.objects)
+    if not state.has_secrets and outputs.key(words) == key:
+        outputs.put(key, *printed)
+    return printed
+
+
+def _rendered(root: Path, store: cache.Cache, environment: str, components: Sequence[str]) -> DesiredState:
+    from mlstack.files.appdir import AppDir
+    from mlstack.operations import render as operation
+
+    return operation.render(AppDir(root, store=store), environment, components=components, store=store)
+
+
+def _print(told: str, text: str) -> int:
     try:
-        return objects.show(state, "yaml")
-    except output.ClosedOutputError:
-        return output.stop_writing()
-    except ConfigError as error:
-        output.say(error.describe())
+        if told:
+            streams.say(told)
+        streams.write(text)
+    except streams.ClosedOutputError:
+        return streams.stop_writing()
+    except Exception as error:
+        from mlstack.errors import ConfigError
+
+        if not isinstance(error, ConfigError):
+            raise
+        streams.say(error.describe())
         return error.exit_code
+    return 0
 
 
 def _plain_form(words: Sequence[str]) -> tuple[str, list[str]] | None:

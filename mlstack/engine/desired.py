@@ -108,6 +108,8 @@ def _loaded(
         objects=order.ordered(stamped),
         components=tuple(sorted(component.full_name for component in selected)),
         notes=tuple(dict.fromkeys(notes)),
+        has_secrets=any(one.has_secrets for one in rendered)
+        or any(each.kind == "Secret" for each in stamped),
     )
 
 
@@ -154,12 +156,14 @@ class Rendered:
         objects: in the order of the templates.
         namespace: where its namespaced objects go.
         notes: deprecations and the like.
+        has_secrets: a secret parameter is set.
     """
 
     component: str
     objects: tuple[KubeObject, ...]
     namespace: str
     notes: tuple[str, ...] = ()
+    has_secrets: bool = False
 
 
 class Loader:
@@ -222,6 +226,10 @@ class Loader:
             objects=tuple(self._patched(made, component.full_name)),
             namespace=namespace,
             notes=(*resolved.notes, *(f"{component.full_name}: {note}" for note in rendering.notes)),
+            has_secrets=any(
+                param.secret and resolved.values.get(name) is not None
+                for name, param in prototype.params.items()
+            ),
         )
 
     def _renderer(self, prototype: Prototype) -> Renderer:

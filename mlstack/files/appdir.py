@@ -54,11 +54,12 @@ class AppDir(ParamEdits, ComponentEdits, EnvironmentEdits, AppEdits, Installs):
         Raises:
             NotFoundError: neither `start` nor a folder above it holds `app.yaml`.
         """
-        start = start.absolute()
-        for folder in (start, *start.parents):
-            if (folder / layout.APP_FILE).is_file():
-                return cls(folder, store=store)
-        raise NotFoundError(f"no app directory at `{start}` or above", hint="mlstack init NAME makes one")
+        root = layout.find_root(start)
+        if root is None:
+            raise NotFoundError(
+                f"no app directory at `{start.absolute()}` or above", hint="mlstack init NAME makes one"
+            )
+        return cls(root, store=store)
 
     @classmethod
     def create(cls, root: Path, name: str, *, registries: Sequence[RegistryRef] = ()) -> "AppDir":

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -108,6 +108,12 @@ class Cache:
             closed = not found.st_mode & (stat.S_IRWXG | stat.S_IRWXO) or os.name == "nt"
             self._trusted = stat.S_ISDIR(found.st_mode) and own and closed
         return self._trusted
+
+
+def of_user(environ: Mapping[str, str]) -> Cache:
+    """Open the user's cache, where the XDG base directory specification places it."""
+    base = environ.get("XDG_CACHE_HOME", "")
+    return Cache((Path(base) if base.startswith("/") else Path.home() / ".cache") / "mlstack")
 
 
 def _digest(data: bytes) -> bytes:

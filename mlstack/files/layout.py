@@ -4,8 +4,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from mlstack.errors import ConfigError
-
 APP_FILE = "app.yaml"
 LOCK_FILE = "mlstack.lock"
 COMPONENTS = "components"
@@ -15,6 +13,13 @@ MODULE_PARAMS = "params.yaml"
 ENVIRONMENT = "environment.yaml"
 CURRENT_ENVIRONMENT = ".mlstack/current-environment"
 _SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def find_root(start: Path) -> Path | None:
+    """Give the app directory that a folder lies in: the folder itself, or the nearest above it."""
+    start = start.absolute()
+    folders = (start, *start.parents)
+    return next((folder for folder in folders if (folder / APP_FILE).is_file()), None)
 
 
 def module_params_file(module: str) -> str:
@@ -69,6 +74,8 @@ def walk(base: Path) -> Iterator[tuple[str, list[str], list[str]]]:
 
     def refuse(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):
+            from mlstack.errors import ConfigError  # here, since a stored render needs no errors
+
             raise ConfigError(
                 f"cannot read the folder: {error.strerror}", where=str(error.filename)
             ) from error

@@ -151,6 +151,7 @@ class DesiredState:
         objects: what is wanted, in the order it is applied.
         components: full names of the components that were rendered, sorted.
         notes: remarks for people, as deprecated parameters in use.
+        has_secrets: a Secret is among the objects, or a secret parameter is set: not to be kept elsewhere.
     """
 
     app: str
@@ -159,6 +160,7 @@ class DesiredState:
     objects: tuple[KubeObject, ...]
     components: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    has_secrets: bool = False
 
 
 def group_of(api_version: str) -> str:

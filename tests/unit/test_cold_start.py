@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.builders import write_tree
+from tests.support.registry import small_app
+
 HEAVY = ("kubernetes", "jinja2", "ruamel", "yaml", "jsonschema", "pydantic", "requests", "urllib3", "rich")
+COMPONENT = "apiVersion: mlstack.dev/v1\nkind: Component\nprototype: web\nparams: {image: nginx}\n"
+ENVIRONMENT = "apiVersion: mlstack.dev/v1\nkind: Environment\ncontext: gke\n"
 PROGRAM = """
 import sys
 sys.argv = ["mlstack", *sys.argv[1:]]
@@ -65,3 +70,13 @@ def test_version_imports_not_even_the_command_line_library(tmp_path: Path) -> No
     found = modules(tmp_path, "--version")
     assert heavy(found) == []
     assert "typer" not in found
+
+
+def test_a_render_that_was_printed_before_imports_nothing_of_its_own_work(tmp_path: Path) -> None:
+    small_app(tmp_path)
+    app = tmp_path / "demo"
+    write_tree(app, {"components/front.yaml": COMPONENT, "environments/gke/environment.yaml": ENVIRONMENT})
+    first, second = (modules(app, "render", "gke") for _ in range(2))
+    assert {"jinja2", "yaml", "mlstack.engine.desired"} <= first
+    assert heavy(second) == []
+    assert not {"typer", "mlstack.engine", "mlstack.model", "dataclasses", "typing"} & second

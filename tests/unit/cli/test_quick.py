@@ -1,10 +1,16 @@
 """The quick path of `render` prints what the plain path prints, or leaves it to that."""
 
+import os
+from base64 import b64encode
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mlstack.cli import fast, quick
+from mlstack.files.appdir import AppDir
+from mlstack.model.objects import DesiredState
+from mlstack.operations import render as operation
 from tests.support.cli import Runner
 from tests.support.registry import small_app
 
@@ -58,6 +64,72 @@ def test_errors_are_left_to_the_plain_path(
     assert quick.render(words.split()) is None
     captured = capsys.readouterr()
     assert captured.out == ""
+
+
+def printed(capsys: pytest.CaptureFixture[str], words: str) -> tuple[str, str]:
+    capsys.readouterr()
+    assert quick.render(words.split()) == 0
+    captured = capsys.readouterr()
+    return captured.out, captured.err
+
+
+def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> DesiredState:
+        raise RuntimeError("rendered again")
+
+    monkeypatch.setattr(operation, "render", refuse)
+
+
+def test_what_was_printed_is_printed_again_without_work(
+    run: Runner, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.ok("param set front size 2")
+    first = printed(capsys, "gke")
+    assert "deprecated" in first[1]
+    no_work(monkeypatch)
+    assert printed(capsys, "gke") == first
+    assert quick.render(["gke", "-c", "front"]) is None
+
+
+def test_a_change_is_seen(run: Runner, capsys: pytest.CaptureFixture[str]) -> None:
+    first = printed(capsys, "gke")
+    run.ok("param set --env=gke front color green")
+    second = printed(capsys, "gke")
+    assert "green" not in first[0]
+    assert "green" in second[0]
+    run.ok("param unset --env=gke front color")
+    assert printed(capsys, "gke") == first
+
+
+def test_secrets_are_not_kept(
+    run: Runner, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run.ok("param set front token hunter2")
+    secret = b64encode(b"hunter2").decode()
+    assert secret in printed(capsys, "gke")[0]
+    cache = Path(os.environ["XDG_CACHE_HOME"])
+    assert not [file for file in cache.rglob("*") if file.is_file() and secret.encode() in file.read_bytes()]
+    no_work(monkeypatch)
+    assert quick.render(["gke"]) is None
+
+
+def test_files_that_change_meanwhile_are_not_mixed_up(
+    run: Runner, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    params = tmp_path / "demo/environments/gke/params.yaml"
+    before = "apiVersion: mlstack.dev/v1\nkind: EnvironmentParams\n"
+    params.write_text(before)
+    render = operation.render
+
+    def edit_and_render(app: AppDir, *words: Any, **options: Any) -> DesiredState:
+        params.write_text(before + "components:\n  front:\n    color: green\n")
+        return render(app, *words, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(operation, "render", edit_and_render)
+        assert "green" in printed(capsys, "gke")[0]
+    params.write_text(before)
+    assert "green" not in printed(capsys, "gke")[0]
 
 
 def test_console_script_takes_the_quick_path(
