@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -182,7 +183,7 @@ def test_full_disk_behind_stdout_is_reported(tmp_path: Path, words: list[str]) -
     ],
 )
 def test_closed_or_full_streams_change_no_answer(line: str, code: int) -> None:
-    command = f"{sys.executable} -m mlstack {line}"
+    command = f"{shlex.quote(sys.executable)} -m mlstack {line}"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (code, "")
     assert "Traceback" not in done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import ssl
 import stat
 import subprocess
@@ -174,8 +175,9 @@ def test_a_broken_kubeconfig_is_one_clear_error_without_its_secrets(tmp_path: Pa
 
 
 def plugin(tmp_path: Path, script: str) -> dict[str, Any]:
-    file = tmp_path / "plugin"
-    file.write_text(f"#!{sys.executable}\n{script}")
+    file, program = tmp_path / "plugin", tmp_path / "plugin.py"
+    program.write_text(script)
+    file.write_text(f"#!/bin/sh\nexec {shlex.join([sys.executable, str(program)])}\n")
     file.chmod(file.stat().st_mode | stat.S_IXUSR)
     api_version = "client.authentication.k8s.io/v1"
     return {

@@ -225,11 +225,10 @@ print(sorted((path.name, path.read_text()[:9]) for path in folder.iterdir()))
 def test_a_real_disk_that_is_full_or_read_only(tmp_path: Path, options: str, size: int, reason: str) -> None:
     if shutil.which("unshare") is None:
         pytest.skip("unshare is not on PATH")
-    disk = f"mount -t tmpfs none {tmp_path} && echo -n old > {tmp_path}/a"
-    script = (
-        f'{disk} && mount -o remount,{options} {tmp_path} && exec {sys.executable} -c "$0" {tmp_path} {size}'
-    )
-    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, IN_A_NAMESPACE]
+    mount = f'mount -t tmpfs none "$1" && printf old > "$1"/a && mount -o remount,{options} "$1"'
+    script = f'{mount} && exec "$2" -c "$0" "$1" {size}'
+    arguments = [script, IN_A_NAMESPACE, str(tmp_path), sys.executable]
+    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if "mount" in done.stderr or "unshare" in done.stderr:
         pytest.skip("no file systems may be mounted here")
