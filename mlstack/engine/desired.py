@@ -13,6 +13,7 @@ from mlstack.files.document import Document
 from mlstack.model import objects, order
 from mlstack.model.app import Component, Environment, Manifest
 from mlstack.model.kinds import Kinds
+from mlstack.model.names import check_namespace
 from mlstack.model.normalise import normalised
 from mlstack.model.objects import DesiredState, KubeObject
 from mlstack.model.overrides import Overrides
@@ -31,10 +32,13 @@ def place(
     """Give an environment as one run uses it, with another context or namespace where asked.
 
     Raises:
+        UsageError: the other namespace cannot be one.
         NotFoundError: there is no such environment.
         ConfigError: it names no context.
     """
     found = app.environment(environment)
+    if namespace:
+        check_namespace(namespace)
     used = replace(found, context=context or found.context, namespace=namespace or found.namespace)
     if not used.context:
         raise ConfigError(
@@ -89,7 +93,8 @@ def _loaded(
     *,
     locate: bool,
 ) -> DesiredState:
-    app.lock()  # a fault of it is no component's
+    app.app()  # a fault of it is no component's, nor one of the lock
+    app.lock()
     found = app.environment(environment)
     found = replace(found, namespace=namespace or found.namespace)
     app.check_patches(environment)

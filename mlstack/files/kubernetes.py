@@ -23,14 +23,29 @@ def load_schemas(version: str) -> Schemas:
     Raises:
         ConfigError: mlstack has no schemas of that version.
     """
+    return _schemas(int(check_version(version).removeprefix("1.")))
+
+
+def check_version(version: str, *, where: str | None = None, environment: str = "ENV") -> str:
+    """Give a Kubernetes version as `1.36`.
+
+    Args:
+        version: `1.30` to `1.37`; `v1.36.3` is read as 1.36.
+        where: its place, for messages.
+        environment: whose version it is, for messages.
+
+    Raises:
+        ConfigError: mlstack has no schemas of that version.
+    """
     major, _, rest = version.removeprefix("v").partition(".")
     minor = rest.partition(".")[0]
     if major != "1" or not minor.isdecimal() or not FIRST_MINOR <= int(minor) <= LAST_MINOR:
         raise ConfigError(
             f"`kubernetesVersion` must be 1.{FIRST_MINOR} to 1.{LAST_MINOR}, got `{version}`",
-            hint="mlstack env set ENVIRONMENT --kubernetes-version 1.36",
+            where=where,
+            hint=f"mlstack env set {environment} --kubernetes-version 1.36",
         )
-    return _schemas(int(minor))
+    return f"1.{int(minor)}"
 
 
 @cache

@@ -7,6 +7,7 @@ from mlstack.errors import UsageError
 from mlstack.model.app import LockedPackage, PackageRef
 
 _COMPONENT = re.compile(r"[a-zA-Z0-9]([-_a-zA-Z0-9]*[a-zA-Z0-9])?")
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _PACKAGE = re.compile(r"[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?")
 _VERSION = re.compile(r"[0-9a-zA-Z]([-_.+a-zA-Z0-9]*[0-9a-zA-Z])?")
 _NUMBERS = re.compile(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?")
@@ -54,6 +55,15 @@ def check_app_name(name: str) -> str:
         UsageError: it cannot.
     """
     return _check(name, _PACKAGE, "an app name", "letters, digits, `-`, `_` and `.`")
+
+
+def check_namespace(name: str) -> str:
+    """Give `name` back when it can name a Kubernetes namespace.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    return _check(name, _NAMESPACE, "a namespace", "lower-case letters, digits and `-`")
 
 
 def check_registry_name(name: str) -> str:

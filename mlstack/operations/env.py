@@ -12,8 +12,9 @@ from mlstack.files.appread import AppFiles
 from mlstack.files.environments import EnvironmentFiles
 from mlstack.files.folders import read_folder
 from mlstack.files.kubeconfig import Context, Kubeconfig
+from mlstack.files.kubernetes import check_version
 from mlstack.model.app import Environment
-from mlstack.model.names import check_environment_name
+from mlstack.model.names import check_environment_name, check_namespace
 from mlstack.model.params import Layer
 from mlstack.model.values import merge
 
@@ -147,10 +148,12 @@ def add(
         use_preset: start from the preset of that name, if there is one.
 
     Raises:
-        UsageError: the name is taken or unfit, or there is no context.
+        UsageError: a name is taken or unfit, or there is no context.
         NotFoundError: no such context, or no such environment to extend.
     """
     check_environment_name(name)
+    if namespace is not None:
+        check_namespace(namespace)
     parent = app.environment(extends) if extends is not None else None
     chosen = _context(kubeconfig, context, inherits=parent is not None and bool(parent.context))
     folder = bundled.preset(name) if use_preset else None
@@ -270,9 +273,15 @@ def change(
 
     Raises:
         NotFoundError: no such environment, context, component or module.
-        UsageError: the new name is taken or unfit.
+        UsageError: the new name is taken, or a name is unfit.
+        ConfigError: mlstack does not know the Kubernetes version.
     """
     found = app.environment(name)
+    if wanted.namespace is not None:
+        check_namespace(wanted.namespace)
+    if wanted.kubernetes_version is not None:
+        version = check_version(wanted.kubernetes_version, environment=name)
+        wanted = replace(wanted, kubernetes_version=version)
     if wanted.context is not None and kubeconfig is not None:
         kubeconfig.context(wanted.context)
     if wanted.targets:

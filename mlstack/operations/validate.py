@@ -7,7 +7,7 @@ from typing import Any
 from mlstack.engine import desired
 from mlstack.files import yamlread
 from mlstack.files.appdir import AppDir
-from mlstack.files.kubernetes import load_schemas
+from mlstack.files.kubernetes import check_version, load_schemas
 from mlstack.model.kinds import Kinds
 from mlstack.model.objects import KubeObject
 from mlstack.model.overrides import Overrides
@@ -61,7 +61,8 @@ def validate(
     Raises:
         ConfigError: a file, parameter or template is so wrong that there are no objects to check.
     """
-    version = app.environment(environment).kubernetes_version
+    place = app.environment(environment)
+    version = check_version(place.kubernetes_version, where=place.file, environment=environment)
     state = desired.load(app, environment, components=components, overrides=overrides, store=store)
     faults = _check(app, state.objects, version)
     if faults:
