@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlstack.errors import UsageError
+from mlstack.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from mlstack.cluster.api import Cluster
@@ -144,9 +144,18 @@ def read_text(file: Path) -> str:
     """Read a value from a file, or from stdin when it is called `-`.
 
     Raises:
-        UsageError: it is no UTF-8 text.
+        NotFoundError: there is no such file.
+        UsageError: it is no UTF-8 text, or no file.
     """
     try:
         return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise NotFoundError(
+            f"no file `{file}`", hint="relative paths start at the working directory"
+        ) from error
+    except OSError as error:
+        raise UsageError(
+            f"cannot read `{file}`: {(error.strerror or str(error)).lower()}", hint="give a text file"
+        ) from error
     except UnicodeDecodeError as error:
         raise UsageError(f"`{file}` is not UTF-8 text", hint="give a text file") from error

@@ -239,7 +239,7 @@ def component_removed(result: component.ComponentRemoved) -> Page:
 @VIEWS.register("ParamChanged")
 def param_changed(result: param.ParamChanged) -> Page:
     """Say what was set where, and whether it counts."""
-    state = f"set {result.name} = {one_line_value(result.value)}"
+    state = f"set {result.name} = {one_line_value(result.value) or 'null'}"
     if not result.changed:
         state = f"{result.name} is {one_line_value(result.value)} already"
     return Page(

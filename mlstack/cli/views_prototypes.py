@@ -18,11 +18,9 @@ def prototype_list(result: prototype.PrototypeList) -> Page:
     table = Table(("PROTOTYPE", "PACKAGE", "INSTALLED", "SUMMARY"), tuple(rows))
     if all(row.installed for row in result.prototypes):
         table = Table(("PROTOTYPE", "PACKAGE", "SUMMARY"), tuple((*row[:2], row[3]) for row in rows))
-    notes = (
-        ()
-        if rows
-        else ("no prototypes here yet: mlstack pkg list, then mlstack pkg install REGISTRY/PACKAGE",)
-    )
+    notes = tuple(f"note: {note}" for note in result.notes)
+    if not rows and not notes:
+        notes = ("no prototypes here yet: mlstack pkg list, then mlstack pkg install REGISTRY/PACKAGE",)
     return Page((table,), tuple(row.name for row in result.prototypes), notes)
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mlstack.errors import ConfigError, MlstackError, NotFoundError
+from mlstack.errors import ConfigError, MlstackError, NotFoundError, ParamError
 from mlstack.files import document as documents
 from mlstack.files import layout
 from mlstack.files.appedit import AppEdits
@@ -225,6 +225,11 @@ class AppDir(ParamEdits, ComponentEdits, EnvironmentEdits, AppEdits, Installs):
                 raise NotFoundError(f"no component `{owner}`", near=near, where=str(origin))
             if owner is None and name not in declared:
                 declared = declared or self._spellings_in_use()
+                if name not in declared and name in self.component_names():
+                    hint = (
+                        f"--set {name}.PARAM=VALUE, or in a file `components: {{{name}: {{PARAM: VALUE}}}}`"
+                    )
+                    raise ParamError(f"`{name}` is a component, no parameter", where=str(origin), hint=hint)
                 if name not in declared:
                     raise _undeclared([(name, origin)], [*declared, *self.component_names()])
 

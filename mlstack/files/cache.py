@@ -113,7 +113,10 @@ class Cache:
 def of_user(environ: Mapping[str, str]) -> Cache:
     """Open the user's cache, where the XDG base directory specification places it."""
     base = environ.get("XDG_CACHE_HOME", "")
-    return Cache((Path(base) if base.startswith("/") else Path.home() / ".cache") / "mlstack")
+    if not base.startswith("/"):
+        home = os.path.expanduser("~")  # noqa: PTH111 # Path.home raises for a user without one, as in pods
+        base = f"{home}/.cache" if home.startswith("/") else os.devnull
+    return Cache(Path(base) / "mlstack")
 
 
 def _digest(data: bytes) -> bytes:

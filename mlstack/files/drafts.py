@@ -116,6 +116,8 @@ def _name(wanted: Wanted, values: Mapping[str, Any]) -> tuple[str, str]:
     module, _, name = full_name.rpartition(".")
     parts = [(wanted.module or "").replace("/", ".").strip("."), module]
     module = ".".join(part for part in parts if part)
+    if "/" in full_name or ".." in full_name or full_name.startswith("."):
+        check_component_name(full_name)  # names no path, and no part of one is empty
     return check_module_name(module) if module else "", check_component_name(name)
 
 

@@ -79,4 +79,7 @@ def _bytes(file: Path) -> bytes:
             f"no values file `{file}`", hint="relative paths start at the working directory"
         ) from error
     except OSError as error:
-        raise UsageError(f"cannot read the values file `{file}`: {error.strerror}") from error
+        reason = (error.strerror or str(error)).lower()
+        raise UsageError(
+            f"cannot read the values file `{file}`: {reason}", hint="give a YAML file of parameters"
+        ) from error

@@ -239,6 +239,9 @@ _CONTROL = "remove control characters, or write them as \\x07 in double quotes"
 _HINTS = {
     "mapping values are not allowed": "put a value that contains `: ` in quotes, and check the indentation",
     "could not find expected ':'": "a line is neither `key: value` nor further text of the value above",
+    "did not find expected ',' or ']'": "a list in [ ] has commas between its items and ends with ]",
+    "did not find expected ',' or '}'": "a map in { } has commas between its fields and ends with }",
+    "did not find expected node content": "a value is missing here, or a bracket too much",
     "did not find expected key": "check indentation and quotes here and in the lines above",
     "cannot start any token": "put a value that starts with one of @ ` % & * ! | > in quotes",
     "special characters are not allowed": _CONTROL,

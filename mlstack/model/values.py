@@ -11,8 +11,9 @@ from mlstack.model.prototype import Param
 
 Path = tuple[str | int, ...]
 
-# Thirty digits hold every number that Kubernetes can; longer ones stay text and fail the schema.
 _INTEGER = re.compile(r"[+-]?[0-9]{1,30}")
+# What Kubernetes can hold; longer ones stay text and fail the schema.
+_INTEGERS = range(-(2**63), 2**63)
 _NUMBER = re.compile(r"[+-]?([0-9]{1,30}(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 _STRUCTURED = ("array", "object")
 
@@ -60,7 +61,7 @@ def _typed(types: frozenset[str], text: str) -> Any:
         return text
     if "boolean" in types and text.lower() in ("true", "false"):
         return text.lower() == "true"
-    if types & {"integer", "number"} and _INTEGER.fullmatch(text):
+    if types & {"integer", "number"} and _INTEGER.fullmatch(text) and int(text) in _INTEGERS:
         return int(text)
     if "number" in types and _NUMBER.fullmatch(text) and math.isfinite(float(text)):
         return float(text)

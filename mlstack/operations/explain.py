@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mlstack.engine.desired import Loader, Rendered
-from mlstack.errors import ConfigError, NotFoundError
+from mlstack.errors import ConfigError, NotFoundError, UsageError
 from mlstack.files import schema
 from mlstack.files.appdir import AppDir
 from mlstack.model import trials
@@ -114,12 +114,16 @@ def explain(
         store: keeps compiled templates and passed parameter sets.
 
     Raises:
+        UsageError: the component is a plain manifest.
         NotFoundError: no such component, parameter or environment.
         ConfigError: a file, parameter or template is wrong.
     """
     found = app.component(component)
     if not isinstance(found, Component):
-        raise ConfigError(f"component `{component}` is a plain manifest: it has no parameters")
+        raise UsageError(
+            f"`{component}` is a plain manifest, which has no parameters",
+            hint=f"edit {found.file}, or patch it in environments/ENV/patches/{component}.yaml",
+        )
     prototype = app.prototype(found.prototype)
     resolved = app.resolve(found, environment, overrides)
     place = app.environment(environment) if environment is not None else Environment(name="default")

@@ -1,6 +1,6 @@
 """Parameters of an app at every level: change, unset, list, compare environments."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -175,6 +175,10 @@ def change(app: AppDir, place: Place, key: str, text: str, *, as_string: bool = 
     inner = inner_param(param, path[1:])
     value = parse_text(inner, text, as_string=as_string, read=read_text_value)
     _check(param, path, value, hint=f"mlstack prototype describe {_prototype_name(app, place, param)}")
+    notes = (
+        *_deprecation(param),
+        *_overridden(app, place, path[0]),
+    )  # reads files: before anything is written
     file, changed = app.set_param(place.scope(), path, value)
     return ParamChanged(
         name=join_path(path),
@@ -182,7 +186,7 @@ def change(app: AppDir, place: Place, key: str, text: str, *, as_string: bool = 
         place=str(place),
         file=file,
         changed=changed,
-        notes=(*_deprecation(param), *_overridden(app, place, path[0])),
+        notes=notes,
     )
 
 
@@ -193,7 +197,7 @@ def _declared(app: AppDir, place: Place, key: str) -> tuple[tuple[str, ...], Par
     if not all(path):
         raise UsageError(f"`{key}` is not a parameter's name", hint="write num_gpus, or resources.limits.cpu")
     if place.component is None:
-        param = _declared_for_all(app.declared_params(), path[0])
+        param = _declared_for_all(app, path[0])
     else:
         prototype = app.prototype(_component(app, place.component).prototype)
         param = prototype.params[canonical_name(prototype, path[0])]
@@ -220,10 +224,15 @@ def _component(app: AppDir, name: str) -> Component:
     )
 
 
-def _declared_for_all(params: Mapping[str, Param], name: str) -> Param:
+def _declared_for_all(app: AppDir, name: str) -> Param:
+    params = app.declared_params()
     for spelling in (name, name.replace("-", "_")):
         if spelling in params:
             return params[spelling]
+    if name in app.component_names():
+        raise UsageError(
+            f"`{name}` is a component: which of its parameters?", hint=f"mlstack param list {name}"
+        )
     near = nearest(name, params)
     hint = None if near else "mlstack prototype list, then mlstack prototype describe PROTOTYPE"
     raise NotFoundError(f"no installed prototype has a parameter `{name}`", near=near, hint=hint)
@@ -268,6 +277,7 @@ def unset(app: AppDir, place: Place, key: str) -> ParamUnset:
         NotFoundError: no such component, environment or parameter, or it is not set there.
     """
     path, _ = _declared(app, place, key)
+    tuple(_counts_now(app, place, path[0]))  # a file that cannot be read is told before anything is written
     file = app.unset_param(place.scope(), path)
     if file is None:
         raise NotFoundError(
@@ -291,7 +301,10 @@ def _counts_now(app: AppDir, place: Place, name: str) -> Iterator[str]:
     if place.component is None:
         return
     component = _component(app, place.component)
-    resolved = app.resolve(component, place.environment)
+    try:
+        resolved = app.resolve(component, place.environment)
+    except ParamError:  # another parameter may be wrong, or this one is what is being mended
+        return
     found = resolved.setting(name)
     if found is None or resolved.values.get(name) is None:
         yield f"`{name}` has no value now"

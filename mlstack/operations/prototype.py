@@ -191,6 +191,8 @@ def search(app: AppDir, text: str) -> PrototypeList:
     for registry, index in indexes(app.app().registries, root=app.root, notes=notes):
         rows += _offers(app, registry, index, wanted)
         rows += _retired(registry, index, wanted)
+    if not rows:
+        notes.append(f"no prototype matches `{text}`: mlstack prototype list shows the installed ones")
     return PrototypeList(prototypes=tuple(rows), notes=tuple(notes))
 
 

@@ -9,6 +9,7 @@ from mlstack.errors import MlstackError, NotFoundError, RegistryError
 from mlstack.files import bundled
 from mlstack.files.packages import FetchedPackage, PackageFolder, digest
 from mlstack.model.app import LockedRegistry, PackageRef, RegistryRef
+from mlstack.model.names import nearest
 from mlstack.registries.base import PROTOCOLS, Registry, RegistryIndex, RegistryType
 from mlstack.registries.tree import INDEX_FILE, read_index
 
@@ -143,12 +144,12 @@ def fetch_all(
         NotFoundError: no such registry, package or version.
         RegistryError: it cannot be fetched, or a digest differs.
     """
-    ref = next((each for each in refs if each.name == wanted.registry), None)
+    known = {each.name: each for each in refs}
+    ref = known.get(wanted.registry)
     if ref is None:
-        raise NotFoundError(
-            f"no registry `{wanted.registry}` in app.yaml",
-            hint=f"mlstack registry add {wanted.registry} ADDRESS",
-        )
+        near = nearest(wanted.registry, known)
+        hint = None if near else f"mlstack registry add {wanted.registry} ADDRESS"
+        raise NotFoundError(f"no registry `{wanted.registry}` in app.yaml", near=near, hint=hint)
     registry, version = _at_version(open_registry(ref, root=root), wanted)
     found: dict[str, FetchedPackage] = {}
     waiting = [(wanted.name, version)]

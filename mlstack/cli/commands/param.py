@@ -178,7 +178,7 @@ def _three(words: list[str]) -> tuple[str | None, str, str]:
     if len(words) == 2:
         return None, words[0], words[1]
     raise UsageError(
-        f"`param set` takes [COMPONENT] KEY VALUE, got {len(words)} words",
+        f"`param set` takes [COMPONENT] KEY VALUE, got {_count(words)}",
         hint="mlstack param set cnn num_gpus 1",
     )
 
@@ -189,6 +189,9 @@ def _two(words: list[str]) -> tuple[str | None, str]:
     if len(words) == 1:
         return None, words[0]
     raise UsageError(
-        f"`param unset` takes [COMPONENT] KEY, got {len(words)} words",
-        hint="mlstack param unset cnn num_gpus",
+        f"`param unset` takes [COMPONENT] KEY, got {_count(words)}", hint="mlstack param unset cnn num_gpus"
     )
+
+
+def _count(words: list[str]) -> str:
+    return "1 word" if len(words) == 1 else f"{len(words)} words"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.files.cache import Cache
+from mlstack.files.cache import Cache, of_user
 
 
 def entries(folder: Path) -> list[Path]:
@@ -108,3 +108,10 @@ def test_size_is_bounded_and_the_oldest_entries_go(tmp_path: Path) -> None:
     assert sum(path.stat().st_size for path in entries(tmp_path)) <= 50_000
     assert cache.get("k0") is None
     assert cache.get("k99") == bytes(1000)
+
+
+def test_a_user_without_a_home_has_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    store = of_user({})
+    store.put("a", b"1")
+    assert store.get("a") is None

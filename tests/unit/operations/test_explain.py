@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.errors import ConfigError, NotFoundError
+from mlstack.errors import NotFoundError, UsageError
 from mlstack.files.appdir import AppDir
 from mlstack.operations.explain import ExplainedParameter, explain
 from tests.support.builders import Tree
@@ -135,7 +135,7 @@ def test_unknown_parameter_names_the_nearest(root: Path) -> None:
 
 def test_a_manifest_has_no_parameters(root: Path) -> None:
     (root / "components/plain.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
-    with pytest.raises(ConfigError, match="plain manifest"):
+    with pytest.raises(UsageError, match="plain manifest"):
         explain(AppDir.find(root), "plain")
 
 
