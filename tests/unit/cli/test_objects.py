@@ -20,7 +20,7 @@ def run(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
 
 def test_folder_gets_one_file_an_object(run: Runner, tmp_path: Path) -> None:
     stream = run.ok("render gke")
-    run.ok(f"render gke --out {tmp_path}/out")
+    run.ok("render", "gke", "--out", str(tmp_path / "out"))
     files = read_tree(tmp_path / "out")
     assert list(files) == [
         "shop.front/configmap_default_front.yaml",
@@ -30,12 +30,12 @@ def test_folder_gets_one_file_an_object(run: Runner, tmp_path: Path) -> None:
 
 
 def test_folder_can_hold_json(run: Runner, tmp_path: Path) -> None:
-    run.ok(f"render gke --out {tmp_path / 'out'} -o json")
+    run.ok("render", "gke", "--out", str(tmp_path / "out"), "-o", "json")
     assert all(name.endswith(".json") for name in read_tree(tmp_path / "out"))
 
 
 def test_names_cannot_be_written_to_a_folder(run: Runner, tmp_path: Path) -> None:
-    assert run(f"render gke --out {tmp_path / 'out'} -o name").code == 2
+    assert run("render", "gke", "--out", str(tmp_path / "out"), "-o", "name").code == 2
     assert not (tmp_path / "out").exists()
 
 

@@ -1,5 +1,6 @@
 """A registry may be a folder of a git repository, at a branch, tag or commit."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -16,7 +17,14 @@ from tests.support.packages import JOBS, as_files
 from tests.support.registries import Open, RegistrySuite, indexed, next_jobs, plain, write_registry
 
 
+def need_git() -> None:
+    """Skip a test where git is not installed."""
+    if shutil.which("git") is None:
+        pytest.skip("git is not on PATH")
+
+
 def git(folder: Path, *arguments: str) -> str:
+    need_git()
     author = ["-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "init.defaultBranch=main"]
     command = ["git", *author, *arguments]
     return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
@@ -154,6 +162,7 @@ def test_a_missing_folder_is_told(tmp_path: Path) -> None:
 
 
 def test_a_missing_repository_is_told(tmp_path: Path) -> None:
+    need_git()
     with pytest.raises(RegistryError, match="cannot fetch `file:///nowhere/at/all`") as caught:
         opened_at("file:///nowhere/at/all", tmp_path).index()
     assert "git ls-remote" in str(caught.value.hint)
