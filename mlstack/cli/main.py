@@ -145,7 +145,7 @@ def _run(words: list[str], session: Session) -> int:
 
         completion_init()
         complete.mend_words(os.environ)
-    command = typer.main.get_command(program)
+    command = command_of(program, None)
     code = command.main(args=words, prog_name="mlstack", standalone_mode=False, obj=session)
     sys.stdout.flush()
     if code == INTERRUPTED_EXIT_CODE:
