@@ -45,10 +45,7 @@ def connect(
     login = _PodLogin() if in_pod else _Login(context, kubeconfig)
     settings = login.settings()
     if not str(settings.host).startswith(("http://", "https://")):
-        raise ClusterError(
-            f"{login.label} has no address of an API server that begins with https://",
-            hint="set `server` of its cluster in the kubeconfig",
-        )
+        raise _no_address(login.label)
     transport = Transport(
         _pool(settings, login.label),
         settings.host,
@@ -57,6 +54,17 @@ def connect(
         read_timeout_s=read_timeout_s,
     )
     return RemoteCluster(transport, ca=_fingerprint(settings.ssl_ca_cert, login.label))
+
+
+_NO_FILE = "File does not exist: "  # the library's word
+_LOOK = "kubectl config view shows what it holds"
+
+
+def _no_address(label: str) -> ClusterError:
+    return ClusterError(
+        f"{label} has no address of an API server that begins with https://",
+        hint="set `server` of its cluster in the kubeconfig",
+    )
 
 
 class _Login:
@@ -68,7 +76,9 @@ class _Login:
         self.context = context or self._current()
         self.label = f"context `{self.context}`"
         self._user = self._part("users", str(self._chosen().get("user") or ""), "user")
-        self._part("clusters", str(self._chosen().get("cluster") or ""), "cluster")
+        cluster = self._part("clusters", str(self._chosen().get("cluster") or ""), "cluster")
+        if not isinstance(cluster.get("server", ""), str):
+            raise _no_address(self.label)
         self._lent: dict[str, Any] = {}
 
     @property
@@ -83,15 +93,14 @@ class _Login:
 
         library: Any = kube_config
         settings = Configuration()
-        loader = library.KubeConfigLoader(
-            config_dict=self._merged.config,
-            active_context=self.context,
-            config_base_path=None,
-            config_persister=self._save,
-        )
         with self._verified_provider(), _logged_errors() as said:
             try:
-                loader.load_and_set(settings)
+                library.KubeConfigLoader(
+                    config_dict=self._merged.config,
+                    active_context=self.context,
+                    config_base_path=None,
+                    config_persister=self._save,
+                ).load_and_set(settings)
             except Exception as error:
                 # The library lets through whatever its parsers raise; its texts may quote the file, tokens
                 # included, so only the kind of fault is told.
@@ -106,8 +115,9 @@ class _Login:
             raise NotFoundError(
                 f"the kubeconfig has no context `{self.context}`; it has "
                 + (", ".join(f"`{name}`" for name in sorted(known)) or "none"),
-                near=nearest(self.context, known),
+                near=(near := nearest(self.context, known)),
                 where=self._files,
+                hint=None if near else "kubectl config get-contexts; --context NAME takes another one",
             )
         found: Mapping[str, Any] = known[self.context].get("context") or {}
         return found
@@ -128,6 +138,7 @@ class _Login:
             raise ClusterError(
                 f"{self.label} names the {what} `{name}`, which the kubeconfig does not have",
                 where=self._files,
+                hint=_LOOK,
             )
         found: Mapping[str, Any] = known.get(name, {}).get(what) or {}
         return found
@@ -159,11 +170,19 @@ class _Login:
         self._lent = {}
 
     def _unusable(self, error: Exception) -> ClusterError:
-        if isinstance(error, OSError) and error.filename:
-            text = f"{self.label} needs the file {error.filename}: {error.strerror}"
-        else:
-            text = f"the credentials or certificates of {self.label} cannot be used ({type(error).__name__})"
+        provider = self._user.get("auth-provider")
+        missing = str(error).removeprefix(_NO_FILE) if str(error).startswith(_NO_FILE) else None
         hint = f"kubectl --context {self.context} version shows whether kubectl can use them"
+        if isinstance(error, OSError) and error.filename:
+            text = f"{self.label} needs the file {error.filename}: {(error.strerror or '').lower()}"
+        elif missing:
+            text = f"{self.label} needs the file {missing}: no such file"
+        elif isinstance(provider, Mapping):
+            name = provider.get("name")
+            text = f"the credentials of {self.label} come from auth-provider `{name}`, which cannot be used"
+            hint = "get its credentials anew, with the credential plug-in that kubectl takes today"
+        else:
+            text = f"the credentials or certificates of {self.label} cannot be used"
         return ClusterError(text, where=self._files, hint=hint)
 
     def _plugin_failed(self, said: str) -> ForbiddenError:
@@ -229,8 +248,8 @@ def _merged(files: str) -> Any:
         # As above: YAML errors quote the line, which may hold a token. A mark only gives the line's number.
         mark = getattr(error, "problem_mark", None)
         place = f"{mark.name}:{mark.line + 1}" if mark is not None else files
-        reason = error.strerror if isinstance(error, OSError) else "it is not a kubeconfig"
-        raise ClusterError(f"the kubeconfig cannot be read: {reason}", where=place) from None
+        reason = (error.strerror or "").lower() if isinstance(error, OSError) else "it is not a kubeconfig"
+        raise ClusterError(f"the kubeconfig cannot be read: {reason}", where=place, hint=_LOOK) from None
     if found is None:
         raise NotFoundError(
             f"there is no kubeconfig at {files}",
@@ -305,7 +324,9 @@ def _pool(settings: Any, label: str) -> Any:
         )
     except (OSError, ValueError, LocationParseError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
-        raise ClusterError(f"the certificates or the proxy of {label} cannot be used: {reason}") from error
+        raise ClusterError(
+            f"the certificates or the proxy of {label} cannot be used: {reason}", hint=_LOOK
+        ) from error
     for key in ("ca_certs", "ca_cert_data", "cert_file", "key_file"):
         pool.connection_pool_kw.pop(key, None)
     if str(settings.host).startswith("https://"):
@@ -319,4 +340,4 @@ def _fingerprint(ca_file: str | None, label: str) -> str | None:
     try:
         return ca_fingerprint(ca_file)
     except (OSError, ValueError) as error:
-        raise ClusterError(f"the CA certificate of {label} cannot be read") from error
+        raise ClusterError(f"the CA certificate of {label} cannot be read", hint=_LOOK) from error

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mlstack.errors import ConfigError, NotFoundError
+from mlstack.errors import ConfigError, NotFoundError, UsageError
 from mlstack.files import document as documents
 from mlstack.files.wording import described
 from mlstack.model.names import nearest
@@ -36,11 +36,13 @@ class Kubeconfig:
         current_context: the context kubectl uses unless told otherwise; empty when there is none.
         contexts: by name.
         paths: the files that were looked for, in order.
+        exists: whether one of them is there.
     """
 
     current_context: str = ""
     contexts: Mapping[str, Context] = field(default_factory=dict)
     paths: tuple[Path, ...] = ()
+    exists: bool = True
 
     def context(self, name: str) -> Context:
         """Give a context.
@@ -54,6 +56,26 @@ class Kubeconfig:
             hint = f"did you mean `{near}`?" if near else "kubectl config get-contexts"
             raise NotFoundError(f"no context `{name}` in {looked or 'the kubeconfig'}", near=near, hint=hint)
         return self.contexts[name]
+
+    def current(self) -> Context:
+        """Give the context that kubectl uses unless told otherwise.
+
+        Raises:
+            NotFoundError: there is no kubeconfig, or no such context in it.
+            UsageError: none is current.
+        """
+        if not self.exists:
+            looked = ", ".join(str(path) for path in self.paths)
+            raise NotFoundError(
+                f"there is no kubeconfig at {looked or '~/.kube/config'}",
+                hint="set KUBECONFIG, or let your cluster write one: minikube start, "
+                "gcloud container clusters get-credentials NAME",
+            )
+        if not self.current_context:
+            raise UsageError(
+                "no kubectl context is current", hint="kubectl config use-context NAME, or --context NAME"
+            )
+        return self.context(self.current_context)
 
     def by_server(self, server: str) -> tuple[Context, ...]:
         """Give the contexts that lead to an address."""
@@ -81,19 +103,22 @@ def load(option: str | None, environ: Mapping[str, str]) -> Kubeconfig:
     """
     files = paths(option, environ)
     if option and not Path(option).is_file():
-        raise NotFoundError(f"no kubeconfig at `{option}`")
+        raise NotFoundError(
+            f"there is no kubeconfig at {option}", hint="relative paths start at the working directory"
+        )
     current = ""
     contexts: dict[str, tuple[Any, Path]] = {}
     servers: dict[str, str] = {}
     for file in files:
-        content = _read(file) if file.is_file() else {}
+        content = _read(file) if file.exists() else {}
         current = current or _text(content.get("current-context"))
         for name, entry in _entries(content, "contexts", "context"):
             contexts.setdefault(name, (entry, file))
         for name, entry in _entries(content, "clusters", "cluster"):
             servers.setdefault(name, _text(entry.get("server")))
     found = {name: _context(name, entry, servers) for name, (entry, _) in contexts.items()}
-    return Kubeconfig(current_context=current, contexts=found, paths=files)
+    exists = any(file.exists() for file in files)
+    return Kubeconfig(current_context=current, contexts=found, paths=files, exists=exists)
 
 
 def _context(name: str, entry: Mapping[str, Any], servers: Mapping[str, str]) -> Context:
@@ -114,7 +139,10 @@ def _bytes(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise ConfigError(f"cannot read the kubeconfig: {error.strerror}", where=str(file)) from error
+        reason = (error.strerror or str(error)).lower()
+        raise ConfigError(
+            f"cannot read the kubeconfig: {reason}", where=str(file), hint="check KUBECONFIG and --kubeconfig"
+        ) from error
 
 
 def _entries(content: Mapping[str, Any], group: str, field_name: str) -> list[tuple[str, Mapping[str, Any]]]:

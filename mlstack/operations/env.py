@@ -186,12 +186,7 @@ def _namespace(preset: EnvironmentFiles | None, context: Context | None) -> str:
 def _context(kubeconfig: Kubeconfig, wanted: str | None, *, inherits: bool) -> Context | None:
     if wanted is None and inherits:
         return None
-    name = wanted or kubeconfig.current_context
-    if not name:
-        raise UsageError(
-            "no kubectl context is current", hint="kubectl config use-context NAME, or --context NAME"
-        )
-    return kubeconfig.context(name)
+    return kubeconfig.context(wanted) if wanted is not None else kubeconfig.current()
 
 
 def _preset(folder: Path) -> EnvironmentFiles:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import ssl
@@ -135,6 +136,38 @@ def test_an_unknown_context_names_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no context `tset`; it has `test`") as caught:
         kube.connect("tset", kubeconfig=kubeconfig(tmp_path, "https://127.0.0.1:1"))
     assert caught.value.near == "test"
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user", "told"),
+    [
+        ({"server": "https://h"}, None, "the credentials or certificates of context `test` cannot be used"),
+        ({"server": 6443}, {}, "context `test` has no address of an API server"),
+        ({"server": "h:6443"}, {}, "context `test` has no address of an API server"),
+        (
+            {"server": "https://h", "certificate-authority": "/no/ca"},
+            {},
+            "needs the file /no/ca",
+        ),
+        ({"server": "https://h", "certificate-authority-data": "aGk="}, {}, "cannot be used"),
+        ({"server": "https://h"}, {"client-certificate": "/no/crt", "client-key": "/no/key"}, "file /no/crt"),
+        ({"server": "https://h"}, {"tokenFile": "/no/token"}, "needs the file /no/token"),
+        ({"server": "https://h"}, {"auth-provider": {"name": "gcp"}}, "come from auth-provider `gcp`"),
+    ],
+    ids=["no-user", "server-number", "server-bare", "no-ca", "odd-ca", "no-cert", "no-token", "provider"],
+)
+def test_what_a_context_needs_and_does_not_have_is_named_with_the_next_step(
+    tmp_path: Path, cluster: dict[str, Any], user: Any, told: str
+) -> None:
+    content = {
+        "contexts": [{"name": "test", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": user}],
+    }
+    error = refused(json.dumps(content), tmp_path)
+    assert told in error.message
+    assert error.exit_code == 6
+    assert error.hint is not None
 
 
 def test_no_kubeconfig_says_what_to_do(tmp_path: Path) -> None:

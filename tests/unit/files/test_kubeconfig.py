@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.errors import ConfigError, NotFoundError, YamlError
+from mlstack.errors import ConfigError, NotFoundError, UsageError, YamlError
 from mlstack.files.kubeconfig import load
 from tests.support.builders import kubeconfig, write_tree
 
@@ -58,6 +58,22 @@ def test_an_unknown_context_tells_the_nearest(tmp_path: Path) -> None:
 def test_a_file_given_by_option_must_exist(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no kubeconfig at"):
         load(str(tmp_path / "nothing"), {})
+
+
+def test_the_current_context_is_told_apart_from_no_kubeconfig(tmp_path: Path) -> None:
+    place = {"KUBECONFIG": str(tmp_path / "config")}
+    with pytest.raises(NotFoundError, match="there is no kubeconfig at"):
+        load(None, place).current()
+    write_tree(tmp_path, {"config": kubeconfig("minikube").replace('"minikube"', '""', 1)})
+    with pytest.raises(UsageError, match="no kubectl context is current"):
+        load(None, place).current()
+    write_tree(tmp_path, {"config": kubeconfig("minikube")})
+    assert load(None, place).current().name == "minikube"
+
+
+def test_a_folder_in_the_place_of_a_kubeconfig_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read the kubeconfig: is a directory"):
+        load(None, {"KUBECONFIG": str(tmp_path)})
 
 
 @pytest.mark.parametrize(("content", "kind"), [("a: [", YamlError), ("- a\n", ConfigError)])
