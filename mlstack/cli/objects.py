@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlstack.cli.output import say, write
+from mlstack.cli.streams import say, write
 
 if TYPE_CHECKING:
     from mlstack.model.objects import DesiredState, KubeObject

@@ -1,6 +1,6 @@
 """From an app directory to the objects of one environment: resolve, render, parse, patch, stamp, order."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -10,12 +10,13 @@ from mlstack.errors import ConfigError, TemplateError, YamlError
 from mlstack.files import schema, yamlread
 from mlstack.files.appdir import AppDir
 from mlstack.files.document import Document
+from mlstack.files.renders import Render, Renders
 from mlstack.model import objects, order
 from mlstack.model.app import Component, Environment, Manifest
 from mlstack.model.kinds import Kinds
 from mlstack.model.names import check_namespace
 from mlstack.model.normalise import normalised
-from mlstack.model.objects import DesiredState, KubeObject
+from mlstack.model.objects import DesiredState, KubeObject, Source
 from mlstack.model.overrides import Overrides
 from mlstack.model.params import Resolved
 from mlstack.model.patching import patched, read_patch
@@ -195,6 +196,7 @@ class Loader:
         self._app, self._environment, self._overrides = app, environment, overrides
         self._store, self._locate = store, locate
         self._renderers: dict[str, Renderer] = {}
+        self._renders = Renders(store)
 
     def render(self, component: Component | Manifest) -> Rendered:
         """Give the objects of one component, patched.
@@ -219,23 +221,29 @@ class Loader:
         """
         namespace = str(resolved.values.get("namespace") or self._environment.namespace)
         variables = self._variables(component, resolved, namespace)
-        renderer = self._renderer(prototype)
-        rendering = renderer.rendering(variables)
-        made = [
-            found
-            for template in renderer.names
-            for found in self._objects(rendering, template, prototype, component.full_name)
-        ]
+        made, notes = self._made(prototype, variables, component.full_name)
         return Rendered(
             component=component.full_name,
             objects=tuple(self._patched(made, component.full_name)),
             namespace=namespace,
-            notes=(*resolved.notes, *(f"{component.full_name}: {note}" for note in rendering.notes)),
-            has_secrets=any(
-                param.secret and resolved.values.get(name) is not None
-                for name, param in prototype.params.items()
-            ),
+            notes=(*resolved.notes, *(f"{component.full_name}: {note}" for note in notes)),
+            has_secrets=prototype.has_secrets(resolved.values),
         )
+
+    def _made(
+        self, prototype: Prototype, variables: Mapping[str, Any], component: str
+    ) -> tuple[list[KubeObject], Sequence[str]]:
+        """Give what the templates make and tell: as remembered, unless every part is to be located."""
+        key = None if self._locate else self._renders.key(prototype, variables)
+        known = self._renders.get(key)
+        if known is not None:
+            return [_unlocated(*each, prototype, component) for each in known.objects], known.notes
+        renderer = self._renderer(prototype)
+        rendering = renderer.rendering(variables)
+        made = {name: self._objects(rendering, name, prototype, component) for name in renderer.names}
+        contents = [(name, found.data) for name, objects in made.items() for found in objects]
+        self._renders.put(key, Render(objects=contents, notes=rendering.notes))
+        return [found for objects in made.values() for found in objects], rendering.notes
 
     def _renderer(self, prototype: Prototype) -> Renderer:
         key = f"{prototype.full_name}@{prototype.version}"
@@ -306,6 +314,11 @@ class Loader:
         """Give the place of each part of a patch, where it is asked for; faults there are the patch's own."""
         origins = patch.origins() if self._locate else {}
         return {path: str(origin) for path, origin in origins.items()}
+
+
+def _unlocated(template: str, data: Mapping[str, Any], prototype: Prototype, component: str) -> KubeObject:
+    source = Source(component=component, file=prototype.sources.get(template, template))
+    return KubeObject(data=data, component=component, source=source)
 
 
 class _Of:

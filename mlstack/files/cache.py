@@ -32,6 +32,7 @@ class Cache:
         self._folder = folder
         self._limit = limit_bytes
         self._unswept = 0
+        self._swept = False
         self._trusted: bool | None = None
 
     def get(self, key: str) -> bytes | None:
@@ -52,7 +53,7 @@ class Cache:
         self._make_folder()
         if not self._is_trusted():
             return
-        place = self._place(key)
+        place = Path(self._place(key))
         temporary = place.with_name(f"{place.name}.{os.getpid()}.tmp")
         try:
             place.parent.mkdir(mode=0o700, exist_ok=True)
@@ -65,12 +66,13 @@ class Cache:
                 temporary.unlink()
             return
         self._unswept += len(data)
-        if self._unswept > self._limit // _SWEEP_SHARE or place.parent.name == "00":
+        by_chance = place.parent.name == "00" and not self._swept
+        if by_chance or self._unswept > self._limit // _SWEEP_SHARE:
             self.sweep()
 
     def sweep(self) -> None:
         """Drop the entries written first until the rest is within the limit."""
-        self._unswept = 0
+        self._unswept, self._swept = 0, True
         entries = sorted(self._entries(), key=lambda entry: (entry[1], entry[0]))
         size = sum(entry[2] for entry in entries)
         for path, _, length in entries:
@@ -86,9 +88,9 @@ class Cache:
                 found = path.lstat()
                 yield path, found.st_mtime_ns, found.st_size
 
-    def _place(self, key: str) -> Path:
+    def _place(self, key: str) -> str:
         name = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=20).hexdigest()
-        return self._folder / name[:2] / name[2:]
+        return f"{self._folder}/{name[:2]}/{name[2:]}"
 
     def _make_folder(self) -> None:
         with suppress(OSError):

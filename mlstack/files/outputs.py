@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
-import mlstack
-from mlstack.files import layout
+from mlstack.files import layout, program
 from mlstack.files.cache import Cache
 
 LARGEST_BYTES = 32 * 1024 * 1024
 """Longer outputs are not remembered: a few of them would drive out all the rest."""
 _FILES = (layout.APP_FILE, layout.LOCK_FILE)
 _FOLDERS = (layout.COMPONENTS, layout.ENVIRONMENTS, layout.VENDOR)
-_LIBRARIES = ("jinja2", "yaml", "jsonschema")
 
 
 class Outputs:
@@ -45,7 +41,7 @@ class Outputs:
         """
         hashed = hashlib.blake2b("\0".join(words).encode("utf-8", "surrogatepass"), digest_size=32)
         try:
-            for part in (*_program(), *_content(self._root)):
+            for part in (program.identity().encode(), *_content(self._root)):
                 hashed.update(len(part).to_bytes(8, "big") + part)
         except OSError:
             return None
@@ -70,23 +66,6 @@ class Outputs:
         data = f"{told}\0{text}".encode("utf-8", "surrogatepass")
         if key and len(data) <= LARGEST_BYTES:
             self._cache.put(key, data)
-
-
-def _program() -> Iterator[bytes]:
-    """Give what tells this program from any other: a developer's changes count as much as a release."""
-    yield sys.version.encode()
-    package = Path(mlstack.__file__).parent
-    for file in sorted(_files_below(str(package))):
-        if not file.endswith((".pyc", os.sep)):
-            yield _stamp(file)
-    for name in _LIBRARIES:
-        found = find_spec(name)
-        yield _stamp(found.origin) if found and found.origin else b""
-
-
-def _stamp(file: str) -> bytes:
-    found = os.stat(file)  # noqa: PTH116 - there are some two hundred of them
-    return f"{file}\0{found.st_size}\0{found.st_mtime_ns}".encode("utf-8", "surrogateescape")
 
 
 def _content(root: Path) -> Iterator[bytes]:

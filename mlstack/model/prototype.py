@@ -133,6 +133,10 @@ class Prototype:
         """Give `registry/package/name`, as component files write it."""
         return f"{self.registry}/{self.package}/{self.name}"
 
+    def has_secrets(self, values: Mapping[str, Any]) -> bool:
+        """Tell whether a secret parameter is set."""
+        return any(param.secret and values.get(name) is not None for name, param in self.params.items())
+
     def alias(self, name: str) -> str | None:
         """Give the alias that a name stands for, as typed or written; None for any other name."""
         short = name.rpartition("/")[2].removeprefix("io.ksonnet.pkg.")

@@ -11,6 +11,7 @@ from mlstack.errors import ConfigError, NotFoundError, ParamError, TemplateError
 from mlstack.files.appdir import AppDir
 from mlstack.files.overrides import read as read_overrides
 from mlstack.model.objects import DesiredState
+from tests.support import examples
 from tests.support.builders import Tree
 from tests.support.packages import COMMON, JOBS, installed_app, vendored
 
@@ -238,17 +239,44 @@ def test_two_renders_give_the_same_objects(app: Build) -> None:
     assert load(root) == load(root)
 
 
-def test_compiled_templates_are_kept_between_runs(app: Build) -> None:
-    class Store(dict[str, bytes]):
-        def put(self, key: str, data: bytes) -> None:
-            self[key] = data
+class Store(dict[str, bytes]):
+    """A cache in memory."""
 
+    def put(self, key: str, data: bytes) -> None:
+        self[key] = data
+
+
+def test_compiled_templates_are_kept_between_runs(app: Build) -> None:
     store = Store()
     first = load(app(packaged()), store=store)
     kept: Mapping[str, bytes] = dict(store)
     assert load(app(packaged()), store=store) == first
     assert kept == store
     assert any(key.startswith("template:") for key in kept)
+
+
+def test_every_shipped_example_comes_out_of_the_store_as_it_was_rendered(tmp_path: Path) -> None:
+    app, store = examples.shipped_app(tmp_path / "app"), Store()
+    for case in examples.cases():
+        rendered = desired.load(app, case.environment, components=[case.component], store=store)
+        again = desired.load(app, case.environment, components=[case.component], store=store)
+        assert again == rendered
+
+
+def test_templates_do_not_run_again_for_the_same_values(app: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, store = app(packaged(TEMPLATE + "{{ note('mind the gap') }}")), Store()
+    first = load(root, store=store)
+    assert first.notes == ("cnn: mind the gap",)
+    monkeypatch.setattr("mlstack.engine.desired.Renderer", lambda *_, **__: pytest.fail("ran again"))
+    assert load(root, store=store) == first
+
+
+def test_places_are_noted_whatever_is_remembered(app: Build) -> None:
+    root, store = app(packaged()), Store()
+    located = load(root, store=store, locate=True)
+    load(root, store=store)
+    assert load(root, store=store, locate=True) == located
+    assert located.objects[0].source != load(root, store=store).objects[0].source
 
 
 def test_an_environment_without_context_leads_nowhere(app: Build) -> None:
