@@ -11,7 +11,6 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
 from datetime import UTC, datetime
 from itertools import count
 from threading import RLock
@@ -30,7 +29,7 @@ from mlstack.cluster.api import (
 )
 from mlstack.cluster.managers import Writer
 from mlstack.cluster.serving import Catalog, Served
-from mlstack.cluster.store import Change, Key, Obj, Store
+from mlstack.cluster.store import Change, Key, Obj, Store, copied
 from mlstack.cluster.writing import Write
 from mlstack.errors import InvalidError, ObjectNotFoundError, WatchExpiredError
 from mlstack.model.app import ClusterIdentity
@@ -122,12 +121,12 @@ class MemoryCluster:
         """Write what we want of an object by server-side apply; unknown fields are refused."""
         ref = ObjectRef.of(obj)
         with self._write(ref, manager, "Apply", dry_run=dry_run) as write:
-            return write.apply(deepcopy(dict(obj)), force=force)
+            return write.apply(copied(dict(obj)), force=force)
 
     def create(self, obj: Mapping[str, Any], *, manager: str = MANAGER, dry_run: bool = False) -> Applied:
         """Create an object."""
         with self._write(ObjectRef.of(obj), manager, "Update", dry_run=dry_run) as write:
-            return write.create(deepcopy(dict(obj)))
+            return write.create(copied(dict(obj)))
 
     def replace(
         self, obj: Mapping[str, Any], *, manager: str = MANAGER, subresource: str = "", dry_run: bool = False
@@ -135,7 +134,7 @@ class MemoryCluster:
         """Put an object in place of the one that is there; a `resourceVersion` in it must be the live one."""
         ref = ObjectRef.of(obj)
         with self._write(ref, manager, "Update", subresource=subresource, dry_run=dry_run) as write:
-            return write.replace(deepcopy(dict(obj)))
+            return write.replace(copied(dict(obj)))
 
     def patch(
         self,
@@ -151,7 +150,7 @@ class MemoryCluster:
 
         def change(live: Obj) -> Any:
             if isinstance(patch, Mapping):
-                return patches.merge_patch(live, deepcopy(dict(patch)))
+                return patches.merge_patch(live, copied(dict(patch)))
             return patches.json_patch(live, patch)
 
         if isinstance(patch, Mapping) is not (kind == "merge"):

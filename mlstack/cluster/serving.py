@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 from mlstack.cluster import garbage, strategies
 from mlstack.cluster.shapes import Schema, Shape, custom_root
-from mlstack.cluster.store import Obj, Store
+from mlstack.cluster.store import Obj, Store, copied
 from mlstack.model.kinds import Kind, Kinds, kinds_of_crd
 from mlstack.model.schemas import Schemas
 
@@ -45,8 +44,9 @@ class Served:
         """Give an object in this version, apart from the stored one."""
         names = {"apiVersion": self.kind.api_version, "kind": self.kind.kind}
         if metadata_only:
-            return names | {"metadata": deepcopy(dict(obj["metadata"]))}
-        return deepcopy({**obj, **names})
+            return names | {"metadata": copied(dict(obj["metadata"]))}
+        shown: Obj = copied({**obj, **names})
+        return shown
 
 
 class Catalog:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 Obj = dict[str, Any]
+
+
+def copied(value: Any) -> Any:
+    """Copy a plain value all the way down; `copy.deepcopy`, which takes any, needs five times as long."""
+    if isinstance(value, dict):
+        return {key: copied(item) for key, item in value.items()}
+    return [copied(item) for item in value] if isinstance(value, list) else value
 
 
 @dataclass(frozen=True, order=True)
@@ -61,15 +67,15 @@ class Store:
 
     def of_kind(self, group: str, kind: str, namespace: str | None = None) -> Iterator[tuple[Key, Obj]]:
         """Go through the objects of a kind in the order of their names."""
-        for key in sorted(self.objects):
-            if key.group == group and key.kind == kind and (namespace is None or key.namespace == namespace):
-                yield key, self.objects[key]
+        found = (key for key in self.objects if key.of_kind == (group, kind))
+        for key in sorted(key for key in found if namespace in (None, key.namespace)):
+            yield key, self.objects[key]
 
     def put(self, key: Key, obj: Mapping[str, Any]) -> Obj:
         """Store an object under the next version and give it."""
         self.version += 1
         metadata = {**obj["metadata"], "resourceVersion": str(self.version)}
-        new = deepcopy({**obj, "metadata": metadata})
+        new: Obj = copied({**obj, "metadata": metadata})
         self.log.append(Change(version=self.version, key=key, old=self.objects.get(key), new=new))
         self.objects[key] = new
         return new
