@@ -296,9 +296,14 @@ class Loader:
             namespace=self._environment.namespace,
         )
 
-    def _patched(self, made: Sequence[KubeObject], component: str) -> Iterator[KubeObject]:
+    def _patched(self, made: Sequence[KubeObject], component: str) -> Iterable[KubeObject]:
         # An environment without a file, as a preview's, has no patches.
         documents = self._app.patches(self._environment.name, component) if self._environment.file else ()
+        return self._with_patches(made, documents) if documents else made
+
+    def _with_patches(
+        self, made: Sequence[KubeObject], documents: Sequence[Document]
+    ) -> Iterator[KubeObject]:
         patches = [
             read_patch(one.value, where=str(one.origin()), places=self._places(one)) for one in documents
         ]

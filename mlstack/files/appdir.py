@@ -26,7 +26,7 @@ from mlstack.model.app import App, Component, Environment, Lock, Manifest, Regis
 from mlstack.model.faults import ParamFault, param_error
 from mlstack.model.names import nearest
 from mlstack.model.overrides import Overrides
-from mlstack.model.params import Layer, Origin, ParamScope, Resolved, resolve, spelling_table
+from mlstack.model.params import Declared, Layer, Origin, ParamScope, Resolved, spelling_table
 from mlstack.model.prototype import Package, Param, Prototype
 
 __all__ = ["NO_OVERRIDES", "AppDir", "ParamScope"]
@@ -83,7 +83,7 @@ class AppDir(ParamEdits, ComponentEdits, EnvironmentEdits, AppEdits, Installs):
 
     def forget(self) -> None:
         """Read every file anew from now on."""
-        for name in ("files", "_vendor"):
+        for name in ("files", "_vendor", "_declarations"):
             self.__dict__.pop(name, None)
 
     def app(self) -> App:
@@ -207,10 +207,20 @@ class AppDir(ParamEdits, ComponentEdits, EnvironmentEdits, AppEdits, Installs):
         prototype = self._prototype_of(component)
         layers = self.layers(component, environment, overrides)
         self._check_overrides(overrides)
-        resolved = resolve(prototype.params, layers, prototype=prototype.full_name)
+        resolved = self._declared(prototype).resolve(layers)
         note = prototype.alias_note(component.prototype)
         notes = (f"{note} ({component.file})",) if note else ()
         return Resolved(resolved.values, resolved.chains, (*notes, *resolved.notes))
+
+    def _declared(self, prototype: Prototype) -> Declared:
+        name = f"{prototype.full_name}@{prototype.version}"
+        if name not in self._declarations:
+            self._declarations[name] = Declared(prototype.params, prototype=prototype.full_name)
+        return self._declarations[name]
+
+    @cached_property
+    def _declarations(self) -> dict[str, Declared]:
+        return {}
 
     def _prototype_of(self, component: Component) -> Prototype:
         return self.prototype(component.prototype, where=component.file)

@@ -85,9 +85,9 @@ def _encoded(value: Any) -> Any:
 
 def _pruned(value: Any) -> Any:
     """Drop nulls, and the empty maps and lists that mean the same as none."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         inner = {key: _pruned(item) for key, item in value.items() if item is not None}
-        return {k: v for k, v in inner.items() if not (k in _EMPTY_IS_ABSENT and v in ({}, []))}
+        return {k: v for k, v in inner.items() if v or k not in _EMPTY_IS_ABSENT or v not in ({}, [])}
     if isinstance(value, list):
         return [_pruned(item) for item in value]
     return value

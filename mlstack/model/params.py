@@ -164,23 +164,43 @@ def resolve(params: Mapping[str, Param], layers: Sequence[Layer], *, prototype: 
         ParamError: all unknown names (with the nearest known one), names set in two spellings within one
             layer, and control characters, with file and line.
     """
-    spellings = spelling_table(params)
-    default_origin = Origin(f"prototype {prototype}".rstrip())
-    chains: dict[str, list[Setting]] = {
-        name: [Setting("default", param.default, default_origin)] if param.has_default else []
-        for name, param in params.items()
-    }
-    faults: list[ParamFault] = []
-    notes: dict[str, None] = {}
-    for layer in layers:
-        reading = _LayerReading(layer, params, spellings, prototype)
-        for name, setting in reading.settings(faults):
-            chains[name].append(setting)
-        notes.update(dict.fromkeys(reading.notes))
-    if faults:
-        raise param_error(faults)
-    values = {name: _folded(params[name], chain) for name, chain in chains.items()}
-    return Resolved(values=values, chains={n: tuple(c) for n, c in chains.items()}, notes=tuple(notes))
+    return Declared(params, prototype=prototype).resolve(layers)
+
+
+class Declared:
+    """What a prototype declares, prepared once to resolve the parameters of many components.
+
+    Args:
+        params: as for `resolve`.
+        prototype: as for `resolve`.
+    """
+
+    def __init__(self, params: Mapping[str, Param], *, prototype: str = "") -> None:
+        """Prepare spellings and defaults."""
+        self._params = params
+        self._prototype = prototype
+        self._spellings = spelling_table(params)
+        origin = Origin(f"prototype {prototype}".rstrip())
+        self._chains: dict[str, tuple[Setting, ...]] = {
+            name: (Setting("default", param.default, origin),) if param.has_default else ()
+            for name, param in params.items()
+        }
+        self._values = {name: _folded(params[name], chain) for name, chain in self._chains.items()}
+
+    def resolve(self, layers: Sequence[Layer]) -> Resolved:
+        """Resolve the parameters of one component, as the function `resolve` says."""
+        faults: list[ParamFault] = []
+        notes: dict[str, None] = {}
+        chains: dict[str, tuple[Setting, ...]] = {}
+        for layer in layers:
+            reading = _LayerReading(layer, self._params, self._spellings, self._prototype)
+            for name, setting in reading.settings(faults):
+                chains[name] = (*chains.get(name, self._chains[name]), setting)
+            notes.update(dict.fromkeys(reading.notes))
+        if faults:
+            raise param_error(faults)
+        values = {name: _folded(self._params[name], chain) for name, chain in chains.items()}
+        return Resolved({**self._values, **values}, {**self._chains, **chains}, tuple(notes))
 
 
 def spelling_table(params: Mapping[str, Param]) -> dict[str, str]:
