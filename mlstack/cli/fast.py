@@ -8,10 +8,24 @@ def main() -> int:
     """Run the command line of this process and give its exit code."""
     _prepare_streams()
     try:
-        return _run(sys.argv[1:])
+        code = _run(sys.argv[1:])
     except KeyboardInterrupt:  # before the boundary stands: a person may be quicker than the imports
         sys.stderr.write("interrupted\n")
-        return 130
+        code = 130
+    if code == 130:
+        _leave_threads()
+    return code
+
+
+def _leave_threads() -> None:
+    """End here if threads still wait for a server: the interpreter would wait for them."""
+    threading = sys.modules.get("threading")
+    if threading is not None and threading.active_count() > 1:
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:  # nobody reads it any more
+            os._exit(130)
 
 
 def _prepare_streams() -> None:

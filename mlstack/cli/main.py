@@ -14,6 +14,7 @@ import typer
 from mlstack import __version__
 from mlstack.cli.adapters import Ports, Session, real_ports
 from mlstack.cli.helping import nearest_option
+from mlstack.cli.interruption import Interruption
 from mlstack.cli.output import ClosedOutputError, say, stop_writing, write
 from mlstack.cli.parsing import Group, command_of
 from mlstack.errors import INTERNAL_EXIT_CODE, MlstackError
@@ -120,7 +121,8 @@ def main(argv: Sequence[str] | None = None, *, ports: Ports | None = None) -> in
     words = list(sys.argv[1:] if argv is None else argv)
     session = Session(ports=ports or real_ports())
     try:
-        return _run(words, session)
+        with Interruption():
+            return _run(words, session)
     except (ClosedOutputError, BrokenPipeError):
         return stop_writing()
     except (KeyboardInterrupt, typer.Abort):

@@ -95,6 +95,9 @@ def _short(text: str) -> str:
 
 
 def _bad_request(answer: _Answer) -> ClusterError:
+    if "HTTP request to an HTTPS server" in answer.message:
+        hint = "begin `server` of the kubectl context with https://"
+        return ClusterError("the API server speaks HTTPS alone", hint=hint)
     return InvalidError(f"{answer.subject} is refused: {_short(_without_values(answer.message))}")
 
 

@@ -30,6 +30,8 @@ class Run:
     def __init__(self, cluster: Cluster, *, on_event: OnEvent, clock: Clock) -> None:
         """Begin with nothing done."""
         self.outcomes: dict[Identity, Event] = {}
+        self._begun: dict[Identity, Change] = {}
+        self._closed = False
         self._cluster, self._on_event, self._lock = cluster, on_event, Lock()
         self._stopped = Flag()
         self._clock = _StoppedClock(clock, self._stopped)
@@ -61,7 +63,11 @@ class Run:
         for change in idle:
             self._end("unchanged" if change.action == "unchanged" else "kept", change, change.reason)
         busy = [change for change in wave.items if change.writes]
-        results = parallel.run(work, busy, stopped=self._stopped)
+        try:
+            results = parallel.run(work, busy, stopped=self._stopped)
+        except KeyboardInterrupt:
+            self._close()
+            raise
         failures = [result for result in results if isinstance(result, MlstackError)]
         if failures:
             raise parallel.together(failures)
@@ -114,15 +120,29 @@ class Run:
             wait.until_gone(self._cluster, ref, change.live_uid, clock=self._clock)
         self._end("deleted", change, "")
 
+    def _close(self) -> None:
+        """Tell of what was under way when a person interrupted; what comes later is not heard any more."""
+        for change in list(self._begun.values()):
+            self.failed(change, "interrupted before the API server answered")
+        with self._lock:
+            self._closed = True
+
     def _end(self, kind: EventKind, change: Change, text: str) -> None:
         event = Event(kind, change.identity, text)
         with self._lock:
-            self.outcomes[change.identity] = event
-            self._on_event(event)
+            if not self._closed:
+                self._begun.pop(change.identity, None)
+                self.outcomes[change.identity] = event
+                self._on_event(event)
 
     def _say(self, kind: EventKind, identity: Identity, text: str) -> None:
         with self._lock:
-            self._on_event(Event(kind, identity, text))
+            if not self._closed:
+                self._on_event(Event(kind, identity, text))
+
+    def begin(self, change: Change) -> None:
+        """Remember that a change is under way."""
+        self._begun[change.identity] = change
 
     def failed(self, change: Change, why: str) -> None:
         """Remember that a change could not be made."""
@@ -137,11 +157,13 @@ class _Failure:
         self.so_far = ""
 
     def __enter__(self) -> "_Failure":
+        self._run.begin(self._change)
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, MlstackError):
-            self._run.failed(self._change, self.so_far + error.message)
+            text = error.message.removeprefix(f"`{self._change.identity}`: ")  # its line begins with the name
+            self._run.failed(self._change, self.so_far + text)
         elif isinstance(error, KeyboardInterrupt) and self.so_far:
             self._run.failed(self._change, f"{self.so_far}interrupted")
 

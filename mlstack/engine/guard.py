@@ -23,7 +23,7 @@ def check_cluster(environment: Environment, cluster: Cluster) -> ClusterIdentity
         f" expected {describe(pinned)}, found {describe(found)}",
         where=environment.file or None,
         hint=f"choose the right context with `mlstack env set {environment.name} --context CONTEXT`;"
-        f" if the environment has moved, delete `cluster` from {environment.file or 'environment.yaml'}",
+        f" if the environment has moved: mlstack env set {environment.name} --forget-cluster",
     )
 
 

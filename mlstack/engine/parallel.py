@@ -1,7 +1,7 @@
 """Do the same thing to many objects at once, and keep what each gave."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from threading import Event
 from typing import Generic, TypeVar
 
@@ -12,6 +12,8 @@ R = TypeVar("R")
 
 # Measured against a local API server and at 10 ms of round trip: more threads give nothing.
 WORKERS = 16
+GRACE_S = 5.0
+"""How long a person who interrupts waits for requests that are under way: long for a server that answers."""
 
 
 def run(
@@ -27,21 +29,29 @@ def run(
 
     Raises:
         UnreachableError: the server stopped answering; what had not begun is not begun.
-        KeyboardInterrupt: likewise, once what had begun is finished.
+        KeyboardInterrupt: likewise; what had begun gets `GRACE_S` to end, and a second one ends that too.
     """
     attempts = _Attempts(work, stopped or Event())
     if len(items) <= 1:
         return [attempts.make(item) for item in items]
     pool = ThreadPoolExecutor(max_workers=min(workers, len(items)), thread_name_prefix="mlstack")
-    futures = [pool.submit(attempts.make, item) for item in items]
+    futures: list[Future[R | MlstackError]] = []
+    interrupted = False
     try:
+        for item in items:
+            futures.append(pool.submit(attempts.make, item))
         for future in as_completed(futures):
             future.result()
-    except BaseException:  # also an interruption: whatever it is, the others must not go on
+    except BaseException as error:  # whatever it is, the others must not go on
         attempts.stop()
+        interrupted = isinstance(error, KeyboardInterrupt)
+        if interrupted:
+            pool.shutdown(wait=False, cancel_futures=True)
+            wait([future for future in futures if not future.cancelled()], timeout=GRACE_S)
         raise
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        if not interrupted:
+            pool.shutdown(wait=True, cancel_futures=True)
     return [future.result() for future in futures]
 
 
@@ -69,14 +79,26 @@ class _Attempts(Generic[T, R]):
 
 
 def together(errors: Sequence[MlstackError]) -> MlstackError:
-    """Make one error of several: the first one's kind, place and hint, everybody's message."""
+    """Make one error of several: the first one's kind and place, and what is said of whom, each once."""
     if len(errors) == 1:
         return errors[0]
     first = errors[0]
-    lines = [f"{len(errors)} objects were refused", *(f"  {error.message}" for error in errors)]
+    said: dict[str, list[str]] = {}
+    for error in errors:
+        name, colon, text = error.message.partition(": ") if error.message.startswith("`") else ("", "", "")
+        said.setdefault(text or error.message, []).extend([name] if colon else [])
+    lines = [f"{len(errors)} objects were refused", *(f"  {_listed(*each)}" for each in said.items())]
     hints = list(dict.fromkeys(error.hint for error in errors if error.hint))
     joined = MlstackError.__new__(type(first))
     joined.__dict__.update(first.__dict__)
     joined.message, joined.hint = "\n".join(lines), "\n      ".join(hints) or None
     joined.args = (joined.message,)
     return joined
+
+
+def _listed(text: str, names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}: {text}" if names else text
+
+
+_NAMED = 3  # objects that one fault is told of; the lines of a run name them all

@@ -42,6 +42,12 @@ class Machinery:
         """The process ids of the programs that run."""
         return [program.pid for program in self._running.values() if program.pid is not None]
 
+    def pid_of(self, name: str) -> int:
+        """The process id of one program that runs: `etcd`, `kube-apiserver` and so on."""
+        found = self._running[name].pid
+        assert found is not None, f"{name} does not run"
+        return found
+
     def launch(self, tokens: Iterable[str]) -> None:
         """Start etcd and the API server.
 

@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -196,6 +197,38 @@ def test_output_is_utf8_in_every_locale() -> None:
         [sys.executable, "-c", script, "--version"], env=environ, capture_output=True, check=True
     )
     assert done.stdout.decode().splitlines()[-1] == "\U0001f600"
+
+
+def test_error_that_a_library_makes_of_an_interruption_is_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def load(*args: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ImportError("could not import module") from None
+
+    monkeypatch.setattr(shell, "emit", load)
+    assert main(["version"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_interruption_does_not_wait_for_threads_that_wait_for_a_server() -> None:
+    script = (
+        "import sys, threading, time\n"
+        "from mlstack.cli import fast\n"
+        "def stopped(words):\n"
+        "    threading.Thread(target=time.sleep, args=(600,)).start()\n"
+        "    print('done so far')\n"
+        "    raise KeyboardInterrupt\n"
+        "fast._run = stopped\n"
+        "sys.exit(fast.main())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "done so far\n", "interrupted\n")
 
 
 def test_interruption_during_the_first_imports_is_quiet(

@@ -289,3 +289,9 @@ def test_no_message_is_longer_than_a_screen() -> None:
 def test_warnings_are_read_once_each() -> None:
     headers = ['299 - "old \\"thing\\"", 299 - "second"', '299 - "second"']
     assert warnings_of(headers) == ('old "thing"', "second")
+
+
+def test_a_server_that_wants_https_says_so() -> None:
+    found = error_of(400, "Client sent an HTTP request to an HTTPS server.\n", subject="`Namespace a`")
+    assert (found.message, found.exit_code) == ("the API server speaks HTTPS alone", 6)
+    assert "https://" in str(found.hint)

@@ -60,6 +60,36 @@ def test_one_error_stays_itself_and_several_are_listed() -> None:
     assert isinstance(both, MlstackError)
 
 
+def test_a_fault_of_many_objects_is_told_once() -> None:
+    same = [ForbiddenError(f"`Pod a/{number}`: the namespace goes") for number in range(5)]
+    told = parallel.together([*same, ForbiddenError("`Pod b/x`: no right")]).message
+    assert told.splitlines() == [
+        "6 objects were refused",
+        "  `Pod a/0`, `Pod a/1`, `Pod a/2` and 2 more: the namespace goes",
+        "  `Pod b/x`: no right",
+    ]
+
+
+def test_an_interruption_waits_for_what_is_under_way_but_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    silent, ended = threading.Event(), []
+
+    def work(number: int) -> None:
+        if number == 0:
+            raise KeyboardInterrupt
+        if number == 1:
+            ended.append(number)
+        else:
+            silent.wait(60)
+
+    monkeypatch.setattr(parallel, "GRACE_S", 0.2)
+    with pytest.raises(KeyboardInterrupt):
+        parallel.run(work, [1, 0, 2, 3])
+    silent.set()
+    assert ended == [1]
+
+
 def test_what_waits_sees_that_the_rest_has_failed() -> None:
     stopped = threading.Event()
 

@@ -1,0 +1,258 @@
+"""Clusters that refuse, change, fall silent or die: one message, the exit code, files and objects whole."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.builders import read_tree, write_tree
+from tests.support.cluster import TestCluster, User
+from tests.support.kubeconfig import Login, write_kubeconfig
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.cluster
+
+MANY = 400
+ENVIRONMENT = "apiVersion: mlstack.dev/v1\nkind: Environment\ncontext: minikube\nnamespace: {}\n"
+OBJECT = "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {}}}\ndata: {{a: b}}\n"
+ONE = ("prod", "-c", "one")
+VERBS = [
+    ("apply", *ONE),
+    ("apply", *ONE, "--dry-run"),
+    ("diff", *ONE),
+    ("status", *ONE),
+    ("delete", *ONE, "--yes"),
+]
+
+
+class Started:
+    """A command that runs, its stdout and stderr in files."""
+
+    def __init__(self, process: subprocess.Popen[bytes], folder: Path) -> None:
+        self.process, self._folder = process, folder
+
+    @property
+    def out(self) -> str:
+        return (self._folder / "out").read_text()
+
+    @property
+    def err(self) -> str:
+        return (self._folder / "err").read_text()
+
+    def wait_for_lines(self, count: int) -> None:
+        wait_until(lambda: self.out.count("\n") >= count or None, what=f"{count} lines", timeout_s=60)
+
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
+    def end(self, *, timeout_s: float = 60) -> int:
+        return self.process.wait(timeout_s)
+
+
+class Shell:
+    """Runs the program as a person does, in an app that deploys ConfigMaps to a namespace of minikube."""
+
+    def __init__(self, folder: Path, kubeconfig: Path, namespace: str) -> None:
+        self.root, self._folder, self._kubeconfig = folder / "app", folder, kubeconfig
+        many = "---\n".join(OBJECT.format(f"many-{number:03}") for number in range(MANY))
+        write_tree(
+            self.root,
+            {
+                "app.yaml": "apiVersion: mlstack.dev/v1\nkind: App\nname: demo\n",
+                "components/one.yaml": OBJECT.format("one"),
+                "components/many.yaml": many,
+                "environments/prod/environment.yaml": ENVIRONMENT.format(namespace),
+            },
+        )
+
+    def log_in(self, *logins: Login) -> None:
+        write_kubeconfig(self._kubeconfig, logins, current_context="minikube")
+
+    def start(self, *words: str) -> Started:
+        with (self._folder / "out").open("wb") as out, (self._folder / "err").open("wb") as err:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "mlstack", *words],
+                cwd=self.root,
+                env={**os.environ, "KUBECONFIG": str(self._kubeconfig), "PYTHONUNBUFFERED": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+            )
+        return Started(process, self._folder)
+
+    def run(self, *words: str) -> tuple[int, Started]:
+        started = self.start(*words)
+        return started.end(timeout_s=180), started
+
+    def refused(self, *words: str) -> str:
+        """Run a command that the cluster fails; give what it says, once, having written nothing."""
+        before = read_tree(self.root)
+        code, ran = self.run(*words)
+        told = [line for line in ran.err.splitlines() if line.startswith("error: ")]
+        assert (code, len(told)) == (6, 1), ran.err
+        assert "\nhint: " in ran.err
+        assert read_tree(self.root) == before
+        return told[0]
+
+
+@pytest.fixture
+def shell(tmp_path: Path, kubeconfig: Path, namespace: str) -> Shell:
+    return Shell(tmp_path, kubeconfig, namespace)
+
+
+def ours(cluster: TestCluster, namespace: str) -> set[str]:
+    """Give the names of the ConfigMaps that carry the app's label."""
+    query = f"/api/v1/namespaces/{namespace}/configmaps?labelSelector=mlstack.dev%2Fapp%3Ddemo"
+    return {found["metadata"]["name"] for found in cluster.request("GET", query)["items"]}
+
+
+def told(out: str, outcome: str) -> set[str]:
+    """Give the names of the objects whose line says how they ended."""
+    lines = [line.split() for line in out.splitlines() if line.startswith(outcome)]
+    return {words[2].rstrip(":").rpartition("/")[2] for words in lines}
+
+
+@pytest.mark.parametrize("words", VERBS, ids=" ".join)
+def test_somebody_without_any_right_is_told_which_one_is_missing(
+    shell: Shell, minikube: TestCluster, words: tuple[str, ...]
+) -> None:
+    shell.log_in(minikube.login(minikube.nobody))
+    assert 'User "nobody" cannot get resource "configmaps"' in shell.refused(*words)
+
+
+def test_somebody_who_may_only_look_is_told_so_and_changes_nothing(
+    shell: Shell, minikube: TestCluster, namespace: str
+) -> None:
+    shell.log_in(minikube.login(minikube.viewer))
+    assert shell.run("status", *ONE)[0] == 1
+    for words in (("diff", *ONE), ("apply", *ONE, "--dry-run")):
+        assert 'User "viewer" cannot patch resource "configmaps"' in shell.refused(*words)
+    code, ran = shell.run("apply", *ONE)
+    assert (code, told(ran.out, "failed")) == (6, {"one"})
+    assert ours(minikube, namespace) == set()
+
+
+@pytest.mark.parametrize("words", VERBS, ids=" ".join)
+def test_credentials_that_have_expired_are_told(
+    shell: Shell, minikube: TestCluster, words: tuple[str, ...]
+) -> None:
+    shell.log_in(minikube.login(User(name="late", token="expired")))
+    assert "does not accept the credentials" in shell.refused(*words)
+
+
+def test_a_server_behind_another_certificate_is_not_spoken_to(
+    shell: Shell, minikube: TestCluster, gke: TestCluster
+) -> None:
+    shell.log_in(replace(minikube.login(), ca_pem=gke.ca_pem))
+    assert "TLS fails" in shell.refused("apply", *ONE)
+    shell.log_in(replace(minikube.login(), server=minikube.server.replace("https://", "http://")))
+    assert "speaks HTTPS alone" in shell.refused("apply", *ONE)
+
+
+def test_another_cluster_behind_the_context_is_left_alone(
+    shell: Shell, minikube: TestCluster, gke: TestCluster, namespace: str
+) -> None:
+    assert shell.run("apply", *ONE)[0] == 0
+    shell.log_in(replace(gke.login(), context="minikube"))
+    for words in VERBS:
+        message = shell.refused(*words)
+        assert "context `minikube` leads to another cluster than environment `prod`" in message
+        assert gke.server in message
+    assert ours(gke, namespace) == set()
+    assert shell.run("env", "set", "prod", "--forget-cluster")[0] == 0
+    assert shell.run("apply", *ONE)[0] == 0
+    assert ours(gke, namespace) == {"one"}
+
+
+def test_a_namespace_that_is_going_is_told_once_for_all_objects(
+    shell: Shell, minikube: TestCluster, namespace: str
+) -> None:
+    stuck = OBJECT.format("stuck, finalizers: [example.org/stuck]")
+    minikube.kubectl("apply", "-n", namespace, "-f", "-", input=stuck)
+    minikube.kubectl("delete", "namespace", namespace, "--wait=false")
+    try:
+        code, ran = shell.run("apply", "prod")
+        assert (code, len(told(ran.out, "failed"))) == (6, MANY + 1)
+        assert f"more: namespace `{namespace}` is being deleted" in ran.err
+        assert len(ran.err.splitlines()) < 8
+    finally:
+        remove = '{"metadata": {"finalizers": null}}'
+        minikube.kubectl("patch", "configmap", "stuck", "-n", namespace, "--type=merge", "-p", remove)
+
+
+def test_a_server_that_dies_in_the_middle_is_told_and_the_next_apply_finishes(
+    shell: Shell, minikube: TestCluster, namespace: str
+) -> None:
+    started = shell.start("apply", "prod")
+    started.wait_for_lines(5)
+    minikube.machinery.kill_apiserver()
+    try:
+        assert started.end() == 6
+    finally:
+        minikube.machinery.start_apiserver()
+        minikube.machinery.wait_until_serving(minikube.api)
+    assert started.err.count("error: no answer from the API server of context `minikube`") == 1
+    assert "Traceback" not in started.err
+    assert "skipped" in started.out.splitlines()[-1]
+    assert told(started.out, "created") <= ours(minikube, namespace)
+    assert shell.run("apply", "prod")[0] == 0
+    assert len(ours(minikube, namespace)) == MANY + 1
+
+
+@pytest.mark.parametrize("lines", [1, 40])
+def test_ctrl_c_ends_with_what_was_done_and_the_next_apply_finishes(
+    shell: Shell, minikube: TestCluster, namespace: str, lines: int
+) -> None:
+    started = shell.start("apply", "prod")
+    started.wait_for_lines(lines)
+    started.interrupt()
+    assert started.end() == 130
+    assert started.err.splitlines()[-1] == "interrupted"
+    assert "Traceback" not in started.err
+    done = told(started.out, "created")
+    assert done == ours(minikube, namespace)
+    code, again = shell.run("apply", "prod")
+    assert (code, told(again.out, "unchanged")) == (0, done)
+    assert len(ours(minikube, namespace)) == MANY + 1
+
+
+@contextmanager
+def silent(cluster: TestCluster) -> Iterator[None]:
+    """Let the API server take connections and answer nothing."""
+    server = cluster.machinery.pid_of("kube-apiserver")
+    os.kill(server, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(server, signal.SIGCONT)
+
+
+def test_ctrl_c_does_not_wait_long_for_a_silent_server(shell: Shell, minikube: TestCluster) -> None:
+    started = shell.start("apply", "prod")
+    started.wait_for_lines(1)
+    with silent(minikube):
+        started.interrupt()
+        assert started.end(timeout_s=20) == 130
+    assert started.err.splitlines()[-1] == "interrupted"
+    assert "interrupted before the API server answered" in started.out
+
+
+def test_a_second_ctrl_c_does_not_wait_at_all(shell: Shell, minikube: TestCluster) -> None:
+    def ended() -> bool:
+        started.interrupt()
+        return started.process.poll() is not None
+
+    started = shell.start("apply", "prod")
+    started.wait_for_lines(1)
+    with silent(minikube):
+        wait_until(ended, what="the end", timeout_s=4)
+    assert started.end() == 130
+    assert "Traceback" not in started.err
