@@ -1,22 +1,31 @@
-"""Applying 300 objects to a real API server beside `kubectl apply --server-side`."""
+"""Applying 300 objects to a real API server beside `kubectl apply --server-side`, near by and far away."""
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import redirect_stdout
+from dataclasses import dataclass, replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
+from mlstack.cli.main import main
+from mlstack.cluster.transport import Request, Transport
 from tests.bench.apps import MLSTACK, serving_app
+from tests.bench.delay import delayed
 from tests.bench.measure import Command, Timing, run_in_turn, run_once, show
 from tests.controlplane.recipes import Programs, obtain_all
 from tests.support import isolation
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
+from tests.support.kubeconfig import write_kubeconfig
 
 pytestmark = pytest.mark.bench
 
 COMPONENTS = 100
 ROUNDS = 3
+KUBECTL, OURS, DIFF = "kubectl apply --server-side", "mlstack apply", "mlstack diff"
 
 
 @pytest.fixture(scope="module")
@@ -36,41 +45,115 @@ def cluster(programs: Programs) -> Iterator[TestCluster]:
     plane.stop()
 
 
-def test_first_apply_of_300_objects(tmp_path: Path, cluster: TestCluster, programs: Programs) -> None:
-    app = serving_app(tmp_path / "app", components=COMPONENTS, environments=0)
-    environ = {"KUBECONFIG": str(cluster.kubeconfig), "PATH": str(Path(sys.executable).parent)}
-    timings: dict[str, list[Timing]] = {"kubectl apply --server-side": [], "mlstack apply": []}
-    for number in range(ROUNDS):
-        ours, theirs = (_environment(app, cluster, f"{who}-{number}") for who in ("ours", "theirs"))
-        manifest = app / "theirs.yaml"
-        render = Command(
-            name="render", argv=["sh", "-c", f"{MLSTACK[0]} render {theirs} > {manifest}"], cwd=app
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """An app of 300 objects, and how its cluster is reached.
+
+    Attributes:
+        app: the app directory.
+        cluster: where it goes.
+        kubectl: the program.
+        environ: variables of all commands.
+        prefix: of the names of its environments.
+    """
+
+    app: Path
+    cluster: TestCluster
+    kubectl: Path
+    environ: dict[str, str]
+    prefix: str
+
+    def environment(self, name: str) -> str:
+        """Make an environment and its namespace."""
+        name = f"{self.prefix}-{name}"
+        self.cluster.kubectl("create", "namespace", name)
+        folder = self.app / "environments" / name
+        folder.mkdir(parents=True)
+        (folder / "environment.yaml").write_text(
+            "apiVersion: mlstack.dev/v1\nkind: Environment\n"
+            f"context: {self.cluster.context}\nnamespace: {name}\n"
         )
-        run_once(render)
-        kubectl = [str(programs.kubectl), "apply", "--server-side", "-f", str(manifest)]
-        for name, argv in (
-            ("kubectl apply --server-side", kubectl),
-            ("mlstack apply", [*MLSTACK, "apply", ours]),
-        ):
-            timings[name].append(run_once(Command(name=name, argv=argv, cwd=app, environ=environ)))
-    show(
-        "first apply of 300 objects", [Timing.joined(runs) for runs in timings.values()], unit="mlstack apply"
-    )
+        return name
 
-    again = Command(
-        name="mlstack apply, nothing changed", argv=[*MLSTACK, "apply", ours], cwd=app, environ=environ
-    )
-    diff = Command(
-        name="mlstack diff, nothing changed", argv=[*MLSTACK, "diff", ours], cwd=app, environ=environ
-    )
-    show("the same again", run_in_turn([again, diff], rounds=ROUNDS), unit=again.name)
+    def ours(self, verb: str, name: str) -> Command:
+        """Give a command of ours."""
+        argv = [*MLSTACK, verb, name, "--yes"] if verb == "apply" else [*MLSTACK, verb, name]
+        statuses = frozenset({0, 1} if verb == "diff" else {0})  # 1 says that there are changes
+        return Command(
+            name=f"mlstack {verb}", argv=argv, cwd=self.app, environ=self.environ, statuses=statuses
+        )
+
+    def theirs(self, name: str) -> Command:
+        """Render an environment and give kubectl's command for it."""
+        manifest = self.app / f"{name}.yaml"
+        script = f"{MLSTACK[0]} render {name} > {manifest}"
+        run_once(Command(name="render", argv=["sh", "-c", script], cwd=self.app))
+        argv = [str(self.kubectl), "apply", "--server-side", "-f", str(manifest)]
+        return Command(name=KUBECTL, argv=argv, cwd=self.app, environ=self.environ)
 
 
-def _environment(app: Path, cluster: TestCluster, name: str) -> str:
-    cluster.kubectl("create", "namespace", name)
-    folder = app / "environments" / name
-    folder.mkdir(parents=True)
-    (folder / "environment.yaml").write_text(
-        f"apiVersion: mlstack.dev/v1\nkind: Environment\ncontext: {cluster.context}\nnamespace: {name}\n"
+@pytest.mark.parametrize("delay_ms", [0, 5])
+def test_apply_of_300_objects(
+    tmp_path: Path, cluster: TestCluster, programs: Programs, delay_ms: int
+) -> None:
+    with delayed(cluster.server, delay_ms / 1000, log=tmp_path / "delay.log") as server:
+        login = replace(cluster.login(), server=server if delay_ms else cluster.server)
+        file = write_kubeconfig(tmp_path / "kubeconfig", [login], current_context=cluster.context)
+        bench = Bench(
+            app=serving_app(tmp_path / "app", components=COMPONENTS, environments=0),
+            cluster=cluster,
+            kubectl=programs.kubectl,
+            environ={"KUBECONFIG": str(file), "PATH": str(Path(sys.executable).parent)},
+            prefix=f"d{delay_ms}",
+        )
+        _compare(bench, f"{delay_ms} ms each way")
+
+
+def _compare(bench: Bench, title: str) -> None:
+    # What is there once (byte code, kubectl's knowledge of the server's kinds) is no part of the comparison.
+    warm_up = bench.environment("warm-up")
+    run_once(bench.ours("diff", warm_up))
+    run_once(replace(bench.theirs(warm_up), argv=[str(bench.kubectl), "get", "deployments", "-n", warm_up]))
+    timings: dict[str, list[Timing]] = {KUBECTL: [], OURS: []}
+    for number in range(ROUNDS):
+        theirs = bench.theirs(bench.environment(f"theirs-{number}"))
+        timings[KUBECTL].append(run_once(theirs))
+        ours = bench.environment(f"ours-{number}")
+        timings[OURS].append(run_once(bench.ours("apply", ours)))
+    joined = [Timing.joined(runs) for runs in timings.values()]
+    show(f"first apply of 300 objects, {title}", joined, unit=KUBECTL)
+    again = run_in_turn([theirs, bench.ours("apply", ours), bench.ours("diff", ours)], rounds=ROUNDS)
+    show(f"the same again, nothing changed, {title}", again, unit=KUBECTL)
+
+
+def test_requests_of_an_apply(
+    tmp_path: Path, cluster: TestCluster, programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(
+        app=serving_app(tmp_path / "app", components=COMPONENTS, environments=0),
+        cluster=cluster,
+        kubectl=programs.kubectl,
+        environ={},
+        prefix="requests",
     )
-    return name
+    name = bench.environment("ours")
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+    monkeypatch.chdir(bench.app)
+    for title in ("first apply", "nothing changed"):
+        sent = _requests(monkeypatch, ["apply", name, "--yes"])
+        total = ", ".join(f"{count} {method}" for method, count in sorted(sent.items()))
+        print(f"\nrequests of 300 objects, {title}: {total}")
+
+
+def _requests(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> Counter[str]:
+    sent: Counter[str] = Counter()
+    send = Transport.send
+
+    def counting(transport: Transport, request: Request) -> object:
+        sent[request.method] += 1
+        return send(transport, request)
+
+    with monkeypatch.context() as patch, redirect_stdout(StringIO()):
+        patch.setattr(Transport, "send", counting)
+        assert main(words) == 0
+    return sent
