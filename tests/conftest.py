@@ -17,8 +17,9 @@ os.environ.setdefault(
     "HYPOTHESIS_STORAGE_DIRECTORY", str(Path(tempfile.gettempdir()) / f"mlstack-hypothesis-{os.getuid()}")
 )
 
-# A busy machine is no fault of the code: laws are judged by what they find, not by their time. A plain run
-# draws the same examples every time, so that what lands is no matter of luck; `thorough` draws new ones.
+# A busy machine is no fault of the code: laws are judged by what they find, not by their time. `thorough`
+# draws more examples than a plain run, both the same ones every time, so that what lands is no matter of
+# luck; `fresh` draws new ones.
 settings.register_profile(
     "mlstack",
     max_examples=25,
@@ -28,7 +29,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,
 )
-settings.register_profile("thorough", settings.get_profile("mlstack"), max_examples=300, derandomize=False)
+settings.register_profile("thorough", settings.get_profile("mlstack"), max_examples=300)
+settings.register_profile("fresh", settings.get_profile("thorough"), derandomize=False)
 settings.load_profile("mlstack")
 
 LEFT_OUT = """\

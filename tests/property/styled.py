@@ -164,7 +164,9 @@ class Writer:
             lines += [self.flow(value) + self.trailing()] if flow else self.below(value, 0)
         lines += self.between(0)
         newline = self.one_of("\n", "\n", "\r\n")
-        text = newline.join(lines) + (newline if self.one_of(1, 1, 0) and lines else "")
+        # A block scalar that the file ends in has the line end that the file has.
+        ended = self.in_block or self.one_of(True, True, False)
+        text = newline.join(lines) + (newline if ended and lines else "")
         return str(self.one_of("", "", "\ufeff")) + text
 
 
