@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from mlstack.cluster.api import Applied, Cluster
+from mlstack.cluster.api import Applied
 from mlstack.engine import parallel
 from mlstack.engine.surroundings import Surroundings, placed
+from mlstack.engine.target import Reached
 from mlstack.errors import (
     ConflictError,
     FieldConflict,
@@ -13,29 +14,17 @@ from mlstack.errors import (
     MlstackError,
 )
 from mlstack.model import conflicts, fields, objects, order, report
-from mlstack.model.app import ClusterIdentity, Environment
 from mlstack.model.conflicts import Taken
 from mlstack.model.diff import Change, Changes
-from mlstack.model.objects import MANAGER, DesiredState, KubeObject
+from mlstack.model.objects import MANAGER, KubeObject
 from mlstack.model.replacement import needs_new_run
 
 
-def observe(
-    state: DesiredState,
-    cluster: Cluster,
-    *,
-    environment: Environment,
-    identity: ClusterIdentity,
-    create: bool = True,
-    check_new: bool = False,
-) -> Changes:
-    """Compare what is wanted with what is there.
+def observe(reached: Reached, *, create: bool = True, check_new: bool = False) -> Changes:
+    """Compare what is wanted with what is there; nothing is written.
 
     Args:
-        state: what is wanted.
-        cluster: where to look; nothing is written.
-        environment: where it belongs.
-        identity: who answered.
+        reached: what is wanted, and where to look.
         create: whether objects that are not there are to be made.
         check_new: ask the server about new objects too, where it can tell already.
 
@@ -44,6 +33,7 @@ def observe(
         InvalidError: the server would refuse an object, or a field that cannot change in place.
         ObjectNotFoundError: a kind or namespace is neither there nor part of this run.
     """
+    state, cluster = reached.state, reached.cluster
     world = Surroundings(state, cluster)
     wanted = placed(state.objects, cluster)
     world.refuse_unknown_kinds(wanted)
@@ -62,8 +52,8 @@ def observe(
         app=state.app,
         environment=state.environment,
         namespace=state.namespace,
-        context=environment.context,
-        cluster=identity,
+        context=reached.place.context,
+        cluster=reached.identity,
         changes=tuple(result for result in results if isinstance(result, Change)),
         notes=(*state.notes, *(f"namespace `{one.name}` is created first" for one in extra)),
     )

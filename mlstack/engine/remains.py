@@ -7,9 +7,9 @@ from typing import Any
 from mlstack.cluster.api import Cluster, ObjectRef
 from mlstack.engine import parallel
 from mlstack.engine.leftovers import leftovers
+from mlstack.engine.target import Reached
 from mlstack.errors import ForbiddenError, MlstackError, ObjectNotFoundError
 from mlstack.model import objects
-from mlstack.model.app import ClusterIdentity, Environment
 from mlstack.model.diff import Change, Changes
 from mlstack.model.kinds import kinds_of_crd
 from mlstack.model.objects import DesiredState, KubeObject
@@ -39,30 +39,19 @@ class Spare:
         return ""
 
 
-def find(
-    state: DesiredState,
-    cluster: Cluster,
-    *,
-    place: Environment,
-    identity: ClusterIdentity,
-    spare: Spare,
-    only_components: bool,
-) -> Changes:
+def find(reached: Reached, *, spare: Spare) -> Changes:
     """Give a deletion for everything of an environment that is in the cluster.
 
     Objects of the files that carry the marks of another app or environment, or none, are kept: other
     people may depend on them. Objects with our marks that the files no longer bring go as well.
 
     Args:
-        state: what the files bring.
-        cluster: where to look; nothing is written.
-        place: the environment.
-        identity: who answered.
+        reached: what the files bring, and where to look; nothing is written.
         spare: kinds to keep.
-        only_components: look only for the components of the state.
     """
+    state, cluster = reached.state, reached.cluster
     named = _by_name(state, cluster)
-    marked = _by_marks(state, cluster, only_components=only_components)
+    marked = _by_marks(state, cluster, only_components=reached.selective)
     live = {found.identity: found for found in (*marked, *named)}
     changes = [_change(found, state, spare) for found in live.values()]
     ordered = [change for wave in reversed_waves(changes, lambda one: one.identity) for change in wave.items]
@@ -71,8 +60,8 @@ def find(
         app=state.app,
         environment=state.environment,
         namespace=state.namespace,
-        context=place.context,
-        cluster=identity,
+        context=reached.place.context,
+        cluster=reached.identity,
         changes=tuple(ordered),
         notes=(*state.notes, *_taken_along(going, cluster), *leftovers(going, cluster)),
     )

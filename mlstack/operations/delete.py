@@ -1,20 +1,16 @@
 """`delete`: find what an environment has in its cluster, and after the question take it away."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlstack.cluster.api import Opener
-from mlstack.engine import desired, guard
 from mlstack.engine.proposal import Proposal
 from mlstack.engine.remains import Spare, find
-from mlstack.files.appdir import AppDir
+from mlstack.engine.target import Target, reach
 from mlstack.model.clock import Clock
 from mlstack.model.events import OnEvent, silent
-from mlstack.model.overrides import Overrides
 from mlstack.model.report import RunResult
-from mlstack.templating import CodeStore
 
-_NONE = Overrides()
+_USUAL = Spare()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,35 +25,19 @@ class DeletePlan(Proposal):
 
 
 def compute(
-    app: AppDir,
-    environment: str,
+    target: Target,
     *,
     opener: Opener,
-    components: Sequence[str] = (),
-    overrides: Overrides = _NONE,
-    store: CodeStore | None = None,
-    context: str | None = None,
-    namespace: str | None = None,
-    include_crds: bool = False,
-    include_namespaces: bool = False,
-    include_claims: bool = False,
+    spare: Spare = _USUAL,
     grace_period_s: int | None = None,
     dry_run: bool = False,
 ) -> DeletePlan:
     """Find what would be deleted; nothing is.
 
     Args:
-        app: the app directory.
-        environment: name of the environment.
+        target: what to delete, and where.
         opener: opens a cluster by its context.
-        components: only these components and modules.
-        overrides: parameters for this run.
-        store: keeps compiled templates and passed parameter sets.
-        context: another kubectl context, for this run; the cluster must be the same.
-        namespace: another namespace, for this run.
-        include_crds: delete definitions too, and with them every object of their kinds in every namespace.
-        include_namespaces: delete namespaces too, and with them everything they hold.
-        include_claims: delete volume claims too, and with them their data.
+        spare: kinds that are kept.
         grace_period_s: time that pods get to end, in seconds; None for their own.
         dry_run: make a plan that deletes nothing when carried out.
 
@@ -65,18 +45,13 @@ def compute(
         ConfigError: a file, parameter or template is wrong.
         ClusterError: the cluster cannot be asked or is another one.
     """
-    place = desired.place(app, environment, context=context, namespace=namespace)
-    state = desired.load(
-        app, environment, components=components, overrides=overrides, store=store, namespace=namespace
-    )
-    cluster = opener(place.context)
-    identity = guard.check_cluster(place, cluster)
-    spare = Spare(definitions=not include_crds, namespaces=not include_namespaces, claims=not include_claims)
-    changes = find(
-        state, cluster, place=place, identity=identity, spare=spare, only_components=bool(components)
-    )
+    reached = reach(target, opener)
     return DeletePlan(
-        changes=changes, place=place, cluster=cluster, grace_period_s=grace_period_s, dry_run=dry_run
+        changes=find(reached, spare=spare),
+        place=reached.place,
+        cluster=reached.cluster,
+        grace_period_s=grace_period_s,
+        dry_run=dry_run,
     )
 
 

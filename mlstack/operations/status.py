@@ -4,17 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mlstack.cluster.api import Opener
-from mlstack.engine import desired, guard
 from mlstack.engine.inspect import Seen, inspect
 from mlstack.engine.surroundings import placed
+from mlstack.engine.target import Target, reach
 from mlstack.files.appdir import AppDir
 from mlstack.model.app import Component
 from mlstack.model.clock import Clock
-from mlstack.model.overrides import Overrides
 from mlstack.model.readiness.base import State
-from mlstack.templating import CodeStore
-
-_NONE = Overrides()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,48 +87,27 @@ class StatusResult:
     notes: tuple[str, ...] = ()
 
 
-def status(
-    app: AppDir,
-    environment: str,
-    *,
-    opener: Opener,
-    clock: Clock,
-    components: Sequence[str] = (),
-    overrides: Overrides = _NONE,
-    store: CodeStore | None = None,
-    context: str | None = None,
-    namespace: str | None = None,
-) -> StatusResult:
+def status(target: Target, *, opener: Opener, clock: Clock) -> StatusResult:
     """Judge every object of an environment.
 
     Args:
-        app: the app directory.
-        environment: name of the environment.
+        target: what to look at.
         opener: opens a cluster by its context.
         clock: tells the time.
-        components: only these components and modules.
-        overrides: parameters for this run.
-        store: keeps compiled templates and passed parameter sets.
-        context: another kubectl context, for this run; the cluster must be the same.
-        namespace: another namespace, for this run.
 
     Raises:
         ConfigError: a file, parameter or template is wrong.
         ClusterError: the cluster cannot be asked or is another one.
     """
-    place = desired.place(app, environment, context=context, namespace=namespace)
-    state = desired.load(
-        app, environment, components=components, overrides=overrides, store=store, namespace=namespace
-    )
-    cluster = opener(place.context)
-    guard.check_cluster(place, cluster)
+    reached = reach(target, opener)
+    state, place = reached.state, reached.place
     seen, notes = inspect(
-        placed(state.objects, cluster),
-        cluster,
+        placed(state.objects, reached.cluster),
+        reached.cluster,
         now_s=clock.now_s(),
         wait_for_load_balancer=place.wait_for_load_balancer,
     )
-    rows = tuple(_component(app, name, seen, place.name) for name in state.components)
+    rows = tuple(_component(target.app, name, seen, place.name) for name in state.components)
     return StatusResult(
         ok=all(row.ok for row in rows),
         app=state.app,

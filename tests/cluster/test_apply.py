@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mlstack.cluster import kube
+from mlstack.engine.remains import Spare
 from mlstack.errors import (
     ConfigError,
     ConflictError,
@@ -203,7 +204,7 @@ def test_definition_and_its_object_in_one_apply(stack: Stack, minikube: TestClus
     assert set(outcomes(stack.apply()).values()) == {"unchanged"}
     kept = stack.delete()
     assert outcomes(kept) == {"first": "deleted", f"widgets.{group}": "kept"}
-    assert outcomes(stack.delete(include_crds=True))[f"widgets.{group}"] == "deleted"
+    assert outcomes(stack.delete(spare=Spare(definitions=False)))[f"widgets.{group}"] == "deleted"
 
 
 def test_a_kind_without_definition_is_an_error(stack: Stack) -> None:
@@ -674,7 +675,7 @@ def test_delete_keeps_claims_and_what_belongs_to_others(
         "foreign": "was not made by mlstack",
     }
     assert set(outcomes(result).values()) == {"kept"}
-    assert outcomes(stack.delete(include_claims=True))["disk"] == "deleted"
+    assert outcomes(stack.delete(spare=Spare(claims=False)))["disk"] == "deleted"
 
 
 def test_deleting_a_definition_names_the_objects_that_go_with_it(
@@ -685,7 +686,7 @@ def test_deleting_a_definition_names_the_objects_that_go_with_it(
     stack.apply()
     widget = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "theirs"}}
     minikube.kubectl("apply", "-n", namespace, "-f", "-", input=emit.to_yaml(widget))
-    result = stack.delete(include_crds=True)
+    result = stack.delete(spare=Spare(definitions=False))
     assert result.notes == (
         f"with definition `widgets.{group}` go 1 Widget of all namespaces: {namespace}/theirs",
     )

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mlstack.cluster import kube
+from mlstack.engine.remains import Spare
+from mlstack.engine.target import Target
 from mlstack.files.appdir import AppDir
 from mlstack.model import emit
 from mlstack.operations import apply, delete, diff
@@ -61,17 +64,18 @@ def test_example_is_applied_once_and_for_all(
 
     for name in ELSEWHERE:
         gke.ensure_namespace(name)
-    plan = apply.compute(app, case.environment, opener=opener)
+    target = Target(app=app, environment=case.environment)
+    plan = apply.compute(target, opener=opener)
     assert apply.execute(plan, clock=clock).ok
 
     text = emit.to_yaml_documents(found.data for found in render(app, case.environment).objects)
     assert gke.kubectl("diff", "-f", "-", input=text).stdout == ""
-    assert diff.diff(app, case.environment, opener=opener).ok
-    again = apply.compute(AppDir(app.root), case.environment, opener=opener)
+    assert diff.diff(target, opener=opener).ok
+    again = apply.compute(replace(target, app=AppDir(app.root)), opener=opener)
     assert {change.action for change in again.changes.changes} == {"unchanged"}
     assert again.changes.writes == ()
 
-    gone = delete.compute(app, case.environment, opener=opener, include_claims=True)
+    gone = delete.compute(target, opener=opener, spare=Spare(claims=False))
     assert delete.execute(gone, clock=clock).ok
-    left = delete.compute(app, case.environment, opener=opener, include_claims=True)
+    left = delete.compute(target, opener=opener, spare=Spare(claims=False))
     assert {change.action for change in left.changes.changes} <= {"kept"}

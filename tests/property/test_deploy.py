@@ -1,5 +1,6 @@
 """Laws of order, field sets, normal form, patches, and of applying."""
 
+from pathlib import Path
 from typing import Any
 
 from hypothesis import given
@@ -9,6 +10,8 @@ from mlstack.cluster.api import ObjectRef
 from mlstack.cluster.memory import MemoryCluster
 from mlstack.engine.execute import Run
 from mlstack.engine.observe import observe
+from mlstack.engine.target import Reached, Target
+from mlstack.files.appdir import AppDir
 from mlstack.files.kubernetes import load_schemas
 from mlstack.model import fields, order
 from mlstack.model.app import Environment
@@ -140,7 +143,9 @@ def states(draw: st.DrawFn) -> DesiredState:
 
 
 def compare(state: DesiredState, cluster: MemoryCluster) -> Changes:
-    return observe(state, cluster, environment=PLACE, identity=cluster.identity())
+    target = Target(app=AppDir(Path("nowhere")), environment=PLACE.name)
+    who = cluster.identity()
+    return observe(Reached(target=target, place=PLACE, state=state, cluster=cluster, identity=who))
 
 
 def apply(state: DesiredState, cluster: MemoryCluster) -> Changes:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 from mlstack.cluster.api import Cluster
+from mlstack.engine.deployment import Deployment
+from mlstack.engine.target import Target
 from mlstack.files.appdir import AppDir
 from mlstack.model import emit
 from mlstack.model.events import Event
+from mlstack.model.options import ApplyOptions
 from mlstack.model.report import ChangeReport, RunResult
 from mlstack.operations import apply, delete, diff, status
 from mlstack.operations.status import StatusResult
@@ -104,9 +108,15 @@ class Stack:
         """Take a component out of the app."""
         (self.root / f"components/{component}.yaml").unlink()
 
-    def plan(self, environment: str = "minikube", **options: Any) -> apply.ApplyPlan:
-        """Work out what an apply would do."""
-        return apply.compute(self.app, environment, opener=self.opener, **options)
+    def target(self, environment: str = "minikube", **options: Any) -> Target:
+        """Give what the commands are about."""
+        return Target(app=self.app, environment=environment, **options)
+
+    def plan(self, environment: str = "minikube", **options: Any) -> Deployment:
+        """Work out what an apply would do; options are those of `Target` and `ApplyOptions`."""
+        about, how = _split(options)
+        options_of_run = ApplyOptions(**how)
+        return apply.compute(self.target(environment, **about), opener=self.opener, options=options_of_run)
 
     def apply(self, environment: str = "minikube", **options: Any) -> RunResult:
         """Apply without a question."""
@@ -116,17 +126,27 @@ class Stack:
 
     def diff(self, environment: str = "minikube", **options: Any) -> ChangeReport:
         """Compare with the cluster."""
-        return diff.diff(self.app, environment, opener=self.opener, **options)
+        return diff.diff(self.target(environment, **options), opener=self.opener)
 
     def delete(self, environment: str = "minikube", **options: Any) -> RunResult:
         """Delete without a question."""
-        plan = delete.compute(self.app, environment, opener=self.opener, **options)
+        about, how = _split(options)
+        plan = delete.compute(self.target(environment, **about), opener=self.opener, **how)
         self.events = []
         return delete.execute(plan, clock=self.clock, on_event=self.events.append)
 
     def status(self, environment: str = "minikube", **options: Any) -> StatusResult:
         """Judge every object."""
-        return status.status(self.app, environment, opener=self.opener, clock=self.clock, **options)
+        return status.status(self.target(environment, **options), opener=self.opener, clock=self.clock)
+
+
+_ABOUT = {field.name for field in fields(Target)}
+
+
+def _split(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Tell what a command is about from how it is to be done."""
+    about = {name: value for name, value in options.items() if name in _ABOUT}
+    return about, {name: value for name, value in options.items() if name not in _ABOUT}
 
 
 def config_map(name: str = "settings", **data: str) -> dict[str, Any]:

@@ -14,9 +14,37 @@ from mlstack.cli.parsing import family
 from mlstack.errors import UsageError
 
 if TYPE_CHECKING:
+    from mlstack.engine.target import Target
     from mlstack.model.objects import DesiredState
 
 commands = family("From the app to the cluster.")
+
+
+def _target(
+    ctx: typer.Context,
+    folder: Path | None,
+    env: str | None,
+    components: list[str] | None,
+    sets: list[str] | None = None,
+    values: list[Path] | None = None,
+    *,
+    context: str | None = None,
+    namespace: str | None = None,
+) -> Target:
+    """Say what a command is about, as its options have it."""
+    from mlstack.engine.target import Target
+
+    app = app_dir(ctx.obj, folder)
+    return Target(
+        app=app,
+        environment=environment_name(app, env),
+        components=components or (),
+        overrides=overrides(sets, values),
+        store=code_store(),
+        context=context,
+        namespace=namespace,
+    )
+
 
 Context = Annotated[
     str | None,
@@ -99,18 +127,9 @@ def diff(
     """Show what apply would change; exits with 1 when there is anything."""
     from mlstack.operations import diff as operation
 
-    app = app_dir(ctx.obj, folder)
+    target = _target(ctx, folder, env, components, sets, values, context=context, namespace=namespace)
     with progress.waiting("comparing with the cluster"):
-        result = operation.diff(
-            app,
-            environment_name(app, env),
-            opener=opener(ctx.obj, kubeconfig),
-            components=components or (),
-            overrides=overrides(sets, values),
-            store=code_store(),
-            context=context,
-            namespace=namespace,
-        )
+        result = operation.diff(target, opener=opener(ctx.obj, kubeconfig))
     return emit(result, output)
 
 
@@ -136,22 +155,13 @@ def apply(
 ) -> int:
     """Make the cluster match the app; asks before anything that exists changes."""
     from mlstack.cli import runs
+    from mlstack.model.options import ApplyOptions
     from mlstack.operations import apply as operation
 
-    app = app_dir(ctx.obj, folder)
+    target = _target(ctx, folder, env, components, sets, values, context=context, namespace=namespace)
+    options = ApplyOptions(dry_run=dry_run, create=create)
     with progress.waiting("comparing with the cluster"):
-        plan = operation.compute(
-            app,
-            environment_name(app, env),
-            opener=opener(ctx.obj, kubeconfig),
-            components=components or (),
-            overrides=overrides(sets, values),
-            store=code_store(),
-            context=context,
-            namespace=namespace,
-            dry_run=dry_run,
-            create=create,
-        )
+        plan = operation.compute(target, opener=opener(ctx.obj, kubeconfig), options=options)
     if not dry_run and not runs.confirmed(plan, verb="apply", ports=ctx.obj.ports, yes=yes):
         return 1
     with runs.reporting(plan, output) as on_event:
@@ -185,20 +195,16 @@ def delete(
 ) -> int:
     """Remove an environment's objects from the cluster, in reverse order; always asks."""
     from mlstack.cli import runs
+    from mlstack.engine.remains import Spare
     from mlstack.operations import delete as operation
 
-    app = app_dir(ctx.obj, folder)
+    target = _target(ctx, folder, env, components, context=context)
+    spare = Spare(definitions=not include_crds, namespaces=not include_namespaces, claims=not include_claims)
     with progress.waiting("looking at the cluster"):
         plan = operation.compute(
-            app,
-            environment_name(app, env),
+            target,
             opener=opener(ctx.obj, kubeconfig),
-            components=components or (),
-            store=code_store(),
-            context=context,
-            include_crds=include_crds,
-            include_namespaces=include_namespaces,
-            include_claims=include_claims,
+            spare=spare,
             grace_period_s=grace_period,
             dry_run=dry_run,
         )
@@ -222,17 +228,9 @@ def status(
     """Tell whether what was applied works, and why not; exits with 1 when it does not."""
     from mlstack.operations import status as operation
 
-    app = app_dir(ctx.obj, folder)
+    target = _target(ctx, folder, env, components, context=context)
     with progress.waiting("looking at the cluster"):
-        result = operation.status(
-            app,
-            environment_name(app, env),
-            opener=opener(ctx.obj, kubeconfig),
-            clock=ctx.obj.ports.clock,
-            components=components or (),
-            store=code_store(),
-            context=context,
-        )
+        result = operation.status(target, opener=opener(ctx.obj, kubeconfig), clock=ctx.obj.ports.clock)
     return emit(result, output)
 
 

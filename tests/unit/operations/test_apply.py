@@ -177,7 +177,7 @@ def test_a_folder_that_cannot_be_written_stops_before_the_cluster(
     def refuse(*_: object) -> None:
         raise ConfigError("cannot write the file: read-only file system")
 
-    monkeypatch.setattr(type(plan.app), "pin_identity", refuse)
+    monkeypatch.setattr(type(plan.reached.target.app), "pin_identity", refuse)
     with pytest.raises(MlstackError):
         apply.execute(plan, clock=stack.clock)
     assert clusters["minikube"].get(MAP) is None

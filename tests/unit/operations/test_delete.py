@@ -5,6 +5,7 @@ from typing import Any
 
 from mlstack.cluster.api import ObjectRef
 from mlstack.cluster.memory import MemoryCluster
+from mlstack.engine.remains import Spare
 from mlstack.model.report import RunResult
 from tests.support.deploying import Stack, config_map, crd, deployment, tfjob
 
@@ -41,7 +42,7 @@ def test_definitions_go_when_asked_and_name_what_goes_along(stack: Stack, cluste
     foreign = tfjob("theirs")
     foreign["metadata"]["namespace"] = "default"
     clusters["minikube"].create(foreign)
-    result = stack.delete(include_crds=True)
+    result = stack.delete(spare=Spare(definitions=False))
     assert outcomes(result) == {"tfjobs.kubeflow.org": "deleted"}
     assert result.notes == (
         "with definition `tfjobs.kubeflow.org` go 1 TFJob of all namespaces: default/theirs",
@@ -95,7 +96,7 @@ def test_claims_stay_unless_asked(stack: Stack) -> None:
     stack.write("a", claim)
     stack.apply()
     assert outcomes(stack.delete()) == {"disk": "kept"}
-    plan_only = stack.delete(include_claims=True, dry_run=True)
+    plan_only = stack.delete(spare=Spare(claims=False), dry_run=True)
     assert outcomes(plan_only) == {"disk": "deleted"}
 
 

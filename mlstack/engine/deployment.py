@@ -1,0 +1,73 @@
+"""One deploy of an environment: work out what would change, then carry out exactly that."""
+
+from dataclasses import dataclass
+
+from mlstack.engine import guard
+from mlstack.engine.execute import Run
+from mlstack.engine.observe import observe
+from mlstack.engine.proposal import Proposal
+from mlstack.engine.target import Reached
+from mlstack.model.app import ClusterIdentity
+from mlstack.model.clock import Clock
+from mlstack.model.events import Event, OnEvent
+from mlstack.model.options import ApplyOptions
+from mlstack.model.report import RunResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment(Proposal):
+    """What one deploy would do, ready to be confirmed and carried out.
+
+    Attributes:
+        reached: what is wanted, and where.
+        options: how it is to be done.
+        pin: identity that the environment is bound to before the first write, None if it is bound already.
+    """
+
+    reached: Reached
+    options: ApplyOptions
+    pin: ClusterIdentity | None
+
+    def run(self, *, clock: Clock, on_event: OnEvent) -> RunResult:
+        """Carry the deploy out; a dry run only tells how each object would end.
+
+        Args:
+            clock: for waits.
+            on_event: told about every object as it is done.
+
+        Raises:
+            MlstackError: an object failed; `partial` holds what was done.
+            Interrupted: a person stopped the run; `partial` as well.
+        """
+        if self.pin is not None and not self.dry_run:
+            self.reached.target.app.pin_identity(self.environment, self.pin)
+            who = guard.describe(self.pin)
+            on_event(
+                Event("note", None, f"environment `{self.environment}` is now bound to this cluster ({who})")
+            )
+        return self.carry_out(self._steps, clock=clock, on_event=on_event)
+
+    def _steps(self, run: Run) -> None:
+        run.apply(self.changes.changes)
+
+
+def propose(reached: Reached, options: ApplyOptions) -> Deployment:
+    """Work out what a deploy would do; nothing is written.
+
+    Raises:
+        ConfigError: nothing would be deployed.
+        ClusterError: the cluster cannot be asked or refuses an object.
+    """
+    guard.refuse_empty(reached.state)
+    changes = observe(reached, create=options.create, check_new=options.dry_run)
+    place, identity = reached.place, reached.identity
+    fresh = place.cluster is None and reached.target.context is None and guard.is_known(identity)
+    return Deployment(
+        changes=changes,
+        place=place,
+        cluster=reached.cluster,
+        dry_run=options.dry_run,
+        reached=reached,
+        options=options,
+        pin=identity if fresh else None,
+    )

@@ -1,0 +1,102 @@
+"""Where a deploy command goes: what it was asked about, and the cluster it reached."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from mlstack.cluster.api import Cluster, Opener
+from mlstack.engine import desired, guard
+from mlstack.files.appdir import AppDir
+from mlstack.model.app import ClusterIdentity, Environment
+from mlstack.model.objects import DesiredState
+from mlstack.model.overrides import Overrides
+from mlstack.templating import CodeStore
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What a deploy command was asked about.
+
+    Attributes:
+        app: the app directory.
+        environment: name of the environment.
+        components: only these components and modules; none means all that the environment deploys.
+        overrides: parameters for this run.
+        store: keeps compiled templates and passed parameter sets.
+        context: another kubectl context, for this run; the cluster must be the same.
+        namespace: another namespace, for this run.
+    """
+
+    app: AppDir
+    environment: str
+    components: Sequence[str] = ()
+    overrides: Overrides = field(default_factory=Overrides)
+    store: CodeStore | None = None
+    context: str | None = None
+    namespace: str | None = None
+
+    def place(self) -> Environment:
+        """Give the environment as this run uses it.
+
+        Raises:
+            NotFoundError: there is no such environment.
+            ConfigError: it names no context.
+        """
+        return desired.place(self.app, self.environment, context=self.context, namespace=self.namespace)
+
+    def desired(self) -> DesiredState:
+        """Render the objects of the environment.
+
+        Raises:
+            ConfigError: a file, parameter or template is wrong.
+        """
+        return desired.load(
+            self.app,
+            self.environment,
+            components=self.components,
+            overrides=self.overrides,
+            store=self.store,
+            namespace=self.namespace,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reached:
+    """A target, rendered, with the cluster that answers for it.
+
+    Attributes:
+        target: what was asked about.
+        place: the environment as this run uses it.
+        state: what is wanted there.
+        cluster: the cluster of its context.
+        identity: who answered; it is the environment's cluster.
+    """
+
+    target: Target
+    place: Environment
+    state: DesiredState
+    cluster: Cluster
+    identity: ClusterIdentity
+
+    @property
+    def selective(self) -> bool:
+        """Tell whether only some components are looked at."""
+        return bool(self.target.components)
+
+
+def reach(target: Target, opener: Opener, *, state: DesiredState | None = None) -> Reached:
+    """Render a target and make sure that its context leads to its cluster; nothing else is asked there.
+
+    Args:
+        target: what was asked about.
+        opener: opens a cluster by its context.
+        state: what is wanted, where it does not come from the files.
+
+    Raises:
+        ConfigError: a file, parameter or template is wrong.
+        WrongClusterError: the context leads to another cluster.
+    """
+    place = target.place()
+    wanted = target.desired() if state is None else state
+    cluster = opener(place.context)
+    identity = guard.check_cluster(place, cluster)
+    return Reached(target=target, place=place, state=wanted, cluster=cluster, identity=identity)
