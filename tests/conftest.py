@@ -46,17 +46,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files from what is seen")
 
 
+def is_whole_plain_run(config: pytest.Config) -> bool:
+    """Tell whether all tests were asked for that need neither a control plane nor a quiet machine."""
+    return config.args_source is config.ArgsSource.TESTPATHS and "not cluster" in config.option.markexpr
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Use every processor for the whole plain run; a few tests are done before workers have started."""
+    return os.cpu_count() or 1 if is_whole_plain_run(config) else 0
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Say how to run the tests that a plain run leaves out."""
-    left_out = terminalreporter.stats.get("deselected", ())
-    if "not cluster" in config.option.markexpr and any(map(needs_more, left_out)):
+    if is_whole_plain_run(config):
         terminalreporter.section("left out")
         terminalreporter.write(LEFT_OUT)
-
-
-def needs_more(item: pytest.Item) -> bool:
-    """Tell whether a test is one of those that a plain run leaves out."""
-    return any(item.get_closest_marker(name) for name in ("cluster", "bench"))
 
 
 @pytest.fixture(scope="session")
