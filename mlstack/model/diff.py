@@ -15,6 +15,25 @@ DESTRUCTIVE: frozenset[Action] = frozenset({"recreate", "delete"})
 EXISTING: frozenset[Action] = frozenset({"update", "recreate", "delete"})
 
 
+RefusalKind = Literal["immutable", "destructive", "foreign"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """Why a change must not be carried out.
+
+    Attributes:
+        kind: a field that cannot change in place, a definition that would lose something, or an object
+            of another app or environment.
+        reasons: sentences, each with its own.
+        hint: what to do next.
+    """
+
+    kind: RefusalKind
+    reasons: tuple[str, ...]
+    hint: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Change:
     """What happens to one object.
@@ -32,6 +51,7 @@ class Change:
         live_uid: UID of the object the change was computed from, empty if there was none.
         writes: whether anything is sent. An unchanged object is still written when a value is as
             wanted but not owned by us: else removing it later would do nothing.
+        refusal: why this must not be done; a difference shows it, an apply refuses to begin.
     """
 
     identity: Identity
@@ -44,6 +64,7 @@ class Change:
     desired: KubeObject | None = None
     live_uid: str = ""
     writes: bool = True
+    refusal: Refusal | None = None
 
     @property
     def destructive(self) -> bool:
