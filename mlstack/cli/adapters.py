@@ -33,6 +33,7 @@ class Ports:
         clock: tells the time.
         ask: puts a question on stderr and tells whether the answer was yes.
         interactive: tells whether somebody is there to answer.
+        who: names who runs this, as `user@host`, for the cluster's records.
     """
 
     connect: Connect
@@ -40,6 +41,7 @@ class Ports:
     clock: Clock
     ask: Callable[[str], bool]
     interactive: Callable[[], bool]
+    who: Callable[[], str]
 
 
 @dataclass(kw_only=True)
@@ -60,7 +62,12 @@ class Session:
 def real_ports() -> Ports:
     """Give the ports of a person's machine."""
     return Ports(
-        connect=connect, kubeconfig=kubeconfig, clock=SystemClock(), ask=ask, interactive=interactive
+        connect=connect,
+        kubeconfig=kubeconfig,
+        clock=SystemClock(),
+        ask=ask,
+        interactive=interactive,
+        who=who,
     )
 
 
@@ -91,6 +98,18 @@ def opener(session: Session, kubeconfig: str | None) -> Callable[[str], Cluster]
 def interactive() -> bool:
     """Tell whether questions can be asked: a person types and reads what is asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def who() -> str:
+    """Name who runs this: `user@host`."""
+    import getpass
+    import socket
+
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a number without a name, as in many containers
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
 
 
 def ask(question: str) -> bool:

@@ -24,6 +24,7 @@ class Target:
         store: keeps compiled templates and passed parameter sets.
         context: another kubectl context, for this run; the cluster must be the same.
         namespace: another namespace, for this run.
+        who: who asks, as `user@host`; stands in the records of the cluster.
     """
 
     app: AppDir
@@ -33,6 +34,7 @@ class Target:
     store: CodeStore | None = None
     context: str | None = None
     namespace: str | None = None
+    who: str = ""
 
     def place(self) -> Environment:
         """Give the environment as this run uses it.

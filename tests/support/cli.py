@@ -91,6 +91,7 @@ class Runner:
             clock=self.clock,
             ask=self._ask,
             interactive=lambda: self.answer is not None,
+            who=lambda: "ada@laptop",
         )
 
     def _kubeconfig(self) -> Kubeconfig:

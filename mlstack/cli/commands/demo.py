@@ -137,6 +137,7 @@ class Stage:
             clock=self._clock,
             ask=lambda question: False,
             interactive=lambda: False,
+            who=lambda: "you@demo",
         )
 
     def settle(self) -> None:

@@ -43,6 +43,7 @@ def _target(
         store=code_store(),
         context=context,
         namespace=namespace,
+        who=ctx.obj.ports.who(),
     )
 
 
