@@ -6,7 +6,7 @@ from threading import Lock
 
 from mlstack.cluster.api import Cluster, ObjectRef
 from mlstack.engine import parallel, wait
-from mlstack.engine.observe import with_uid
+from mlstack.engine.look import with_uid
 from mlstack.errors import ClusterError, MlstackError, ObjectNotFoundError
 from mlstack.model import order
 from mlstack.model.clock import Clock
