@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from mlstack.model.app import ClusterIdentity
 from mlstack.model.fields import FieldChange
@@ -52,6 +52,8 @@ class Change:
         writes: whether anything is sent. An unchanged object is still written when a value is as
             wanted but not owned by us: else removing it later would do nothing.
         refusal: why this must not be done; a difference shows it, an apply refuses to begin.
+        payload: what is really sent where that is less than what is desired.
+        seen: the live object's metadata, `{"metadata": {…}}`, of an object found unchanged by asking.
     """
 
     identity: Identity
@@ -65,6 +67,8 @@ class Change:
     live_uid: str = ""
     writes: bool = True
     refusal: Refusal | None = None
+    payload: Mapping[str, Any] | None = None
+    seen: Mapping[str, Any] | None = None
 
     @property
     def destructive(self) -> bool:

@@ -1,0 +1,182 @@
+"""The inventory of an environment in its cluster: read, written, removed, found again if it is lost."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import mlstack
+from mlstack.cluster.api import Applied, Cluster, ObjectRef
+from mlstack.engine import scan
+from mlstack.errors import ClusterError, ConflictError, ObjectNotFoundError
+from mlstack.model import applyset, stored
+from mlstack.model.events import Event, OnEvent, silent
+from mlstack.model.inventory import Inventory
+
+_TIMES = 3  # a reader may meet a writer that has just put other parts in place of those that were named
+
+
+def read(cluster: Cluster, *, app: str, environment: str, namespace: str) -> Inventory:
+    """Read the inventory of an environment; one without a version if there is none.
+
+    A damaged one is rebuilt from the marks on the objects, and its notes say so.
+
+    Raises:
+        ClusterError: the ConfigMap of its name is another tool's or another environment's.
+    """
+    empty = Inventory(app=app, environment=environment, namespace=namespace)
+    parent, parts = _fetched(cluster, empty)
+    if parent is None:
+        return empty
+    metadata, names = parent["metadata"], stored.part_names(parent)
+    found = replace(empty, version=metadata["resourceVersion"], uid=metadata["uid"], parts=names)
+    try:
+        if len(parts) < len(names):
+            raise stored.DamagedError("a part of it is missing")
+        return replace(found, members=stored.members(parent, parts))
+    except stored.DamagedError as fault:
+        return _rebuilt(cluster, found, f"the inventory `{_ref(found, found.name)}` is damaged ({fault})")
+
+
+_Found = tuple[Mapping[str, Any] | None, Sequence[Mapping[str, Any]]]
+
+
+def _fetched(cluster: Cluster, empty: Inventory) -> _Found:
+    found: _Found = (None, ())
+    for _ in range(_TIMES):
+        parent = cluster.get(_ref(empty, empty.name))
+        if parent is None:
+            return None, ()
+        _check(parent, empty)
+        names = stored.part_names(parent)
+        parts = [part for name in names if (part := cluster.get(_ref(empty, name))) is not None]
+        found = parent, parts
+        if len(parts) == len(names):
+            break
+    return found
+
+
+def known(cluster: Cluster, *, app: str, environment: str, namespace: str) -> Inventory:
+    """Read the inventory of an environment; where there is none, find its objects by their marks.
+
+    Raises:
+        ClusterError: as `read`.
+    """
+    found = read(cluster, app=app, environment=environment, namespace=namespace)
+    return found if found.exists else _rebuilt(cluster, found, "there is no inventory")
+
+
+def _rebuilt(cluster: Cluster, empty: Inventory, why: str) -> Inventory:
+    members, notes = scan.scan(cluster, empty)
+    if not members and not empty.exists:
+        return replace(empty, notes=tuple(notes))
+    said = f"{why}: {len(members)} object{'s' * (len(members) != 1)} found by their labels"
+    return replace(empty, members={one.identity: one for one in members}, notes=(said, *notes))
+
+
+def _check(parent: Mapping[str, Any], inventory: Inventory) -> None:
+    applyset.check_parent(parent, inventory.id)
+    if not stored.belongs_to(parent, app=inventory.app, environment=inventory.environment):
+        raise ClusterError(
+            f"`{_ref(inventory, inventory.name)}` is the inventory of another app or environment",
+            hint="give one of the two apps another name or namespace",
+        )
+
+
+def write(
+    cluster: Cluster, old: Inventory, new: Inventory, *, on_event: OnEvent = silent, refresh: bool = False
+) -> Inventory:
+    """Keep an inventory in the cluster; nothing is sent if it holds what the old one held.
+
+    Args:
+        cluster: where it is kept.
+        old: as it was read or written last.
+        new: what it is to hold.
+        on_event: told when another tool's hold on a field had to be broken.
+        refresh: ask for the kinds of the server anew: definitions have come or gone.
+
+    Returns:
+        The new one with the version it has now.
+
+    Raises:
+        ConflictError: somebody else changed it since it was read.
+    """
+    if old.exists and dict(old.members) == dict(new.members) and not old.notes:
+        return replace(new, version=old.version, uid=old.uid, parts=old.parts)
+    kinds = cluster.kinds(refresh=refresh)
+    parent, parts = stored.documents(new, version=mlstack.__version__, kinds=kinds)
+    for part in parts:
+        _forced(cluster, part, on_event)
+    live = _forced(cluster, _only(parent, old), on_event).object["metadata"]
+    names = tuple(str(part["metadata"]["name"]) for part in parts)
+    if old.parts or names:
+        _drop_parts(cluster, new, keep=names)
+    return replace(new, version=live["resourceVersion"], uid=live["uid"], parts=names, notes=())
+
+
+def remove(cluster: Cluster, inventory: Inventory) -> None:
+    """Take an inventory out of the cluster: its environment has nothing there any more.
+
+    Raises:
+        ConflictError: somebody else changed it since it was read.
+    """
+    if not inventory.exists:
+        return
+    _gone(
+        lambda: cluster.delete(
+            _ref(inventory, inventory.name),
+            propagation="Background",
+            uid=inventory.uid,
+            resource_version=inventory.version,
+        )
+    )
+    _drop_parts(cluster, inventory, keep=())
+
+
+def _only(parent: dict[str, Any], old: Inventory) -> dict[str, Any]:
+    """Make a write one to the very version that was read."""
+    if not old.exists:
+        return parent
+    return {
+        **parent,
+        "metadata": {**parent["metadata"], "uid": old.uid, "resourceVersion": old.version},
+    }
+
+
+def _forced(cluster: Cluster, document: Mapping[str, Any], on_event: OnEvent) -> Applied:
+    """Write, and take fields that others have laid hold on: the inventory has one owner."""
+    try:
+        return cluster.apply(document, manager=applyset.MANAGER)
+    except ConflictError as error:
+        if not error.conflicts:
+            raise
+        who = ", ".join(f"`{name}`" for name in error.managers)
+        text = f"`{ObjectRef.of(document)}` was changed by {who}: set right again"
+        on_event(Event("warning", None, text))
+        return cluster.apply(document, manager=applyset.MANAGER, force=True)
+
+
+def _drop_parts(cluster: Cluster, inventory: Inventory, *, keep: Sequence[str]) -> None:
+    """Delete parts that no parent names, those of killed runs included."""
+    for name in _part_names(cluster, inventory):
+        if name not in keep:
+            _gone(partial(cluster.delete, _ref(inventory, name), propagation="Background"))
+
+
+def _part_names(cluster: Cluster, inventory: Inventory) -> Iterable[str]:
+    listing = cluster.list(
+        "v1", "ConfigMap", namespace=inventory.namespace, labels=stored.PART_LABEL, metadata_only=True
+    )
+    names = (str(item["metadata"]["name"]) for item in listing.items)
+    return [name for name in names if name.startswith(f"{inventory.name}.i")]
+
+
+def _gone(delete: Callable[[], object]) -> None:
+    try:
+        delete()
+    except ObjectNotFoundError:  # what is to be gone is gone
+        return
+
+
+def _ref(inventory: Inventory, name: str) -> ObjectRef:
+    return ObjectRef("v1", "ConfigMap", inventory.namespace, name)

@@ -1,0 +1,106 @@
+"""Find the objects of an environment by their marks, over every kind there is: a repair, not the rule."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from mlstack.cluster.api import Cluster
+from mlstack.engine import parallel
+from mlstack.errors import ForbiddenError, InvalidError, MlstackError, ObjectNotFoundError
+from mlstack.model import applyset, fields, objects
+from mlstack.model.inventory import Inventory, Member
+from mlstack.model.kinds import Kind
+from mlstack.model.objects import MANAGER, Identity
+
+# Kinds that no app brings, or whose objects only controllers write; some of them there are very many of.
+_LEFT_OUT = frozenset(
+    {("", "Event"), ("events.k8s.io", "Event"), ("", "Node"), ("discovery.k8s.io", "EndpointSlice")}
+)
+
+
+def scan(cluster: Cluster, inventory: Inventory) -> tuple[tuple[Member, ...], tuple[str, ...]]:
+    """Give the members that carry our marks and are ours by their field manager, and what could not be seen.
+
+    Marks alone do not make a member: controllers copy labels to what they make (a Service's to its
+    Endpoints). Objects of a set with another ID belong to the same environment in another namespace.
+
+    Args:
+        cluster: where to look; nothing is written.
+        inventory: whose members are looked for.
+    """
+    query = objects.selector(app=inventory.app, environment=inventory.environment)
+    kinds = list(_kinds(cluster))
+
+    def look(kind: Kind) -> Sequence[Mapping[str, Any]]:
+        return _items(cluster, kind, f"{query},{objects.COMPONENT_LABEL}", inventory.namespace)
+
+    found: dict[Identity, Member] = {}
+    uids: set[str] = set()
+    unseen: list[str] = []
+    for kind, items in zip(kinds, parallel.run(look, kinds), strict=True):
+        if isinstance(items, MlstackError):
+            if isinstance(items, ForbiddenError):
+                unseen.append(kind.kind)
+            elif not isinstance(items, ObjectNotFoundError | InvalidError):
+                raise items
+            continue
+        for item in items:
+            if is_ours(item, inventory) and item["metadata"]["uid"] not in uids:
+                uids.add(item["metadata"]["uid"])  # an object may be served by two groups
+                member = member_of(item)
+                found[member.identity] = member
+    notes = [f"no right to list {', '.join(sorted(unseen))}: such objects may be missed"] if unseen else []
+    return tuple(found.values()), tuple(notes)
+
+
+def _kinds(cluster: Cluster) -> Iterator[Kind]:
+    seen = set(_LEFT_OUT)
+    for kind in cluster.kinds():
+        if (kind.group, kind.kind) not in seen:
+            seen.add((kind.group, kind.kind))
+            yield kind
+
+
+def _items(cluster: Cluster, kind: Kind, query: str, namespace: str) -> Sequence[Mapping[str, Any]]:
+    try:
+        return cluster.list(kind.api_version, kind.kind, labels=query, metadata_only=True).items
+    except ForbiddenError:
+        if not kind.namespaced:
+            raise
+    # Who may not look everywhere may still look here.
+    return cluster.list(
+        kind.api_version, kind.kind, namespace=namespace, labels=query, metadata_only=True
+    ).items
+
+
+def is_ours(live: Mapping[str, Any], inventory: Inventory) -> bool:
+    """Tell whether an object carries the marks of an environment and was applied by us."""
+    return (
+        has_marks(live, inventory)
+        and bool(fields.owned(live, MANAGER))
+        and not live["metadata"].get("ownerReferences")
+    )
+
+
+def has_marks(live: Mapping[str, Any], inventory: Inventory) -> bool:
+    """Tell whether an object carries the marks of an environment, in this namespace's set or in none."""
+    labels = live["metadata"].get("labels") or {}
+    wanted = objects.marks(app=inventory.app, environment=inventory.environment, component="")
+    keys = (objects.APP_LABEL, objects.ENVIRONMENT_LABEL)
+    return all(labels.get(key) == wanted[key] for key in keys) and labels.get(
+        applyset.MEMBER_LABEL, inventory.id
+    ) == (inventory.id)
+
+
+def member_of(live: Mapping[str, Any]) -> Member:
+    """Give a live object as a member."""
+    metadata = live["metadata"]
+    identity = Identity(
+        objects.group_of(str(live["apiVersion"])),
+        str(live["kind"]),
+        str(metadata.get("namespace") or ""),
+        str(metadata["name"]),
+    )
+    component = str((metadata.get("labels") or {}).get(objects.COMPONENT_LABEL, ""))
+    return Member(
+        identity=identity, api_version=str(live["apiVersion"]), component=component, uid=str(metadata["uid"])
+    )
