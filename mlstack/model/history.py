@@ -1,0 +1,126 @@
+"""The history of an environment as values: its revisions, and the sets that they hold."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Literal
+
+from mlstack.model.objects import DesiredState, KubeObject
+
+Result = Literal["done", "failed", "not ready"]
+
+KEPT = 10
+"""How many revisions of an environment stay."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Revision:
+    """What is known of one revision.
+
+    Attributes:
+        number: counts up from 1; numbers are never used again.
+        time: when the run ended, in UTC: `2026-11-22T02:25:46Z`.
+        who: `user@host` of the person or program.
+        what: what was done: `apply`, `apply -c cnn`, `rollback to 3`.
+        result: how it ended.
+        components: full names of the components that were applied.
+        unsettled: components of the set whose last run did not end well.
+        counts: number of objects of each outcome.
+        objects: number of objects of the set.
+        version: of mlstack.
+        digest: `sha256:…` of the set; equal sets have equal digests.
+        size_bytes: of the set, unpacked.
+        parts: number of Secrets it takes.
+    """
+
+    number: int
+    time: str
+    who: str
+    what: str
+    result: Result
+    components: tuple[str, ...] = ()
+    unsettled: tuple[str, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    objects: int = 0
+    version: str = ""
+    digest: str = ""
+    size_bytes: int = 0
+    parts: int = 1
+
+    @property
+    def is_good(self) -> bool:
+        """Tell whether everything of the set was applied and worked."""
+        return self.result == "done" and not self.unsettled
+
+
+def previous_good(known: Sequence[Revision], *, before: int | None = None) -> Revision | None:
+    """Give the newest revision that worked, of those before a number; None if there is none."""
+    return next(
+        (one for one in reversed(known) if one.is_good and (before is None or one.number < before)), None
+    )
+
+
+def merged(known: DesiredState, applied: DesiredState) -> DesiredState:
+    """Give the whole set after some components were applied: theirs as applied, the others as known."""
+    fresh = {one.identity for one in applied.objects}
+    others = [
+        one for one in known.objects if one.component not in applied.components and one.identity not in fresh
+    ]
+    return replace(
+        applied,
+        objects=(*others, *applied.objects),
+        components=tuple(sorted({*known.components, *applied.components})),
+        has_secrets=known.has_secrets or applied.has_secrets,
+    )
+
+
+def without(known: DesiredState, components: Iterable[str]) -> DesiredState:
+    """Give a set without some of its components."""
+    gone = set(components)
+    return replace(
+        known,
+        objects=tuple(one for one in known.objects if one.component not in gone),
+        components=tuple(name for name in known.components if name not in gone),
+    )
+
+
+def only(known: DesiredState, components: Iterable[str]) -> DesiredState:
+    """Give what a set has of some components; those are its components, whether it has anything of them."""
+    asked = set(components)
+    return replace(
+        known,
+        objects=tuple(one for one in known.objects if one.component in asked),
+        components=tuple(sorted(asked)),
+    )
+
+
+def unsettled(previous: Revision | None, applied: Iterable[str], result: Result) -> tuple[str, ...]:
+    """Give the components that do not work as far as is known, after some were applied with this result."""
+    before = set(previous.unsettled) if previous is not None else set()
+    names = set(applied)
+    return tuple(sorted(before - names if result == "done" else before | names))
+
+
+def with_claims_as_now(earlier: DesiredState, now: DesiredState) -> tuple[DesiredState, tuple[str, ...]]:
+    """Give an earlier set with the volume claims of today, and whose earlier form is given up.
+
+    A claim holds data: it is neither replaced nor made smaller, so one that changed since stays as it is.
+    """
+    claims = {one.identity: one for one in now.objects if is_claim(one)}
+    kept = [claims.get(one.identity, one) if is_claim(one) else one for one in earlier.objects]
+    changed = [
+        str(one.identity)
+        for one, before in zip(kept, earlier.objects, strict=True)
+        if one.data != before.data
+    ]
+    return replace(earlier, objects=tuple(kept)), tuple(changed)
+
+
+def is_claim(found: KubeObject) -> bool:
+    """Tell whether an object is a volume claim."""
+    return (found.group, found.kind) == ("", "PersistentVolumeClaim")
+
+
+def timestamp(now_s: float) -> str:
+    """Write a time in seconds since 1970 as people and Kubernetes do, in UTC."""
+    return datetime.fromtimestamp(int(now_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,36 @@
+"""Build sets and revisions of a history."""
+
+from __future__ import annotations
+
+from mlstack.model.history import Result, Revision
+from mlstack.model.objects import DesiredState, KubeObject
+
+
+def state(**components: str) -> DesiredState:
+    """Build a set: a ConfigMap of a name for each component."""
+    made = tuple(one(name, component) for component, names in components.items() for name in names.split())
+    return DesiredState(
+        app="demo", environment="gke", namespace="ml", objects=made, components=tuple(sorted(components))
+    )
+
+
+def one(name: str, component: str = "a", kind: str = "ConfigMap", **spec: str) -> KubeObject:
+    """Build an object of a component."""
+    metadata = {"name": name, "namespace": "ml"}
+    data = {"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": spec}
+    return KubeObject(data=data, component=component)
+
+
+def revision(
+    number: int, *, result: Result = "done", unsettled: tuple[str, ...] = (), parts: int = 1
+) -> Revision:
+    """Build what is known of a revision."""
+    return Revision(
+        number=number,
+        time="2026-11-22T02:25:46Z",
+        who="ada@laptop",
+        what="apply",
+        result=result,
+        unsettled=unsettled,
+        parts=parts,
+    )

@@ -1,0 +1,71 @@
+"""Sets of a history: merged, cut down, and with claims as they are."""
+
+import pytest
+
+from mlstack.model import history
+from mlstack.model.history import Result
+from mlstack.model.objects import DesiredState
+from tests.support.revisions import one, revision, state
+
+
+def names(found: DesiredState) -> list[str]:
+    return [each.name for each in found.objects]
+
+
+def test_an_applied_component_takes_the_place_of_what_it_was() -> None:
+    whole = history.merged(state(a="x y", b="z"), state(a="y new"))
+    assert names(whole) == ["z", "y", "new"]
+    assert whole.components == ("a", "b")
+
+
+def test_an_object_that_moved_to_the_applied_component_is_there_once() -> None:
+    whole = history.merged(state(a="x", b="y"), state(a="x y"))
+    assert [(each.name, each.component) for each in whole.objects] == [("x", "a"), ("y", "a")]
+
+
+def test_a_set_without_a_component_and_one_of_it_alone() -> None:
+    whole = state(a="x", b="y")
+    assert (names(history.without(whole, ["a"])), history.without(whole, ["a"]).components) == (["y"], ("b",))
+    assert (names(history.only(whole, ["a"])), history.only(whole, ["a"]).components) == (["x"], ("a",))
+
+
+def test_a_component_that_a_set_lacks_is_still_asked_about() -> None:
+    assert history.only(state(a="x"), ["new"]).components == ("new",)
+
+
+@pytest.mark.parametrize(
+    ("result", "applied", "left"),
+    [
+        ("done", ["b"], ()),
+        ("done", ["a"], ("b",)),
+        ("failed", ["a"], ("a", "b")),
+        ("not ready", ["b"], ("b",)),
+    ],
+)
+def test_a_component_is_unsettled_until_it_was_applied_well(
+    result: Result, applied: list[str], left: tuple[str, ...]
+) -> None:
+    before = revision(1, result="failed", unsettled=("b",))
+    assert history.unsettled(before, applied, result) == left
+
+
+def test_the_last_good_revision_is_one_of_which_everything_worked() -> None:
+    known = [revision(1), revision(2, unsettled=("a",)), revision(3, result="not ready", unsettled=("a",))]
+    found = history.previous_good(known)
+    assert found is not None
+    assert found.number == 1
+    assert history.previous_good(known, before=1) is None
+
+
+def test_a_claim_stays_as_it_is_now_and_is_told() -> None:
+    def claims(**size: str) -> DesiredState:
+        made = tuple(one(name, kind="PersistentVolumeClaim", storage=value) for name, value in size.items())
+        return DesiredState(app="demo", environment="gke", namespace="ml", objects=made)
+
+    mixed, told = history.with_claims_as_now(claims(data="1Gi", old="1Gi"), claims(data="5Gi", later="1Gi"))
+    assert [each.data["spec"]["storage"] for each in mixed.objects] == ["5Gi", "1Gi"]
+    assert told == ("PersistentVolumeClaim ml/data",)
+
+
+def test_times_are_written_in_utc() -> None:
+    assert history.timestamp(1_800_000_000.9) == "2027-01-15T08:00:00Z"
