@@ -112,12 +112,13 @@ def plain(value: Any) -> Any:
 def _plain_dataclass(value: Any) -> Any:
     if "__str__" in type(value).__dict__:
         return str(value)
-    found = {_camel(field.name): plain(getattr(value, field.name)) for field in fields(value)}
+    found = {camel(field.name): plain(getattr(value, field.name)) for field in fields(value)}
     if "ok" not in found and hasattr(value, "ok"):
         found = {"ok": value.ok, **found}
     return found
 
 
-def _camel(name: str) -> str:
+def camel(name: str) -> str:
+    """Write the name of a field as files do."""
     first, *rest = name.strip("_").split("_")
     return first + "".join(word.capitalize() for word in rest)

@@ -9,7 +9,7 @@ from mlstack.cli.views import VIEWS, count, facts, one_line_value, prose, yes
 
 if TYPE_CHECKING:
     from mlstack.cli.commands.shell import Versions
-    from mlstack.operations import app, component, env, package, param, registry
+    from mlstack.operations import app, component, env, package, param, registry, schemas
 
 
 # ---------------------------------------------------------------------------------------------- the app
@@ -20,6 +20,21 @@ def versions(result: Versions) -> Page:
     """Show the versions, ours first."""
     rows = (("mlstack", result.mlstack), ("python", result.python), *result.libraries.items())
     return Page((Table(("PROGRAM", "VERSION"), rows),), (f"mlstack {result.mlstack}",))
+
+
+@VIEWS.register("SchemaList")
+def schema_list(result: schemas.SchemaList) -> Page:
+    """Show the schemas, those of files first."""
+    rows = tuple((row.name, row.describes, row.summary) for row in result.schemas)
+    return Page((Table(("NAME", "DESCRIBES", "SUMMARY"), rows),), tuple(row.name for row in result.schemas))
+
+
+@VIEWS.register("Schema")
+def schema(result: schemas.Schema) -> Page:
+    """Show a schema as the JSON that it is."""
+    from mlstack.cli.output import json_text
+
+    return Page(tuple(Line(line) for line in json_text(result).splitlines()), (result.name,))
 
 
 @VIEWS.register("Initialised")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from mlstack.cluster.api import Cluster
 from mlstack.engine.execute import Run
@@ -11,7 +12,8 @@ from mlstack.model.app import Environment
 from mlstack.model.clock import Clock
 from mlstack.model.diff import Action, Changes
 from mlstack.model.events import Event, EventKind, OnEvent
-from mlstack.model.report import ChangeReport, RunResult
+from mlstack.model.objects import Identity
+from mlstack.model.report import ChangeReport, RunKind, RunResult
 
 _OUTCOMES: Mapping[Action, EventKind] = {
     "create": "created",
@@ -32,6 +34,8 @@ class Proposal:
         cluster: where the changes go.
         dry_run: write nothing.
     """
+
+    result_kind: ClassVar[RunKind] = "ApplyResult"
 
     changes: Changes
     place: Environment
@@ -83,11 +87,14 @@ class Proposal:
         try:
             work(run)
         except MlstackError as error:
-            error.partial = report.run_result(self.changes, run.outcomes)
+            error.partial = self._result(run.outcomes)
             raise
         except KeyboardInterrupt as stop:
-            raise report.Interrupted(report.run_result(self.changes, run.outcomes)) from stop
-        return report.run_result(self.changes, run.outcomes)
+            raise report.Interrupted(self._result(run.outcomes)) from stop
+        return self._result(run.outcomes)
+
+    def _result(self, outcomes: Mapping[Identity, Event]) -> RunResult:
+        return report.run_result(self.changes, outcomes, kind=self.result_kind, dry_run=self.dry_run)
 
     def _pretended(self, on_event: OnEvent) -> RunResult:
         ends = {
@@ -100,4 +107,4 @@ class Proposal:
         }
         for end in ends.values():
             on_event(end)
-        return report.run_result(self.changes, ends, dry_run=True)
+        return self._result(ends)

@@ -23,6 +23,7 @@ from mlstack.model.values import Path as ValuePath
 from mlstack.model.values import join_path
 
 _FOLDER = Path(__file__).parent / "schemas"
+RESULTS = _FOLDER / "results"
 
 
 class PassedStore(Protocol):
@@ -43,6 +44,17 @@ def file_kinds() -> tuple[str, ...]:
 def file_schema(kind: str) -> dict[str, Any]:
     """Read the JSON Schema of a file kind."""
     schema: dict[str, Any] = json.loads(_schema_text(kind))
+    return schema
+
+
+def result_kinds() -> tuple[str, ...]:
+    """Give the kinds of results that have a schema."""
+    return tuple(sorted(file.stem for file in RESULTS.glob("*.json")))
+
+
+def result_schema(kind: str) -> dict[str, Any]:
+    """Read the JSON Schema of a kind of result."""
+    schema: dict[str, Any] = json.loads((RESULTS / f"{kind}.json").read_text(encoding="utf-8"))
     return schema
 
 

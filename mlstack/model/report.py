@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from mlstack.model.app import API_VERSION
 from mlstack.model.diff import Action, Change, Changes
 from mlstack.model.events import Event
 from mlstack.model.fields import FieldChange
@@ -14,6 +15,8 @@ from mlstack.model.objects import Identity
 Outcome = Literal[
     "created", "updated", "recreated", "deleted", "unchanged", "kept", "gone", "failed", "skipped"
 ]
+
+RunKind = Literal["ApplyResult", "DeleteResult"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +55,8 @@ class ChangeReport:
     """What a run would do.
 
     Attributes:
+        api_version: version of this format.
+        kind: kind of this format.
         ok: true if nothing would change.
         app: name of the app.
         environment: name of the environment.
@@ -62,6 +67,8 @@ class ChangeReport:
         notes: remarks on the run as a whole.
     """
 
+    api_version: str = API_VERSION
+    kind: Literal["DiffResult"] = "DiffResult"
     ok: bool
     app: str
     environment: str
@@ -100,6 +107,8 @@ class RunResult:
     """What `apply` or `delete` did.
 
     Attributes:
+        api_version: version of this format.
+        kind: kind of this format.
         ok: true if every object came to its end.
         app: name of the app.
         environment: name of the environment.
@@ -111,6 +120,8 @@ class RunResult:
         notes: remarks on the run as a whole.
     """
 
+    api_version: str = API_VERSION
+    kind: RunKind = "ApplyResult"
     ok: bool
     app: str
     environment: str
@@ -166,17 +177,25 @@ def _row(change: Change) -> ObjectChange:
     )
 
 
-def run_result(changes: Changes, outcomes: Mapping[Identity, Event], *, dry_run: bool = False) -> RunResult:
+def run_result(
+    changes: Changes,
+    outcomes: Mapping[Identity, Event],
+    *,
+    kind: RunKind = "ApplyResult",
+    dry_run: bool = False,
+) -> RunResult:
     """Write down what a run did.
 
     Args:
         changes: what was to be done.
         outcomes: the event that ended each object; objects without one were never reached.
+        kind: what kind of run it was.
         dry_run: whether the server only said what it would do.
     """
     unreached = Event("skipped", None, "not reached")
     rows = tuple(_result(change, outcomes.get(change.identity, unreached)) for change in changes.changes)
     return RunResult(
+        kind=kind,
         ok=not any(row.outcome in ("failed", "skipped") for row in rows),
         app=changes.app,
         environment=changes.environment,

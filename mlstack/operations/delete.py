@@ -1,6 +1,7 @@
 """`delete`: find what an environment has in its cluster, and after the question take it away."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from mlstack.cluster.api import Opener
 from mlstack.engine.proposal import Proposal
@@ -8,7 +9,7 @@ from mlstack.engine.remains import Spare, find
 from mlstack.engine.target import Target, reach
 from mlstack.model.clock import Clock
 from mlstack.model.events import OnEvent, silent
-from mlstack.model.report import RunResult
+from mlstack.model.report import RunKind, RunResult
 
 _USUAL = Spare()
 
@@ -20,6 +21,8 @@ class DeletePlan(Proposal):
     Attributes:
         grace_period_s: time that pods get to end, None for their own.
     """
+
+    result_kind: ClassVar[RunKind] = "DeleteResult"
 
     grace_period_s: int | None
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from mlstack.cluster.api import Opener
 from mlstack.engine.inspect import Seen, inspect
 from mlstack.engine.surroundings import placed
 from mlstack.engine.target import Target, reach
 from mlstack.files.appdir import AppDir
-from mlstack.model.app import Component
+from mlstack.model.app import API_VERSION, Component
 from mlstack.model.clock import Clock
 from mlstack.model.readiness.base import State
 
@@ -57,7 +58,13 @@ class ObjectStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentStatus:
-    """One component of an environment; `ok` if all its objects work."""
+    """One component of an environment.
+
+    Attributes:
+        name: full name of the component.
+        ok: whether all its objects work.
+        objects: its objects in the order they are applied.
+    """
 
     name: str
     ok: bool
@@ -69,6 +76,8 @@ class StatusResult:
     """How an environment does; `ok` if everything works.
 
     Attributes:
+        api_version: version of this format.
+        kind: kind of this format.
         ok: whether every object is ready, done or suspended on purpose.
         app: name of the app.
         environment: name of the environment.
@@ -78,6 +87,8 @@ class StatusResult:
         notes: remarks, as what could not be read.
     """
 
+    api_version: str = API_VERSION
+    kind: Literal["StatusResult"] = "StatusResult"
     ok: bool
     app: str
     environment: str

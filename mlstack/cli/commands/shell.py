@@ -1,4 +1,4 @@
-"""`completion` and `version`."""
+"""`completion`, `schema` and `version`."""
 
 from __future__ import annotations
 
@@ -48,6 +48,20 @@ def completion(
 
     write(get_completion_script(prog_name="mlstack", complete_var="_MLSTACK_COMPLETE", shell=shell.value))
     return 0
+
+
+@commands.command(epilog=options.example("mlstack schema", "mlstack schema DiffResult"))
+def schema(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="The `kind` of a file or result. Default: list all."),
+    ] = None,
+    output: options.Output = "table",
+) -> int:
+    """Print the JSON Schema of a file or of what `-o json` prints; without NAME, list them."""
+    from mlstack.operations import schemas
+
+    return emit(schemas.known() if name is None else schemas.find(name), output)
 
 
 @commands.command(epilog=options.example("mlstack version -o json"))
