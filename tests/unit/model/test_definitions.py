@@ -1,0 +1,169 @@
+"""What a change of a definition would take away."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from mlstack.model.definitions import is_allowed, losses, narrowed
+from tests.support.deploying import crd
+
+Obj = dict[str, Any]
+
+
+def version(name: str = "v1", *, served: bool = True, storage: bool = True, **properties: Any) -> Obj:
+    spec = {"type": "object", "properties": properties}
+    schema = {"type": "object", "properties": {"spec": spec}}
+    return {"name": name, "served": served, "storage": storage, "schema": {"openAPIV3Schema": schema}}
+
+
+def definition(*versions: Obj, stored: tuple[str, ...] = ("v1",), **spec: Any) -> Obj:
+    found = crd(group="example.com")
+    found["spec"] |= {"versions": list(versions) or [version()], **spec}
+    return {**found, "status": {"storedVersions": list(stored)}}
+
+
+TEXT = {"type": "string"}
+
+
+def test_the_same_definition_loses_nothing() -> None:
+    assert losses(definition(version(a=TEXT)), definition(version(a=TEXT))) == ()
+
+
+def test_a_removed_field_is_a_loss() -> None:
+    assert losses(definition(version(a=TEXT, b=TEXT)), definition(version(b=TEXT))) == (
+        "version `v1`: field `spec.a` would be removed",
+    )
+
+
+def test_a_field_inside_a_list_is_found() -> None:
+    old, new = ({"type": "array", "items": {"type": "object", "properties": p}} for p in ({"x": TEXT}, {}))
+    assert losses(definition(version(a=old)), definition(version(a=new))) == (
+        "version `v1`: field `spec.a[].x` would be removed",
+    )
+
+
+def test_many_fields_are_counted() -> None:
+    many = {f"f{number}": TEXT for number in range(9)}
+    found = losses(definition(version(**many)), definition(version()))
+    assert len(found) == 6
+    assert found[-1] == "version `v1`: and 4 fields more"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"scope": "Cluster"}, "`scope` would change from Namespaced to Cluster"),
+        ({"group": "other.com"}, "`group` would change from example.com to other.com"),
+        (
+            {"names": {"kind": "Gadget", "plural": "widgets"}},
+            "`names.kind` would change from Widget to Gadget",
+        ),
+        ({"names": {"kind": "Widget", "plural": "wids"}}, "`names.plural` would change from widgets to wids"),
+    ],
+    ids=["scope", "group", "kind", "plural"],
+)
+def test_another_name_or_scope_is_a_loss(change: Obj, said: str) -> None:
+    (found,) = losses(definition(), definition(**change))
+    assert found.startswith(said)
+
+
+def test_short_names_may_go() -> None:
+    names = {"kind": "Widget", "plural": "widgets"}
+    assert losses(definition(names={**names, "shortNames": ["w"]}), definition(names=names)) == ()
+
+
+def test_a_removed_stored_version_is_a_loss_even_without_objects() -> None:
+    live = definition(version("v1", storage=False), version("v2"), stored=("v1", "v2"))
+    said = ("version `v1` would be removed, and objects are stored in it",)
+    assert losses(live, definition(version("v2")), has_objects=False) == said
+    assert losses(live, definition(version("v2"))) == said
+
+
+@pytest.mark.parametrize(
+    "rest", [(), (version("v1", served=False, storage=False),)], ids=["gone", "not served"]
+)
+def test_a_version_that_is_served_no_more_is_missed_by_objects_alone(rest: tuple[Obj, ...]) -> None:
+    live = definition(version("v1", storage=False), version("v2"), stored=("v2",))
+    wanted = definition(*rest, version("v2"))
+    assert losses(live, wanted) == ("version `v1` would not be served any more",)
+    assert losses(live, wanted, has_objects=False) == ()
+
+
+def test_a_new_version_is_no_loss() -> None:
+    assert losses(definition(), definition(version(storage=False), version("v2"))) == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (TEXT, {"type": "integer"}, "field `a` would be integer instead of string"),
+        ({"type": "number"}, {"type": "integer"}, "field `a` would be integer instead of number"),
+        ({**TEXT, "nullable": True}, TEXT, "field `a` would not be null any more"),
+        ({**TEXT, "enum": ["x", "y"]}, {**TEXT, "enum": ["x"]}, "field `a` would not be `y` any more"),
+        (TEXT, {**TEXT, "enum": ["x"]}, "field `a` would be one of `x` alone"),
+        (TEXT, {**TEXT, "maxLength": 5}, "field `a` would have `maxLength` 5"),
+        ({**TEXT, "minLength": 1}, {**TEXT, "minLength": 2}, "field `a` would have `minLength` 2, not 1"),
+        (TEXT, {**TEXT, "pattern": "^x$"}, "field `a` would have to match `^x$`"),
+        (
+            {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+            {"type": "object", "properties": {}},
+            "field `a` would drop fields that the schema does not name",
+        ),
+        (
+            {"type": "object", "additionalProperties": TEXT},
+            {"type": "object", "additionalProperties": {"type": "integer"}},
+            "field `a.*` would be integer instead of string",
+        ),
+        (
+            {"type": "object", "properties": {"x": TEXT}},
+            {"type": "object", "properties": {"x": TEXT}, "required": ["x"]},
+            "field `a.x` would be required",
+        ),
+        ({"x-kubernetes-int-or-string": True}, TEXT, "field `a` would be string instead of int-or-string"),
+    ],
+)
+def test_what_allows_less_is_said(old: Obj, new: Obj, said: str) -> None:
+    assert list(narrowed(_around(old), _around(new))) == [said]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"type": "integer"}, {"type": "number"}),
+        (TEXT, {"x-kubernetes-int-or-string": True}),
+        ({**TEXT, "enum": ["x"]}, {**TEXT, "enum": ["x", "y"]}),
+        ({**TEXT, "enum": ["x"]}, TEXT),
+        ({**TEXT, "maxLength": 5}, {**TEXT, "maxLength": 6}),
+        ({**TEXT, "pattern": "x"}, TEXT),
+        (TEXT, {**TEXT, "nullable": True}),
+        ({"type": "object", "properties": {"x": TEXT}}, {"x-kubernetes-preserve-unknown-fields": True}),
+        (
+            {"type": "object", "properties": {"x": TEXT}},
+            {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        ),
+        ({"type": "object", "properties": {"x": TEXT}}, {"type": "object", "additionalProperties": TEXT}),
+        (
+            {"type": "object", "properties": {"x": TEXT}},
+            {"type": "object", "properties": {"x": {**TEXT, "default": "y"}}, "required": ["x"]},
+        ),
+        (TEXT, {**TEXT, "description": "a text"}),
+    ],
+)
+def test_what_allows_more_is_no_loss(old: Obj, new: Obj) -> None:
+    assert list(narrowed(_around(old), _around(new))) == []
+
+
+def _around(schema: Mapping[str, Any]) -> Obj:
+    return {"type": "object", "properties": {"a": deepcopy(dict(schema))}}
+
+
+@pytest.mark.parametrize(("value", "allowed"), [("true", True), ("false", False), ("yes", False)])
+def test_a_definition_may_say_itself_that_it_takes_things_away(value: str, allowed: bool) -> None:
+    found = definition()
+    found["metadata"]["annotations"] = {"mlstack.dev/allow-destructive": value}
+    assert is_allowed(found) is allowed
+    assert not is_allowed(definition())
