@@ -16,6 +16,7 @@ MlstackError                 anything below, to catch broadly                   
 │  ├─ InvalidError           the API server does not accept the object, now or ever
 │  ├─ ConflictError          another field manager owns what would be changed, or it moved meanwhile
 │  ├─ TransientError         the API server asks for patience: a webhook down, too many requests
+│  ├─ LockedError            another run holds the environment's lock, or ours was lost
 │  ├─ WatchExpiredError      a watch cannot go on from where it was: list again
 │  └─ WrongClusterError      the context leads to another cluster than the environment's
 └─ NotReadyError             applied, but failed or not ready in time                      7
@@ -258,6 +259,10 @@ class TransientError(ClusterError):
         """Hold the facts and the webhook's name."""
         super().__init__(message, where=where, hint=hint)
         self.webhook = webhook
+
+
+class LockedError(ClusterError):
+    """Raised when another run holds the lock of an environment, or this run has lost it."""
 
 
 class WatchExpiredError(ClusterError):

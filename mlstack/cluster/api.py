@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 from mlstack.model.app import ClusterIdentity
 from mlstack.model.kinds import Kinds
 from mlstack.model.objects import MANAGER
+from mlstack.model.rights import Right, Rights
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
@@ -121,6 +122,17 @@ class Cluster(Protocol):
 
     def kinds(self, *, refresh: bool = False) -> Kinds:
         """Give the kinds the server has; asks it once, and again with `refresh`."""
+        ...
+
+    def may(self, right: Right) -> bool:
+        """Tell whether we have a right: one SelfSubjectAccessReview."""
+        ...
+
+    def rights(self, namespace: str) -> Rights:
+        """Give the rights we have in a namespace that the server can list: one SelfSubjectRulesReview.
+
+        What is not among them may be allowed all the same; ask `may`.
+        """
         ...
 
     def get(self, ref: ObjectRef) -> dict[str, Any] | None:

@@ -35,6 +35,7 @@ from mlstack.errors import InvalidError, ObjectNotFoundError, WatchExpiredError
 from mlstack.model.app import ClusterIdentity
 from mlstack.model.kinds import Kinds
 from mlstack.model.objects import MANAGER
+from mlstack.model.rights import Right, Rights
 from mlstack.model.schemas import Schemas
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -49,6 +50,7 @@ class MemoryCluster:
         clock: gives the time in seconds since 1970.
         on_idle: called when a watch has told everything; what it writes is told too. Simulated controllers
             go here.
+        denies: tells which rights we do not have, when asked about them; writes are not held to it.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class MemoryCluster:
         name: str = "memory",
         clock: Callable[[], float] = time.time,
         on_idle: Callable[[], object] = lambda: None,
+        denies: Callable[[Right], bool] | None = None,
     ) -> None:
         """Begin with the namespaces that every cluster has."""
         self._name = name
@@ -67,6 +70,7 @@ class MemoryCluster:
         self._catalog = Catalog(schemas)
         self._numbers = count(1)
         self.on_idle = on_idle
+        self._denies = denies
         for namespace in NAMESPACES:
             self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
 
@@ -81,6 +85,15 @@ class MemoryCluster:
         """Give the kinds there are, those of established definitions included."""
         with self._lock:
             return self._catalog.kinds(self._store)
+
+    def may(self, right: Right) -> bool:
+        """Tell whether we have a right."""
+        return self._denies is None or not self._denies(right)
+
+    def rights(self, namespace: str) -> Rights:
+        """Give the rights we have in a namespace: all, or none that could be listed."""
+        everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+        return Rights(rules=(everything,) if self._denies is None else ())
 
     def get(self, ref: ObjectRef) -> dict[str, Any] | None:
         """Read one object, None if it, its namespace or its kind is not there."""

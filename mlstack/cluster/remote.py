@@ -36,6 +36,7 @@ from mlstack.errors import (
 from mlstack.model.app import ClusterIdentity
 from mlstack.model.kinds import Kind, Kinds
 from mlstack.model.objects import MANAGER
+from mlstack.model.rights import Right, Rights
 
 PAGE = 1000
 SILENCE_S = 15.0
@@ -80,6 +81,34 @@ class RemoteCluster:
             if self._served is None or refresh:
                 self._served = Kinds(self._discover())
             return self._served
+
+    def may(self, right: Right) -> bool:
+        """Tell whether we have a right: one SelfSubjectAccessReview."""
+        wanted = {
+            "group": right.group,
+            "resource": right.resource,
+            "namespace": right.namespace,
+            "verb": right.verb,
+            "name": right.name,
+        }
+        given = {key: value for key, value in wanted.items() if value}
+        return bool(self._review("SelfSubjectAccessReview", {"resourceAttributes": given}).get("allowed"))
+
+    def rights(self, namespace: str) -> Rights:
+        """Give the rights we have in a namespace that the server can list: one SelfSubjectRulesReview."""
+        status = self._review("SelfSubjectRulesReview", {"namespace": namespace})
+        return Rights(rules=tuple(status.get("resourceRules") or ()))
+
+    def _review(self, kind: str, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Ask about ourselves; nothing is kept of the question, so asking twice does no harm."""
+        request = Request(
+            method="POST",
+            path=f"/apis/authorization.k8s.io/v1/{kind.lower()}s",
+            body={"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec},
+            is_idempotent=True,
+        )
+        answer = self._ask(request, ObjectRef("authorization.k8s.io/v1", kind, "", "")).body
+        return answer.get("status") or {}
 
     def get(self, ref: ObjectRef) -> dict[str, Any] | None:
         """Read one object, None if it, its namespace or its kind is not there."""

@@ -16,11 +16,13 @@ from typing import Any, TypeVar
 import pytest
 
 from mlstack.cluster.api import Cluster, ObjectRef
+from mlstack.cluster.lease import HeldError, Lease, LostError, Taken
 from mlstack.errors import (
     ConflictError,
     InvalidError,
     ObjectNotFoundError,
 )
+from mlstack.model.rights import Right
 
 T = TypeVar("T")
 Obj = dict[str, Any]
@@ -37,6 +39,26 @@ def eventually(probe: Callable[[], T], *, timeout_s: float = 15.0) -> T:
             return found
         assert time.monotonic() < deadline, "it never came true"
         time.sleep(0.02)
+
+
+def lease(
+    cluster: Cluster, namespace: str, holder: str, *, behind_s: float = 0.0, duration_s: int = 15
+) -> Lease:
+    return Lease(
+        cluster=cluster,
+        namespace=namespace,
+        name="lock",
+        holder=holder,
+        now_s=lambda: time.time() - behind_s,
+        duration_s=duration_s,
+    )
+
+
+def _taken(wanted: Lease) -> Taken | None:
+    try:
+        return wanted.take()
+    except HeldError:
+        return None
 
 
 def config_map(namespace: str, name: str = "a", **data: Any) -> Obj:
@@ -144,6 +166,37 @@ class ClusterContract:
         yield define
         for ref in made:
             cluster.delete(ref, propagation="Background")
+
+    # Rights and Leases
+
+    def test_whoever_may_do_everything_is_told_so(self, cluster: Cluster, namespace: str) -> None:
+        right = Right(group="apps", resource="deployments", namespace=namespace, verb="patch")
+        assert cluster.may(right)
+        assert cluster.may(Right(group="", resource="namespaces", verb="create"))
+        assert cluster.rights(namespace).allow(right)
+
+    def test_a_lease_is_held_by_one(self, cluster: Cluster, namespace: str) -> None:
+        first, second = (lease(cluster, namespace, holder) for holder in ("ada", "grace"))
+        term = first.renew(first.take().term)
+        with pytest.raises(HeldError) as refused:
+            second.take()
+        assert refused.value.term.holder == "ada"
+        assert 10 < refused.value.left_s <= 16
+        first.release(term)
+        assert second.take().before is None
+        with pytest.raises(LostError):
+            first.renew(term)
+
+    def test_a_lease_expires_by_the_clock_of_the_server(self, cluster: Cluster, namespace: str) -> None:
+        first = lease(cluster, namespace, "ada", behind_s=3600, duration_s=1)
+        second = lease(cluster, namespace, "grace", behind_s=-3600, duration_s=1)
+        first.take()
+        with pytest.raises(HeldError):
+            second.take()
+        taken = eventually(lambda: _taken(second))
+        assert taken.before is not None
+        assert taken.before.holder == "ada"
+        assert taken.term.transitions == 1
 
     # Server-side apply: creation, repetition, change
 

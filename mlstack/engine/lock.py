@@ -1,0 +1,184 @@
+"""One run at a time: the Lease of an app and environment, held while a run writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from threading import Event as Flag
+from threading import RLock, Thread
+
+from mlstack.cluster.api import Cluster, ObjectRef
+from mlstack.cluster.fenced import FencedCluster
+from mlstack.cluster.lease import HeldError, Lease, LostError, Taken, Term
+from mlstack.errors import ClusterError, LockedError
+from mlstack.model.app import Environment
+from mlstack.model.clock import Clock
+from mlstack.model.events import Event, OnEvent
+from mlstack.model.holder import Holder, spoken
+from mlstack.model.inventory import name_of
+from mlstack.model.objects import COMPONENT_LABEL, marks
+
+WAIT_S = 30.0
+"""How long a run waits for another's lock unless told otherwise: longer than that of a dead one lasts."""
+
+_RENEWALS = 4  # while a Lease lasts; three may fail
+_PAUSE_S = 1.0
+
+
+@contextmanager
+def held(
+    cluster: Cluster,
+    place: Environment,
+    app: str,
+    *,
+    holder: Holder,
+    clock: Clock,
+    on_event: OnEvent,
+    timeout_s: float = WAIT_S,
+) -> Iterator[Cluster]:
+    """Hold the lock of an app's environment; gives the cluster to write to while it is held.
+
+    That cluster refuses to write once the lock is lost. Whatever ends the run releases the lock.
+
+    Args:
+        cluster: where the lock is.
+        place: the environment; its namespace must be there.
+        app: name of the app.
+        holder: who takes it.
+        clock: for waits and times.
+        on_event: told about waiting and about a lock taken over.
+        timeout_s: how long to wait for another run; 0 refuses at once.
+
+    Raises:
+        LockedError: another run holds it; later, before a write: it was lost.
+        ClusterError: the cluster does not answer or refuses.
+    """
+    lease = lease_of(cluster, place, app, holder=holder, clock=clock)
+    taken = _taken(lease, place, holder, clock=clock, on_event=on_event, timeout_s=timeout_s)
+    if taken.before is not None:
+        who = describe(taken.before)
+        on_event(Event("note", None, f"took over the lock of {who}, who did not release it"))
+    keeper = _Keeper(lease, taken.term, place, clock)
+    keeper.start()
+    try:
+        yield FencedCluster(cluster, keeper.check, keeper.deleted)
+    finally:
+        keeper.end()
+
+
+def lease_of(cluster: Cluster, place: Environment, app: str, *, holder: Holder, clock: Clock) -> Lease:
+    """Give the Lease that is the lock of an app's environment."""
+    labels = marks(app=app, environment=place.name, component="")
+    del labels[COMPONENT_LABEL]
+    return Lease(
+        cluster=cluster,
+        namespace=place.namespace,
+        name=name_of(app, place.name),
+        holder=holder.name,
+        now_s=clock.now_s,
+        labels=labels,
+    )
+
+
+def describe(term: Term) -> str:
+    """Say who holds a lock since when: `ada@laptop (pid 4711) since 2026-11-22 02:40:11 UTC`."""
+    since = datetime.fromtimestamp(term.acquired_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"{spoken(term.holder)} since {since}"
+
+
+def _taken(
+    lease: Lease, place: Environment, holder: Holder, *, clock: Clock, on_event: OnEvent, timeout_s: float
+) -> Taken:
+    """Take the lock, waiting for another run for a while."""
+    deadline, told = clock.now_s() + timeout_s, ""
+    while True:
+        try:
+            return lease.take(is_gone=holder.is_gone)
+        except HeldError as found:
+            remaining_s = deadline - clock.now_s()
+            if remaining_s <= 0:
+                raise _locked(place, found) from None
+            if found.term.holder != told:
+                told = found.term.holder
+                text = f"until environment `{place.name}` is free: held by {describe(found.term)}"
+                on_event(Event("waiting", None, text))
+            clock.sleep(min(_PAUSE_S, remaining_s))
+
+
+def _locked(place: Environment, found: HeldError) -> LockedError:
+    return LockedError(
+        f"environment `{place.name}` is locked: held by {describe(found.term)},"
+        f" expires in {found.left_s:.0f} s unless that run goes on",
+        hint=f"wait for it: --lock-timeout 5m; if you know that run to be dead: mlstack unlock {place.name}",
+    )
+
+
+class _Keeper:
+    """Keeps a lock that was taken, and knows when it is lost."""
+
+    def __init__(self, lease: Lease, term: Term, place: Environment, clock: Clock) -> None:
+        self._lease, self._term, self._place, self._clock = lease, term, place, clock
+        self._renewed_s = clock.now_s()
+        self._ended, self._let_go = Flag(), False
+        self._lost: LockedError | None = None
+        self._mutex = RLock()
+        # A second Ctrl-C ends the process at once: nothing waits for this thread then.
+        self._thread = Thread(target=self._renew_again, name="mlstack-lock", daemon=True)
+
+    def start(self) -> None:
+        """Renew from now on."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop renewing and release the lock; what cannot be released expires."""
+        self._ended.set()
+        with self._mutex, suppress(ClusterError):
+            if self._lost is None and not self._let_go:
+                self._lease.release(self._term)
+
+    def check(self) -> None:
+        """Return while the lock is ours.
+
+        Raises:
+            LockedError: it was lost.
+            ClusterError: nobody can tell whether it is still ours.
+        """
+        with self._mutex:
+            if self._lost is not None:
+                raise self._lost
+            overdue_s = self._clock.now_s() - self._renewed_s - self._lease.duration_s / 2
+            if overdue_s > 0 and not self._let_go:  # the machine slept, or the server was away
+                self._renew()
+
+    def deleted(self, ref: ObjectRef) -> None:
+        """Let go of the lock when this very run deletes its namespace."""
+        if (ref.kind, ref.name) == ("Namespace", self._lease.namespace):
+            self._let_go = True
+
+    def _renew_again(self) -> None:
+        while not self._ended.wait(self._lease.duration_s / _RENEWALS):
+            with self._mutex:
+                if self._lost is not None or self._let_go or self._ended.is_set():
+                    return
+                # A server that is away may be back before the lock expires; a lost lock is remembered.
+                with suppress(ClusterError):
+                    self._renew()
+
+    def _renew(self) -> None:
+        began_s = self._clock.now_s()
+        try:
+            self._term = self._lease.renew(self._term)
+        except LostError as lost:
+            self._lost = _gone(self._place, lost)
+            raise self._lost from None
+        self._renewed_s = began_s
+
+
+def _gone(place: Environment, lost: LostError) -> LockedError:
+    by = f": {describe(lost.term)} has it now" if lost.term is not None else ""
+    return LockedError(
+        f"this run lost the lock of environment `{place.name}`{by}; nothing more was written",
+        hint=f"somebody ran `mlstack unlock`, or namespace `{place.namespace}` was deleted;"
+        f" see what is there with `mlstack diff {place.name}`, then run the command again",
+    )
