@@ -1,12 +1,14 @@
 """One deploy of an environment: work out what would change, then carry out exactly that."""
 
 from dataclasses import dataclass
+from functools import partial
 
-from mlstack.engine import guard
+from mlstack.engine import guard, recording
 from mlstack.engine.execute import Run
 from mlstack.engine.observe import observe
 from mlstack.engine.proposal import Proposal
 from mlstack.engine.target import Reached
+from mlstack.errors import MlstackError
 from mlstack.model.app import ClusterIdentity
 from mlstack.model.clock import Clock
 from mlstack.model.events import Event, OnEvent
@@ -22,11 +24,13 @@ class Deployment(Proposal):
         reached: what is wanted, and where.
         options: how it is to be done.
         pin: identity that the environment is bound to before the first write, None if it is bound already.
+        what: the run in a few words, for the history.
     """
 
     reached: Reached
     options: ApplyOptions
     pin: ClusterIdentity | None
+    what: str
 
     def run(self, *, clock: Clock, on_event: OnEvent) -> RunResult:
         """Carry the deploy out; a dry run only tells how each object would end.
@@ -45,14 +49,33 @@ class Deployment(Proposal):
             on_event(
                 Event("note", None, f"environment `{self.environment}` is now bound to this cluster ({who})")
             )
-        return self.carry_out(self._steps, clock=clock, on_event=on_event)
+        return self.carry_out(
+            lambda run: self._recorded(run, clock=clock, on_event=on_event), clock=clock, on_event=on_event
+        )
+
+    def _recorded(self, run: Run, *, clock: Clock, on_event: OnEvent) -> None:
+        """Do the steps and write them into the history, however they end."""
+        record = partial(
+            recording.record, self.reached, self.changes, what=self.what, clock=clock, on_event=on_event
+        )
+        try:
+            self._steps(run)
+        except MlstackError as error:
+            record(run.outcomes, error=error)
+            raise
+        record(run.outcomes, error=None)
 
     def _steps(self, run: Run) -> None:
         run.apply(self.changes.changes)
 
 
-def propose(reached: Reached, options: ApplyOptions) -> Deployment:
+def propose(reached: Reached, options: ApplyOptions, *, what: str = "") -> Deployment:
     """Work out what a deploy would do; nothing is written.
+
+    Args:
+        reached: what is wanted, and where.
+        options: how it is to be done.
+        what: the run in a few words, for the history; empty for an apply.
 
     Raises:
         ConfigError: nothing would be deployed.
@@ -70,4 +93,5 @@ def propose(reached: Reached, options: ApplyOptions) -> Deployment:
         reached=reached,
         options=options,
         pin=identity if fresh else None,
+        what=what or recording.of(reached.target, "apply"),
     )

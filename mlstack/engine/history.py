@@ -1,0 +1,207 @@
+"""The history of one environment, kept in Secrets of its cluster: read, go on, forget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mlstack.cluster.api import Cluster, ObjectRef
+from mlstack.engine import parallel
+from mlstack.errors import (
+    ClusterError,
+    ConflictError,
+    MlstackError,
+    NotFoundError,
+    ObjectNotFoundError,
+    TransientError,
+)
+from mlstack.model import history, objects, packing
+from mlstack.model.app import Environment
+from mlstack.model.clock import Clock
+from mlstack.model.events import Event, OnEvent
+from mlstack.model.history import Revision
+from mlstack.model.inventory import name_of
+from mlstack.model.objects import DesiredState
+
+_ATTEMPTS = 3  # somebody without the lock may have taken the number
+_PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0)  # a server that is busy is asked again
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """The revisions of one environment.
+
+    Attributes:
+        cluster: where they are kept.
+        app: name of the app.
+        environment: name of the environment.
+        namespace: the environment's.
+        clock: for the waits between attempts.
+    """
+
+    cluster: Cluster
+    app: str
+    environment: str
+    namespace: str
+    clock: Clock
+
+    @classmethod
+    def of(cls, app: str, place: Environment, cluster: Cluster, *, clock: Clock) -> History:
+        """Give the history of an environment as a run uses it."""
+        return cls(cluster=cluster, app=app, environment=place.name, namespace=place.namespace, clock=clock)
+
+    @property
+    def name(self) -> str:
+        """Give what the names of its Secrets begin with."""
+        return name_of(self.app, self.environment)
+
+    def revisions(self) -> tuple[Revision, ...]:
+        """Give all revisions that are complete, oldest first.
+
+        Raises:
+            ClusterError: the cluster cannot be asked.
+        """
+        return packing.revisions(self._items())
+
+    def find(self, number: int) -> Revision:
+        """Give one revision.
+
+        Raises:
+            NotFoundError: there is none of that number.
+            ClusterError: the cluster cannot be asked.
+        """
+        known = self.revisions()
+        found = next((one for one in known if one.number == number), None)
+        if found is not None:
+            return found
+        kept = f"; there are {known[0].number} to {known[-1].number}" if known else "; no history is kept"
+        raise NotFoundError(
+            f"environment `{self.environment}` has no revision {number}{kept}",
+            hint=f"mlstack history {self.environment}",
+        )
+
+    def load(self, revision: Revision) -> DesiredState:
+        """Give the set of a revision.
+
+        Raises:
+            ClusterError: it cannot be read, or is not what was written.
+        """
+
+        def part(name: str) -> bytes:
+            secret = self.cluster.get(self._ref(name))
+            if secret is None:
+                raise packing.damaged(revision.number)
+            return packing.content_of(secret, revision.number)
+
+        names = packing.names(self.name, revision.number, revision.parts)
+        return packing.unpack(revision, _all(parallel.run(part, names)))
+
+    def record(self, draft: Revision, state: DesiredState, *, selective: bool = False) -> Revision:
+        """Write a revision, then let go of the oldest and of what is left of broken ones.
+
+        Args:
+            draft: what is known of the run; number, digest and the like are filled in.
+            state: what was applied.
+            selective: only the components of the state were applied: the others are taken from the
+                revision before.
+
+        Raises:
+            ClusterError: it cannot be written.
+        """
+        items = self._items()
+        known = packing.revisions(items)
+        previous = known[-1] if known and selective else None
+        whole = state if previous is None else history.merged(self.load(previous), state)
+        packed = packing.pack(whole)
+        made = replace(
+            draft,
+            unsettled=history.unsettled(previous, draft.components, draft.result),
+            objects=len(whole.objects),
+            digest=packed.digest,
+            size_bytes=packed.size_bytes,
+            parts=len(packed.parts),
+        )
+        number = packing.next_number(items)
+        for revision in (replace(made, number=number + taken) for taken in range(_ATTEMPTS)):
+            try:
+                secrets = self._create(revision, packed)
+            except ConflictError:
+                continue
+            self._delete(packing.outdated([*items, *secrets]))
+            return revision
+        raise ClusterError(f"revision {number} and the next are written by somebody else")
+
+    def _create(self, revision: Revision, packed: packing.Packed) -> Sequence[packing.Secret]:
+        made = packing.secrets(
+            revision,
+            packed,
+            name=self.name,
+            namespace=self.namespace,
+            app=self.app,
+            environment=self.environment,
+        )
+        for secret in made:  # one after the other: the last one is what makes it a revision
+            self._patiently(secret)
+        return made
+
+    def _patiently(self, secret: packing.Secret) -> None:
+        for pause in _PAUSES_S:
+            try:
+                self.cluster.create(secret)
+            except TransientError:
+                self.clock.sleep(pause)
+            else:
+                return
+        self.cluster.create(secret)
+
+    def forget(self) -> None:
+        """Delete all of it, with what is left of broken revisions.
+
+        Raises:
+            ClusterError: something cannot be deleted.
+        """
+        self._delete([str(item["metadata"]["name"]) for item in self._items()])
+
+    def _delete(self, names: Sequence[str]) -> None:
+        def delete(name: str) -> None:
+            with suppress(ObjectNotFoundError):
+                self.cluster.delete(self._ref(name), propagation="Background")
+
+        _all(parallel.run(delete, names))
+
+    def _items(self) -> tuple[Mapping[str, Any], ...]:
+        labels = f"{objects.selector(app=self.app, environment=self.environment)},{packing.REVISION_LABEL}"
+        found = self.cluster.list(
+            "v1", "Secret", namespace=self.namespace, labels=labels, metadata_only=True
+        ).items
+        return tuple(item for item in found if packing.belongs(item, self.name))
+
+    def _ref(self, name: str) -> ObjectRef:
+        return ObjectRef("v1", "Secret", self.namespace, name)
+
+
+def keep(
+    kept: History, draft: Revision, state: DesiredState, *, selective: bool = False, on_event: OnEvent
+) -> None:
+    """Write a revision; that it cannot be written is told, and is no failure of the run.
+
+    Args:
+        kept: the history to go on with.
+        draft: what is known of the run.
+        state: what was applied.
+        selective: only the components of the state were applied.
+        on_event: told about it.
+    """
+    try:
+        kept.record(draft, state, selective=selective)
+    except ClusterError as error:
+        on_event(Event("note", None, f"the history of this run is incomplete: {error.message}"))
+
+
+def _all(results: Sequence[Any]) -> list[Any]:
+    failures = [result for result in results if isinstance(result, MlstackError)]
+    if failures:
+        raise parallel.together(failures)
+    return list(results)
