@@ -15,6 +15,7 @@ MlstackError                 anything below, to catch broadly                   
 │  ├─ ObjectNotFoundError    the cluster has no such object, namespace or kind
 │  ├─ InvalidError           the API server does not accept the object, now or ever
 │  ├─ ConflictError          another field manager owns what would be changed, or it moved meanwhile
+│  │  └─ OutdatedError       an object is no longer as it was when its change was approved
 │  ├─ TransientError         the API server asks for patience: a webhook down, too many requests
 │  ├─ LockedError            another run holds the environment's lock, or ours was lost
 │  ├─ WatchExpiredError      a watch cannot go on from where it was: list again
@@ -185,6 +186,10 @@ class ConflictError(ClusterError):
         super().__init__(message, where=where, hint=hint)
         self.conflicts = tuple(conflicts)
         self.managers = tuple(sorted({*managers, *(conflict.manager for conflict in conflicts)}))
+
+
+class OutdatedError(ConflictError):
+    """Raised when an object is no longer as it was shown: what was approved is not what would be done."""
 
 
 @dataclass(frozen=True, kw_only=True)
