@@ -5,14 +5,17 @@ of evaluation and most rules are those of kstatus (kubernetes-sigs/cli-utils), w
 users report.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from mlstack.model.objects import group_of
 from mlstack.model.table import Table
 
 State = Literal["ready", "waiting", "failed", "done", "suspended", "terminating", "missing"]
+
+Queue = Literal["", "node", "new-node", "quota"]
 
 _FINE: frozenset[State] = frozenset({"ready", "done", "suspended"})
 
@@ -25,11 +28,14 @@ class Readiness:
         state: `done` is work that has ended well, `suspended` work that is held on purpose.
         reason: what it waits for or why it failed; may be a remark when it is ready.
         resource: the extended resource that pods wait for (`nvidia.com/gpu`), if one does.
+        queue: what pods only queue for, nothing being wrong with them: a `node`, a `new-node` that an
+            autoscaler is adding, `quota`; empty if they do not.
     """
 
     state: State
     reason: str = ""
     resource: str = ""
+    queue: Queue = ""
 
     @property
     def is_fine(self) -> bool:
@@ -48,6 +54,9 @@ class Facts:
         nodes: all nodes, None if they may not be read.
         now_s: the time in seconds since 1970.
         wait_for_load_balancer: whether a Service of type LoadBalancer needs its address.
+        late_classes: the storage classes that bind a claim when its first pod starts, None if unknown.
+        endpoints: whether a Service, by namespace and name, has a ready endpoint; None if unknown.
+        has_status: whether the kind has a status that a controller writes; None if unknown.
     """
 
     data: Mapping[str, Any]
@@ -56,6 +65,9 @@ class Facts:
     nodes: Sequence[Mapping[str, Any]] | None = None
     now_s: float = 0.0
     wait_for_load_balancer: bool = False
+    late_classes: Set[str] | None = None
+    endpoints: Mapping[tuple[str, str], bool] | None = None
+    has_status: bool | None = None
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -100,11 +112,36 @@ class Facts:
         uid = (pod.get("metadata") or {}).get("uid")
         return [event for event in self.events if _is_warning(event) and _about(event).get("uid") == uid]
 
+    def was_told(self, about: Mapping[str, Any], reason: str) -> bool:
+        """Tell whether an event of that reason was ever sent about an object."""
+        uid = (about.get("metadata") or {}).get("uid")
+        return any(one.get("reason") == reason and _about(one).get("uid") == uid for one in self.events)
+
 
 Rule = Callable[[Facts], Readiness]
 
 RULES: Table[Rule] = Table("readiness rule")
 rule = RULES.register
+
+RUN_TO_AN_END: set[str] = set()
+"""Kinds whose objects run and end, and may queue for hours before: nobody waits for them unasked."""
+
+
+def job_rule(*kinds: str) -> Callable[[Rule], Rule]:
+    """Register the rule of kinds that run to an end."""
+    RUN_TO_AN_END.update(kinds)
+    return rule(*kinds)
+
+
+def key_of(data: Mapping[str, Any]) -> str:
+    """Give the name under which the rule of an object's kind is registered: `apps/Deployment`, `Pod`."""
+    group, kind = group_of(str(data.get("apiVersion", ""))), str(data.get("kind", ""))
+    return f"{group}/{kind}" if group else kind
+
+
+def runs_to_an_end(data: Mapping[str, Any]) -> bool:
+    """Tell whether an object is of a kind that runs to an end."""
+    return key_of(data) in RUN_TO_AN_END
 
 
 def ready(reason: str = "") -> Readiness:
@@ -112,9 +149,19 @@ def ready(reason: str = "") -> Readiness:
     return Readiness(state="ready", reason=reason)
 
 
-def waiting(reason: str, *, resource: str = "") -> Readiness:
+def done(reason: str = "") -> Readiness:
+    """Say that its work has ended well."""
+    return Readiness(state="done", reason=reason)
+
+
+def suspended(reason: str = "suspended") -> Readiness:
+    """Say that it is held on purpose."""
+    return Readiness(state="suspended", reason=reason)
+
+
+def waiting(reason: str, *, resource: str = "", queue: Queue = "") -> Readiness:
     """Say that it is on its way, and what it waits for."""
-    return Readiness(state="waiting", reason=reason, resource=resource)
+    return Readiness(state="waiting", reason=reason, resource=resource, queue=queue)
 
 
 def failed(reason: str) -> Readiness:
@@ -136,7 +183,12 @@ def condition_text(found: Mapping[str, Any]) -> str:
 def age_s(data: Mapping[str, Any], now_s: float) -> float:
     """Give the age of an object in seconds; 0 if it does not say when it was made."""
     created = (data.get("metadata") or {}).get("creationTimestamp")
-    return now_s - datetime.fromisoformat(created).timestamp() if created else 0.0
+    return now_s - time_s(created) if created else 0.0
+
+
+def time_s(text: str) -> float:
+    """Give a time that the API server wrote in seconds since 1970."""
+    return datetime.fromisoformat(text).timestamp()
 
 
 def number(values: Mapping[str, Any], name: str, default: int = 0) -> int:

@@ -1,5 +1,8 @@
 """Readiness of the core group: pods, claims, Services, namespaces."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from mlstack.model.readiness import pods
 from mlstack.model.readiness.base import Facts, Readiness, failed, ready, rule, waiting
 
@@ -14,7 +17,9 @@ def pod(facts: Facts) -> Readiness:
     found = pods.trouble(facts.data, facts)
     if found is None:
         return waiting(_not_ready(facts))
-    return failed(found.reason) if found.is_final else waiting(found.reason, resource=found.resource)
+    if found.is_final or facts.status.get("phase") == "Failed":
+        return failed(found.reason)
+    return waiting(found.reason, resource=found.resource, queue=found.queue)
 
 
 def _not_ready(facts: Facts) -> str:
@@ -41,9 +46,21 @@ def claim(facts: Facts) -> Readiness:
         return failed("its volume is gone")
     uid = facts.metadata.get("uid")
     own = [event for event in facts.events if (event.get("involvedObject") or {}).get("uid") == uid]
-    if any(event.get("reason") == "WaitForFirstConsumer" for event in own) and not facts.pods:
+    if not facts.pods and (_binds_late(facts) or any(_says_late(event) for event in own)):
         return ready("is bound when its first pod starts")
+    found = pods.worst(facts.pods, facts)
+    if found is not None and found.queue and all(_says_late(event) for event in own):
+        return waiting(f"its pod waits: {found.reason}", resource=found.resource, queue=found.queue)
     return waiting(pods.event_text(own[-1]) if own else "no volume is bound to it yet")
+
+
+def _says_late(event: Mapping[str, Any]) -> bool:
+    return event.get("reason") in ("WaitForFirstConsumer", "WaitForPodScheduled")
+
+
+def _binds_late(facts: Facts) -> bool:
+    """Tell whether the storage class waits for a pod; the event that says so comes later, and goes away."""
+    return facts.late_classes is not None and facts.spec.get("storageClassName") in facts.late_classes
 
 
 @rule("Service")

@@ -5,17 +5,38 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mlstack.model.readiness.base import Facts, age_s, condition, condition_text
+from mlstack.model.readiness.base import (
+    Facts,
+    Queue,
+    Readiness,
+    age_s,
+    condition,
+    condition_text,
+    failed,
+    time_s,
+    waiting,
+)
+
+Pod = Mapping[str, Any]
 
 # What a kubelet says while it cannot start a container; none of these passes by itself.
 BROKEN_STARTS = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"}
-    | {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff"}
+    | {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "RegistryUnavailable"}
 )
-# A registry may be away for a moment and a Secret may arrive a moment later.
+CRASHES = "CrashLoopBackOff"
+# A registry may be away for a moment, a Secret or a database may arrive a moment later.
 GRACE_S = 30.0
+# By the third time, twenty and more seconds apart, it is no race at the start any more.
+MOST_RESTARTS = 3
+# Why a kubelet or the control plane ends pods that are not at fault; their owner makes others.
+_TAKEN = frozenset(
+    {"Evicted", "NodeShutdown", "Terminated", "Preempting", "NodeLost", "NodeAffinity", "Shutdown"}
+)
 
 _INSUFFICIENT = re.compile(r"Insufficient ([\w.-]+/[\w.-]+)")
+_QUOTA = re.compile(r"exceeded quota: .*", re.DOTALL)
+_LOG_LINES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,30 +45,65 @@ class Trouble:
 
     Attributes:
         reason: a sentence for a person.
-        is_final: whether waiting will not help.
+        is_final: whether waiting will not help this pod.
+        is_stuck: whether another pod in its place would not start either.
         resource: the extended resource it waits for, if it does.
+        queue: what it only queues for.
     """
 
     reason: str
     is_final: bool = False
+    is_stuck: bool = False
     resource: str = ""
+    queue: Queue = ""
 
 
-def trouble(pod: Mapping[str, Any], facts: Facts) -> Trouble | None:
+def trouble(pod: Pod, facts: Facts) -> Trouble | None:
     """Say what keeps a pod from running; None if nothing does."""
     status = pod.get("status") or {}
     if status.get("phase") == "Failed":
-        return Trouble(reason=_ending(status), is_final=True)
+        return Trouble(reason=_ending(status), is_final=status.get("reason") not in _TAKEN)
     return _unscheduled(pod, facts) or _broken_start(pod, facts) or _first_event(pod, facts)
 
 
-def worst(pods: Sequence[Mapping[str, Any]], facts: Facts) -> Trouble | None:
-    """Give the trouble of the pods that a person should see first: final ones before others."""
-    troubles = [found for pod in pods if not is_ready(pod) and (found := trouble(pod, facts))]
+def worst(pods: Sequence[Pod], facts: Facts) -> Trouble | None:
+    """Give the trouble of the pods that a person should see first: final ones before others.
+
+    Pods that are being deleted say nothing about the workload any more.
+    """
+    staying = [pod for pod in pods if not (pod.get("metadata") or {}).get("deletionTimestamp")]
+    troubles = [found for pod in staying if not is_ready(pod) and (found := trouble(pod, facts))]
     return next((one for one in troubles if one.is_final), troubles[0] if troubles else None)
 
 
-def is_ready(pod: Mapping[str, Any]) -> bool:
+def because(facts: Facts, text: str, *, is_job: bool = False) -> Readiness:
+    """Say that an object waits, with what its pods wait for; it has failed if they can never run.
+
+    Args:
+        facts: the object and its pods.
+        text: what is known without them.
+        is_job: whether a pod that ended badly is tried again, so that only one that cannot start counts.
+    """
+    found = worst(facts.pods, facts)
+    if found is None:
+        own = facts.own_events()
+        known = [text, event_text(own[-1])] if own and not facts.pods else [text]
+        return waiting(": ".join(filter(None, dict.fromkeys(known))))
+    joined = f"{text}: {found.reason}" if text and text != found.reason else found.reason
+    if found.is_final and (found.is_stuck or not is_job):
+        return failed(joined)
+    return waiting(joined, resource=found.resource, queue=found.queue)
+
+
+def refused(message: str) -> Readiness:
+    """Say that pods are not let in: by a quota, which may be given back, or by something else."""
+    over = _QUOTA.search(message)
+    if over is not None:
+        return waiting(f"waiting for quota: {over[0].strip()}", queue="quota")
+    return waiting(f"a pod was refused: {message}")
+
+
+def is_ready(pod: Pod) -> bool:
     """Tell whether a pod runs and is ready, or has ended well."""
     status = pod.get("status") or {}
     if status.get("phase") == "Succeeded":
@@ -64,17 +120,24 @@ def scheduler_text(message: str) -> str:
     return re.split(r"\.(?:\s|$)", message.strip(), maxsplit=1)[0]
 
 
-def _unscheduled(pod: Mapping[str, Any], facts: Facts) -> Trouble | None:
+def _unscheduled(pod: Pod, facts: Facts) -> Trouble | None:
     scheduled = condition(pod, "PodScheduled")
     if scheduled.get("status") != "False":
         return None
     text = scheduler_text(condition_text(scheduled))
+    if scheduled.get("reason") == "SchedulingGated":
+        return Trouble(reason=text or "is held back until its scheduling gates are taken away", queue="quota")
+    queue: Queue = "node"
+    coming = ""
+    if facts.was_told(pod, "TriggeredScaleUp") or facts.was_told(pod, "Nominated"):
+        queue, coming = "new-node", "; the autoscaler is adding a node"
     found = _INSUFFICIENT.search(text)
     if found is None:
-        return Trouble(reason=text)
+        return Trouble(reason=text + coming, queue=queue)
     short = text.replace(" nodes are available: ", " nodes: ")
     short = re.sub(r"(nodes: )\d+ (Insufficient)", r"\1\2", short)
-    return Trouble(reason=f"{_scarcity(found[1], facts)} ({short})", resource=found[1])
+    reason = f"{_scarcity(found[1], facts)} ({short}){coming}"
+    return Trouble(reason=reason, resource=found[1], queue=queue)
 
 
 def _scarcity(resource: str, facts: Facts) -> str:
@@ -94,16 +157,32 @@ def _allocatable(node: Mapping[str, Any], resource: str) -> bool:
     return amount is not None and str(amount) != "0"
 
 
-def _broken_start(pod: Mapping[str, Any], facts: Facts) -> Trouble | None:
+def _broken_start(pod: Pod, facts: Facts) -> Trouble | None:
     for container in _containers(pod.get("status") or {}):
         state = (container.get("state") or {}).get("waiting") or {}
-        reason = state.get("reason")
+        name, reason = container.get("name"), state.get("reason")
         if reason in BROKEN_STARTS:
-            is_final = reason == "CrashLoopBackOff" or age_s(pod, facts.now_s) > GRACE_S
-            text = _crash(container) if reason == "CrashLoopBackOff" else str(state.get("message") or "")
-            detail = f": {text}" if text else ""
-            return Trouble(reason=f"container {container.get('name')}: {reason}{detail}", is_final=is_final)
+            detail = f": {state['message']}" if state.get("message") else ""
+            late = _troubled_s(pod, facts) > GRACE_S
+            return Trouble(reason=f"container {name}: {reason}{detail}", is_final=late, is_stuck=late)
+        if reason == CRASHES:
+            late = container.get("restartCount", 0) >= MOST_RESTARTS or _troubled_s(pod, facts) > GRACE_S
+            text = _crash(container)
+            return Trouble(reason=f"container {name}: {CRASHES}{f': {text}' if text else ''}", is_final=late)
+        if container.get("restartCount") and not container.get("ready") and _crash(container):
+            # Between two crashes it runs, or waits for its probe.
+            times = container["restartCount"]
+            text = f"container {name}: {_crash(container)}, restarted {times} time{'s' * (times != 1)}"
+            return Trouble(reason=text)
     return None
+
+
+def _troubled_s(pod: Pod, facts: Facts) -> float:
+    """Give the seconds since a pod was last well: it may have run for days before."""
+    since = condition(pod, "ContainersReady") or condition(pod, "Ready")
+    changed = since.get("lastTransitionTime") if since.get("status") == "False" else None
+    aged = age_s(pod, facts.now_s)
+    return min(aged, facts.now_s - time_s(changed)) if changed else aged
 
 
 def _containers(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -112,7 +191,14 @@ def _containers(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _crash(container: Mapping[str, Any]) -> str:
     last = (container.get("lastState") or {}).get("terminated") or {}
-    return f"exit code {last['exitCode']}" if "exitCode" in last else ""
+    return _ended(last) if "exitCode" in last else ""
+
+
+def _ended(terminated: Mapping[str, Any]) -> str:
+    """Say how a container ended: exit code, reason, and the last lines it left behind."""
+    why = f" ({terminated['reason']})" if terminated.get("reason") not in (None, "", "Error") else ""
+    said = str(terminated.get("message") or "").strip().splitlines()[-_LOG_LINES:]
+    return f"exit code {terminated['exitCode']}{why}{': ' if said else ''}{' | '.join(said)}"
 
 
 def _ending(status: Mapping[str, Any]) -> str:
@@ -120,16 +206,18 @@ def _ending(status: Mapping[str, Any]) -> str:
     for container in _containers(status):
         ended = (container.get("state") or {}).get("terminated") or {}
         if ended.get("exitCode"):
-            why = f" ({ended['reason']})" if ended.get("reason") not in (None, "", "Error") else ""
-            return f"container {container.get('name')}: exit code {ended['exitCode']}{why}"
+            return f"container {container.get('name')}: {_ended(ended)}"
     return str(status.get("message") or status.get("reason") or "the pod failed")
 
 
-def _first_event(pod: Mapping[str, Any], facts: Facts) -> Trouble | None:
-    """Take what a kubelet only says in events, as a volume that cannot be mounted."""
-    if (pod.get("status") or {}).get("phase") != "Pending":
+def _first_event(pod: Pod, facts: Facts) -> Trouble | None:
+    """Take what a kubelet only says in events, as a volume that cannot be mounted or a probe that fails."""
+    status = pod.get("status") or {}
+    known = {"Pending": None, "Running": "Unhealthy"}
+    if status.get("phase") not in known:
         return None
-    events = facts.events_of(pod)
+    wanted = known[status["phase"]]
+    events = [event for event in facts.events_of(pod) if wanted in (None, event.get("reason"))]
     return Trouble(reason=event_text(events[-1])) if events else None
 
 

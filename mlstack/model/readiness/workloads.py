@@ -5,12 +5,17 @@ from mlstack.model.readiness.base import (
     Facts,
     Readiness,
     condition_text,
+    done,
     failed,
+    job_rule,
     number,
     ready,
     rule,
+    suspended,
     waiting,
 )
+
+_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
 @rule("apps/Deployment")
@@ -21,12 +26,12 @@ def deployment(facts: Facts) -> Readiness:
     ProgressDeadlineExceeded after ten minutes.
     """
     want, have = number(facts.spec, "replicas", 1), facts.status
+    if facts.spec.get("paused"):
+        return suspended("its rollout is paused")
     if facts.condition("Progressing").get("reason") == "ProgressDeadlineExceeded":
         found = pods.worst(facts.pods, facts)
         if found is None or found.is_final:
             return failed(found.reason if found else condition_text(facts.condition("Progressing")))
-    if facts.has("ReplicaFailure"):
-        return waiting(_refused(condition_text(facts.condition("ReplicaFailure"))))
     if number(have, "updatedReplicas") < want or number(have, "readyReplicas") < want:
         return _pods_missing(facts, min(number(have, "updatedReplicas"), number(have, "readyReplicas")), want)
     if number(have, "replicas") > want:
@@ -49,15 +54,20 @@ def stateful_set(facts: Facts) -> Readiness:
         return ready(f"{want} of {want} pods")
     partition = number(strategy.get("rollingUpdate") or {}, "partition")
     if partition and number(have, "updatedReplicas") < want - partition:
-        return waiting(f"{number(have, 'updatedReplicas')} of {want - partition} pods are updated")
+        return pods.because(
+            facts, f"{number(have, 'updatedReplicas')} of {want - partition} pods are updated"
+        )
     if not partition and have.get("currentRevision") != have.get("updateRevision"):
-        return waiting(f"{number(have, 'updatedReplicas')} of {want} pods are updated")
+        return pods.because(facts, f"{number(have, 'updatedReplicas')} of {want} pods are updated")
     return ready(f"{want} of {want} pods")
 
 
 @rule("apps/DaemonSet")
 def daemon_set(facts: Facts) -> Readiness:
-    """A DaemonSet is ready when every node it wants has a ready, updated pod."""
+    """A DaemonSet is ready when every node it wants has a ready, updated pod.
+
+    With the strategy OnDelete old pods stay until a person deletes them: nothing is to be waited for.
+    """
     have = facts.status
     if "desiredNumberScheduled" not in have:
         return waiting("its controller has not counted the nodes yet")
@@ -72,42 +82,53 @@ def daemon_set(facts: Facts) -> Readiness:
 def replica_set(facts: Facts) -> Readiness:
     """A ReplicaSet is ready when its pods are."""
     want, have = number(facts.spec, "replicas", 1), facts.status
-    if facts.has("ReplicaFailure"):
-        return waiting(_refused(condition_text(facts.condition("ReplicaFailure"))))
     if number(have, "readyReplicas") < want or number(have, "availableReplicas") < want:
         return _pods_missing(facts, number(have, "readyReplicas"), want)
+    if number(have, "replicas") > want:
+        return waiting(f"{number(have, 'replicas') - want} pods too many are ending")
     return ready(f"{want} of {want} pods")
 
 
-@rule("batch/Job")
+@job_rule("batch/Job")
 def job(facts: Facts) -> Readiness:
     """A Job is done when complete, ready while all pods it may run now are running."""
     if facts.has("Complete"):
-        return Readiness(state="done", reason="complete")
-    if facts.has("Failed"):
-        found = pods.worst(facts.pods, facts)
-        why = condition_text(facts.condition("Failed"))
-        return failed(f"{why} ({found.reason})" if found and found.is_final else why)
-    if facts.has("Suspended"):
-        return Readiness(state="suspended", reason="suspended")
+        return done("complete")
+    for name in ("Failed", "FailureTarget"):
+        if facts.has(name):
+            found = pods.worst(facts.pods, facts)
+            why = condition_text(facts.condition(name))
+            return failed(f"{why} ({found.reason})" if found and found.is_final else why)
+    queue = (facts.metadata.get("labels") or {}).get(_QUEUE_LABEL)
+    if facts.has("Suspended") or facts.spec.get("suspend"):
+        return suspended(f"waits in queue `{queue}`" if queue else "suspended")
     parallel = number(facts.spec, "parallelism", 1)
     want = min(parallel, number(facts.spec, "completions", parallel))
     have = number(facts.status, "ready") + number(facts.status, "succeeded")
-    return ready("running") if have >= want else _pods_missing(facts, have, want)
+    return ready("running") if have >= want else _pods_missing(facts, have, want, is_job=True)
 
 
-def _pods_missing(facts: Facts, have: int, want: int) -> Readiness:
+@rule("batch/CronJob")
+def cron_job(facts: Facts) -> Readiness:
+    """A CronJob is ready when it is there: what it runs comes later."""
+    return suspended() if facts.spec.get("suspend") else ready()
+
+
+def _pods_missing(facts: Facts, have: int, want: int, *, is_job: bool = False) -> Readiness:
     """Count the pods and say what the first troubled one waits for."""
     counted = f"{have} of {want} pods ready"
-    found = pods.worst(facts.pods, facts)
-    if found is not None:
-        text = f"{counted}: {found.reason}"
-        return failed(text) if found.is_final else waiting(text, resource=found.resource)
+    if pods.worst(facts.pods, facts) is not None:
+        return pods.because(facts, counted, is_job=is_job)
+    refusal = _refusal(facts) if len(facts.pods) < want else ""
+    if not refusal:
+        return waiting(counted)
+    found = pods.refused(refusal)
+    return waiting(f"{counted}: {found.reason}", queue=found.queue)
+
+
+def _refusal(facts: Facts) -> str:
+    """Give the API server's reason for taking no more pods."""
+    if facts.has("ReplicaFailure"):
+        return condition_text(facts.condition("ReplicaFailure"))
     own = facts.own_events()
-    if own and len(facts.pods) < want:
-        return waiting(f"{counted}: {_refused(str(own[-1].get('message') or own[-1].get('reason')))}")
-    return waiting(counted)
-
-
-def _refused(message: str) -> str:
-    return f"a pod was refused: {message}"
+    return str(own[-1].get("message") or own[-1].get("reason")) if own else ""

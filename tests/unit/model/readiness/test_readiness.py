@@ -112,6 +112,17 @@ def test_a_young_custom_resource_without_status_waits() -> None:
     assert told(judge("x.org/v1", "Thing")) == ("ready", "no controller has written a status")
 
 
+def test_a_kind_without_a_status_is_ready_at_once() -> None:
+    assert told(judge("x.org/v1", "Thing", created=YOUNG, has_status=False)) == ("ready", "")
+    assert judge("x.org/v1", "Thing", created=YOUNG, has_status=True).state == "waiting"
+
+
+def test_a_condition_of_an_older_version_does_not_count() -> None:
+    stale = [{"type": "Ready", "status": "True", "observedGeneration": 1}]
+    found = judge("x.org/v1", "Thing", metadata={"generation": 2}, status={"conditions": stale})
+    assert told(found) == ("waiting", "its controller has not seen the newest version yet")
+
+
 def test_plain_data_is_ready_at_once() -> None:
     assert judge("v1", "ConfigMap", created=YOUNG).state == "ready"
 
@@ -170,6 +181,54 @@ def test_a_crash_loop_names_the_exit_code() -> None:
     assert told(found) == ("failed", "container main: CrashLoopBackOff: exit code 3")
 
 
+def crashing(*, restarts: int, waits: bool = True, created: str = YOUNG, message: str = "") -> dict[str, Any]:
+    state = {"waiting": {"reason": "CrashLoopBackOff"}} if waits else {"running": {}}
+    last = {"terminated": {"exitCode": 1, "reason": "Error", "message": message}}
+    container = {"name": "main", "restartCount": restarts, "state": state, "lastState": last}
+    return pod(phase="Running", created=created, containerStatuses=[container])
+
+
+@pytest.mark.parametrize(
+    ("data", "state"),
+    [
+        (crashing(restarts=1), "waiting"),
+        (crashing(restarts=3), "failed"),
+        (crashing(restarts=1, created=OLD), "failed"),
+    ],
+    ids=["first time", "third time", "for long"],
+)
+def test_a_crash_loop_is_final_by_the_third_time(data: dict[str, Any], state: str) -> None:
+    assert told(judge_pod(data)) == (state, "container main: CrashLoopBackOff: exit code 1")
+
+
+def test_a_pod_that_ran_for_long_and_crashes_now_has_its_grace() -> None:
+    data = crashing(restarts=1, created=OLD)
+    data["status"]["conditions"] = [
+        {"type": "ContainersReady", "status": "False", "lastTransitionTime": YOUNG}
+    ]
+    assert judge_pod(data).state == "waiting"
+
+
+def test_between_two_crashes_the_last_one_is_told_with_its_last_lines() -> None:
+    found = judge_pod(crashing(restarts=2, waits=False, message="a\nb\nno such model\nbye\n"))
+    text = "container main: exit code 1: b | no such model | bye, restarted 2 times"
+    assert told(found) == ("waiting", text)
+
+
+def test_an_autoscaler_that_adds_a_node_is_told() -> None:
+    events = [event("uid-p", "TriggeredScaleUp", "pod triggered scale-up", "Normal")]
+    found = judge_pod(unscheduled(), events=events)
+    assert found.queue == "new-node"
+    assert found.reason.endswith("; the autoscaler is adding a node")
+    assert judge_pod(unscheduled()).queue == "node"
+
+
+def test_a_failing_probe_is_told() -> None:
+    events = [event("uid-p", "Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 503")]
+    found = judge_pod(pod(phase="Running"), events=events)
+    assert found.reason == "Unhealthy: Readiness probe failed: HTTP probe failed with statuscode: 503"
+
+
 def test_a_failed_pod_names_its_container() -> None:
     ended = {"name": "main", "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
     found = judge_pod(pod(phase="Failed", containerStatuses=[ended]))
@@ -215,6 +274,16 @@ def test_claim_that_binds_late_is_fine_without_a_pod() -> None:
     kind = ("v1", "PersistentVolumeClaim")
     assert judge(*kind, status={"phase": "Pending"}, events=late).state == "ready"
     assert judge(*kind, status={"phase": "Pending"}, events=late, pods=[pod()]).state == "waiting"
+    spec = {"storageClassName": "late"}
+    assert judge(*kind, spec=spec, late_classes={"late"}).state == "ready"
+    assert judge(*kind, spec=spec, late_classes=set()).state == "waiting"
+
+
+def test_a_claim_whose_pod_waits_for_a_node_says_so() -> None:
+    late = [event("uid-x", "WaitForFirstConsumer", "waiting", "Normal")]
+    found = judge("v1", "PersistentVolumeClaim", events=late, pods=[unscheduled()], nodes=[])
+    assert (found.state, found.queue) == ("waiting", "node")
+    assert found.reason.startswith("its pod waits: no node of this cluster has nvidia.com/gpu")
 
 
 def test_service_waits_for_an_address_only_where_asked() -> None:
@@ -291,9 +360,42 @@ def test_deployment_past_its_deadline_fails_unless_it_only_queues() -> None:
 
 
 def test_deployment_whose_pods_are_refused_says_by_what() -> None:
-    quota = ("True", "FailedCreate", "pods is forbidden: exceeded quota")
+    text = 'pods "a" is forbidden: exceeded quota: gpus, requested: pods=1, used: pods=1, limited: pods=1'
+    quota = ("True", "FailedCreate", text)
     found = judge("apps/v1", "Deployment", status={"conditions": conditions(ReplicaFailure=quota)})
-    assert told(found) == ("waiting", "a pod was refused: pods is forbidden: exceeded quota")
+    said = "waiting for quota: exceeded quota: gpus, requested: pods=1, used: pods=1, limited: pods=1"
+    assert told(found) == ("waiting", f"0 of 1 pods ready: {said}")
+    assert found.queue == "quota"
+    policy = ("True", "FailedCreate", "violates PodSecurity")
+    found = judge("apps/v1", "Deployment", status={"conditions": conditions(ReplicaFailure=policy)})
+    assert told(found) == ("waiting", "0 of 1 pods ready: a pod was refused: violates PodSecurity")
+
+
+def test_a_paused_deployment_is_held_on_purpose() -> None:
+    assert judge("apps/v1", "Deployment", spec={"paused": True}).state == "suspended"
+
+
+def test_pods_that_are_going_or_were_evicted_are_no_failure() -> None:
+    going = stuck("InvalidImageName")
+    going["metadata"]["deletionTimestamp"] = OLD
+    evicted = pod(phase="Failed", reason="Evicted", message="The node was low on resource: memory")
+    kind = ("apps/v1", "Deployment")
+    assert told(judge(*kind, pods=[going])) == ("waiting", "0 of 1 pods ready")
+    assert told(judge(*kind, pods=[evicted])) == (
+        "waiting",
+        "0 of 1 pods ready: The node was low on resource: memory",
+    )
+
+
+def test_a_failed_pod_of_a_job_is_tried_again() -> None:
+    assert judge("batch/v1", "Job", pods=[pod(phase="Failed")]).state == "waiting"
+    assert judge("batch/v1", "Job", pods=[stuck("InvalidImageName")]).state == "failed"
+
+
+def test_a_job_in_a_queue_names_the_queue() -> None:
+    labels = {"labels": {"kueue.x-k8s.io/queue-name": "gpus"}}
+    found = judge("batch/v1", "Job", metadata=labels, spec={"suspend": True})
+    assert told(found) == ("suspended", "waits in queue `gpus`")
 
 
 def test_stateful_set() -> None:
@@ -339,7 +441,10 @@ def test_job() -> None:
 def test_a_job_whose_pods_are_refused_says_why() -> None:
     events = [event("uid-x", "FailedCreate", "exceeded quota: gpus")]
     found = judge("batch/v1", "Job", events=events)
-    assert told(found) == ("waiting", "0 of 1 pods ready: a pod was refused: exceeded quota: gpus")
+    assert told(found) == (
+        "waiting",
+        "0 of 1 pods ready: waiting for quota: exceeded quota: gpus",
+    )
 
 
 def test_replica_set() -> None:
