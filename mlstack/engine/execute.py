@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from threading import Event as Flag
 from threading import Lock
+from typing import Any
 
-from mlstack.cluster.api import Cluster, ObjectRef
+from mlstack.cluster.api import Applied, Cluster, ObjectRef
 from mlstack.engine import parallel, wait
 from mlstack.engine.look import with_uid
 from mlstack.errors import ClusterError, MlstackError, ObjectNotFoundError
@@ -30,11 +31,21 @@ class Run:
     def __init__(self, cluster: Cluster, *, on_event: OnEvent, clock: Clock) -> None:
         """Begin with nothing done."""
         self.outcomes: dict[Identity, Event] = {}
+        self.written: dict[Identity, Mapping[str, Any]] = {}
         self._begun: dict[Identity, Change] = {}
         self._closed = False
         self._cluster, self._on_event, self._lock = cluster, on_event, Lock()
         self._stopped = Flag()
         self._clock = _StoppedClock(clock, self._stopped)
+
+    @property
+    def cluster(self) -> Cluster:
+        """Give the cluster that the run writes to."""
+        return self._cluster
+
+    def use(self, cluster: Cluster) -> None:
+        """Write through another view of the cluster from now on, as one that a lock fences."""
+        self._cluster = cluster
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Write what is wanted, a wave after the other, definitions served before what they define.
@@ -102,10 +113,12 @@ class Run:
         def told(error: ClusterError) -> None:
             self._say("waiting", change.identity, error.message)
 
-        def write() -> tuple[str, ...]:
-            return self._cluster.apply(payload, force=not is_new).warnings
+        def write() -> Applied:
+            return self._cluster.apply(payload, force=not is_new)
 
-        return wait.retried(write, clock=self._clock, told=told)
+        applied = wait.retried(write, clock=self._clock, told=told)
+        self.written[change.identity] = applied.object
+        return applied.warnings
 
     def _delete(self, change: Change, grace_period_s: int | None) -> None:
         ref = ref_of(change)

@@ -1,17 +1,20 @@
 """What was worked out and waits for a yes: what a person confirms, and carrying out exactly that."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from mlstack.cluster.api import Cluster
+from mlstack.cluster.api import Cluster, ObjectRef
+from mlstack.engine import lock
 from mlstack.engine.execute import Run
-from mlstack.errors import MlstackError
+from mlstack.errors import ForbiddenError, MlstackError
 from mlstack.model import report
 from mlstack.model.app import Environment
 from mlstack.model.clock import Clock
-from mlstack.model.diff import Action, Changes
+from mlstack.model.diff import Action, Change, Changes
 from mlstack.model.events import Event, EventKind, OnEvent
+from mlstack.model.holder import Holder
 from mlstack.model.objects import Identity
 from mlstack.model.report import ChangeReport, RunKind, RunResult
 
@@ -33,6 +36,8 @@ class Proposal:
         place: the environment as it is used by this run.
         cluster: where the changes go.
         dry_run: write nothing.
+        holder: who takes the environment's lock.
+        lock_timeout_s: how long to wait for another run that holds it.
     """
 
     result_kind: ClassVar[RunKind] = "ApplyResult"
@@ -41,6 +46,8 @@ class Proposal:
     place: Environment
     cluster: Cluster
     dry_run: bool
+    holder: Holder = field(default_factory=Holder)
+    lock_timeout_s: float = lock.WAIT_S
 
     @property
     def report(self) -> ChangeReport:
@@ -67,8 +74,13 @@ class Proposal:
         """Tell whether anything that exists changes or goes."""
         return self.changes.changes_existing
 
+    @property
+    def writes(self) -> bool:
+        """Tell whether anything is sent, so that the environment has to be locked."""
+        return bool(self.changes.writes)
+
     def carry_out(self, work: Callable[[Run], None], *, clock: Clock, on_event: OnEvent) -> RunResult:
-        """Do the changes; a dry run only tells how each would end.
+        """Do the changes while the environment is locked; a dry run only tells how each would end.
 
         Args:
             work: what of a run does them.
@@ -76,6 +88,7 @@ class Proposal:
             on_event: told about every object as it is done.
 
         Raises:
+            LockedError: another run holds the lock.
             MlstackError: an object failed; `partial` holds what was done.
             Interrupted: a person stopped the run; `partial` as well.
         """
@@ -85,13 +98,50 @@ class Proposal:
             on_event(Event("note", None, note))
         run = Run(self.cluster, on_event=on_event, clock=clock)
         try:
-            work(run)
+            run.apply(self._namespace())
+            with self._locked(clock, on_event) as cluster:
+                run.use(cluster)
+                work(run)
         except MlstackError as error:
             error.partial = self._result(run.outcomes)
             raise
         except KeyboardInterrupt as stop:
             raise report.Interrupted(self._result(run.outcomes)) from stop
         return self._result(run.outcomes)
+
+    def left(self, run: Run) -> tuple[Change, ...]:
+        """Give the changes that a run has not done yet."""
+        return tuple(change for change in self.changes.changes if change.identity not in run.outcomes)
+
+    def _namespace(self) -> tuple[Change, ...]:
+        """Give the creation of the environment's namespace: the lock lives in it."""
+        wanted = Identity("", "Namespace", "", self.place.namespace)
+        found = (change for change in self.changes.writes if change.action == "create")
+        return tuple(change for change in found if change.identity == wanted)
+
+    @contextmanager
+    def _locked(self, clock: Clock, on_event: OnEvent) -> Iterator[Cluster]:
+        """Give the cluster to write to, fenced by the lock unless there is nothing to write or to lock."""
+        if not (self.writes and self._has_namespace()):
+            yield self.cluster
+            return
+        with lock.held(
+            self.cluster,
+            self.place,
+            self.changes.app,
+            holder=self.holder,
+            clock=clock,
+            on_event=on_event,
+            timeout_s=self.lock_timeout_s,
+        ) as cluster:
+            yield cluster
+
+    def _has_namespace(self) -> bool:
+        try:
+            live = self.cluster.get(ObjectRef("v1", "Namespace", "", self.place.namespace))
+        except ForbiddenError:  # whoever may work in one namespace only may not read namespaces
+            return True
+        return live is not None and not live["metadata"].get("deletionTimestamp")
 
     def _result(self, outcomes: Mapping[Identity, Event]) -> RunResult:
         return report.run_result(self.changes, outcomes, kind=self.result_kind, dry_run=self.dry_run)

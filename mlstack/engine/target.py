@@ -7,6 +7,7 @@ from mlstack.cluster.api import Cluster, Opener
 from mlstack.engine import desired, guard
 from mlstack.files.appdir import AppDir
 from mlstack.model.app import ClusterIdentity, Environment
+from mlstack.model.holder import Holder
 from mlstack.model.objects import DesiredState
 from mlstack.model.overrides import Overrides
 from mlstack.templating import CodeStore
@@ -25,6 +26,7 @@ class Target:
         context: another kubectl context, for this run; the cluster must be the same.
         namespace: another namespace, for this run.
         who: who asks, as `user@host`; stands in the records of the cluster.
+        holder: who takes the environment's lock.
     """
 
     app: AppDir
@@ -35,6 +37,7 @@ class Target:
     context: str | None = None
     namespace: str | None = None
     who: str = ""
+    holder: Holder = field(default_factory=Holder)
 
     def place(self) -> Environment:
         """Give the environment as this run uses it.

@@ -10,7 +10,17 @@ class ApplyOptions:
     Attributes:
         dry_run: write nothing; the server checks new objects as well.
         create: make objects that are missing.
+        adopt: take over objects of other apps and environments.
+        allow_destructive: let definitions lose fields and versions.
+        lock_timeout_s: how long to wait for another run on the environment; 0 refuses at once.
+        prune: delete what the environment has in its cluster and the files no longer bring.
+        allow_large_prune: also if that is more than half of it.
     """
 
     dry_run: bool = False
     create: bool = True
+    adopt: bool = False
+    allow_destructive: bool = False
+    lock_timeout_s: float = 30.0
+    prune: bool = True
+    allow_large_prune: bool = False
