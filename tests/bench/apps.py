@@ -4,6 +4,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+from mlstack.model import emit
 
 MLSTACK = [str(Path(sys.executable).with_name("mlstack"))]
 
@@ -33,6 +36,41 @@ def _write_environment(folder: Path, *, components: int) -> None:
     for number in range(0, components, 3):
         lines += [f"  m{number}:", "    replicas: 4"]
     (folder / "params.yaml").write_text("\n".join(lines) + "\n")
+
+
+def crowded_app(folder: Path, *, namespaces: int, each: int) -> Path:
+    """Make an app of plain manifests: in every namespace `each` objects, itself one of them."""
+    _mlstack(folder.parent, "init", folder.name)
+    for number in range(namespaces):
+        name = f"crowd-{number:02}"
+        made = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}]
+        made += [_member(name, index) for index in range(each - 1)]
+        (folder / "components" / f"{name}.yaml").write_text(emit.to_yaml_documents(made))
+    return folder
+
+
+def _member(namespace: str, number: int) -> dict[str, Any]:
+    metadata = {"name": f"m{number:03}", "namespace": namespace}
+    match number % 10:
+        case 0:
+            return {
+                "apiVersion": "v1",
+                "kind": "Service",
+                "metadata": metadata,
+                "spec": {"selector": {"app": "crowd"}, "ports": [{"port": 80}]},
+            }
+        case 1:
+            return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+        case 2:
+            return {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": metadata,
+                "stringData": {"key": "value"},
+            }
+        case _:
+            text = "\n".join(f"setting{line} = {number}" for line in range(20))
+            return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"settings": text}}
 
 
 def rendered(folder: Path, environment: str) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 
 from mlstack.cli.main import main
 from mlstack.cluster.transport import Request, Transport
-from tests.bench.apps import MLSTACK, serving_app
+from tests.bench.apps import MLSTACK, crowded_app, serving_app
 from tests.bench.delay import delayed
 from tests.bench.measure import Command, Timing, run_in_turn, run_once, show
 from tests.controlplane.recipes import Programs, obtain_all
@@ -77,7 +77,7 @@ class Bench:
 
     def ours(self, verb: str, name: str) -> Command:
         """Give a command of ours."""
-        argv = [*MLSTACK, verb, name, "--yes"] if verb == "apply" else [*MLSTACK, verb, name]
+        argv = [*MLSTACK, verb, name] if verb == "diff" else [*MLSTACK, verb, name, "--yes"]
         statuses = frozenset({0, 1} if verb == "diff" else {0})  # 1 says that there are changes
         return Command(
             name=f"mlstack {verb}", argv=argv, cwd=self.app, environ=self.environ, statuses=statuses
@@ -124,6 +124,24 @@ def _compare(bench: Bench, title: str) -> None:
     show(f"first apply of 300 objects, {title}", joined, unit=KUBECTL)
     again = run_in_turn([theirs, bench.ours("apply", ours), bench.ours("diff", ours)], rounds=ROUNDS)
     show(f"the same again, nothing changed, {title}", again, unit=KUBECTL)
+
+
+def test_1000_objects_in_20_namespaces(tmp_path: Path, cluster: TestCluster, programs: Programs) -> None:
+    file = write_kubeconfig(tmp_path / "kubeconfig", [cluster.login()], current_context=cluster.context)
+    bench = Bench(
+        app=crowded_app(tmp_path / "app", namespaces=20, each=50),
+        cluster=cluster,
+        kubectl=programs.kubectl,
+        environ={"KUBECONFIG": str(file), "PATH": str(Path(sys.executable).parent)},
+        prefix="crowd",
+    )
+    name = bench.environment("ours")
+    first = replace(run_once(bench.ours("apply", name)), name="mlstack apply, first")
+    again = run_in_turn([bench.ours("apply", name), bench.ours("diff", name)], rounds=ROUNDS, warm_up=0)
+    run_once(bench.ours("delete", name))
+    cluster.kubectl("delete", "namespace", *(f"crowd-{number:02}" for number in range(20)))
+    theirs = replace(run_once(bench.theirs(name)), name=f"{KUBECTL}, first")
+    show("1,000 objects in 20 namespaces", [theirs, first, *again], unit=theirs.name)
 
 
 def test_requests_of_an_apply(
