@@ -44,12 +44,21 @@ class FieldChange:
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One manager's line in `managedFields`."""
+    """One manager's line in `managedFields`.
+
+    Attributes:
+        manager: its name.
+        operation: `Apply` or `Update`.
+        subresource: `scale` or `status` if it wrote through one.
+        tree: the fields it owns.
+        time: when it last took or left one, as the server writes it; empty if that is not known.
+    """
 
     manager: str
     operation: str
     subresource: str
     tree: Tree
+    time: str = ""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -60,6 +69,7 @@ class Entry:
 def entries(data: Mapping[str, Any]) -> tuple[Entry, ...]:
     """Read the field managers of a live object; entries of one manager are merged."""
     merged: dict[tuple[str, str, str], Tree] = {}
+    times: dict[tuple[str, str, str], str] = {}
     for found in (data.get("metadata") or {}).get("managedFields") or ():
         key = (
             str(found.get("manager", "")),
@@ -68,9 +78,10 @@ def entries(data: Mapping[str, Any]) -> tuple[Entry, ...]:
         )
         tree = found.get("fieldsV1") or {}
         merged[key] = union(merged[key], tree) if key in merged else tree
+        times[key] = max(times.get(key, ""), str(found.get("time") or ""))
     return tuple(
-        Entry(manager=manager, operation=operation, subresource=subresource, tree=tree)
-        for (manager, operation, subresource), tree in merged.items()
+        Entry(manager=key[0], operation=key[1], subresource=key[2], tree=tree, time=times[key])
+        for key, tree in merged.items()
     )
 
 
@@ -139,28 +150,36 @@ def _step_text(step: str) -> str:
     return f"[{rest}]"
 
 
-def compare(live: Any, wanted: Any, tree: Tree, path: tuple[str, ...] = ()) -> Iterator[FieldChange]:
+def compare(live: Any, wanted: Any, tree: Tree) -> Iterator[FieldChange]:
     """Tell in which of the tree's fields two objects differ; everything else is ignored."""
+    for _, change in located(live, wanted, tree):
+        yield change
+
+
+def located(
+    live: Any, wanted: Any, tree: Tree, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], FieldChange]]:
+    """Tell in which of the tree's fields two objects differ, each with its path as keys of the tree."""
     if (live is MISSING and wanted is MISSING) or not (tree or path):
         return
     if live is MISSING:
-        yield FieldChange(path=path_text(path), action="added", new=project(wanted, tree))
+        yield path, FieldChange(path=path_text(path), action="added", new=project(wanted, tree))
     elif wanted is MISSING:
-        yield FieldChange(path=path_text(path), action="removed", old=project(live, tree))
+        yield path, FieldChange(path=path_text(path), action="removed", old=project(live, tree))
     elif not tree or not _same_shape(live, wanted):
         if live != wanted:
-            yield FieldChange(path=path_text(path), action="changed", old=live, new=wanted)
+            yield path, FieldChange(path=path_text(path), action="changed", old=live, new=wanted)
     else:
         for key, inner in tree.items():
             if key != _SELF:
-                yield from compare(_step(live, key), _step(wanted, key), inner, (*path, key))
+                yield from located(step(live, key), step(wanted, key), inner, (*path, key))
 
 
 def _same_shape(one: Any, other: Any) -> bool:
     return any(isinstance(one, shape) and isinstance(other, shape) for shape in (Mapping, list))
 
 
-def _step(value: Any, key: str) -> Any:
+def step(value: Any, key: str) -> Any:
     """Go one step of a tree down into a value."""
     kind, _, rest = key.partition(":")
     if kind == "f":
@@ -179,12 +198,22 @@ def _has_keys(item: Any, keys: Mapping[str, Any]) -> bool:
     return isinstance(item, Mapping) and all(item.get(name) == value for name, value in keys.items())
 
 
+def has(data: Mapping[str, Any], path: Sequence[str]) -> bool:
+    """Tell whether an object says something at a path."""
+    value: Any = data
+    for key in path:
+        value = step(value, key)
+        if value is MISSING:
+            return False
+    return True
+
+
 def project(value: Any, tree: Tree) -> Any:
     """Give only those parts of a value that the tree names; the whole value for a leaf."""
     inner = {key: below for key, below in tree.items() if key != _SELF}
     if not inner or not isinstance(value, Mapping | list):
         return value
-    steps = [(key, _step(value, key)) for key in inner]
+    steps = [(key, step(value, key)) for key in inner]
     kept = [(key, project(found, inner[key])) for key, found in steps if found is not MISSING]
     if isinstance(value, Mapping):
         return {key.partition(":")[2]: found for key, found in kept}

@@ -1,0 +1,146 @@
+"""Why a live object is not as its files say: who changed which field, or whether only our apply is behind.
+
+The API server keeps the books: whoever changes or removes a value that we applied takes its path from our
+entry in `managedFields`. So a field that is still ours has the value we gave it, and differs because the
+files have changed since; one that is another's was changed by that one; one that is nobody's was removed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mlstack.model import conflicts, fields, report
+from mlstack.model.fields import Entry, FieldChange
+from mlstack.model.objects import MANAGER, KubeObject
+
+Cause = Literal["person", "controller", "stale", "unknown"]
+DriftAction = Literal["changed", "removed", "added"]
+
+_SEEN_FROM_LIVE: Mapping[str, DriftAction] = {"changed": "changed", "added": "removed", "removed": "added"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """One field of a live object that is not as the files say.
+
+    Attributes:
+        path: the field as people write it: `spec.template.spec.containers[main].image`.
+        action: what happened to the live object: `added` is there and is not wanted any more.
+        cause: `person` for a tool that people use, `controller` for any other program, `stale` where
+            the files have changed since the last apply, `unknown` where a field went without a trace.
+        live: the value in the cluster, None if the field was removed.
+        wanted: the value that the files give, None if they give none.
+        manager: the field manager that changed it, empty if nobody is recorded.
+        subresource: `scale` or `status` if it wrote through one.
+        time: when that manager last took or left a field of the object, empty if that is not recorded.
+        sure: false where the manager is only likely, as of a removed field that leaves no trace.
+    """
+
+    path: str
+    action: DriftAction
+    cause: Cause
+    live: Any = None
+    wanted: Any = None
+    manager: str = ""
+    subresource: str = ""
+    time: str = ""
+    sure: bool = True
+
+
+def differences(
+    live: Mapping[str, Any],
+    wanted: Mapping[str, Any],
+    *,
+    files_changed: bool | None = None,
+    applied: Mapping[str, Any] | None = None,
+) -> tuple[Difference, ...]:
+    """Tell every field of ours in which a live object differs from what an apply would make of it.
+
+    Values of Secrets are masked.
+
+    Args:
+        live: the object as it is.
+        wanted: the server's answer to a forced dry run of what the files say.
+        files_changed: whether the files say something else of it than when it was applied last; None
+            if that is not known.
+        applied: what was applied last, if that is known.
+    """
+    books = _Books(live, files_changed=files_changed, applied=applied)
+    tree = fields.union(fields.owned(live, MANAGER), fields.owned(wanted, MANAGER))
+    identity = KubeObject(data=live).identity
+    return tuple(
+        books.judge(path, shown)
+        for path, change in fields.located(live, wanted, tree)
+        for shown in report.masked(identity, [change])
+    )
+
+
+class _Books:
+    """Who is recorded as the owner of which field of one object, and what we know of our last apply."""
+
+    def __init__(
+        self, live: Mapping[str, Any], *, files_changed: bool | None, applied: Mapping[str, Any] | None
+    ) -> None:
+        found = fields.entries(live)
+        self._ours = [entry for entry in found if entry.key == (MANAGER, "Apply", "")]
+        self._others = [entry for entry in found if entry.key != (MANAGER, "Apply", "")]
+        self._files_changed, self._applied = files_changed, applied
+
+    def judge(self, path: tuple[str, ...], change: FieldChange) -> Difference:
+        """Give the difference with its cause."""
+        if any(_owns(entry, path) for entry in self._ours):
+            return _difference(change, "stale")
+        owners = [entry for entry in self._others if _owns(entry, path)]
+        if owners:
+            return self._by(change, max(owners, key=lambda entry: entry.time))
+        return self._without_owner(path, change)
+
+    def _by(self, change: FieldChange, owner: Entry, *, sure: bool = True) -> Difference:
+        cause: Cause = "person" if conflicts.PERSONS_TOOLS.match(owner.manager) else "controller"
+        return _difference(change, cause, owner=owner, sure=sure)
+
+    def _without_owner(self, path: tuple[str, ...], change: FieldChange) -> Difference:
+        """Judge a field that nobody owns: removed from the object, or never applied so far."""
+        if self._was_applied(path) is False:
+            return _difference(change, "stale")
+        since = [entry for entry in self._others if not entry.subresource and self._wrote_after_us(entry)]
+        if len({entry.key for entry in since}) == 1:
+            return self._by(change, since[0], sure=False)
+        return _difference(change, "unknown")
+
+    def _was_applied(self, path: tuple[str, ...]) -> bool | None:
+        """Tell whether our last apply brought a field; None if that is not known."""
+        if self._applied is not None:
+            return fields.has(self._applied, path)
+        return None if self._files_changed is None or self._files_changed else True
+
+    def _wrote_after_us(self, entry: Entry) -> bool:
+        return bool(self._ours) and entry.time >= self._ours[0].time
+
+
+def _owns(entry: Entry, path: Sequence[str]) -> bool:
+    """Tell whether a manager owns a field, something around it as a whole, or something in it."""
+    tree: fields.Tree = entry.tree
+    for key in path:
+        if key not in tree:
+            return False
+        tree = tree[key]
+        if not tree:  # the thing as a whole is owned, with all it holds
+            return True
+    return True
+
+
+def _difference(
+    change: FieldChange, cause: Cause, *, owner: Entry | None = None, sure: bool = True
+) -> Difference:
+    return Difference(
+        path=change.path,
+        action=_SEEN_FROM_LIVE[change.action],
+        cause=cause,
+        live=change.old,
+        wanted=change.new,
+        manager=owner.manager if owner else "",
+        subresource=owner.subresource if owner else "",
+        time=owner.time if owner else "",
+        sure=sure,
+    )
