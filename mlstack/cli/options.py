@@ -115,6 +115,17 @@ PrototypeName = Annotated[
     str | None,
     typer.Argument(metavar="PROTOTYPE", help="The prototype.", autocompletion=complete.prototypes),
 ]
+Context = Annotated[
+    str | None,
+    typer.Option(
+        "--context",
+        metavar="NAME",
+        help="Another kubectl context, for this run; it must lead to the same cluster.",
+    ),
+]
+Namespace = Annotated[
+    str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Another namespace, for this run.")
+]
 Kubeconfig = Annotated[
     str | None,
     typer.Option("--kubeconfig", metavar="FILE", help="Kubeconfig file. Default: `$KUBECONFIG`."),

@@ -56,6 +56,16 @@ class Group(PlainHelp, TyperGroup):
             formatter.write_dl(rows)
 
 
+class ListingGroup(Group):
+    """A group whose name alone lists: `history gke` is `history list gke`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put `list` before anything that is no command of the group."""
+        if not args or args[0] not in (*self.list_commands(ctx), "help", "--help", "-h"):
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
 class DashedValueCommand(Command):
     """A command whose last word is a value that may start with `-` (`param set cnn args --steps=9`)."""
 
@@ -149,10 +159,10 @@ class Family(typer.Typer):
         return super().command(name, cls=cls, **facts)
 
 
-def family(help_text: str) -> Family:
+def family(help_text: str, *, cls: type[Group] = Group) -> Family:
     """Make a group of commands."""
     made = Family(
-        cls=Group,
+        cls=cls,
         help=help_text,
         add_completion=False,
         rich_markup_mode=None,

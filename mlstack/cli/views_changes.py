@@ -47,14 +47,20 @@ def change_summary(result: ChangeReport) -> Page:
 
 def _changes(result: ChangeReport, *, manifests: bool) -> Page:
     changed = [row for row in result.objects if row.action not in ("unchanged", "kept", "missing")]
-    blocks: list[Block] = []
-    for row in changed:
-        blocks += _change(row)
-        blocks += _manifest(row, result.environment) if manifests else ()
+    blocks = changed_objects(changed, result.environment if manifests else None)
     blocks += [Line(f"note: {note}", hang=2) for note in result.notes]
     counts = {_TO_DO.get(action, action): number for action, number in result.counts.items()}
-    blocks += [Line(_counted(counts, f"`{result.environment}` (context {result.context})"), hang=2)]
+    blocks += [Line(counted(counts, f"`{result.environment}` (context {result.context})"), hang=2)]
     return Page(tuple(blocks), tuple(row.object for row in changed))
+
+
+def changed_objects(rows: Sequence[ObjectChange], environment: str | None = None) -> list[Block]:
+    """Show objects field by field; new ones whole where the environment that brings them is given."""
+    blocks: list[Block] = []
+    for row in rows:
+        blocks += _change(row)
+        blocks += _manifest(row, environment) if environment else ()
+    return blocks
 
 
 _TO_DO = {action: f"to {action}" for action in ("create", "update", "recreate", "delete")}
@@ -149,12 +155,13 @@ def outcome_line(outcome: str, name: str, text: str) -> Line:
 def summary_line(result: RunResult) -> Line:
     """Write what happened to all of them."""
     dry = "dry run, nothing was written: " if result.dry_run else ""
-    line = _counted(
+    line = counted(
         result.counts, f"`{result.environment}` (context {result.context}, namespace {result.namespace})"
     )
     return Line(dry + line, "head" if result.ok else "remove", hang=2)
 
 
-def _counted(counts: Mapping[str, int], place: str) -> str:
+def counted(counts: Mapping[str, int], place: str) -> str:
+    """Write numbers of objects in one line: `gke: 2 created, 1 failed`."""
     told = ", ".join(f"{count} {what}" for what, count in counts.items()) or "no objects"
     return f"{place}: {told}"

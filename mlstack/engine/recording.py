@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import mlstack
-from mlstack.engine import history
+from mlstack.cluster.api import Opener
+from mlstack.engine import guard, history
 from mlstack.engine.history import History
 from mlstack.engine.target import Reached, Target
 from mlstack.errors import MlstackError, NotReadyError
@@ -72,3 +73,16 @@ def _made(state: DesiredState, changes: Changes) -> DesiredState:
     """Leave out what was not to be created: a later rollback is not to create it either."""
     missing = {change.identity for change in changes.changes if change.action == "missing"}
     return replace(state, objects=tuple(one for one in state.objects if one.identity not in missing))
+
+
+def history_of(target: Target, opener: Opener, *, clock: Clock) -> History:
+    """Give the history of a target from the cluster of its context; nothing is rendered.
+
+    Raises:
+        ConfigError: the environment's file is wrong.
+        WrongClusterError: the context leads to another cluster.
+    """
+    place = target.place()
+    cluster = opener(place.context)
+    guard.check_cluster(place, cluster)
+    return History.of(target.app.app().name, place, cluster, clock=clock)

@@ -5,6 +5,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Literal
 
+from mlstack.model import fields, report
+from mlstack.model.diff import Action, Change
+from mlstack.model.fields import FieldChange
 from mlstack.model.objects import DesiredState, KubeObject
 
 Result = Literal["done", "failed", "not ready"]
@@ -124,3 +127,31 @@ def is_claim(found: KubeObject) -> bool:
 def timestamp(now_s: float) -> str:
     """Write a time in seconds since 1970 as people and Kubernetes do, in UTC."""
     return datetime.fromtimestamp(int(now_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def compared(older: DesiredState, newer: DesiredState) -> tuple[Change, ...]:
+    """Give what came, changed and went between two sets; values of Secrets are masked."""
+    before = {one.identity: one for one in older.objects}
+    after = {one.identity: one for one in newer.objects}
+    every = {**after, **before}
+    changes = [_change(before.get(identity), after.get(identity)) for identity in every]
+    return tuple(change for change in changes if change is not None)
+
+
+def _change(old: KubeObject | None, new: KubeObject | None) -> Change | None:
+    there = new or old
+    if there is None or (old and new and old.data == new.data):
+        return None
+    action: Action = "create" if old is None else "delete" if new is None else "update"
+    differences: Iterable[FieldChange] = ()
+    if old is not None and new is not None:
+        tree = fields.union(fields.tree_of(old.data), fields.tree_of(new.data))
+        differences = fields.compare(old.data, new.data, tree)
+    return Change(
+        identity=there.identity,
+        component=there.component,
+        action=action,
+        api_version=there.api_version,
+        fields=report.masked(there.identity, differences),
+        desired=new,
+    )

@@ -47,19 +47,6 @@ def _target(
     )
 
 
-Context = Annotated[
-    str | None,
-    typer.Option(
-        "--context",
-        metavar="NAME",
-        help="Another kubectl context, for this run; it must lead to the same cluster.",
-    ),
-]
-Namespace = Annotated[
-    str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Another namespace, for this run.")
-]
-
-
 @commands.command(epilog=options.example("mlstack render gke -c cnn", "mlstack render gke --out manifests/"))
 def render(
     ctx: typer.Context,
@@ -119,8 +106,8 @@ def diff(
     components: options.Components = None,
     sets: options.SetValues = None,
     values: options.ValuesFiles = None,
-    context: Context = None,
-    namespace: Namespace = None,
+    context: options.Context = None,
+    namespace: options.Namespace = None,
     kubeconfig: options.Kubeconfig = None,
     folder: options.Dir = None,
     output: options.Output = "table",
@@ -143,8 +130,8 @@ def apply(
     components: options.Components = None,
     sets: options.SetValues = None,
     values: options.ValuesFiles = None,
-    context: Context = None,
-    namespace: Namespace = None,
+    context: options.Context = None,
+    namespace: options.Namespace = None,
     dry_run: options.DryRun = False,
     create: Annotated[
         bool, typer.Option("--create/--no-create", help="Whether objects that are missing are created.")
@@ -175,7 +162,7 @@ def delete(
     ctx: typer.Context,
     env: options.EnvArgument = None,
     components: options.Components = None,
-    context: Context = None,
+    context: options.Context = None,
     include_crds: Annotated[
         bool, typer.Option("--crds", help="Delete CRDs too, and with them every object of their kinds.")
     ] = False,
@@ -221,7 +208,7 @@ def status(
     ctx: typer.Context,
     env: options.EnvArgument = None,
     components: options.Components = None,
-    context: Context = None,
+    context: options.Context = None,
     kubeconfig: options.Kubeconfig = None,
     folder: options.Dir = None,
     output: options.Output = "table",
