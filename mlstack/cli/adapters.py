@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mlstack.files.cache import Cache
     from mlstack.files.kubeconfig import Kubeconfig
     from mlstack.model.clock import Clock
+    from mlstack.model.holder import Holder
     from mlstack.model.overrides import Overrides
 
 Connect = Callable[[str, str | None], "Cluster"]
@@ -32,6 +33,7 @@ class Ports:
         kubeconfig: reads the contexts of `--kubeconfig`, or of the user's own files.
         clock: tells the time.
         ask: puts a question on stderr and tells whether the answer was yes.
+        ask_text: puts a question on stderr and gives what was typed.
         interactive: tells whether somebody is there to answer.
         who: names who runs this, as `user@host`, for the cluster's records.
     """
@@ -40,6 +42,7 @@ class Ports:
     kubeconfig: Callable[[str | None], Kubeconfig]
     clock: Clock
     ask: Callable[[str], bool]
+    ask_text: Callable[[str], str]
     interactive: Callable[[], bool]
     who: Callable[[], str]
 
@@ -66,6 +69,7 @@ def real_ports() -> Ports:
         kubeconfig=kubeconfig,
         clock=SystemClock(),
         ask=ask,
+        ask_text=ask_text,
         interactive=interactive,
         who=who,
     )
@@ -117,6 +121,20 @@ def ask(question: str) -> bool:
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def ask_text(question: str) -> str:
+    """Ask on stderr and give the line that was typed, empty at the end of input."""
+    sys.stderr.write(f"{question} ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip()
+
+
+def lock_holder(session: Session) -> Holder:
+    """Name this run, for the lock of an environment."""
+    from mlstack.cli.holder import holder
+
+    return holder(session.ports.who())
 
 
 def app_dir(session: Session, folder: Path | None = None) -> AppDir:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -44,6 +45,23 @@ def split_names(values: Sequence[str] | None) -> list[str]:
     if not all(names):
         raise UsageError("`-c` got an empty name", hint="write `-c NAME`, or `-c NAME,NAME`")
     return names
+
+
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
+
+
+def duration(text: str | float) -> float:
+    """Read a time as `5m`, `90s`, `1h30m` or a number of seconds; gives seconds.
+
+    Raises:
+        UsageError: it is none.
+    """
+    written = str(text).strip()
+    found = _DURATION.fullmatch(written)
+    if not written or found is None:
+        raise UsageError(f"`{text}` is no time", hint="write it as 30s, 5m or 1h30m; 0 is none")
+    hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    return hours * 3600 + minutes * 60 + seconds
 
 
 def _choice(value: str, known: tuple[str, ...]) -> str:
@@ -131,6 +149,19 @@ Kubeconfig = Annotated[
     typer.Option("--kubeconfig", metavar="FILE", help="Kubeconfig file. Default: `$KUBECONFIG`."),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Answer the question with yes.")]
+YesIMean = Annotated[
+    str | None,
+    typer.Option("--yes-i-mean", metavar="ENV", help="The name of the protected environment you mean."),
+]
+LockTimeout = Annotated[
+    float,
+    typer.Option(
+        "--lock-timeout",
+        metavar="DURATION",
+        parser=duration,
+        help="How long to wait for another run on the environment; 0 refuses at once.",
+    ),
+]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="The server says what would be done; nothing is written.")
 ]

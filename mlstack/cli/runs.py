@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -37,27 +37,49 @@ class Plan(Protocol):
 
     @property
     def protected(self) -> bool:
-        """Tell whether the environment wants every change confirmed."""
+        """Tell whether the environment wants its name typed for every change."""
 
 
-def confirmed(plan: Plan, *, verb: str, ports: Ports, yes: bool, always: bool = False) -> bool:
+def confirmed(
+    plan: Plan,
+    *,
+    verb: str,
+    ports: Ports,
+    yes: bool,
+    yes_i_mean: str | None = None,
+    always: bool = False,
+) -> bool:
     """Tell whether a run may start.
 
     On a terminal a person is asked when something that exists changes or goes, with the changes in view.
-    Without one, deletions, recreations and protected environments need `--yes`.
+    Without one, deletions and recreations need `--yes`. A protected environment wants its name, typed on a
+    terminal or given by `--yes-i-mean`, for every run that changes anything.
 
     Args:
         plan: what would be done.
         verb: the command, for the question.
         ports: who can be asked.
         yes: whether `--yes` was given.
+        yes_i_mean: the environment's name, if `--yes-i-mean` was given.
         always: ask whatever the plan holds, as `delete` does.
 
     Raises:
-        UsageError: nobody can be asked, and `--yes` was not given.
+        UsageError: nobody can be asked, and no option answers; or `--yes-i-mean` names another environment.
     """
     report = plan.report
-    if yes or report.ok or not _needs_answer(plan, always=always, interactive=ports.interactive()):
+    check_meant(report.environment, yes_i_mean)
+    if report.ok or yes_i_mean is not None:
+        return True
+    place = f"`{report.environment}` (context {report.context}, namespace {report.namespace})"
+    if plan.protected:
+        return named(
+            report.environment,
+            f"`{verb}` would {_what(report)} there",
+            f"{verb} this in {place}",
+            ports=ports,
+            first=lambda: show(views_changes.change_summary(report), to_stderr=True),
+        )
+    if yes or not _needs_answer(plan, always=always, interactive=ports.interactive()):
         return True
     if not ports.interactive():
         look = f"mlstack {verb} {report.environment} --dry-run"
@@ -66,15 +88,54 @@ def confirmed(plan: Plan, *, verb: str, ports: Ports, yes: bool, always: bool = 
             hint=f"nothing was done; see `{look}`, then repeat with --yes",
         )
     show(views_changes.change_summary(report), to_stderr=True)
-    place = f"`{report.environment}` (context {report.context}, namespace {report.namespace})"
     if ports.ask(f"{verb.capitalize()} this in {place}?"):
         return True
     say("nothing was done")
     return False
 
 
+def check_meant(environment: str, yes_i_mean: str | None) -> None:
+    """Raise if `--yes-i-mean` was given another name than the environment's.
+
+    Raises:
+        UsageError: it was.
+    """
+    if yes_i_mean not in (None, environment):
+        raise UsageError(
+            f"`--yes-i-mean {yes_i_mean}` names another environment than `{environment}`",
+            hint=f"nothing was done; if you mean it: --yes-i-mean {environment}",
+        )
+
+
+def named(
+    environment: str, what: str, doing: str, *, ports: Ports, first: Callable[[], None] = lambda: None
+) -> bool:
+    """Tell whether a person typed the name of a protected environment.
+
+    Args:
+        environment: the name.
+        what: what would be done, for a message.
+        doing: what would be done, for the question.
+        ports: who can be asked.
+        first: shows what would be done.
+
+    Raises:
+        UsageError: nobody can be asked.
+    """
+    if not ports.interactive():
+        raise UsageError(
+            f"environment `{environment}` is protected: {what}, and nobody is here to type its name",
+            hint=f"nothing was done; --yes is not enough, repeat with: --yes-i-mean {environment}",
+        )
+    first()
+    if ports.ask_text(f"`{environment}` is protected. Type its name to {doing}:") == environment:
+        return True
+    say("nothing was done")
+    return False
+
+
 def _needs_answer(plan: Plan, *, always: bool, interactive: bool) -> bool:
-    if always or plan.protected:
+    if always:
         return True
     return plan.changes_existing if interactive else plan.destructive
 

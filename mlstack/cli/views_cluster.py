@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mlstack.model.readiness.base import State
     from mlstack.operations.explain import ExplainedParameter, ExplainResult
     from mlstack.operations.status import ComponentStatus, PodStatus, StatusResult
+    from mlstack.operations.unlock import UnlockResult
     from mlstack.operations.validate import ValidateResult
 
 
@@ -110,3 +111,11 @@ def _state(state: State, name: str, tail: str, *, indent: int) -> Line:
 
 
 _STATE_STYLES: Mapping[State, Style] = {"ready": "add", "done": "add", "suspended": "dim", "failed": "remove"}
+
+
+@VIEWS.register("UnlockResult")
+def unlocked(result: UnlockResult) -> Page:
+    """Say who held the lock."""
+    place = f"`{result.environment}` (context {result.context}, namespace {result.namespace})"
+    said = f"freed from {result.holder}" if result.unlocked else "was not locked"
+    return Page((Line(f"{place}: {said}", hang=2),), (result.environment,))

@@ -43,7 +43,7 @@ class Term:
 
     def left_s(self, now_s: float) -> float:
         """Give how many seconds it still lasts; the server's times are whole seconds."""
-        return self.renewed_s + self.duration_s + 1 - now_s
+        return min(self.renewed_s + self.duration_s + 1 - now_s, self.duration_s)
 
 
 class HeldError(Exception):

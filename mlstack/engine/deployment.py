@@ -66,7 +66,7 @@ class Deployment(Proposal):
         record(run.outcomes, error=None)
 
     def _steps(self, run: Run) -> None:
-        run.apply(self.changes.changes)
+        run.apply(self.left(run))
 
 
 def propose(reached: Reached, options: ApplyOptions, *, what: str = "") -> Deployment:
@@ -94,4 +94,6 @@ def propose(reached: Reached, options: ApplyOptions, *, what: str = "") -> Deplo
         options=options,
         pin=identity if fresh else None,
         what=what or recording.of(reached.target, "apply"),
+        holder=reached.target.holder,
+        lock_timeout_s=options.lock_timeout_s,
     )

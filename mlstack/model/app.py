@@ -180,7 +180,7 @@ class Environment:
         kubernetes_version: the minor version offline validation takes (`1.36`).
         extends: the environment whose values lie below this one's.
         targets: components and modules to deploy; empty means all.
-        protected: every change needs a confirmation.
+        protected: every change wants the environment's name typed.
         wait_for_load_balancer: a Service of type LoadBalancer is ready only with an address.
         cluster: identity pinned at first contact.
         file: its place below the app directory, with `/`.

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mlstack.cluster.api import Opener
+from mlstack.engine.lock import WAIT_S
 from mlstack.engine.proposal import Proposal
 from mlstack.engine.remains import Spare, find
 from mlstack.engine.target import Target, reach
@@ -34,6 +35,7 @@ def compute(
     spare: Spare = _USUAL,
     grace_period_s: int | None = None,
     dry_run: bool = False,
+    lock_timeout_s: float = WAIT_S,
 ) -> DeletePlan:
     """Find what would be deleted; nothing is.
 
@@ -43,6 +45,7 @@ def compute(
         spare: kinds that are kept.
         grace_period_s: time that pods get to end, in seconds; None for their own.
         dry_run: make a plan that deletes nothing when carried out.
+        lock_timeout_s: how long to wait for another run on the environment.
 
     Raises:
         ConfigError: a file, parameter or template is wrong.
@@ -55,6 +58,8 @@ def compute(
         cluster=reached.cluster,
         grace_period_s=grace_period_s,
         dry_run=dry_run,
+        holder=target.holder,
+        lock_timeout_s=lock_timeout_s,
     )
 
 

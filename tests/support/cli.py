@@ -51,6 +51,7 @@ class Runner:
         contexts: known contexts with their namespaces.
         current: the current context.
         answer: what a person at the terminal says; None means that nobody is there.
+        typed: what a person at the terminal types where more than a yes is wanted.
         asked: the questions that were put.
     """
 
@@ -59,6 +60,7 @@ class Runner:
     contexts: Mapping[str, str] = field(default_factory=lambda: {"minikube": "default", "gke": "default"})
     current: str = "minikube"
     answer: bool | None = None
+    typed: str = ""
     asked: list[str] = field(default_factory=list)
     clusters: dict[str, Cluster] = field(default_factory=dict)
     clock: StandingClock = field(default_factory=StandingClock)
@@ -90,6 +92,7 @@ class Runner:
             kubeconfig=lambda path: self._kubeconfig(),
             clock=self.clock,
             ask=self._ask,
+            ask_text=self._ask_text,
             interactive=lambda: self.answer is not None,
             who=lambda: "ada@laptop",
         )
@@ -100,6 +103,10 @@ class Runner:
             for name, namespace in self.contexts.items()
         }
         return Kubeconfig(current_context=self.current, contexts=contexts)
+
+    def _ask_text(self, question: str) -> str:
+        self.asked.append(question)
+        return self.typed
 
     def _ask(self, question: str) -> bool:
         self.asked.append(question)

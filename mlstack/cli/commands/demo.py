@@ -136,6 +136,7 @@ class Stage:
             kubeconfig=lambda path: _kubeconfig(),
             clock=self._clock,
             ask=lambda question: False,
+            ask_text=lambda question: "",
             interactive=lambda: False,
             who=lambda: "you@demo",
         )

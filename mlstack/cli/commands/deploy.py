@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mlstack.cli import options, progress
-from mlstack.cli.adapters import app_dir, code_store, environment_name, opener, overrides
+from mlstack.cli.adapters import app_dir, code_store, environment_name, lock_holder, opener, overrides
 from mlstack.cli.output import emit, say
 from mlstack.cli.parsing import family
 from mlstack.errors import UsageError
@@ -44,7 +44,14 @@ def _target(
         context=context,
         namespace=namespace,
         who=ctx.obj.ports.who(),
+        holder=lock_holder(ctx.obj),
     )
+
+
+AllowDestructive = Annotated[
+    bool,
+    typer.Option("--allow-destructive-crds", help="Let definitions lose fields and versions that exist."),
+]
 
 
 @commands.command(epilog=options.example("mlstack render gke -c cnn", "mlstack render gke --out manifests/"))
@@ -136,7 +143,13 @@ def apply(
     create: Annotated[
         bool, typer.Option("--create/--no-create", help="Whether objects that are missing are created.")
     ] = True,
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="Take over objects of other apps, environments and tools.")
+    ] = False,
+    allow_destructive: AllowDestructive = False,
+    lock_timeout: options.LockTimeout = 30.0,
     yes: options.Yes = False,
+    yes_i_mean: options.YesIMean = None,
     kubeconfig: options.Kubeconfig = None,
     folder: options.Dir = None,
     output: options.Output = "table",
@@ -147,10 +160,18 @@ def apply(
     from mlstack.operations import apply as operation
 
     target = _target(ctx, folder, env, components, sets, values, context=context, namespace=namespace)
-    options = ApplyOptions(dry_run=dry_run, create=create)
+    options = ApplyOptions(
+        dry_run=dry_run,
+        create=create,
+        adopt=adopt,
+        allow_destructive=allow_destructive,
+        lock_timeout_s=lock_timeout,
+    )
     with progress.waiting("comparing with the cluster"):
         plan = operation.compute(target, opener=opener(ctx.obj, kubeconfig), options=options)
-    if not dry_run and not runs.confirmed(plan, verb="apply", ports=ctx.obj.ports, yes=yes):
+    if not dry_run and not runs.confirmed(
+        plan, verb="apply", ports=ctx.obj.ports, yes=yes, yes_i_mean=yes_i_mean
+    ):
         return 1
     with runs.reporting(plan, output) as on_event:
         result = operation.execute(plan, on_event=on_event, clock=ctx.obj.ports.clock)
@@ -176,7 +197,9 @@ def delete(
         int | None, typer.Option("--grace-period", metavar="SECONDS", min=0, help="Time for pods to end.")
     ] = None,
     dry_run: options.DryRun = False,
+    lock_timeout: options.LockTimeout = 30.0,
     yes: options.Yes = False,
+    yes_i_mean: options.YesIMean = None,
     kubeconfig: options.Kubeconfig = None,
     folder: options.Dir = None,
     output: options.Output = "table",
@@ -195,8 +218,11 @@ def delete(
             spare=spare,
             grace_period_s=grace_period,
             dry_run=dry_run,
+            lock_timeout_s=lock_timeout,
         )
-    if not dry_run and not runs.confirmed(plan, verb="delete", ports=ctx.obj.ports, yes=yes, always=True):
+    if not dry_run and not runs.confirmed(
+        plan, verb="delete", ports=ctx.obj.ports, yes=yes, yes_i_mean=yes_i_mean, always=True
+    ):
         return 1
     with runs.reporting(plan, output) as on_event:
         result = operation.execute(plan, on_event=on_event, clock=ctx.obj.ports.clock)

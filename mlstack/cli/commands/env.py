@@ -114,7 +114,8 @@ def set_(
     ] = None,
     all_targets: Annotated[bool, typer.Option("--all-targets", help="Deploy every component again.")] = False,
     protected: Annotated[
-        bool | None, typer.Option("--protected/--unprotected", help="Whether every change needs `--yes`.")
+        bool | None,
+        typer.Option("--protected/--unprotected", help="Whether every change wants the name typed."),
     ] = None,
     load_balancers: Annotated[
         bool | None,

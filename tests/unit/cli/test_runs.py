@@ -99,20 +99,62 @@ def test_updates_go_ahead_where_nobody_can_be_asked(run: Runner) -> None:
     assert color(run) == "green"
 
 
-def test_protected_environment_wants_yes_where_nobody_can_be_asked(run: Runner) -> None:
+def test_protected_environment_wants_its_name_where_nobody_can_be_asked(run: Runner) -> None:
     run.ok("env set minikube --protected")
-    refused = run("apply minikube")
-    assert refused.code == 2
-    assert "--yes" in refused.err
+    for words in ("apply minikube", "apply minikube --yes"):
+        refused = run(words)
+        assert refused.code == 2
+        assert "environment `minikube` is protected: `apply` would create 1 object there" in refused.err
+        assert "nothing was done; --yes is not enough, repeat with: --yes-i-mean minikube" in refused.err
     assert color(run) is None
-    run.ok("apply minikube --yes")
+    run.ok("apply minikube --yes-i-mean minikube")
+    assert color(run) == "red"
 
 
-def test_protected_environment_asks_for_creations_too(run: Runner) -> None:
+def test_the_name_of_another_environment_is_no_yes(run: Runner) -> None:
+    for protected in ("--protected", "--unprotected"):
+        run.ok(f"env set minikube {protected}")
+        refused = run("apply minikube --yes-i-mean gke")
+        assert refused.code == 2
+        assert "`--yes-i-mean gke` names another environment than `minikube`" in refused.err
+        assert color(run) is None
+
+
+@pytest.mark.parametrize("option", ["", " --yes"])
+def test_protected_environment_wants_its_name_typed_on_a_terminal(run: Runner, option: str) -> None:
     run.ok("env set minikube --protected")
-    run.answer = False
-    assert run("apply minikube").code == 1
-    assert len(run.asked) == 1
+    run.answer = True
+    for typed in ("", "y", "yes", "Minikube"):
+        run.typed = typed
+        assert run(f"apply minikube{option}").code == 1
+        assert color(run) is None
+    run.typed = "minikube"
+    run.ok(f"apply minikube{option}")
+    assert color(run) == "red"
+    question = "`minikube` is protected. Type its name to apply this in `minikube` (context minikube,"
+    assert all(asked.startswith(question) for asked in run.asked)
+    assert len(run.asked) == 5
+
+
+def test_nobody_is_asked_where_nothing_changes(run: Runner) -> None:
+    run.ok("apply minikube")
+    run.ok("env set minikube --protected")
+    run.ok("apply minikube")
+
+
+def test_deleting_from_a_protected_environment_wants_its_name(run: Runner) -> None:
+    run.ok("apply minikube")
+    run.ok("env set minikube --protected")
+    assert run("delete minikube --yes").code == 2
+    assert color(run) == "red"
+    run.ok("delete minikube --yes-i-mean minikube")
+    assert color(run) is None
+
+
+def test_the_name_answers_in_an_unprotected_environment_too(run: Runner) -> None:
+    run.ok("apply minikube")
+    run.ok("delete minikube --yes-i-mean minikube")
+    assert color(run) is None
 
 
 def test_delete_always_asks_or_wants_yes(run: Runner) -> None:

@@ -1,0 +1,78 @@
+"""`unlock`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from mlstack.cli import options, progress
+from mlstack.cli.adapters import app_dir, environment_name, lock_holder, opener
+from mlstack.cli.output import emit, say
+from mlstack.cli.parsing import family
+from mlstack.errors import UsageError
+
+if TYPE_CHECKING:
+    from mlstack.cli.adapters import Ports
+    from mlstack.operations.unlock import UnlockPlan
+
+commands = family("Free an environment that a dead run left locked.")
+
+
+@commands.command(epilog=options.example("mlstack unlock gke"))
+def unlock(
+    ctx: typer.Context,
+    env: options.EnvArgument = None,
+    context: options.Context = None,
+    namespace: options.Namespace = None,
+    yes: options.Yes = False,
+    yes_i_mean: options.YesIMean = None,
+    kubeconfig: options.Kubeconfig = None,
+    folder: options.Dir = None,
+    output: options.Output = "table",
+) -> int:
+    """Free an environment that a dead run left locked; shows who holds it, and asks.
+
+    A lock expires by itself within seconds of the end of its run. A run that still holds it stops before its
+    next write.
+    """
+    from mlstack.engine.target import Target
+    from mlstack.operations import unlock as operation
+
+    app = app_dir(ctx.obj, folder)
+    target = Target(
+        app=app,
+        environment=environment_name(app, env),
+        context=context,
+        namespace=namespace,
+        holder=lock_holder(ctx.obj),
+    )
+    with progress.waiting("looking at the lock"):
+        plan = operation.compute(target, opener=opener(ctx.obj, kubeconfig), clock=ctx.obj.ports.clock)
+    if plan.term is not None and not _confirmed(plan, ctx.obj.ports, yes=yes, yes_i_mean=yes_i_mean):
+        return 1
+    return emit(operation.execute(plan), output)
+
+
+def _confirmed(plan: UnlockPlan, ports: Ports, *, yes: bool, yes_i_mean: str | None) -> bool:
+    from mlstack.cli import runs
+
+    place = plan.place
+    runs.check_meant(place.name, yes_i_mean)
+    if yes_i_mean is not None:
+        return True
+    if place.protected:
+        held = f"`unlock` would free it from {plan.holder}"
+        return runs.named(place.name, held, f"free it from {plan.holder}", ports=ports)
+    if yes:
+        return True
+    if not ports.interactive():
+        raise UsageError(
+            f"`{place.name}` is held by {plan.holder}, and nobody is here to confirm that it is to be freed",
+            hint="nothing was done; if that run is dead, repeat with --yes",
+        )
+    where = f"`{place.name}` (context {place.context}, namespace {place.namespace})"
+    if ports.ask(f"Free {where} from {plan.holder}?"):
+        return True
+    say("nothing was done")
+    return False
