@@ -1,17 +1,23 @@
 """One deploy of an environment: work out what would change, then carry out exactly that."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 from mlstack.engine import guard, recording
+from mlstack.engine import inventory as inventories
+from mlstack.engine.comparison import compare
 from mlstack.engine.execute import Run
-from mlstack.engine.observe import observe
 from mlstack.engine.proposal import Proposal
+from mlstack.engine.prune import refuse_too_much
 from mlstack.engine.target import Reached
-from mlstack.errors import MlstackError
+from mlstack.errors import ClusterError, MlstackError
+from mlstack.model import membership
 from mlstack.model.app import ClusterIdentity
 from mlstack.model.clock import Clock
 from mlstack.model.events import Event, OnEvent
+from mlstack.model.inventory import Inventory
+from mlstack.model.objects import Identity
 from mlstack.model.options import ApplyOptions
 from mlstack.model.report import RunResult
 
@@ -25,12 +31,23 @@ class Deployment(Proposal):
         options: how it is to be done.
         pin: identity that the environment is bound to before the first write, None if it is bound already.
         what: the run in a few words, for the history.
+        inventory: what the environment had in its cluster when this was worked out.
+        forgotten: members of it that are not there any more, or are another's.
     """
 
     reached: Reached
     options: ApplyOptions
     pin: ClusterIdentity | None
     what: str
+    inventory: Inventory
+    forgotten: frozenset[Identity] = frozenset()
+
+    @property
+    def writes(self) -> bool:
+        """Tell whether anything is sent: an inventory that is to be set right counts."""
+        widened = membership.widened(self.inventory, self.changes.changes)
+        settled = membership.settled(widened, self.changes.changes, written={}, gone=self.forgotten)
+        return bool(self.changes.writes) or inventories.needs_writing(self.inventory, settled)
 
     def run(self, *, clock: Clock, on_event: OnEvent) -> RunResult:
         """Carry the deploy out; a dry run only tells how each object would end.
@@ -59,14 +76,24 @@ class Deployment(Proposal):
             recording.record, self.reached, self.changes, what=self.what, clock=clock, on_event=on_event
         )
         try:
-            self._steps(run)
+            self._steps(run, on_event)
         except MlstackError as error:
             record(run.outcomes, error=error)
             raise
         record(run.outcomes, error=None)
 
-    def _steps(self, run: Run) -> None:
-        run.apply(self.left(run))
+    def _steps(self, run: Run, on_event: OnEvent) -> None:
+        """Do everything in its order: the inventory grows first and shrinks last."""
+        changes = self.changes.changes
+        widened = inventories.widen(run.cluster, self.inventory, changes, on_event=on_event)
+        try:
+            run.apply([change for change in self.left(run) if change.desired is not None])
+            run.delete([change for change in self.left(run) if change.desired is None])
+        except MlstackError:
+            with suppress(ClusterError):  # what it holds now covers everything; hashes only save time
+                inventories.settle(run, widened, changes, on_event=on_event)
+            raise
+        inventories.settle(run, widened, changes, forgotten=self.forgotten, on_event=on_event)
 
 
 def propose(reached: Reached, options: ApplyOptions, *, what: str = "") -> Deployment:
@@ -82,17 +109,21 @@ def propose(reached: Reached, options: ApplyOptions, *, what: str = "") -> Deplo
         ClusterError: the cluster cannot be asked or refuses an object.
     """
     guard.refuse_empty(reached.state)
-    changes = observe(reached, create=options.create, check_new=options.dry_run)
+    found = compare(reached, options)
+    if not options.allow_large_prune:
+        refuse_too_much(found.pruning)
     place, identity = reached.place, reached.identity
     fresh = place.cluster is None and reached.target.context is None and guard.is_known(identity)
     return Deployment(
-        changes=changes,
+        changes=found.changes,
         place=place,
         cluster=reached.cluster,
         dry_run=options.dry_run,
         reached=reached,
         options=options,
         pin=identity if fresh else None,
+        inventory=found.inventory,
+        forgotten=found.pruning.forgotten,
         what=what or recording.of(reached.target, "apply"),
         holder=reached.target.holder,
         lock_timeout_s=options.lock_timeout_s,

@@ -1,17 +1,36 @@
 """The inventory of an environment in its cluster: read, written, removed, found again if it is lost."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import mlstack
 from mlstack.cluster.api import Applied, Cluster, ObjectRef
 from mlstack.engine import scan
 from mlstack.errors import ClusterError, ConflictError, ObjectNotFoundError
-from mlstack.model import applyset, stored
+from mlstack.model import applyset, membership, stored
+from mlstack.model.diff import Change
 from mlstack.model.events import Event, OnEvent, silent
 from mlstack.model.inventory import Inventory
+from mlstack.model.objects import Identity
+
+
+class Ended(Protocol):
+    """What has to be known of a run that has ended, well or not."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """Give the cluster it wrote to."""
+
+    @property
+    def outcomes(self) -> Mapping[Identity, Event]:
+        """Give the event that ended each object."""
+
+    @property
+    def written(self) -> Mapping[Identity, Mapping[str, Any]]:
+        """Give the objects that were written, as the server answered."""
+
 
 _TIMES = 3  # a reader may meet a writer that has just put other parts in place of those that were named
 
@@ -101,7 +120,7 @@ def write(
     Raises:
         ConflictError: somebody else changed it since it was read.
     """
-    if old.exists and dict(old.members) == dict(new.members) and not old.notes:
+    if not needs_writing(old, new):
         return replace(new, version=old.version, uid=old.uid, parts=old.parts)
     kinds = cluster.kinds(refresh=refresh)
     parent, parts = stored.documents(new, version=mlstack.__version__, kinds=kinds)
@@ -112,6 +131,42 @@ def write(
     if old.parts or names:
         _drop_parts(cluster, new, keep=names)
     return replace(new, version=live["resourceVersion"], uid=live["uid"], parts=names, notes=())
+
+
+def needs_writing(old: Inventory, new: Inventory) -> bool:
+    """Tell whether the cluster does not hold an inventory as it should be."""
+    if not old.exists:
+        return bool(new.members)
+    return dict(old.members) != dict(new.members) or bool(old.notes)
+
+
+def widen(
+    cluster: Cluster, inventory: Inventory, changes: Sequence[Change], *, on_event: OnEvent = silent
+) -> Inventory:
+    """Keep the union of an inventory and what a run is about to write; comes before its first write.
+
+    Raises:
+        ConflictError: somebody else changed it since it was read.
+    """
+    return write(cluster, inventory, membership.widened(inventory, changes), on_event=on_event)
+
+
+def settle(
+    run: Ended,
+    inventory: Inventory,
+    changes: Sequence[Change],
+    *,
+    forgotten: Collection[Identity] = (),
+    on_event: OnEvent = silent,
+) -> Inventory:
+    """Keep what a run did, however far it came: hashes of what was written, less what is known to be gone.
+
+    Raises:
+        ConflictError: somebody else changed it since it was written.
+    """
+    gone = {key for key, event in run.outcomes.items() if event.kind in ("deleted", "gone")}
+    made = membership.settled(inventory, changes, written=run.written, gone=gone | set(forgotten))
+    return write(run.cluster, inventory, made, on_event=on_event, refresh=True)
 
 
 def remove(cluster: Cluster, inventory: Inventory) -> None:

@@ -78,6 +78,7 @@ def _by_name(state: DesiredState, cluster: Cluster) -> list[KubeObject]:
 def _by_marks(state: DesiredState, cluster: Cluster, *, only_components: bool) -> list[KubeObject]:
     """List our marks on every kind the files bring, where the files bring it and where it would go."""
     query = objects.selector(app=state.app, environment=state.environment)
+    query += f",{objects.COMPONENT_LABEL}"
     if only_components:
         names = ",".join(name.replace("/", ".") for name in state.components)
         query += f",{objects.COMPONENT_LABEL} in ({names})"

@@ -6,10 +6,10 @@ from typing import Any
 from mlstack.cluster.api import Cluster
 from mlstack.engine import parallel
 from mlstack.errors import ForbiddenError, InvalidError, MlstackError, ObjectNotFoundError
-from mlstack.model import applyset, fields, objects
+from mlstack.model import objects, pruning
 from mlstack.model.inventory import Inventory, Member
 from mlstack.model.kinds import Kind
-from mlstack.model.objects import MANAGER, Identity
+from mlstack.model.objects import Identity
 
 # Kinds that no app brings, or whose objects only controllers write; some of them there are very many of.
 _LEFT_OUT = frozenset(
@@ -44,9 +44,9 @@ def scan(cluster: Cluster, inventory: Inventory) -> tuple[tuple[Member, ...], tu
                 raise items
             continue
         for item in items:
-            if is_ours(item, inventory) and item["metadata"]["uid"] not in uids:
+            if _is_ours(item, inventory) and item["metadata"]["uid"] not in uids:
                 uids.add(item["metadata"]["uid"])  # an object may be served by two groups
-                member = member_of(item)
+                member = _member_of(item)
                 found[member.identity] = member
     notes = [f"no right to list {', '.join(sorted(unseen))}: such objects may be missed"] if unseen else []
     return tuple(found.values()), tuple(notes)
@@ -72,26 +72,12 @@ def _items(cluster: Cluster, kind: Kind, query: str, namespace: str) -> Sequence
     ).items
 
 
-def is_ours(live: Mapping[str, Any], inventory: Inventory) -> bool:
-    """Tell whether an object carries the marks of an environment and was applied by us."""
-    return (
-        has_marks(live, inventory)
-        and bool(fields.owned(live, MANAGER))
-        and not live["metadata"].get("ownerReferences")
-    )
+def _is_ours(live: Mapping[str, Any], inventory: Inventory) -> bool:
+    owned = live["metadata"].get("ownerReferences")
+    return not owned and pruning.is_applied_by_us(live) and not pruning.whose(live, inventory)
 
 
-def has_marks(live: Mapping[str, Any], inventory: Inventory) -> bool:
-    """Tell whether an object carries the marks of an environment, in this namespace's set or in none."""
-    labels = live["metadata"].get("labels") or {}
-    wanted = objects.marks(app=inventory.app, environment=inventory.environment, component="")
-    keys = (objects.APP_LABEL, objects.ENVIRONMENT_LABEL)
-    return all(labels.get(key) == wanted[key] for key in keys) and labels.get(
-        applyset.MEMBER_LABEL, inventory.id
-    ) == (inventory.id)
-
-
-def member_of(live: Mapping[str, Any]) -> Member:
+def _member_of(live: Mapping[str, Any]) -> Member:
     """Give a live object as a member."""
     metadata = live["metadata"]
     identity = Identity(

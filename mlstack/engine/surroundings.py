@@ -112,7 +112,8 @@ class Surroundings:
             ObjectNotFoundError: another namespace is missing: nobody said that it should exist.
         """
         brought = {found.name for found in wanted if (found.group, found.kind) == ("", "Namespace")}
-        needed = sorted({found.namespace for found in wanted if found.namespace})
+        # The inventory is kept in the environment's own namespace, even where no object goes there.
+        needed = sorted({found.namespace for found in wanted if found.namespace} | {self.state.namespace})
         absent = [name for name in needed if not self._namespace_exists(name)]
         self.absent_namespaces = set(absent)
         lacking = [name for name in absent if name not in brought]

@@ -1,9 +1,12 @@
 """`diff`: what `apply` would change, as a server-side dry run says."""
 
 from mlstack.cluster.api import Opener
-from mlstack.engine.observe import observe
+from mlstack.engine.comparison import compare
 from mlstack.engine.target import Target, reach
+from mlstack.model.options import ApplyOptions
 from mlstack.model.report import ChangeReport, report
+
+_ASKING = ApplyOptions(dry_run=True)
 
 
 def diff(target: Target, *, opener: Opener) -> ChangeReport:
@@ -20,4 +23,5 @@ def diff(target: Target, *, opener: Opener) -> ChangeReport:
         ConfigError: a file, parameter or template is wrong.
         ClusterError: the cluster cannot be asked, is another one, or refuses an object.
     """
-    return report(observe(reach(target, opener), check_new=True))
+    found = compare(reach(target, opener), _ASKING)
+    return report(found.changes)

@@ -1,8 +1,9 @@
 """Applying to a cluster in memory: order, outcomes, failures, interruption."""
 
-import pytest
+from typing import Any
 
-from mlstack.cluster.api import ObjectRef
+import pytest
+from mlstack.cluster.api import Applied, ObjectRef
 from mlstack.cluster.memory import MemoryCluster
 from mlstack.errors import ConfigError, ConflictError, InvalidError, MlstackError, WrongClusterError
 from mlstack.model.events import Event
@@ -228,9 +229,12 @@ def test_an_interruption_between_deletion_and_creation_is_told(
     stack.apply()
     stack.write("a", tfjob(workers=3), TFJOBS)
     plan = stack.plan()
+    write = plan.cluster.apply
 
-    def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
+    def interrupt(data: dict[str, Any], **how: Any) -> Applied:
+        if data["kind"] == "TFJob":
+            raise KeyboardInterrupt
+        return write(data, **how)
 
     monkeypatch.setattr(plan.cluster, "apply", interrupt)
     with pytest.raises(Interrupted) as caught:

@@ -1,0 +1,52 @@
+"""What an environment wants, has and had: the whole difference, deletions included."""
+
+from dataclasses import dataclass, replace
+
+from mlstack.engine import inventory as inventories
+from mlstack.engine.observe import observe
+from mlstack.engine.prune import Pruning, prune
+from mlstack.engine.target import Reached
+from mlstack.model import applyset
+from mlstack.model.diff import Changes
+from mlstack.model.inventory import Inventory
+from mlstack.model.options import ApplyOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What an environment would change, and what it was compared with.
+
+    Attributes:
+        changes: everything a deploy would do.
+        inventory: what the environment has in its cluster.
+        pruning: what becomes of what the files no longer bring.
+    """
+
+    changes: Changes
+    inventory: Inventory
+    pruning: Pruning
+
+
+def compare(reached: Reached, options: ApplyOptions) -> Comparison:
+    """Compare what is wanted with what is there and what was deployed before; nothing is written.
+
+    Raises:
+        ClusterError: the cluster cannot be asked or refuses an object.
+    """
+    state, place = reached.state, reached.place
+    applyset.refuse_members(found.data for found in state.objects)
+    read = inventories.known if place.cluster is not None else inventories.read
+    inventory = read(reached.cluster, app=state.app, environment=state.environment, namespace=place.namespace)
+    members = tuple(found.with_data(inventory.label(found.data)) for found in state.objects)
+    reached = replace(reached, state=replace(state, objects=members))
+    changes = observe(reached, create=options.create, check_new=options.dry_run)
+    found = prune(reached, inventory, changes.changes) if options.prune else Pruning()
+    return Comparison(
+        changes=replace(
+            changes,
+            changes=(*changes.changes, *found.changes),
+            notes=(*changes.notes, *inventory.notes, *found.notes),
+        ),
+        inventory=inventory,
+        pruning=found,
+    )
