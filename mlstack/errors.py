@@ -14,6 +14,7 @@ MlstackError                 anything below, to catch broadly                   
 │  ├─ ForbiddenError         the API server says no: credentials, rights, quota, policy
 │  ├─ ObjectNotFoundError    the cluster has no such object, namespace or kind
 │  ├─ InvalidError           the API server does not accept the object, now or ever
+│  │  └─ VersionGoneError    an object stands in a version that is not served any more
 │  ├─ ConflictError          another field manager owns what would be changed, or it moved meanwhile
 │  │  └─ OutdatedError       an object is no longer as it was when its change was approved
 │  ├─ TransientError         the API server asks for patience: a webhook down, too many requests
@@ -228,6 +229,10 @@ class InvalidError(ClusterError):
         """Hold the facts and the faults."""
         super().__init__(message, where=where, hint=hint)
         self.causes = tuple(causes)
+
+
+class VersionGoneError(InvalidError):
+    """Raised when an object, or the record of its field owners, is in a version that is not served."""
 
 
 class ObjectNotFoundError(ClusterError):

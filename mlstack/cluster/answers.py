@@ -19,6 +19,7 @@ from mlstack.errors import (
     InvalidError,
     ObjectNotFoundError,
     TransientError,
+    VersionGoneError,
     WatchExpiredError,
 )
 
@@ -212,7 +213,7 @@ def _internal(answer: _Answer) -> ClusterError:
             hint="see that the service behind the webhook runs, then try again",
         )
     if _VERSION_GONE.search(answer.message):
-        return InvalidError(
+        return VersionGoneError(
             f"{answer.subject} was written in a version that its definition no longer has: "
             f"{_short(answer.message)}",
             hint="rewrite the object and its managed fields in a version that is served",

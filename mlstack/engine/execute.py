@@ -7,7 +7,7 @@ from typing import Any
 
 from mlstack.cluster.api import Applied, Cluster, ObjectRef
 from mlstack.engine import parallel, wait
-from mlstack.engine.look import with_uid
+from mlstack.engine.settle import with_uid
 from mlstack.errors import ClusterError, MlstackError, ObjectNotFoundError
 from mlstack.model import order
 from mlstack.model.clock import Clock
@@ -108,7 +108,7 @@ class Run:
     def _send(self, change: Change, desired: KubeObject) -> tuple[str, ...]:
         """Write one object; only an object that was looked at before is changed by force."""
         is_new = change.action in ("create", "recreate")
-        payload = desired.data if is_new else with_uid(desired.data, change.live_uid)
+        payload = desired.data if is_new else with_uid(change.payload or desired.data, change.live_uid)
 
         def told(error: ClusterError) -> None:
             self._say("waiting", change.identity, error.message)

@@ -1,25 +1,42 @@
 """What is there, and what a server-side apply would make of it: live objects and dry runs → Changes."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
 from mlstack.engine import parallel
+from mlstack.engine.known import Known
 from mlstack.engine.look import Look
+from mlstack.engine.outlook import Outlook
+from mlstack.engine.outside import refuse_absent_targets
+from mlstack.engine.scalers import Scalers
 from mlstack.engine.surroundings import Surroundings, placed
 from mlstack.engine.target import Reached
 from mlstack.errors import MlstackError
 from mlstack.model import order
 from mlstack.model.diff import Change, Changes
-from mlstack.model.objects import KubeObject
+from mlstack.model.inventory import Inventory
+from mlstack.model.options import ApplyOptions
+
+_USUAL = ApplyOptions()
 
 
-def observe(reached: Reached, *, create: bool = True, check_new: bool = False) -> Changes:
+def observe(
+    reached: Reached,
+    *,
+    options: ApplyOptions = _USUAL,
+    inventory: Inventory | None = None,
+    check_new: bool = False,
+) -> Changes:
     """Compare what is wanted with what is there; nothing is written.
 
     Args:
         reached: what is wanted, and where to look.
-        create: whether objects that are not there are to be made.
+        options: how it is to be done.
+        inventory: what was written last; objects that are still like that are not asked about.
         check_new: ask the server about new objects too, where it can tell already.
 
     Raises:
-        ConflictError: a program owns fields that would be changed.
+        ConflictError: a program owns fields that cannot be left to it.
         InvalidError: the server would refuse an object, or a field that cannot change in place.
         ObjectNotFoundError: a kind or namespace is neither there nor part of this run.
     """
@@ -27,23 +44,55 @@ def observe(reached: Reached, *, create: bool = True, check_new: bool = False) -
     world = Surroundings(state, cluster)
     wanted = placed(state.objects, cluster)
     world.refuse_unknown_kinds(wanted)
-    extra = world.missing_namespace(wanted, create=create)
-    everything = order.ordered((*extra, *wanted))
-    world.look_around(everything)
-
-    def change_of(found: KubeObject) -> Change:
-        return Look(world, found, create=create, check_new=check_new).change()
-
-    results = parallel.run(change_of, everything)
+    extra = world.missing_namespace(wanted, create=options.create)
+    refuse_absent_targets((*extra, *wanted), cluster)
+    everything = order.ordered((*extra, *wanted), state.depends)
+    known = Known(cluster, state, inventory, adopt=options.adopt)
+    outlook = _outlook(reached, world, options, check_new=check_new)
+    known.look_around([found for found in everything if world.is_reachable(found)], outlook.payload)
+    looking = replace(outlook, known=known)
+    results = parallel.run(lambda found: Look(looking, found).change(), everything)
     failures = [result for result in results if isinstance(result, MlstackError)]
     if failures:
         raise parallel.together(failures)
+    changes = tuple(result for result in results if isinstance(result, Change))
     return Changes(
         app=state.app,
         environment=state.environment,
         namespace=state.namespace,
         context=reached.place.context,
         cluster=reached.identity,
-        changes=tuple(result for result in results if isinstance(result, Change)),
-        notes=(*state.notes, *(f"namespace `{one.name}` is created first" for one in extra)),
+        changes=changes,
+        depends=state.depends,
+        notes=(*state.notes, *(f"namespace `{one.name}` is created first" for one in extra), *_left(changes)),
+    )
+
+
+def looking_again(reached: Reached, options: ApplyOptions = _USUAL) -> Callable[[Change], Change]:
+    """Give what looks at one object once more, when it moved after its change was worked out."""
+    outlook = _outlook(reached, Surroundings(reached.state, reached.cluster), options, check_new=False)
+
+    def again(change: Change) -> Change:
+        if change.desired is None:
+            raise ValueError(f"nothing is wanted of {change.identity}")
+        return Look(outlook, change.desired).change()
+
+    return again
+
+
+def _outlook(reached: Reached, world: Surroundings, options: ApplyOptions, *, check_new: bool) -> Outlook:
+    return Outlook(
+        world=world,
+        scalers=Scalers(reached.state.objects, reached.cluster),
+        options=options,
+        rules=reached.target.app.app().conflicts,
+        check_new=check_new,
+    )
+
+
+def _left(changes: Sequence[Change]) -> tuple[str, ...]:
+    """Say of objects that nobody would look at whose fields stay with others."""
+    silent = (change for change in changes if change.action == "unchanged" and change.left)
+    return tuple(
+        f"`{change.identity}` {note}" for change in silent for note in change.notes if "leaves" in note
     )

@@ -1,12 +1,11 @@
-"""What surrounds the objects of a run in the cluster: which kinds, namespaces and names there are."""
+"""What surrounds the objects of a run in the cluster: which kinds and namespaces there are."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlstack.cluster.api import Cluster, ObjectRef
 from mlstack.engine import parallel
-from mlstack.errors import ForbiddenError, ObjectNotFoundError
+from mlstack.errors import ForbiddenError, MlstackError, ObjectNotFoundError
 from mlstack.model import objects
 from mlstack.model.kinds import Kind, Kinds, kinds_of_crd
 from mlstack.model.objects import DesiredState, KubeObject
@@ -29,12 +28,6 @@ def _placed(found: KubeObject, served: Kinds) -> KubeObject:
     return found.with_data({**found.data, "metadata": metadata})
 
 
-# From so many objects of one kind and namespace on, one list of names is cheaper than asking for each.
-_MANY = 5
-
-_Group = tuple[str, str, str]
-
-
 class Surroundings:
     """What holds for a run as a whole: kinds, namespaces, what the run brings itself.
 
@@ -49,7 +42,6 @@ class Surroundings:
         definitions = [found.data for found in state.objects if kinds_of_crd(found.data)]
         self.brought = Kinds(kind for data in definitions for kind in kinds_of_crd(data))
         self.absent_namespaces: set[str] = set()
-        self._names: dict[_Group, frozenset[str]] = {}
 
     def _served(self, found: KubeObject) -> Kind | None:
         return self.cluster.kinds().lookup(found.api_version, found.kind)
@@ -60,28 +52,12 @@ class Surroundings:
             return True
         return self._served(found) is not None
 
-    def look_around(self, wanted: Sequence[KubeObject]) -> None:
-        """List the names there are of kinds that the run has many objects of."""
-        counts = Counter(_group(found) for found in wanted if self.is_reachable(found))
-        groups = sorted(group for group, count in counts.items() if count >= _MANY)
-        for group, names in zip(groups, parallel.run(self._list_names, groups), strict=True):
-            if isinstance(names, frozenset):  # whoever may not list asks for each object
-                self._names[group] = names
-
-    def _list_names(self, group: _Group) -> frozenset[str]:
-        api_version, kind, namespace = group
-        items = self.cluster.list(api_version, kind, namespace=namespace or None, metadata_only=True).items
-        return frozenset(str(item["metadata"]["name"]) for item in items)
-
     def is_reachable(self, found: KubeObject) -> bool:
         """Tell whether the server can be asked about an object before the run has begun."""
         return found.namespace not in self.absent_namespaces and self.is_served(found)
 
     def live(self, found: KubeObject) -> Mapping[str, Any] | None:
         """Read an object, None if it is not there."""
-        names = self._names.get(_group(found))
-        if names is not None and found.name not in names:
-            return None
         return self.cluster.get(ObjectRef.of(found.data))
 
     def refuse_unknown_kinds(self, wanted: Sequence[KubeObject]) -> None:
@@ -114,7 +90,8 @@ class Surroundings:
         brought = {found.name for found in wanted if (found.group, found.kind) == ("", "Namespace")}
         # The inventory is kept in the environment's own namespace, even where no object goes there.
         needed = sorted({found.namespace for found in wanted if found.namespace} | {self.state.namespace})
-        absent = [name for name in needed if not self._namespace_exists(name)]
+        answers = parallel.run(self._namespace_exists, needed)
+        absent = [name for name, there in zip(needed, answers, strict=True) if _certain(there) is False]
         self.absent_namespaces = set(absent)
         lacking = [name for name in absent if name not in brought]
         strange = [name for name in lacking if name != self.state.namespace]
@@ -140,8 +117,10 @@ class Surroundings:
         return KubeObject(data={"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
 
 
-def _group(found: KubeObject) -> _Group:
-    return found.api_version, found.kind, found.namespace
+def _certain(answer: bool | MlstackError) -> bool:
+    if isinstance(answer, MlstackError):
+        raise answer
+    return answer
 
 
 def _kind_hint(unknown: KubeObject, environment: str) -> str:

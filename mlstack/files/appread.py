@@ -12,7 +12,9 @@ from mlstack.files.document import Document
 from mlstack.files.environments import EnvironmentFiles, read_environment
 from mlstack.files.fields import Fields, fields_of, layer_of
 from mlstack.files.schema import PassedStore, check_file
+from mlstack.model import fieldpaths
 from mlstack.model.app import App, Component, Environment, Lock, Manifest, RegistryRef
+from mlstack.model.fieldrules import ConflictRule
 from mlstack.model.names import nearest
 from mlstack.model.params import Layer
 
@@ -89,12 +91,13 @@ class AppFiles:
     def app(self) -> App:
         """Give what `app.yaml` says."""
         fields = fields_of(self.app_document, "App")
-        fields.only("apiVersion", "kind", "name", "registries", "packages", "params")
+        fields.only("apiVersion", "kind", "name", "registries", "packages", "params", "conflicts")
         return App(
             name=fields.text("name"),
             registries=tuple(_registry(entry) for entry in fields.each("registries")),
             packages=fields.packages("packages"),
             params=fields.map("params"),
+            conflicts=tuple(_conflict_rule(entry) for entry in fields.each("conflicts")),
         )
 
     @cached_property
@@ -149,9 +152,21 @@ class AppFiles:
         document = self._own_document(file)
         if document is None:
             return Manifest(name=name, module=module, file=file)
-        fields = fields_of(document, "Component").only("apiVersion", "kind", "prototype", "params")
-        prototype, params = fields.text("prototype"), fields.map("params")
-        return Component(name=name, module=module, prototype=prototype, params=params, file=file)
+        fields = fields_of(document, "Component")
+        fields.only("apiVersion", "kind", "prototype", "params", "dependsOn")
+        return Component(
+            name=name,
+            module=module,
+            prototype=fields.text("prototype"),
+            params=fields.map("params"),
+            depends_on=fields.texts("dependsOn"),
+            file=file,
+        )
+
+    def place(self, file: str, path: tuple[str | int, ...]) -> str:
+        """Give `file:line` of a part of a component's file."""
+        document = self.document(file, "Component")
+        return file if document is None else str(document.origin(path))
 
     def manifest(self, file: str) -> tuple[Document, ...]:
         """Give all documents of a plain manifest.
@@ -283,6 +298,23 @@ def _registry(fields: Fields) -> RegistryRef:
     fields.only("name", "address", "protocol")
     address = fields.text("address")
     return RegistryRef(name=fields.text("name"), address=address, protocol=fields.text("protocol", ""))
+
+
+def _conflict_rule(fields: Fields) -> ConflictRule:
+    fields.only("path", "manager", "kinds", "take")
+    take = fields.text("take")
+    if take not in ("ours", "theirs"):
+        fields.refuse("take", f"must be `ours` or `theirs`, got `{take}`")
+    try:
+        path = fieldpaths.read(fields.text("path"))
+    except ValueError as error:
+        fields.refuse("path", str(error).partition("` ")[2], hint="write it as a diff does: spec.replicas")
+    return ConflictRule(
+        path=path,
+        manager=fields.text("manager", "*"),
+        kinds=fields.texts("kinds"),
+        take="ours" if take == "ours" else "theirs",
+    )
 
 
 _OTHER_KINDS = ("App", "Lock", "ModuleParams", "Environment", "EnvironmentParams")

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mlstack.model.fieldrules import ConflictRule
+
 API_VERSION = "mlstack.dev/v1"
 DEFAULT_KUBERNETES_VERSION = "1.36"
 
@@ -108,12 +110,21 @@ class Lock:
 
 @dataclass(frozen=True, kw_only=True)
 class App:
-    """What `app.yaml` holds."""
+    """What `app.yaml` holds.
+
+    Args:
+        name: becomes a label of every object.
+        registries: where packages come from.
+        packages: which are needed.
+        params: for every component whose prototype declares the name.
+        conflicts: who has fields that others own in a cluster too; the first rule that speaks decides.
+    """
 
     name: str
     registries: tuple[RegistryRef, ...] = ()
     packages: tuple[PackageRef, ...] = ()
     params: Mapping[str, Any] = field(default_factory=dict)
+    conflicts: tuple[ConflictRule, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +136,7 @@ class Component:
         module: dotted folder below `components/`, empty at the root.
         prototype: as written: full name, unique suffix or alias.
         params: the values set in the component's own file.
+        depends_on: components and modules that have to work before its objects are written.
         file: its place below the app directory, with `/`.
     """
 
@@ -132,6 +144,7 @@ class Component:
     module: str = ""
     prototype: str
     params: Mapping[str, Any] = field(default_factory=dict)
+    depends_on: tuple[str, ...] = ()
     file: str
 
     @property

@@ -1,43 +1,162 @@
-"""Whose fields a forced apply would take, and whether that is wanted.
+"""Whose fields a forced apply would take, and who is to have them.
 
 The API server's answer to a forced dry run already holds the conflicts: what another manager owned
 before and no longer owns in the answer is what we would take, so no message has to be parsed.
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mlstack.model import fields
+from mlstack.model.fieldpaths import FieldPattern
+from mlstack.model.fieldrules import ConflictRule, Taker
 from mlstack.model.objects import MANAGER
 
-# Field managers that stand for a person at a keyboard: what they set by hand is put back to what the
-# files say. Everything else is a program that would set its value again (an autoscaler, an operator).
-PERSONS_TOOLS = re.compile(r"^(kubectl.*|k9s|before-first-apply|Lens|OpenLens|Headlamp|mlstack)$")
+Path = tuple[str, ...]
+
+HANDOVER = f"{MANAGER}-handover"
+"""Holds a field between us, who let go of it, and the autoscaler that has not written it yet."""
+
+FORCE_FIELDS = "mlstack.dev/force-fields"
+IGNORE_FIELDS = "mlstack.dev/ignore-fields"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken:
-    """Fields that one manager would lose.
+class Owner:
+    """A field manager as the API server tells it from others.
 
     Attributes:
-        manager: the field manager that owns them.
-        subresource: `scale` or `status` if they were written through one.
-        paths: the fields as people write them.
+        manager: its name.
+        operation: `Apply` or `Update`.
+        subresource: `scale` or `status` if it writes through one.
     """
 
     manager: str
-    subresource: str
-    paths: tuple[str, ...]
+    operation: str = "Update"
+    subresource: str = ""
+
+    def __str__(self) -> str:
+        """Write the manager as people read it."""
+        how = f" (through `{self.subresource}`)" if self.subresource else ""
+        return f"`{self.manager}`{how}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManagerRow:
+    """A row of the table of managers whose fields are ours to take.
+
+    Attributes:
+        name: of the manager, as a regular expression for all of it.
+        operation: `Apply` or `Update`, empty for both.
+        subresources: through which it may have written; None for any.
+        said: whether taking its fields is worth a line.
+    """
+
+    name: str
+    operation: str = ""
+    subresources: tuple[str, ...] | None = None
+    said: bool = True
+
+    def matches(self, owner: Owner) -> bool:
+        """Tell whether this row speaks of a manager."""
+        return (
+            re.fullmatch(self.name, owner.manager) is not None
+            and self.operation in ("", owner.operation)
+            and (self.subresources is None or owner.subresource in self.subresources)
+        )
+
+
+# Field managers that stand for a person at a keyboard: what they set by hand is put back to what the
+# files say. Everything else is a program that would set its value again (an autoscaler, an operator, another
+# deployer) and keeps its fields. Browsers send their own name: Rancher, Lens, Headlamp, the dashboard.
+MANAGERS: tuple[ManagerRow, ...] = (
+    ManagerRow(name=re.escape(MANAGER), said=False),
+    ManagerRow(name=re.escape(HANDOVER), operation="Apply", said=False),
+    ManagerRow(name=r"kubectl(-.*)?", subresources=("", "scale")),
+    ManagerRow(name=r"kubectx|kubens|kubecolor|oc|k9s|k9s\..*|stern", subresources=("", "scale")),
+    ManagerRow(
+        name=r"Lens|OpenLens|Freelens|node-fetch|Headlamp|headlamp|octant|dashboard|Mozilla|rancher-ui"
+    ),
+    ManagerRow(name=r"before-first-apply|unknown", operation="Update", subresources=("",)),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """Who is to have the fields of one object that others own as well.
+
+    The first that speaks decides: the object's own annotations, the app's rules in their order, managers
+    that are taken over, `--force-conflicts`, the table of managers.
+
+    Attributes:
+        force: fields that are ours whoever owns them.
+        ignore: fields that are left as they are in the cluster.
+        rules: of the app.
+        adopted: managers whose fields become ours.
+        forced: whether everything else is ours.
+    """
+
+    force: tuple[FieldPattern, ...] = ()
+    ignore: tuple[FieldPattern, ...] = ()
+    rules: tuple[ConflictRule, ...] = ()
+    adopted: frozenset[Owner] = frozenset()
+    forced: bool = False
+
+    def taker(self, owner: Owner, path: Path) -> Taker:
+        """Say who gets a field that a manager would lose to us."""
+        if any(found.covers(path) for found in self.force):
+            return "ours"
+        if any(found.covers(path) for found in self.ignore):
+            return "theirs"
+        for rule in self.rules:
+            if rule.speaks_of(owner.manager, path):
+                return rule.take
+        ours = owner in self.adopted or self.forced or _row(owner) is not None
+        return "ours" if ours else "theirs"
+
+    def ignored(self, path: Path) -> bool:
+        """Tell whether a field is to be left as it is, even where nobody else owns it."""
+        return any(found.covers(path) for found in self.ignore) and not any(
+            found.covers(path) for found in self.force
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lost:
+    """Fields that one manager would lose.
+
+    Attributes:
+        owner: who owns them now.
+        paths: the fields, as paths of a field tree.
+    """
+
+    owner: Owner
+    paths: tuple[Path, ...]
 
     @property
-    def by_person(self) -> bool:
-        """Tell whether a person's tool set these fields."""
-        return PERSONS_TOOLS.match(self.manager) is not None
+    def texts(self) -> tuple[str, ...]:
+        """Give the fields as people write them."""
+        return tuple(fields.path_text(path) for path in self.paths)
+
+    @property
+    def said(self) -> bool:
+        """Tell whether anybody wants to hear of it."""
+        row = _row(self.owner)
+        return row is None or row.said
 
 
-def taken(live: Mapping[str, Any], forced: Mapping[str, Any]) -> tuple[Taken, ...]:
+def _row(owner: Owner) -> ManagerRow | None:
+    return next((row for row in MANAGERS if row.matches(owner)), None)
+
+
+def is_persons_tool(owner: Owner) -> bool:
+    """Tell whether a manager stands for a person (or for us)."""
+    return _row(owner) is not None
+
+
+def lost(live: Mapping[str, Any], forced: Mapping[str, Any]) -> tuple[Lost, ...]:
     """Give the fields each manager loses if the forced apply is done.
 
     Args:
@@ -50,21 +169,58 @@ def taken(live: Mapping[str, Any], forced: Mapping[str, Any]) -> tuple[Taken, ..
     for entry in fields.entries(live):
         if entry.key == (MANAGER, "Apply", ""):
             continue
-        lost = fields.minus(entry.tree, left.get(entry.key, {}))
+        gone = fields.minus(entry.tree, left.get(entry.key, {}))
         # A controller may drop fields of its own between our two readings: those went to nobody.
-        moved = [path for path in fields.paths(lost) if _touches(path, ours)]
+        moved = tuple(path for path in fields.paths(gone) if _touches(path, ours))
         if moved:
-            words = tuple(fields.path_text(path) for path in moved)
-            found.append(Taken(manager=entry.manager, subresource=entry.subresource, paths=words))
+            found.append(Lost(owner=owner_of(entry), paths=moved))
     return tuple(found)
 
 
-def _touches(path: tuple[str, ...], ours: set[tuple[str, ...]]) -> bool:
+def _touches(path: Path, ours: set[Path]) -> bool:
     above = any(path[:length] in ours for length in range(1, len(path) + 1))
     return above or any(one[: len(path)] == path for one in ours)
 
 
-def describe(loss: Taken) -> str:
+def owner_of(entry: fields.Entry) -> Owner:
+    """Give whose entry it is."""
+    return Owner(manager=entry.manager, operation=entry.operation, subresource=entry.subresource)
+
+
+def split(losses: Iterable[Lost], policy: Policy) -> tuple[tuple[Lost, ...], tuple[Lost, ...]]:
+    """Part what we take from what is left to others; every field is in one of the two."""
+    taken, left = [], []
+    for loss in losses:
+        ours = tuple(path for path in loss.paths if policy.taker(loss.owner, path) == "ours")
+        theirs = tuple(path for path in loss.paths if path not in ours)
+        taken += [replace(loss, paths=ours)] if ours else []
+        left += [replace(loss, paths=theirs)] if theirs else []
+    return tuple(taken), tuple(left)
+
+
+def describe_taken(loss: Lost) -> str:
     """Say in one line whose fields are put back to what the files say."""
-    how = f" (through `{loss.subresource}`)" if loss.subresource else ""
-    return f"takes {', '.join(f'`{path}`' for path in loss.paths)} back from `{loss.manager}`{how}"
+    return f"takes {_listed(loss.texts)} back from {loss.owner}"
+
+
+def describe_left(loss: Lost) -> str:
+    """Say in one line whose fields stay as they are in the cluster."""
+    return f"leaves {_listed(loss.texts)} to {loss.owner}"
+
+
+def _listed(texts: Sequence[str]) -> str:
+    shown = ", ".join(f"`{text}`" for text in texts[:_NAMED])
+    return f"{shown} and {len(texts) - _NAMED} more" if len(texts) > _NAMED else shown
+
+
+_NAMED = 8  # a person reads no longer line; `-o json` of kubectl has them all
+
+
+def others_own(live: Mapping[str, Any], path: Path) -> bool:
+    """Tell whether anybody but us owns a field, or something that contains it."""
+    for entry in fields.entries(live):
+        if entry.key != (MANAGER, "Apply", ""):
+            owned = set(fields.paths(entry.tree))
+            if any(path[:length] in owned for length in range(1, len(path) + 1)):
+                return True
+    return False

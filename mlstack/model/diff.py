@@ -1,11 +1,12 @@
 """What would change in a cluster, as values: one `Change` an object, `Changes` for a run."""
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from mlstack.model.app import ClusterIdentity
+from mlstack.model.digest import digest_of
 from mlstack.model.fields import FieldChange
 from mlstack.model.objects import Identity, KubeObject
 
@@ -54,6 +55,14 @@ class Change:
         refusal: why this must not be done; a difference shows it, an apply refuses to begin.
         payload: what is really sent where that is less than what is desired.
         seen: the live object's metadata, `{"metadata": {…}}`, of an object found unchanged by asking.
+        live_version: resourceVersion of the object the change was computed from; the write is for it alone.
+        prepare: JSON patch of `managedFields` that goes before the write: a take-over, or versions of the
+            API that are not served any more.
+        handover: fields that an autoscaler is to own: held for it between our letting go of them and its
+            first write.
+        left: path and manager of each field that is left to somebody else.
+        fingerprint: hash of what differs, with the true values.
+        found: the live object of a deletion, its metadata at least: the order is read from it.
     """
 
     identity: Identity
@@ -69,6 +78,33 @@ class Change:
     refusal: Refusal | None = None
     payload: Mapping[str, Any] | None = None
     seen: Mapping[str, Any] | None = None
+    live_version: str = ""
+    prepare: tuple[Mapping[str, Any], ...] = ()
+    handover: Mapping[str, Any] | None = None
+    left: tuple[tuple[str, str], ...] = ()
+    fingerprint: str = ""
+    found: KubeObject | None = None
+
+    @property
+    def digest(self) -> str:
+        """Give a hash of what a person approves; equal digests mean that the same would be done.
+
+        Who owns a value that does not change is no part of it, nor is the version of the object.
+        """
+        name = [self.identity.group, self.identity.kind, self.identity.namespace, self.identity.name]
+        return digest_of([name, self.action, self.live_uid, self.fingerprint, sorted(self.left)])
+
+    @property
+    def subject(self) -> KubeObject:
+        """Give what is known of the object: as it is wanted, as it was found, or its name alone."""
+        known = self.desired or self.found
+        if known is not None:
+            return known
+        identity = self.identity
+        place = {"namespace": identity.namespace} if identity.namespace else {}
+        metadata = {"name": identity.name, **place}
+        data = {"apiVersion": self.api_version, "kind": identity.kind, "metadata": metadata}
+        return KubeObject(data=data, component=self.component)
 
     @property
     def destructive(self) -> bool:
@@ -93,6 +129,7 @@ class Changes:
         cluster: who answered there.
         changes: one an object, in the order of execution.
         notes: remarks on the run as a whole.
+        depends: for each component all components it depends on.
     """
 
     app: str
@@ -102,6 +139,7 @@ class Changes:
     cluster: ClusterIdentity | None
     changes: tuple[Change, ...]
     notes: tuple[str, ...] = ()
+    depends: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def visible(self) -> tuple[Change, ...]:

@@ -96,7 +96,7 @@ class _Books:
         return self._without_owner(path, change)
 
     def _by(self, change: FieldChange, owner: Entry, *, sure: bool = True) -> Difference:
-        cause: Cause = "person" if conflicts.PERSONS_TOOLS.match(owner.manager) else "controller"
+        cause: Cause = "person" if conflicts.is_persons_tool(conflicts.owner_of(owner)) else "controller"
         return _difference(change, cause, owner=owner, sure=sure)
 
     def _without_owner(self, path: tuple[str, ...], change: FieldChange) -> Difference:

@@ -10,7 +10,8 @@ class ApplyOptions:
     Attributes:
         dry_run: write nothing; the server checks new objects as well.
         create: make objects that are missing.
-        adopt: take over objects of other apps and environments.
+        adopt: take over objects of other apps and environments, and what kubectl or Helm applied.
+        force_conflicts: take fields from programs that own them too.
         allow_destructive: let definitions lose fields and versions.
         lock_timeout_s: how long to wait for another run on the environment; 0 refuses at once.
         prune: delete what the environment has in its cluster and the files no longer bring.
@@ -20,6 +21,7 @@ class ApplyOptions:
     dry_run: bool = False
     create: bool = True
     adopt: bool = False
+    force_conflicts: bool = False
     allow_destructive: bool = False
     lock_timeout_s: float = 30.0
     prune: bool = True

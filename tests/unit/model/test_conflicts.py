@@ -1,13 +1,17 @@
-"""Whose fields a forced apply takes."""
+"""Whose fields a forced apply takes, and who is to have them."""
 
 from typing import Any
 
 import pytest
 
-from mlstack.model import conflicts
-from mlstack.model.conflicts import Taken
+from mlstack.model import conflicts, fieldpaths
+from mlstack.model.conflicts import Lost, Owner, Policy
+from mlstack.model.fieldrules import ConflictRule, Taker
 
+PATH = ("f:spec", "f:replicas")
 REPLICAS = {"f:spec": {"f:replicas": {}}}
+HPA = Owner(manager="kube-controller-manager", subresource="scale")
+PERSON = Owner(manager="kubectl-edit")
 
 
 def managed(**managers: dict[str, Any]) -> dict[str, Any]:
@@ -18,37 +22,101 @@ def managed(**managers: dict[str, Any]) -> dict[str, Any]:
     return {"metadata": {"managedFields": entries}}
 
 
+def rule(path: str, take: Taker, manager: str = "*", *kinds: str) -> ConflictRule:
+    return ConflictRule(path=fieldpaths.read(path), manager=manager, kinds=kinds, take=take)
+
+
 def test_fields_another_manager_loses_are_named() -> None:
     live = managed(hpa={**REPLICAS, "f:other": {}}, mlstack={})
     forced = managed(hpa={"f:other": {}}, mlstack=REPLICAS)
-    assert conflicts.taken(live, forced) == (Taken(manager="hpa", subresource="", paths=("spec.replicas",)),)
+    assert conflicts.lost(live, forced) == (Lost(owner=Owner(manager="hpa"), paths=(PATH,)),)
 
 
 def test_a_manager_that_loses_everything_is_named() -> None:
-    assert conflicts.taken(managed(hpa=REPLICAS), managed(mlstack=REPLICAS))[0].manager == "hpa"
+    assert conflicts.lost(managed(hpa=REPLICAS), managed(mlstack=REPLICAS))[0].owner.manager == "hpa"
 
 
 def test_shared_fields_are_no_loss() -> None:
-    assert conflicts.taken(managed(hpa=REPLICAS), managed(hpa=REPLICAS, mlstack=REPLICAS)) == ()
+    assert conflicts.lost(managed(hpa=REPLICAS), managed(hpa=REPLICAS, mlstack=REPLICAS)) == ()
 
 
 def test_what_a_controller_drops_itself_is_no_loss() -> None:
     live = managed(controller={"f:status": {"f:conditions": {}}})
-    assert conflicts.taken(live, managed(mlstack=REPLICAS)) == ()
+    assert conflicts.lost(live, managed(mlstack=REPLICAS)) == ()
 
 
 @pytest.mark.parametrize(
-    ("manager", "person"),
+    ("owner", "taker"),
     [
-        ("kubectl", True),
-        ("kubectl-edit", True),
-        ("kubectl-client-side-apply", True),
-        ("k9s", True),
-        ("before-first-apply", True),
-        ("helm", False),
-        ("kube-controller-manager", False),
-        ("argocd-controller", False),
+        (Owner(manager="kubectl", subresource="scale"), "ours"),
+        (Owner(manager="kubectl", operation="Apply"), "ours"),
+        (Owner(manager="kubectl-edit"), "ours"),
+        (Owner(manager="kubectl-client-side-apply"), "ours"),
+        (Owner(manager="k9s"), "ours"),
+        (Owner(manager="Mozilla"), "ours"),
+        (Owner(manager="node-fetch"), "ours"),
+        (Owner(manager="before-first-apply"), "ours"),
+        (Owner(manager="mlstack"), "ours"),
+        (Owner(manager="mlstack-handover", operation="Apply"), "ours"),
+        (Owner(manager="kubectl", subresource="status"), "theirs"),
+        (Owner(manager="before-first-apply", operation="Apply"), "theirs"),
+        (Owner(manager="helm", operation="Apply"), "theirs"),
+        (HPA, "theirs"),
+        (Owner(manager="argocd-controller", operation="Apply"), "theirs"),
+        (Owner(manager="my-kubectl-like-operator"), "theirs"),
+    ],
+    ids=str,
+)
+def test_peoples_tools_are_told_from_programs(owner: Owner, taker: Taker) -> None:
+    assert Policy().taker(owner, PATH) == taker
+
+
+@pytest.mark.parametrize(
+    ("policy", "owner", "taker"),
+    [
+        (Policy(forced=True), HPA, "ours"),
+        (Policy(forced=True, ignore=fieldpaths.read_list("spec.replicas")), HPA, "theirs"),
+        (Policy(forced=True, rules=(rule("spec", "theirs"),)), HPA, "theirs"),
+        (Policy(ignore=fieldpaths.read_list("spec")), PERSON, "theirs"),
+        (Policy(force=fieldpaths.read_list("spec.replicas")), HPA, "ours"),
+        (Policy(force=fieldpaths.read_list("spec.paused")), HPA, "theirs"),
+        (Policy(rules=(rule("spec.replicas", "ours", "kube-*"),)), HPA, "ours"),
+        (Policy(rules=(rule("spec.replicas", "ours", "keda"),)), HPA, "theirs"),
+        (Policy(rules=(rule("spec.replicas", "theirs"), rule("spec", "ours"))), HPA, "theirs"),
+        (Policy(rules=(rule("spec", "theirs", "kubectl-*"),)), PERSON, "theirs"),
+        (Policy(adopted=frozenset({Owner(manager="helm")})), Owner(manager="helm"), "ours"),
     ],
 )
-def test_peoples_tools_are_told_from_programs(manager: str, person: bool) -> None:
-    assert Taken(manager=manager, subresource="", paths=("a",)).by_person is person
+def test_the_first_that_speaks_decides(policy: Policy, owner: Owner, taker: Taker) -> None:
+    assert policy.taker(owner, PATH) == taker
+
+
+def test_each_field_is_taken_or_left() -> None:
+    other = ("f:spec", "f:paused")
+    losses = (Lost(owner=HPA, paths=(PATH, other)), Lost(owner=PERSON, paths=(PATH,)))
+    taken, left = conflicts.split(losses, Policy(force=fieldpaths.read_list("spec.paused")))
+    assert taken == (Lost(owner=HPA, paths=(other,)), Lost(owner=PERSON, paths=(PATH,)))
+    assert left == (Lost(owner=HPA, paths=(PATH,)),)
+
+
+def test_a_line_names_fields_and_manager() -> None:
+    loss = Lost(owner=HPA, paths=(PATH,))
+    assert conflicts.describe_left(loss) == (
+        "leaves `spec.replicas` to `kube-controller-manager` (through `scale`)"
+    )
+    assert conflicts.describe_taken(Lost(owner=PERSON, paths=(PATH,))) == (
+        "takes `spec.replicas` back from `kubectl-edit`"
+    )
+
+
+def test_a_long_list_of_fields_is_cut() -> None:
+    loss = Lost(owner=HPA, paths=tuple(("f:data", f"f:{number}") for number in range(20)))
+    assert conflicts.describe_left(loss).endswith(
+        "`data.7` and 12 more to `kube-controller-manager` (through `scale`)"
+    )
+
+
+def test_others_own_what_they_own_around_it() -> None:
+    live = managed(theirs={"f:spec": {"f:args": {}}}, mlstack={"f:spec": {"f:env": {}}})
+    assert conflicts.others_own(live, ("f:spec", "f:args", "i:0"))
+    assert not conflicts.others_own(live, ("f:spec", "f:env"))

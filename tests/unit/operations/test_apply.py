@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+
 from mlstack.cluster.api import Applied, ObjectRef
 from mlstack.cluster.memory import MemoryCluster
 from mlstack.errors import ConfigError, ConflictError, InvalidError, MlstackError, WrongClusterError
@@ -193,17 +194,21 @@ def test_updates_only_leave_missing_objects_out(stack: Stack) -> None:
     assert result.objects[1].text == "is not there, and creation is off"
 
 
-def test_fields_of_a_program_are_refused_and_of_a_person_taken(stack: Stack, clusters: Clusters) -> None:
-    stack.write("a", config_map(a="1"))
+def test_fields_of_a_person_are_taken_and_of_a_program_left(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", config_map(a="1", b="1"))
     stack.apply()
-    for manager in ("kubectl-edit", "some-controller"):
-        clusters["minikube"].patch(MAP, {"data": {"a": manager}}, manager=manager)
-        if manager == "kubectl-edit":
-            assert stack.diff().objects[0].notes == ("takes `data.a` back from `kubectl-edit`",)
-            stack.apply()
-    with pytest.raises(ConflictError, match=r"`data.a` to `some-controller`") as caught:
-        stack.apply()
-    assert "environments/minikube/patches/a.yaml" in (caught.value.hint or "")
+    clusters["minikube"].patch(MAP, {"data": {"a": "by hand"}}, manager="kubectl-edit")
+    assert stack.diff().objects[0].notes == ("takes `data.a` back from `kubectl-edit`",)
+    stack.apply()
+    clusters["minikube"].patch(MAP, {"data": {"a": "theirs"}}, manager="some-controller")
+    left = stack.diff()
+    assert left.ok
+    assert left.notes == ("`ConfigMap ml/settings` leaves `data.a` to `some-controller`",)
+    stack.write("a", config_map(a="1", b="2"))
+    stack.apply()
+    live = clusters["minikube"].get(MAP)
+    assert live is not None
+    assert live["data"] == {"a": "theirs", "b": "2"}
 
 
 def test_an_apply_then_a_diff_is_empty(stack: Stack) -> None:

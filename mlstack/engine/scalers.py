@@ -1,0 +1,74 @@
+"""Which workloads of a run an autoscaler scales: one that the run brings, or one in the cluster."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from threading import Lock
+from typing import Any
+
+from mlstack.cluster.api import Cluster, ObjectRef
+from mlstack.errors import ForbiddenError, ObjectNotFoundError
+from mlstack.model import scaling
+from mlstack.model.objects import Identity, KubeObject
+from mlstack.model.scaling import REPLICAS, SCALABLE, Autoscaler
+
+_LISTED = (("autoscaling/v2", "HorizontalPodAutoscaler"), ("keda.sh/v1alpha1", "ScaledObject"))
+
+
+class Scalers:
+    """Finds the autoscaler of a workload.
+
+    Args:
+        brought: every object of the run.
+        cluster: where to look for others; asked once a namespace, and only if somebody asks.
+    """
+
+    def __init__(self, brought: Sequence[KubeObject], cluster: Cluster) -> None:
+        """Read what the run brings; nothing is asked."""
+        self._cluster, self._lock = cluster, Lock()
+        self._brought = scaling.autoscalers(brought)
+        self._definitions = {
+            found.name: found.data for found in brought if found.kind == "CustomResourceDefinition"
+        }
+        self._live: dict[str, dict[Identity, Autoscaler]] = {}
+
+    def brought(self, found: KubeObject) -> Autoscaler | None:
+        """Give the autoscaler that the run itself brings for a workload."""
+        return self._brought.get(found.identity)
+
+    def live(self, found: KubeObject) -> Autoscaler | None:
+        """Give the autoscaler that the cluster has for a workload."""
+        with self._lock:
+            if found.namespace not in self._live:
+                listed = self._list(found.namespace)
+                self._live[found.namespace] = {one.target: one for one in listed}
+        return self._live[found.namespace].get(found.identity)
+
+    def path(self, found: KubeObject) -> tuple[str, ...]:
+        """Give the field that holds a workload's number; empty for kinds that cannot be scaled."""
+        if (found.group, found.kind) in SCALABLE:
+            return REPLICAS
+        if self._brought.get(found.identity) is None:
+            return ()
+        return scaling.replicas_path(self._definition(found), found.version)
+
+    def _definition(self, found: KubeObject) -> Mapping[str, Any] | None:
+        kind = self._cluster.kinds().lookup(found.api_version, found.kind)
+        name = f"{kind.plural}.{found.group}" if kind else ""
+        known = [self._definitions[name]] if name in self._definitions else []
+        for data in [*known, *([] if known else self._definitions.values())]:
+            if data["spec"]["group"] == found.group and data["spec"]["names"]["kind"] == found.kind:
+                return data
+        try:
+            ref = ObjectRef("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", name)
+            return self._cluster.get(ref) if name else None
+        except ForbiddenError:  # then the number is taken for an ordinary field
+            return None
+
+    def _list(self, namespace: str) -> Iterator[Autoscaler]:
+        for api_version, kind in _LISTED:
+            if api_version.startswith("keda") and not self._cluster.kinds().lookup(api_version, kind):
+                continue
+            try:
+                items = self._cluster.list(api_version, kind, namespace=namespace).items
+            except (ForbiddenError, ObjectNotFoundError):  # conflicts show whom the number belongs to
+                continue
+            yield from filter(None, map(scaling.autoscaler, items))

@@ -1,0 +1,51 @@
+"""What it means to take an object over from the tool that applied it before (`--adopt`)."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mlstack.cluster.api import Cluster
+from mlstack.engine import probe
+from mlstack.engine.settle import Settled
+from mlstack.model import adoption, fields, payload
+from mlstack.model.conflicts import owner_of
+from mlstack.model.fields import FieldChange
+from mlstack.model.objects import MANAGER
+
+_NAMED = 4  # a note, not a list: a diff with `--adopt` has them all
+
+
+def goes(cluster: Cluster, live: Mapping[str, Any], settled: Settled) -> tuple[FieldChange, ...]:
+    """Tell what changes in an object when fields that other tools applied, and we do not, belong to us.
+
+    No dry run can show it, since their owners cannot be changed in one. The fields are those that nobody
+    would own; many of them are defaults, which come back with their values: a new object shows which.
+
+    Args:
+        cluster: where to ask; nothing is written.
+        live: the object as it is.
+        settled: what is to be sent.
+    """
+    tree = adoption.going(live, fields.owned(settled.forced.object, MANAGER))
+    if not tree:
+        return ()
+    fresh = probe.as_new(cluster, settled.payload)
+    after = payload.cut(live, list(fields.paths(tree))) if fresh is None else fresh
+    return tuple(
+        found for found in fields.compare(live, after, tree) if not adoption.is_allocated(found.path)
+    )
+
+
+def describe(live: Mapping[str, Any], gone: tuple[FieldChange, ...], *, adopt: bool) -> Iterator[str]:
+    """Say in one line from whom an object is taken over, or what that would do; nothing if from nobody."""
+    owners = sorted({str(owner_of(entry)) for entry in adoption.adoptable(live)})
+    if not owners:
+        return
+    release = (live["metadata"].get("annotations") or {}).get("meta.helm.sh/release-name")
+    who = " and ".join(owners) + (f" (Helm release `{release}`)" if release else "")
+    if adopt:
+        yield f"takes over what {who} applied"
+        return
+    paths = [f"`{found.path}`" for found in gone]
+    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+    would = f"would remove {', '.join(paths[:_NAMED])}{more}" if paths else "would change no value"
+    yield f"was applied by {who}, what only that set stays; taking it over with --adopt {would}"
