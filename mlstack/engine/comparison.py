@@ -39,7 +39,7 @@ def compare(reached: Reached, options: ApplyOptions) -> Comparison:
     inventory = read(reached.cluster, app=state.app, environment=state.environment, namespace=place.namespace)
     members = tuple(found.with_data(inventory.label(found.data)) for found in state.objects)
     reached = replace(reached, state=replace(state, objects=members))
-    changes = observe(reached, create=options.create, check_new=options.dry_run)
+    changes = observe(reached, options=options, inventory=inventory, check_new=options.dry_run)
     found = prune(reached, inventory, changes.changes) if options.prune else Pruning()
     return Comparison(
         changes=replace(
