@@ -146,6 +146,9 @@ def apply(
     adopt: Annotated[
         bool, typer.Option("--adopt", help="Take over objects of other apps, environments and tools.")
     ] = False,
+    force_conflicts: Annotated[
+        bool, typer.Option("--force-conflicts", help="Take fields from the programs that own them too.")
+    ] = False,
     allow_destructive: AllowDestructive = False,
     lock_timeout: options.LockTimeout = 30.0,
     yes: options.Yes = False,
@@ -164,6 +167,7 @@ def apply(
         dry_run=dry_run,
         create=create,
         adopt=adopt,
+        force_conflicts=force_conflicts,
         allow_destructive=allow_destructive,
         lock_timeout_s=lock_timeout,
     )
