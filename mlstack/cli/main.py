@@ -53,6 +53,7 @@ COMMANDS: dict[str, Entry] = {
     "status": Entry("deploy", "status", "Tell whether what was applied works, and why not"),
     "history": Entry("history", None, "What was applied to an environment: list, show, diff"),
     "unlock": Entry("unlock", "unlock", "Free an environment that a dead run left locked"),
+    "rollback": Entry("rollback", "rollback", "Apply an earlier revision again"),
     "demo": Entry("demo", "demo", "See it all work, on a cluster in memory"),
     "schema": Entry("shell", "schema", "Print the JSON Schema of a file or of what a command prints"),
     "completion": Entry("shell", "completion", "Print the completion script of a shell"),

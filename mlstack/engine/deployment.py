@@ -96,19 +96,23 @@ class Deployment(Proposal):
         inventories.settle(run, widened, changes, forgotten=self.forgotten, on_event=on_event)
 
 
-def propose(reached: Reached, options: ApplyOptions, *, what: str = "") -> Deployment:
+def propose(
+    reached: Reached, options: ApplyOptions, *, what: str = "", may_be_empty: bool = False
+) -> Deployment:
     """Work out what a deploy would do; nothing is written.
 
     Args:
         reached: what is wanted, and where.
         options: how it is to be done.
         what: the run in a few words, for the history; empty for an apply.
+        may_be_empty: whether nothing may be wanted, as by a set that was recorded so.
 
     Raises:
         ConfigError: nothing would be deployed.
         ClusterError: the cluster cannot be asked or refuses an object.
     """
-    guard.refuse_empty(reached.state)
+    if not may_be_empty:
+        guard.refuse_empty(reached.state)
     found = compare(reached, options)
     if not options.allow_large_prune:
         refuse_too_much(found.pruning)

@@ -15,9 +15,10 @@ from mlstack.engine.target import Target
 from mlstack.files.appdir import AppDir
 from mlstack.model import emit
 from mlstack.model.events import Event
+from mlstack.model.history import Revision
 from mlstack.model.options import ApplyOptions
 from mlstack.model.report import ChangeReport, RunResult
-from mlstack.operations import apply, delete, diff, status
+from mlstack.operations import apply, delete, diff, history, rollback, status
 from mlstack.operations.status import StatusResult
 from tests.support.builders import MINIMAL_APP, write_tree
 
@@ -123,6 +124,29 @@ class Stack:
         plan = self.plan(environment, **options)
         self.events = []
         return apply.execute(plan, clock=self.clock, on_event=self.events.append)
+
+    def rollback(self, number: int | None = None, environment: str = "minikube", **options: Any) -> RunResult:
+        """Go back to a revision without a question."""
+        about, how = _split(options)
+        plan = rollback.compute(
+            self.target(environment, **about),
+            number,
+            opener=self.opener,
+            clock=self.clock,
+            options=ApplyOptions(**how),
+        )
+        self.events = []
+        return rollback.execute(plan, clock=self.clock, on_event=self.events.append)
+
+    def revisions(self, environment: str = "minikube", **options: Any) -> tuple[Revision, ...]:
+        """Give the history, newest first."""
+        found = history.list_all(self.target(environment, **options), opener=self.opener, clock=self.clock)
+        return found.revisions
+
+    @property
+    def notes(self) -> list[str]:
+        """Give what was said of the last run as a whole."""
+        return [event.text for event in self.events if event.kind == "note"]
 
     def diff(self, environment: str = "minikube", **options: Any) -> ChangeReport:
         """Compare with the cluster."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mlstack.cli import options, progress
-from mlstack.cli.adapters import app_dir, code_store, environment_name, opener
+from mlstack.cli.adapters import app_dir, code_store, environment_name, lock_holder, opener
 from mlstack.cli.output import emit
 from mlstack.cli.parsing import ListingGroup, family
 from mlstack.errors import UsageError
@@ -51,7 +51,7 @@ def list_(
     """List what was applied to an environment: number, when, by whom, how it ended."""
     from mlstack.operations import history
 
-    target = _target(ctx, folder, env, context=context, namespace=namespace)
+    target = target_of(ctx, folder, env, context=context, namespace=namespace)
     with progress.waiting("reading the history"):
         result = history.list_all(target, opener=opener(ctx.obj, kubeconfig), clock=ctx.obj.ports.clock)
     return emit(result, output)
@@ -71,7 +71,7 @@ def show(
     from mlstack.operations import history
 
     env, numbers = split_words(words, most=1)
-    target = _target(ctx, folder, env, context=context, namespace=namespace)
+    target = target_of(ctx, folder, env, context=context, namespace=namespace)
     with progress.waiting("reading the history"):
         result = history.show(target, *numbers, opener=opener(ctx.obj, kubeconfig), clock=ctx.obj.ports.clock)
     return emit(result, output)
@@ -93,7 +93,7 @@ def diff(
     env, numbers = split_words(words, most=2)
     if not numbers:
         raise UsageError("which revision?", hint="mlstack history diff ENV N, or ENV N M")
-    target = _target(ctx, folder, env, context=context, namespace=namespace)
+    target = target_of(ctx, folder, env, context=context, namespace=namespace)
     with progress.waiting("reading the history"):
         result = history.diff(target, *numbers, opener=opener(ctx.obj, kubeconfig), clock=ctx.obj.ports.clock)
     return emit(result, output)
@@ -117,9 +117,10 @@ def split_words(words: list[str] | None, *, most: int) -> tuple[str | None, list
     return env, [int(word) for word in given]
 
 
-def _target(
+def target_of(
     ctx: typer.Context, folder: Path | None, env: str | None, *, context: str | None, namespace: str | None
 ) -> Target:
+    """Say which environment a command is about."""
     from mlstack.engine.target import Target
 
     app = app_dir(ctx.obj, folder)
@@ -130,4 +131,5 @@ def _target(
         context=context,
         namespace=namespace,
         who=ctx.obj.ports.who(),
+        holder=lock_holder(ctx.obj),
     )

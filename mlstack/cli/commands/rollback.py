@@ -1,0 +1,63 @@
+"""`rollback`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mlstack.cli import options, progress
+from mlstack.cli.adapters import opener
+from mlstack.cli.commands.history import split_words, target_of
+from mlstack.cli.parsing import family
+
+commands = family("Back to what was applied before.")
+
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[ENV] [N]",
+        help="The environment, and the number of a revision. Default: the last one before the newest"
+        " that worked.",
+    ),
+]
+
+
+@commands.command(epilog=options.example("mlstack rollback gke --dry-run", "mlstack rollback gke 3 --yes"))
+def rollback(
+    ctx: typer.Context,
+    words: Words = None,
+    context: options.Context = None,
+    namespace: options.Namespace = None,
+    dry_run: options.DryRun = False,
+    allow_large_prune: Annotated[
+        bool, typer.Option("--allow-large-prune", help="Also if more than half of all objects would go.")
+    ] = False,
+    lock_timeout: options.LockTimeout = 30.0,
+    yes: options.Yes = False,
+    yes_i_mean: options.YesIMean = None,
+    kubeconfig: options.Kubeconfig = None,
+    folder: options.Dir = None,
+    output: options.Output = "table",
+) -> int:
+    """Apply an earlier revision again; what came later goes, but for volume claims.
+
+    The files of the app stay as they are: the next apply brings back what they say.
+    """
+    from mlstack.cli import runs
+    from mlstack.model.options import ApplyOptions
+    from mlstack.operations import rollback as operation
+
+    env, numbers = split_words(words, most=1)
+    target = target_of(ctx, folder, env, context=context, namespace=namespace)
+    chosen = ApplyOptions(dry_run=dry_run, allow_large_prune=allow_large_prune, lock_timeout_s=lock_timeout)
+    ports = ctx.obj.ports
+    with progress.waiting("comparing with the cluster"):
+        plan = operation.compute(
+            target, *numbers, opener=opener(ctx.obj, kubeconfig), clock=ports.clock, options=chosen
+        )
+    if not dry_run and not runs.confirmed(plan, verb="rollback", ports=ports, yes=yes, yes_i_mean=yes_i_mean):
+        return 1
+    with runs.reporting(plan, output) as on_event:
+        result = operation.execute(plan, on_event=on_event, clock=ports.clock)
+    return runs.finish(result, output)

@@ -1,0 +1,180 @@
+"""Going back on a cluster in memory: what comes back, what goes, what stays, what is said."""
+
+from typing import Any
+
+import pytest
+
+from mlstack.cluster.api import ObjectRef
+from mlstack.cluster.memory import MemoryCluster
+from mlstack.errors import NotFoundError, UsageError, WrongClusterError
+from mlstack.operations import rollback
+from tests.support.deploying import Stack, config_map, secret
+
+Clusters = dict[str, MemoryCluster]
+
+MAP = ObjectRef("v1", "ConfigMap", "ml", "settings")
+
+
+def claim(name: str = "data", size: str = "1Gi") -> dict[str, Any]:
+    """Build a volume claim."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}},
+    }
+
+
+def live(clusters: Clusters, kind: str, name: str) -> Any:
+    return clusters["minikube"].get(ObjectRef("v1", kind, "ml", name))
+
+
+def outcomes(stack: Stack, number: int | None = None, **options: Any) -> dict[str, str]:
+    return {row.object: row.outcome for row in stack.rollback(number, **options).objects}
+
+
+@pytest.fixture
+def twice(stack: Stack) -> Stack:
+    """An app that was applied with `a: 1`, then with `a: 2` and one more object."""
+    stack.write("a", config_map(a="1"))
+    stack.apply()
+    stack.write("a", config_map(a="2"), config_map("later"))
+    stack.apply()
+    return stack
+
+
+def test_without_a_number_the_one_before_the_newest_comes_back(twice: Stack, clusters: Clusters) -> None:
+    assert outcomes(twice) == {"ConfigMap ml/settings": "updated", "ConfigMap ml/later": "deleted"}
+    assert live(clusters, "ConfigMap", "settings")["data"] == {"a": "1"}
+    assert live(clusters, "ConfigMap", "later") is None
+
+
+def test_going_back_makes_a_revision_of_its_own(twice: Stack) -> None:
+    twice.rollback(1, who="ada@laptop")
+    newest, _, first = twice.revisions()
+    assert (newest.number, newest.what, newest.who) == (3, "rollback to 1", "ada@laptop")
+    assert newest.digest == first.digest
+
+
+def test_a_named_revision_comes_back_and_forth(twice: Stack, clusters: Clusters) -> None:
+    twice.rollback(1)
+    twice.rollback(2)
+    assert live(clusters, "ConfigMap", "settings")["data"] == {"a": "2"}
+    assert live(clusters, "ConfigMap", "later") is not None
+
+
+def test_going_back_to_what_is_there_changes_nothing(twice: Stack) -> None:
+    assert set(outcomes(twice, 2).values()) == {"unchanged"}
+    assert len(twice.revisions()) == 2
+
+
+def test_the_files_say_something_else_is_said(twice: Stack) -> None:
+    twice.rollback(1)
+    assert "undoes this; see `mlstack diff minikube`" in twice.notes[-1]
+    assert not twice.diff().ok
+
+
+def test_nothing_is_said_when_the_files_say_the_same(twice: Stack) -> None:
+    twice.write("a", config_map(a="1"))
+    twice.rollback(1)
+    assert twice.notes == []
+    assert twice.diff().ok
+
+
+def test_files_that_do_not_render_stand_in_no_way(twice: Stack, clusters: Clusters) -> None:
+    twice.write_text("components/a.yaml", "kind: [")
+    twice.rollback(1)
+    assert "cannot be rendered" in twice.notes[0]
+    assert live(clusters, "ConfigMap", "settings")["data"] == {"a": "1"}
+
+
+def test_claims_that_came_later_are_kept(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", config_map(a="1"))
+    stack.apply()
+    stack.write("a", config_map(a="2"), claim())
+    stack.apply()
+    assert outcomes(stack, 1)["PersistentVolumeClaim ml/data"] == "kept"
+    assert live(clusters, "PersistentVolumeClaim", "data") is not None
+
+
+def test_a_claim_that_grew_keeps_its_size_and_it_is_said(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", claim(size="1Gi"), config_map(a="1"))
+    stack.apply()
+    stack.write("a", claim(size="5Gi"), config_map(a="2"))
+    stack.apply()
+    stack.rollback(1)
+    found = live(clusters, "PersistentVolumeClaim", "data")
+    assert found["spec"]["resources"]["requests"]["storage"] == "5Gi"
+    assert stack.notes[0].startswith("PersistentVolumeClaim ml/data stays as it is")
+
+
+def test_a_component_applied_alone_leaves_the_others_in_the_revision(
+    stack: Stack, clusters: Clusters
+) -> None:
+    stack.write("a", config_map(a="1"))
+    stack.write("b", config_map("other", b="1"))
+    stack.apply()
+    stack.write("b", config_map("other", b="2"))
+    stack.apply(components=["b"])
+    stack.write("a", config_map(a="3"))
+    stack.write("b", config_map("other", b="3"))
+    stack.apply()
+    assert [one.what for one in stack.revisions()] == ["apply", "apply -c b", "apply"]
+    stack.rollback(2)
+    assert live(clusters, "ConfigMap", "settings")["data"] == {"a": "1"}
+    assert live(clusters, "ConfigMap", "other")["data"] == {"b": "2"}
+
+
+def test_secrets_come_back_too(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", secret(token="one"))
+    stack.apply()
+    before = live(clusters, "Secret", "keys")["data"]
+    stack.write("a", secret(token="two"))
+    stack.apply()
+    stack.rollback()
+    assert live(clusters, "Secret", "keys")["data"] == before
+
+
+def test_a_dry_run_writes_nothing(twice: Stack, clusters: Clusters) -> None:
+    twice.rollback(1, dry_run=True)
+    assert live(clusters, "ConfigMap", "settings")["data"] == {"a": "2"}
+    assert len(twice.revisions()) == 2
+
+
+def test_more_than_half_goes_only_when_it_is_meant(stack: Stack) -> None:
+    stack.write("a", config_map(a="1"))
+    stack.apply()
+    stack.write("a", config_map(a="1"), *(config_map(f"later-{number}") for number in range(9)))
+    stack.apply()
+    with pytest.raises(UsageError, match="more than half"):
+        stack.rollback(1)
+    assert list(outcomes(stack, 1, allow_large_prune=True).values()).count("deleted") == 9
+
+
+def test_another_cluster_is_refused(twice: Stack, clusters: Clusters) -> None:
+    clusters["minikube"] = clusters["gke"]
+    with pytest.raises(WrongClusterError):
+        twice.rollback(1)
+
+
+@pytest.mark.parametrize(("applied", "told"), [(0, "no history"), (1, "only revision 1")])
+def test_there_must_be_something_to_go_back_to(stack: Stack, applied: int, told: str) -> None:
+    stack.write("a", config_map(a="1"))
+    for _ in range(applied):
+        stack.apply()
+    with pytest.raises(NotFoundError, match=f"has nothing to go back to: {told}"):
+        stack.rollback()
+
+
+def test_a_number_that_is_gone_is_not_found(twice: Stack) -> None:
+    with pytest.raises(NotFoundError, match="has no revision 9; there are 1 to 2"):
+        twice.rollback(9)
+
+
+def test_a_rollback_is_a_plan_that_asks_like_any_other(twice: Stack, clusters: Clusters) -> None:
+    plan = rollback.compute(twice.target(), 1, opener=clusters.__getitem__, clock=twice.clock)
+    assert (plan.changes_existing, plan.destructive, plan.report.counts) == (
+        True,
+        True,
+        {"delete": 1, "update": 1},
+    )
