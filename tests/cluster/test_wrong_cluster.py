@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +14,7 @@ import pytest
 from tests.support.builders import read_tree, write_tree
 from tests.support.cluster import TestCluster, User
 from tests.support.kubeconfig import Login, write_kubeconfig
+from tests.support.shell import Shell
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
@@ -33,64 +32,12 @@ VERBS = [
 ]
 
 
-class Started:
-    """A command that runs, its stdout and stderr in files."""
-
-    def __init__(self, process: subprocess.Popen[bytes], folder: Path) -> None:
-        self.process, self._folder = process, folder
-
-    @property
-    def out(self) -> str:
-        return (self._folder / "out").read_text()
-
-    @property
-    def err(self) -> str:
-        return (self._folder / "err").read_text()
-
-    def wait_for_lines(self, count: int) -> None:
-        wait_until(lambda: self.out.count("\n") >= count or None, what=f"{count} lines", timeout_s=60)
-
-    def interrupt(self) -> None:
-        self.process.send_signal(signal.SIGINT)
-
-    def end(self, *, timeout_s: float = 60) -> int:
-        return self.process.wait(timeout_s)
-
-
-class Shell:
-    """Runs the program as a person does, in an app that deploys ConfigMaps to a namespace of minikube."""
-
-    def __init__(self, folder: Path, kubeconfig: Path, namespace: str) -> None:
-        self.root, self._folder, self._kubeconfig = folder / "app", folder, kubeconfig
-        many = "---\n".join(OBJECT.format(f"many-{number:03}") for number in range(MANY))
-        write_tree(
-            self.root,
-            {
-                "app.yaml": "apiVersion: mlstack.dev/v1\nkind: App\nname: demo\n",
-                "components/one.yaml": OBJECT.format("one"),
-                "components/many.yaml": many,
-                "environments/prod/environment.yaml": ENVIRONMENT.format(namespace),
-            },
-        )
+class Person(Shell):
+    """Works on an app that deploys ConfigMaps to a namespace of minikube."""
 
     def log_in(self, *logins: Login) -> None:
-        write_kubeconfig(self._kubeconfig, logins, current_context="minikube")
-
-    def start(self, *words: str) -> Started:
-        with (self._folder / "out").open("wb") as out, (self._folder / "err").open("wb") as err:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "mlstack", *words],
-                cwd=self.root,
-                env={**os.environ, "KUBECONFIG": str(self._kubeconfig), "PYTHONUNBUFFERED": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-            )
-        return Started(process, self._folder)
-
-    def run(self, *words: str) -> tuple[int, Started]:
-        started = self.start(*words)
-        return started.end(timeout_s=180), started
+        """Put other credentials into the kubeconfig."""
+        write_kubeconfig(self.kubeconfig, logins, current_context="minikube")
 
     def refused(self, *words: str) -> str:
         """Run a command that the cluster fails; give what it says, once, having written nothing."""
@@ -104,13 +51,20 @@ class Shell:
 
 
 @pytest.fixture
-def shell(tmp_path: Path, kubeconfig: Path, namespace: str) -> Shell:
-    return Shell(tmp_path, kubeconfig, namespace)
+def shell(tmp_path: Path, kubeconfig: Path, namespace: str) -> Person:
+    many = "---\n".join(OBJECT.format(f"many-{number:03}") for number in range(MANY))
+    tree = {
+        "app.yaml": "apiVersion: mlstack.dev/v1\nkind: App\nname: demo\n",
+        "components/one.yaml": OBJECT.format("one"),
+        "components/many.yaml": many,
+        "environments/prod/environment.yaml": ENVIRONMENT.format(namespace),
+    }
+    return Person(root=write_tree(tmp_path / "app", tree), kubeconfig=kubeconfig)
 
 
 def ours(cluster: TestCluster, namespace: str) -> set[str]:
-    """Give the names of the ConfigMaps that carry the app's label."""
-    query = f"/api/v1/namespaces/{namespace}/configmaps?labelSelector=mlstack.dev%2Fapp%3Ddemo"
+    """Give the names of the ConfigMaps that components of the app have made."""
+    query = f"/api/v1/namespaces/{namespace}/configmaps?labelSelector=mlstack.dev%2Fcomponent"
     return {found["metadata"]["name"] for found in cluster.request("GET", query)["items"]}
 
 
@@ -122,14 +76,14 @@ def told(out: str, outcome: str) -> set[str]:
 
 @pytest.mark.parametrize("words", VERBS, ids=" ".join)
 def test_somebody_without_any_right_is_told_which_one_is_missing(
-    shell: Shell, minikube: TestCluster, words: tuple[str, ...]
+    shell: Person, minikube: TestCluster, words: tuple[str, ...]
 ) -> None:
     shell.log_in(minikube.login(minikube.nobody))
     assert 'User "nobody" cannot get resource "configmaps"' in shell.refused(*words)
 
 
 def test_somebody_who_may_only_look_is_told_so_and_changes_nothing(
-    shell: Shell, minikube: TestCluster, namespace: str
+    shell: Person, minikube: TestCluster, namespace: str
 ) -> None:
     shell.log_in(minikube.login(minikube.viewer))
     assert shell.run("status", *ONE)[0] == 1
@@ -142,14 +96,14 @@ def test_somebody_who_may_only_look_is_told_so_and_changes_nothing(
 
 @pytest.mark.parametrize("words", VERBS, ids=" ".join)
 def test_credentials_that_have_expired_are_told(
-    shell: Shell, minikube: TestCluster, words: tuple[str, ...]
+    shell: Person, minikube: TestCluster, words: tuple[str, ...]
 ) -> None:
     shell.log_in(minikube.login(User(name="late", token="expired")))
     assert "does not accept the credentials" in shell.refused(*words)
 
 
 def test_a_server_behind_another_certificate_is_not_spoken_to(
-    shell: Shell, minikube: TestCluster, gke: TestCluster
+    shell: Person, minikube: TestCluster, gke: TestCluster
 ) -> None:
     shell.log_in(replace(minikube.login(), ca_pem=gke.ca_pem))
     assert "TLS fails" in shell.refused("apply", *ONE)
@@ -158,7 +112,7 @@ def test_a_server_behind_another_certificate_is_not_spoken_to(
 
 
 def test_another_cluster_behind_the_context_is_left_alone(
-    shell: Shell, minikube: TestCluster, gke: TestCluster, namespace: str
+    shell: Person, minikube: TestCluster, gke: TestCluster, namespace: str
 ) -> None:
     assert shell.run("apply", *ONE)[0] == 0
     shell.log_in(replace(gke.login(), context="minikube"))
@@ -173,7 +127,7 @@ def test_another_cluster_behind_the_context_is_left_alone(
 
 
 def test_a_namespace_that_is_going_is_told_once_for_all_objects(
-    shell: Shell, minikube: TestCluster, namespace: str
+    shell: Person, minikube: TestCluster, namespace: str
 ) -> None:
     stuck = OBJECT.format("stuck, finalizers: [example.org/stuck]")
     minikube.kubectl("apply", "-n", namespace, "-f", "-", input=stuck)
@@ -189,7 +143,7 @@ def test_a_namespace_that_is_going_is_told_once_for_all_objects(
 
 
 def test_a_server_that_dies_in_the_middle_is_told_and_the_next_apply_finishes(
-    shell: Shell, minikube: TestCluster, namespace: str
+    shell: Person, minikube: TestCluster, namespace: str
 ) -> None:
     started = shell.start("apply", "prod")
     started.wait_for_lines(5)
@@ -209,7 +163,7 @@ def test_a_server_that_dies_in_the_middle_is_told_and_the_next_apply_finishes(
 
 @pytest.mark.parametrize("lines", [1, 40])
 def test_ctrl_c_ends_with_what_was_done_and_the_next_apply_finishes(
-    shell: Shell, minikube: TestCluster, namespace: str, lines: int
+    shell: Person, minikube: TestCluster, namespace: str, lines: int
 ) -> None:
     started = shell.start("apply", "prod")
     started.wait_for_lines(lines)
@@ -235,7 +189,7 @@ def silent(cluster: TestCluster) -> Iterator[None]:
         os.kill(server, signal.SIGCONT)
 
 
-def test_ctrl_c_does_not_wait_long_for_a_silent_server(shell: Shell, minikube: TestCluster) -> None:
+def test_ctrl_c_does_not_wait_long_for_a_silent_server(shell: Person, minikube: TestCluster) -> None:
     started = shell.start("apply", "prod")
     started.wait_for_lines(1)
     with silent(minikube):
@@ -245,7 +199,7 @@ def test_ctrl_c_does_not_wait_long_for_a_silent_server(shell: Shell, minikube: T
     assert "interrupted before the API server answered" in " ".join(started.out.split())
 
 
-def test_a_second_ctrl_c_does_not_wait_at_all(shell: Shell, minikube: TestCluster) -> None:
+def test_a_second_ctrl_c_does_not_wait_at_all(shell: Person, minikube: TestCluster) -> None:
     def ended() -> bool:
         started.interrupt()
         return started.process.poll() is not None

@@ -1,0 +1,75 @@
+"""Run the program as a person does: a process of its own in an app directory, against one kubeconfig."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import mkdtemp
+
+from tests.support.waiting import wait_until
+
+
+class Started:
+    """A command that runs, or has run; its stdout and stderr are kept in files."""
+
+    def __init__(self, process: subprocess.Popen[bytes], folder: Path) -> None:
+        self.process, self._folder = process, folder
+
+    @property
+    def out(self) -> str:
+        return (self._folder / "out").read_text()
+
+    @property
+    def err(self) -> str:
+        return (self._folder / "err").read_text()
+
+    def wait_for_lines(self, count: int) -> None:
+        wait_until(lambda: self.out.count("\n") >= count or None, what=f"{count} lines", timeout_s=60)
+
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        """End the program as a power cut would."""
+        self.process.kill()
+        self.process.wait(10)
+
+    def end(self, *, timeout_s: float = 60) -> int:
+        """Wait until the program has ended, and give its exit code."""
+        return self.process.wait(timeout_s)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shell:
+    """Where commands are typed.
+
+    Attributes:
+        root: the app directory.
+        kubeconfig: the kubeconfig that all commands see.
+    """
+
+    root: Path
+    kubeconfig: Path
+
+    def start(self, *words: str) -> Started:
+        """Start a command; nobody is there to answer its questions."""
+        folder = Path(mkdtemp(dir=self.root.parent))
+        with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "mlstack", *words],
+                cwd=self.root,
+                env={**os.environ, "KUBECONFIG": str(self.kubeconfig), "PYTHONUNBUFFERED": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+            )
+        return Started(process, folder)
+
+    def run(self, *words: str) -> tuple[int, Started]:
+        """Run a command to its end; gives its exit code and what it printed."""
+        started = self.start(*words)
+        return started.end(timeout_s=300), started
