@@ -89,6 +89,7 @@ def environment_description(result: env.EnvironmentDescription) -> Page:
         ("extends", result.extends),
         ("targets", ", ".join(result.targets) or "all components"),
         ("protected", "yes" if result.protected else "no"),
+        ("writes to", _reach(result)),
         ("load balancers", "must get an address" if result.wait_for_load_balancer else "need no address"),
         ("cluster", (result.cluster or {}).get("uid") or "not contacted yet"),
     )
@@ -98,6 +99,13 @@ def environment_description(result: env.EnvironmentDescription) -> Page:
     if rows:
         blocks += [Line(""), Table(("COMPONENT", "PARAM", "VALUE"), tuple(rows))]
     return Page(tuple(blocks), (result.name,))
+
+
+def _reach(result: env.EnvironmentDescription) -> str:
+    places = ", ".join(result.allowed_namespaces)
+    if result.cluster_scoped == "allowed":
+        return f"{places}, and outside namespaces" if places else ""
+    return f"{places or 'any namespace'}, nothing outside namespaces"
 
 
 @VIEWS.register("EnvironmentChanged")

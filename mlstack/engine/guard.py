@@ -1,9 +1,11 @@
 """Before anything else is asked of a cluster: is it the right one, and is there anything to do?"""
 
+from collections.abc import Iterable, Sequence
+
 from mlstack.cluster.api import Cluster
 from mlstack.errors import ConfigError, WrongClusterError
 from mlstack.model.app import ClusterIdentity, Environment
-from mlstack.model.objects import DesiredState
+from mlstack.model.objects import DesiredState, KubeObject
 
 
 def check_cluster(environment: Environment, cluster: Cluster) -> ClusterIdentity:
@@ -46,6 +48,54 @@ def describe(identity: ClusterIdentity) -> str:
 def is_known(identity: ClusterIdentity) -> bool:
     """Tell whether an identity can tell clusters apart, so that it is worth keeping."""
     return identity.uid is not None or identity.ca is not None
+
+
+def refuse_outside(environment: Environment, wanted: Iterable[KubeObject]) -> None:
+    """Raise for objects in places that an environment may not write to.
+
+    A Namespace counts as inside the namespace it is.
+
+    Raises:
+        ConfigError: naming every such object, its component and file.
+    """
+    if not environment.allowed_namespaces and environment.cluster_scoped == "allowed":
+        return
+    outside = [found for found in wanted if _is_outside(environment, found)]
+    if not outside:
+        return
+    lines = [_placed(found) for found in outside]
+    count = f"{len(outside)} objects lie" if len(outside) > 1 else "an object lies"
+    raise ConfigError(
+        "\n".join((f"{count} outside what environment `{environment.name}` may write to", *lines)),
+        where=environment.file or None,
+        hint=_how_to_allow(environment, outside),
+    )
+
+
+def _is_outside(environment: Environment, found: KubeObject) -> bool:
+    namespace = _space(found)
+    if namespace and environment.allowed_namespaces and namespace not in environment.allowed_namespaces:
+        return True
+    return not found.namespace and environment.cluster_scoped == "refused"
+
+
+def _space(found: KubeObject) -> str:
+    is_namespace = (found.group, found.kind) == ("", "Namespace")
+    return found.name if is_namespace else found.namespace
+
+
+def _placed(found: KubeObject) -> str:
+    source = f" ({found.source})" if found.source is not None else ""
+    return f"  `{found.identity}` of component `{found.component}`{source}"
+
+
+def _how_to_allow(environment: Environment, outside: Sequence[KubeObject]) -> str:
+    known = environment.allowed_namespaces
+    spaces = sorted({_space(found) for found in outside} - {"", *known}) if known else []
+    options = [f"--allow-namespace {name}" for name in (*known, *spaces)] if spaces else []
+    if environment.cluster_scoped == "refused" and any(not found.namespace for found in outside):
+        options.append("--cluster-scoped")
+    return f"take them out, or allow it: mlstack env set {environment.name} {' '.join(options)}"
 
 
 def refuse_empty(state: DesiredState) -> None:

@@ -88,20 +88,25 @@ class Reached:
         return bool(self.target.components)
 
 
-def reach(target: Target, opener: Opener, *, state: DesiredState | None = None) -> Reached:
+def reach(
+    target: Target, opener: Opener, *, state: DesiredState | None = None, confined: bool = True
+) -> Reached:
     """Render a target and make sure that its context leads to its cluster; nothing else is asked there.
 
     Args:
         target: what was asked about.
         opener: opens a cluster by its context.
         state: what is wanted, where it does not come from the files.
+        confined: refuse objects outside the namespaces that the environment may write to.
 
     Raises:
-        ConfigError: a file, parameter or template is wrong.
+        ConfigError: a file, parameter or template is wrong, or an object lies outside.
         WrongClusterError: the context leads to another cluster.
     """
     place = target.place()
     wanted = target.desired() if state is None else state
+    if confined:
+        guard.refuse_outside(place, wanted.objects)
     cluster = opener(place.context)
     identity = guard.check_cluster(place, cluster)
     return Reached(target=target, place=place, state=wanted, cluster=cluster, identity=identity)

@@ -177,6 +177,8 @@ def _settings(environment: Environment) -> dict[str, Any]:
     }
     if environment.targets:
         rest["targets"] = list(environment.targets)
+    if environment.allowed_namespaces:
+        rest["allowedNamespaces"] = list(environment.allowed_namespaces)
     return {**context, **namespace, **rest}
 
 
@@ -184,5 +186,6 @@ _SETTINGS = {
     "kubernetesVersion": "kubernetes_version",
     "extends": "extends",
     "protected": "protected",
+    "clusterScoped": "cluster_scoped",
     "waitForLoadBalancer": "wait_for_load_balancer",
 }

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from mlstack.files.document import Document
 from mlstack.files.fields import Fields, fields_of
-from mlstack.model.app import DEFAULT_KUBERNETES_VERSION, ClusterIdentity, Environment
+from mlstack.model.app import DEFAULT_KUBERNETES_VERSION, ClusterIdentity, ClusterScoped, Environment
 from mlstack.model.params import Layer
 
 ENVIRONMENT_KEYS: Mapping[str, str] = {
@@ -15,6 +15,8 @@ ENVIRONMENT_KEYS: Mapping[str, str] = {
     "extends": "extends",
     "targets": "targets",
     "protected": "protected",
+    "allowedNamespaces": "allowed_namespaces",
+    "clusterScoped": "cluster_scoped",
     "waitForLoadBalancer": "wait_for_load_balancer",
     "cluster": "cluster",
 }
@@ -55,6 +57,8 @@ def read_environment(document: Document, name: str) -> Environment:
         extends=fields.optional_text("extends"),
         targets=fields.texts("targets"),
         protected=fields.flag("protected"),
+        allowed_namespaces=fields.texts("allowedNamespaces"),
+        cluster_scoped=_cluster_scoped(fields),
         wait_for_load_balancer=fields.flag("waitForLoadBalancer"),
         cluster=_identity(cluster) if cluster else None,
         file=document.file,
@@ -64,7 +68,8 @@ def read_environment(document: Document, name: str) -> Environment:
 def merged_environment(chain: tuple[EnvironmentFiles, ...]) -> Environment:
     """Lay an environment over what it extends; fields it does not give are inherited.
 
-    The pinned cluster goes with the context: who names another context is not bound to it.
+    The pinned cluster goes with the context: who names another context is not bound to it. An environment's
+    own namespace is always among those it may write to.
     """
     merged = chain[0].environment
     for each in chain[1:]:
@@ -76,7 +81,17 @@ def merged_environment(chain: tuple[EnvironmentFiles, ...]) -> Environment:
         if each.environment.context and each.environment.context != merged.context and "cluster" in inherited:
             inherited["cluster"] = None
         merged = replace(each.environment, **inherited)
+    allowed = merged.allowed_namespaces
+    if allowed and merged.namespace not in allowed:
+        merged = replace(merged, allowed_namespaces=(merged.namespace, *allowed))
     return merged
+
+
+def _cluster_scoped(fields: Fields) -> ClusterScoped:
+    found = fields.text("clusterScoped", "allowed")
+    if found not in ("allowed", "refused"):
+        fields.refuse("clusterScoped", f"`clusterScoped` must be `allowed` or `refused`, got `{found}`")
+    return "refused" if found == "refused" else "allowed"
 
 
 def _identity(fields: Fields) -> ClusterIdentity:

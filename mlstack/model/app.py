@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from mlstack.model.fieldrules import ConflictRule
 
 API_VERSION = "mlstack.dev/v1"
 DEFAULT_KUBERNETES_VERSION = "1.36"
+
+ClusterScoped = Literal["allowed", "refused"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,6 +196,8 @@ class Environment:
         extends: the environment whose values lie below this one's.
         targets: components and modules to deploy; empty means all.
         protected: every change wants the environment's name typed.
+        allowed_namespaces: the only namespaces it may write to, its own among them; empty means any.
+        cluster_scoped: `refused` if it may bring no objects outside namespaces.
         wait_for_load_balancer: a Service of type LoadBalancer is ready only with an address.
         cluster: identity pinned at first contact.
         file: its place below the app directory, with `/`.
@@ -206,6 +210,8 @@ class Environment:
     extends: str | None = None
     targets: tuple[str, ...] = ()
     protected: bool = False
+    allowed_namespaces: tuple[str, ...] = ()
+    cluster_scoped: ClusterScoped = "allowed"
     wait_for_load_balancer: bool = False
     cluster: ClusterIdentity | None = None
     file: str = ""

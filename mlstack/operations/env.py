@@ -13,7 +13,7 @@ from mlstack.files.environments import EnvironmentFiles
 from mlstack.files.folders import read_folder
 from mlstack.files.kubeconfig import Context, Kubeconfig
 from mlstack.files.kubernetes import check_version
-from mlstack.model.app import Environment
+from mlstack.model.app import ClusterScoped, Environment
 from mlstack.model.names import check_environment_name, check_namespace
 from mlstack.model.params import Layer
 from mlstack.model.values import merge
@@ -77,6 +77,8 @@ class EnvironmentDescription:
     extends: str | None
     targets: tuple[str, ...]
     protected: bool
+    allowed_namespaces: tuple[str, ...]
+    cluster_scoped: ClusterScoped
     wait_for_load_balancer: bool
     cluster: Mapping[str, str | None] | None
     globals: Mapping[str, Any]
@@ -93,6 +95,8 @@ class Settings:
     kubernetes_version: str | None = None
     targets: tuple[str, ...] | None = None
     protected: bool | None = None
+    allowed_namespaces: tuple[str, ...] | None = None
+    cluster_scoped: ClusterScoped | None = None
     wait_for_load_balancer: bool | None = None
     forget_cluster: bool = False
 
@@ -235,6 +239,8 @@ def describe(app: AppDir, name: str) -> EnvironmentDescription:
         extends=found.extends,
         targets=found.targets,
         protected=found.protected,
+        allowed_namespaces=found.allowed_namespaces,
+        cluster_scoped=found.cluster_scoped,
         wait_for_load_balancer=found.wait_for_load_balancer,
         cluster=asdict(found.cluster) if found.cluster is not None else None,
         globals=_together(each.globals for each in chain),
@@ -274,6 +280,8 @@ def change(
     found = app.environment(name)
     if wanted.namespace is not None:
         check_namespace(wanted.namespace)
+    for allowed in wanted.allowed_namespaces or ():
+        check_namespace(allowed)
     if wanted.kubernetes_version is not None:
         version = check_version(wanted.kubernetes_version, environment=name)
         wanted = replace(wanted, kubernetes_version=version)
@@ -294,17 +302,20 @@ def change(
 
 
 def _changes(wanted: Settings) -> dict[str, Any]:
-    """Give the new values by the key of the file; an empty list of targets removes the key."""
+    """Give the new values by the key of the file; an empty list removes the key."""
     found = {
         "context": wanted.context,
         "namespace": wanted.namespace,
         "kubernetesVersion": wanted.kubernetes_version,
         "protected": wanted.protected,
+        "clusterScoped": wanted.cluster_scoped,
         "waitForLoadBalancer": wanted.wait_for_load_balancer,
     }
     changes: dict[str, Any] = {key: value for key, value in found.items() if value is not None}
     if wanted.targets is not None:
         changes["targets"] = list(wanted.targets) or None
+    if wanted.allowed_namespaces is not None:
+        changes["allowedNamespaces"] = list(wanted.allowed_namespaces) or None
     return changes
 
 

@@ -110,7 +110,7 @@ def status(target: Target, *, opener: Opener, clock: Clock) -> StatusResult:
         ConfigError: a file, parameter or template is wrong.
         ClusterError: the cluster cannot be asked or is another one.
     """
-    reached = reach(target, opener)
+    reached = reach(target, opener, confined=False)
     state, place = reached.state, reached.place
     seen, notes = inspect(
         placed(state.objects, reached.cluster),

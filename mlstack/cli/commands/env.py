@@ -117,6 +117,21 @@ def set_(
         bool | None,
         typer.Option("--protected/--unprotected", help="Whether every change wants the name typed."),
     ] = None,
+    allowed_namespaces: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-namespace", metavar="NAME", help="Write to this one and its own alone; repeatable."
+        ),
+    ] = None,
+    all_namespaces: Annotated[
+        bool, typer.Option("--all-namespaces", help="Write to any namespace again.")
+    ] = False,
+    cluster_scoped: Annotated[
+        bool | None,
+        typer.Option(
+            "--cluster-scoped/--no-cluster-scoped", help="Whether objects outside namespaces are allowed."
+        ),
+    ] = None,
     load_balancers: Annotated[
         bool | None,
         typer.Option(
@@ -144,6 +159,12 @@ def set_(
         kubernetes_version=kubernetes_version,
         targets=() if all_targets else tuple(targets) if targets else None,
         protected=protected,
+        allowed_namespaces=()
+        if all_namespaces
+        else tuple(allowed_namespaces)
+        if allowed_namespaces
+        else None,
+        cluster_scoped=None if cluster_scoped is None else "allowed" if cluster_scoped else "refused",
         wait_for_load_balancer=load_balancers,
         forget_cluster=forget_cluster,
     )

@@ -5,7 +5,7 @@ import pytest
 from mlstack.engine import guard
 from mlstack.errors import ConfigError, WrongClusterError
 from mlstack.model.app import ClusterIdentity, Environment
-from mlstack.model.objects import DesiredState, KubeObject
+from mlstack.model.objects import DesiredState, KubeObject, Source
 
 HERE = ClusterIdentity(uid="uid-1", ca="sha256:1111", server="https://one")
 ELSEWHERE = ClusterIdentity(uid="uid-2", ca="sha256:2222", server="https://two")
@@ -72,3 +72,77 @@ def test_nothing_to_deploy_is_refused() -> None:
         guard.refuse_empty(rendered)
     some = DesiredState(app="a", environment="gke", namespace="n", objects=(KubeObject(data={}),))
     guard.refuse_empty(some)
+
+
+def an_object(kind: str, name: str, namespace: str = "", component: str = "hub") -> KubeObject:
+    group = {"ClusterRole": "rbac.authorization.k8s.io/v1"}.get(kind, "v1")
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    source = Source(component=component, file=f"components/{component}.yaml", line=3)
+    return KubeObject(
+        data={"apiVersion": group, "kind": kind, "metadata": metadata}, component=component, source=source
+    )
+
+
+CONFINED = Environment(
+    name="gke",
+    namespace="ml",
+    allowed_namespaces=("ml", "monitoring"),
+    file="environments/gke/environment.yaml",
+)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        an_object("ConfigMap", "a", "ml"),
+        an_object("ConfigMap", "a", "monitoring"),
+        an_object("ClusterRole", "a"),
+        an_object("Namespace", "ml"),
+    ],
+    ids=str,
+)
+def test_objects_in_allowed_namespaces_pass(found: KubeObject) -> None:
+    guard.refuse_outside(CONFINED, [found])
+
+
+def test_every_object_outside_is_named_with_its_component_and_file() -> None:
+    found = [
+        an_object("ConfigMap", "a", "kube-system"),
+        an_object("ConfigMap", "b", "ml"),
+        an_object("Namespace", "other", component="space"),
+    ]
+    with pytest.raises(ConfigError) as refused:
+        guard.refuse_outside(CONFINED, found)
+    assert refused.value.exit_code == 3
+    assert refused.value.message.splitlines() == [
+        "2 objects lie outside what environment `gke` may write to",
+        "  `ConfigMap kube-system/a` of component `hub` (components/hub.yaml:3)",
+        "  `Namespace other` of component `space` (components/space.yaml:3)",
+    ]
+    assert refused.value.where == "environments/gke/environment.yaml"
+
+
+def test_the_hint_allows_what_was_refused_and_keeps_what_was_allowed() -> None:
+    with pytest.raises(ConfigError) as refused:
+        guard.refuse_outside(CONFINED, [an_object("ConfigMap", "a", "kube-system")])
+    assert (refused.value.hint or "").endswith(
+        "mlstack env set gke --allow-namespace ml --allow-namespace monitoring --allow-namespace kube-system"
+    )
+
+
+def test_the_hint_allows_a_namespace_itself() -> None:
+    with pytest.raises(ConfigError) as refused:
+        guard.refuse_outside(CONFINED, [an_object("Namespace", "other")])
+    assert (refused.value.hint or "").endswith("--allow-namespace monitoring --allow-namespace other")
+
+
+def test_objects_outside_namespaces_are_refused_where_that_is_said() -> None:
+    strict = Environment(name="gke", namespace="ml", cluster_scoped="refused")
+    guard.refuse_outside(strict, [an_object("ConfigMap", "a", "anywhere")])
+    with pytest.raises(ConfigError, match="an object lies outside") as refused:
+        guard.refuse_outside(strict, [an_object("ClusterRole", "a")])
+    assert (refused.value.hint or "").endswith("mlstack env set gke --cluster-scoped")
+
+
+def test_without_limits_everything_passes() -> None:
+    guard.refuse_outside(Environment(name="gke"), [an_object("ClusterRole", "a"), an_object("Pod", "a", "x")])

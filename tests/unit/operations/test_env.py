@@ -188,3 +188,30 @@ def test_extended_environment_cannot_go(made: AppDir) -> None:
     add(made, "child", extends="dev")
     with pytest.raises(UsageError, match="extended by `child`"):
         env.remove(made, "dev")
+
+
+def test_allowed_namespaces_are_set_and_taken_back(made: AppDir) -> None:
+    add(made, namespace="ml")
+    env.change(made, "dev", Settings(allowed_namespaces=("monitoring",), cluster_scoped="refused"))
+    text = (made.root / "environments/dev/environment.yaml").read_text()
+    assert text.endswith("clusterScoped: refused\nallowedNamespaces:\n- monitoring\n")
+    found = made.environment("dev")
+    assert found.allowed_namespaces == ("ml", "monitoring")  # its own is always among them
+    assert found.cluster_scoped == "refused"
+    env.change(made, "dev", Settings(allowed_namespaces=(), cluster_scoped="allowed"))
+    assert made.environment("dev").allowed_namespaces == ()
+    assert made.environment("dev").cluster_scoped == "allowed"
+
+
+def test_allowed_namespaces_are_inherited(made: AppDir) -> None:
+    add(made, "base", namespace="ml")
+    env.change(made, "base", Settings(allowed_namespaces=("monitoring",)))
+    add(made, "heir", extends="base", namespace="own")
+    assert made.environment("heir").allowed_namespaces == ("own", "monitoring")
+    assert env.describe(made, "heir").allowed_namespaces == ("own", "monitoring")
+
+
+def test_an_unfit_name_is_no_allowed_namespace(made: AppDir) -> None:
+    add(made)
+    with pytest.raises(UsageError):
+        env.change(made, "dev", Settings(allowed_namespaces=("Not One",)))
