@@ -65,7 +65,7 @@ class MemoryCluster:
         """Begin with the namespaces that every cluster has."""
         self._name = name
         self._clock = clock
-        self._lock = RLock()
+        self._lock, self._idling = RLock(), RLock()
         self._store = Store()
         self._catalog = Catalog(schemas)
         self._numbers = count(1)
@@ -248,8 +248,14 @@ class MemoryCluster:
             return tuple(change for change in self._store.log if change.version > version)
 
     def _idle(self, position: int) -> bool:
-        """Let others act, and say whether there is more to tell."""
-        self.on_idle()
+        """Let others act, one watch at a time, and say whether there is more to tell."""
+        with self._idling:
+            if self._has_more(position):
+                return True
+            self.on_idle()
+        return self._has_more(position)
+
+    def _has_more(self, position: int) -> bool:
         with self._lock:
             return self._store.version > position
 

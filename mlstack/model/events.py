@@ -15,6 +15,7 @@ EventKind = Literal[
     "kept",
     "gone",
     "waiting",
+    "pending",
     "warning",
     "note",
     "failed",

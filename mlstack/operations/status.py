@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mlstack.cluster.api import Opener
-from mlstack.engine.inspect import Seen, inspect
+from mlstack.engine.inspect import inspect
+from mlstack.engine.judge import Seen
 from mlstack.engine.surroundings import placed
 from mlstack.engine.target import Target, reach
 from mlstack.files.appdir import AppDir

@@ -1,0 +1,161 @@
+"""Judge live objects by the readiness rules, with everything around them that tells why one does not work."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from mlstack.cluster.api import Cluster, ObjectRef
+from mlstack.errors import ClusterError, ForbiddenError, ObjectNotFoundError
+from mlstack.model.kinds import Kinds
+from mlstack.model.objects import KubeObject
+from mlstack.model.readiness.assess import assess
+from mlstack.model.readiness.base import RULES, Facts, Readiness, key_of
+from mlstack.model.readiness.platform import services_of
+from mlstack.model.readiness.relatives import Data, Relatives
+
+T = TypeVar("T")
+
+# Nodes come and go; what they have is asked for again after this time.
+FRESH_S = 10.0
+
+MISSING = Readiness(state="missing", reason="not applied")
+_CRD_API = "apiextensions.k8s.io/v1"
+_SERVICE_LABEL = "kubernetes.io/service-name"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """One wanted object as it is.
+
+    Attributes:
+        wanted: what the files say.
+        live: what is there, None if nothing is.
+        readiness: what the rule of its kind says.
+        pods: its pods with what their rule says, by name.
+    """
+
+    wanted: KubeObject
+    live: Data | None
+    readiness: Readiness
+    pods: tuple[tuple[Data, Readiness], ...] = ()
+
+
+class Judge:
+    """Judges objects of one cluster; asks it for nodes, classes and endpoints where that tells more.
+
+    Args:
+        cluster: where to ask.
+        relatives: pods, their owners and events.
+        wait_for_load_balancer: whether a Service of type LoadBalancer needs its address.
+    """
+
+    def __init__(self, cluster: Cluster, relatives: Relatives, *, wait_for_load_balancer: bool) -> None:
+        """Begin with nothing asked."""
+        self.relatives = relatives
+        self.notes: list[str] = []
+        self._cluster, self._balancer = cluster, wait_for_load_balancer
+        self._answers: dict[tuple[str, ...], tuple[float, Any]] = {}
+
+    def judge(self, wanted: KubeObject, live: Data | None, *, now_s: float) -> Seen:
+        """Judge one object and its pods."""
+        if live is None:
+            return Seen(wanted=wanted, live=None, readiness=MISSING)
+        pods = self.relatives.pods_of(live)
+        shown = () if wanted.kind in ("Pod", "PersistentVolumeClaim") else pods
+        return Seen(
+            wanted=wanted,
+            live=live,
+            readiness=self._assess(live, pods, now_s),
+            pods=tuple((pod, self._assess(pod, (), now_s)) for pod in shown),
+        )
+
+    def _assess(self, data: Data, pods: Sequence[Data], now_s: float) -> Readiness:
+        facts = Facts(
+            data=data,
+            pods=pods,
+            events=self.relatives.events_of([data, *pods]),
+            now_s=now_s,
+            wait_for_load_balancer=self._balancer,
+        )
+        if facts.data.get("webhooks"):
+            facts = replace(facts, endpoints=self._endpoints(facts, now_s))
+        found = assess(facts)
+        more = {} if found.is_fine and not _is_silent(facts) else self._more(facts, found, now_s)
+        return assess(replace(facts, **more)) if more else found
+
+    def _more(self, facts: Facts, found: Readiness, now_s: float) -> dict[str, Any]:
+        """Ask for what tells more about an object that does not work."""
+        if found.queue == "node":
+            return {"nodes": self._asked(now_s, self._nodes, "nodes")}
+        if facts.data.get("kind") == "PersistentVolumeClaim" and not facts.pods:
+            return {"late_classes": self._asked(now_s, self._late_classes, "classes")}
+        if _is_silent(facts):
+            key = (str(facts.data.get("apiVersion")), str(facts.data.get("kind")))
+            return {"has_status": self._asked(now_s, lambda: self._has_status(*key), "status", *key)}
+        return {}
+
+    def _asked(self, now_s: float, ask: Callable[[], T], *key: str, fresh_s: float = FRESH_S) -> T | None:
+        """Give an answer of the cluster, a known one for a while; None if it gives none."""
+        known = self._answers.get(key)
+        if known is not None and now_s - known[0] < fresh_s:
+            return known[1]  # type: ignore[no-any-return]  # answers are kept under their question
+        try:
+            answer: T | None = ask()
+        except (ForbiddenError, ObjectNotFoundError) as error:
+            self.note(error)
+            answer = None
+        except ClusterError:  # the server is away: what is known must do
+            return known[1] if known is not None else None
+        self._answers[key] = (now_s, answer)
+        return answer
+
+    def note(self, error: ClusterError) -> None:
+        """Remember what may not be read, once."""
+        note = f"reasons may be missing: {error.message}"
+        if note not in self.notes:
+            self.notes.append(note)
+
+    def _nodes(self) -> Sequence[Data]:
+        return self._cluster.list("v1", "Node").items
+
+    def _late_classes(self) -> frozenset[str]:
+        items = self._cluster.list("storage.k8s.io/v1", "StorageClass").items
+        late = (one for one in items if one.get("volumeBindingMode") == "WaitForFirstConsumer")
+        return frozenset(str(one["metadata"]["name"]) for one in late)
+
+    def _has_status(self, api_version: str, kind: str) -> bool | None:
+        """Tell whether the definition of a kind declares a status that only controllers write."""
+        found = self._cluster.kinds().lookup(api_version, kind)
+        if found is None:
+            return None
+        name = f"{found.plural}.{found.group}"
+        definition = self._cluster.get(ObjectRef(_CRD_API, "CustomResourceDefinition", "", name))
+        if definition is None:
+            return None
+        versions: Sequence[Mapping[str, Any]] = definition["spec"].get("versions") or ()
+        version = api_version.rpartition("/")[2]
+        return any(
+            one.get("name") == version and "status" in (one.get("subresources") or {}) for one in versions
+        )
+
+    def _endpoints(self, facts: Facts, now_s: float) -> Mapping[tuple[str, str], bool] | None:
+        def ready(service: tuple[str, str]) -> bool | None:
+            return self._asked(now_s, lambda: self._has_endpoint(*service), *service, fresh_s=1.0)
+
+        answers = {service: ready(service) for service in services_of(facts)}
+        return None if None in answers.values() else {each: bool(ready) for each, ready in answers.items()}
+
+    def _has_endpoint(self, namespace: str, name: str) -> bool:
+        labels = f"{_SERVICE_LABEL}={name}"
+        found = self._cluster.list(
+            "discovery.k8s.io/v1", "EndpointSlice", namespace=namespace, labels=labels
+        ).items
+        endpoints = [endpoint for one in found for endpoint in one.get("endpoints") or ()]
+        return any((one.get("conditions") or {}).get("ready") is not False for one in endpoints)
+
+
+def _is_silent(facts: Facts) -> bool:
+    """Tell whether only the definition of its kind can say if an object is to get a status."""
+    if facts.data.get("status") is not None or key_of(facts.data) in RULES:
+        return False
+    return Kinds.builtin().lookup(str(facts.data["apiVersion"]), str(facts.data["kind"])) is None

@@ -1,0 +1,207 @@
+"""Wait until everything that a run has applied works, telling what each object waits for."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mlstack.engine.judge import Seen
+from mlstack.engine.lookout import UNSEEN, Lookout
+from mlstack.errors import ForbiddenError, MlstackError, NotReadyError
+from mlstack.model import durations
+from mlstack.model.clock import Clock
+from mlstack.model.events import Event, OnEvent
+from mlstack.model.objects import Identity
+from mlstack.model.readiness.base import Readiness
+from mlstack.model.readiness.terms import Terms, Verdict
+
+# A reason that passes sooner is not worth a line.
+SAY_AFTER_S = 2.0
+# A reason that changes all the time, as a count does, is told so often all the same.
+SAY_EVERY_S = 10.0
+# So many objects with the same reason share a line.
+TOGETHER = 3
+_NAMED = 3
+# Refused credentials are no restart of the server after this time.
+REFUSED_S = 15.0
+
+Found = Mapping[Identity, Readiness]
+
+
+def until_ready(
+    lookout: Lookout,
+    terms: Mapping[Identity, Terms],
+    *,
+    clock: Clock,
+    on_event: OnEvent,
+    found: Callable[[Found], object] = lambda found: None,
+    hint: str = "",
+) -> None:
+    """Return when every object works, or goes on by itself as its terms allow.
+
+    Args:
+        lookout: what is seen of the objects.
+        terms: on what terms each of them is waited for.
+        clock: for time limits.
+        on_event: told what objects wait for, as that changes.
+        found: called with the last state of every object, however this ends.
+        hint: what to do when something does not work.
+
+    Raises:
+        NotReadyError: a required object failed for good, or is not ready in time; `reasons` names each.
+        ForbiddenError: the cluster does not take our credentials any more.
+    """
+    watch = _Watch(terms, clock, Teller(clock, on_event))
+    try:
+        with lookout:
+            for seen in lookout.rounds():
+                watch.look(seen, lookout.outage())
+                if watch.is_over:
+                    break
+    finally:
+        found({identity: state.found for identity, state in watch.states.items()})
+    for note in lookout.notes:
+        on_event(Event("note", None, note))
+    watch.teller.tell_left(watch.left)
+    watch.refuse_troubles(hint)
+
+
+@dataclass
+class _State:
+    """What was found of one object, since when, and what follows."""
+
+    found: Readiness
+    since_s: float
+    verdict: Verdict = "wait"
+
+
+class _Watch:
+    def __init__(self, terms: Mapping[Identity, Terms], clock: Clock, teller: "Teller") -> None:
+        self._terms, self._clock, self.teller = terms, clock, teller
+        self._begun_s = clock.now_s()
+        self._outage: MlstackError | None = None
+        self._outage_s: float | None = None
+        self.states: dict[Identity, _State] = {}
+
+    def look(self, seen: Sequence[Seen], outage: MlstackError | None) -> None:
+        """Take what is seen now."""
+        now_s = self._clock.now_s()
+        self._note_outage(outage, now_s)
+        for one in seen:
+            identity = one.wanted.identity
+            state = self.states.get(identity)
+            if state is None or _kind(state.found) != _kind(one.readiness):
+                state = self.states[identity] = _State(one.readiness, now_s)
+            state.found = one.readiness
+            state.verdict = self._terms[identity].verdict(
+                one.readiness, waited_s=now_s - self._begun_s, held_s=now_s - state.since_s
+            )
+        waits = {who: one.found for who, one in self.states.items() if one.verdict == "wait"}
+        self.teller.tell({who: found for who, found in waits.items() if found is not UNSEEN})
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether there is nothing more to wait for: all is well, or something is not."""
+        verdicts = {state.verdict for state in self.states.values()}
+        return "wait" not in verdicts or bool(verdicts & {"failed", "late"})
+
+    @property
+    def left(self) -> Mapping[Identity, Readiness]:
+        """Give what goes on by itself."""
+        return {who: one.found for who, one in self.states.items() if one.verdict == "left"}
+
+    def refuse_troubles(self, hint: str) -> None:
+        """Raise if something failed or is late."""
+        failed = {who: one for who, one in self.states.items() if one.verdict == "failed"}
+        late = {who: one for who, one in self.states.items() if one.verdict == "late"}
+        if not failed and not late:
+            return
+        waiting = {who: one for who, one in self.states.items() if one.verdict == "wait"}
+        reasons = [_sentence(who, one.found) for who, one in {**failed, **late, **waiting}.items()]
+        raise NotReadyError(
+            self._message(failed or late, bool(failed), reasons), reasons=reasons, hint=hint or None
+        )
+
+    def _message(self, bad: Mapping[Identity, _State], failed: bool, reasons: Sequence[str]) -> str:
+        now_s = self._clock.now_s()
+        waited, away = durations.words(now_s - self._begun_s), ""
+        if self._outage is not None and self._outage_s is not None:
+            away = f"; the API server has not answered for {durations.words(now_s - self._outage_s)}"
+        who, state = next(iter(bad.items()))
+        if len(reasons) == 1:
+            what = "failed" if failed else f"is not ready after {waited}"
+            return f"`{who}` {what}: {state.found.reason or state.found.state}{away}"
+        verb = "failed" if failed else f"not ready after {waited}"
+        others = len(reasons) - len(bad)
+        count = f"{len(bad)} object{'s' * (len(bad) != 1)} {verb}"
+        more = f", {others} more not ready yet" if others else ""
+        return "\n".join([f"{count}{more}{away}", *(f"  {line}" for line in reasons)])
+
+    def _note_outage(self, outage: MlstackError | None, now_s: float) -> None:
+        if outage is None:
+            if (
+                self._outage is not None
+                and self._outage_s is not None
+                and now_s - self._outage_s >= SAY_AFTER_S
+            ):
+                self.teller.say("the API server answers again")
+            self._outage = self._outage_s = None
+            return
+        self._outage = outage
+        if self._outage_s is None:
+            self._outage_s = now_s
+            self.teller.say(f"{outage.message}; waiting goes on")
+        if isinstance(outage, ForbiddenError) and now_s - self._outage_s >= REFUSED_S:
+            raise outage
+
+
+def _kind(found: Readiness) -> tuple[str, str]:
+    return found.state, found.queue
+
+
+def _sentence(who: Identity, found: Readiness) -> str:
+    return f"{who}: {found.reason or found.state}"
+
+
+@dataclass
+class Teller:
+    """Tells what objects wait for: once a reason has stayed for a moment, and only when it is a new one."""
+
+    clock: Clock
+    on_event: OnEvent
+    _seen: dict[Identity, tuple[str, float]] = field(default_factory=dict)
+    _told: dict[Identity, tuple[str, float]] = field(default_factory=dict)
+
+    def say(self, text: str) -> None:
+        """Tell something about the run as a whole."""
+        self.on_event(Event("pending", None, text))
+
+    def tell(self, waiting: Mapping[Identity, Readiness]) -> None:
+        """Take what waits now, and tell what is new and has stayed."""
+        due: dict[str, list[Identity]] = {}
+        for who in self._due(waiting):
+            due.setdefault(waiting[who].reason or waiting[who].state, []).append(who)
+        for reason, names in due.items():
+            if len(names) > TOGETHER:
+                some = ", ".join(str(who) for who in names[:_NAMED])
+                self.say(f"{len(names)} objects ({some} …): {reason}")
+                continue
+            for who in names:
+                self.on_event(Event("pending", who, reason))
+
+    def tell_left(self, left: Mapping[Identity, Readiness]) -> None:
+        """Tell of what nobody waits for any longer."""
+        for who, found in left.items():
+            text = "failed, but is optional" if found.state in ("failed", "missing") else "goes on by itself"
+            reason = f": {found.reason}" if found.reason else ""
+            self.on_event(Event("note", who, f"{text}{reason}"))
+
+    def _due(self, waiting: Mapping[Identity, Readiness]) -> Iterator[Identity]:
+        now_s = self.clock.now_s()
+        for who, found in waiting.items():
+            reason = found.reason or found.state
+            if self._seen.get(who, ("", 0.0))[0] != reason:
+                self._seen[who] = (reason, now_s)
+            told, told_s = self._told.get(who, ("", self._seen[who][1]))
+            stayed = now_s - self._seen[who][1] >= SAY_AFTER_S
+            if reason != told and (stayed or now_s - told_s >= SAY_EVERY_S):
+                self._told[who] = (reason, now_s)
+                yield who
