@@ -237,10 +237,15 @@ def generated(result: component.Generated) -> Page:
 @VIEWS.register("ComponentList")
 def component_list(result: component.ComponentList) -> Page:
     """Show the components: those of prototypes with their package, manifests with their file."""
-    rows = tuple(
+    rows: tuple[tuple[str, ...], ...] = tuple(
         (row.name, row.type, row.prototype or "", row.package or row.file) for row in result.components
     )
-    table = Table(("COMPONENT", "TYPE", "PROTOTYPE", "FROM"), rows)
+    heads: tuple[str, ...] = ("COMPONENT", "TYPE", "PROTOTYPE", "FROM")
+    if any(row.depends_on for row in result.components):
+        heads += ("DEPENDS ON",)
+        named = [", ".join(row.depends_on) for row in result.components]
+        rows = tuple((*row, depends) for row, depends in zip(rows, named, strict=True))
+    table = Table(heads, rows)
     notes = () if rows else ("next: mlstack generate PROTOTYPE NAME",)
     return Page((table,), tuple(row.name for row in result.components), notes)
 

@@ -4,12 +4,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from mlstack.engine import guard, recording
+from mlstack.engine import guard, recording, waiting
 from mlstack.engine import inventory as inventories
 from mlstack.engine.comparison import compare
 from mlstack.engine.execute import Run
+from mlstack.engine.observe import looking_again
 from mlstack.engine.proposal import Proposal
 from mlstack.engine.prune import refuse_too_much
+from mlstack.engine.send import Again
 from mlstack.engine.target import Reached
 from mlstack.errors import ClusterError, MlstackError
 from mlstack.model import membership
@@ -49,6 +51,11 @@ class Deployment(Proposal):
         settled = membership.settled(widened, self.changes.changes, written={}, gone=self.forgotten)
         return bool(self.changes.writes) or inventories.needs_writing(self.inventory, settled)
 
+    @property
+    def again(self) -> Again:
+        """Give what looks at an object that moved since its change was worked out."""
+        return looking_again(self.reached, self.options)
+
     def run(self, *, clock: Clock, on_event: OnEvent) -> RunResult:
         """Carry the deploy out; a dry run only tells how each object would end.
 
@@ -76,24 +83,46 @@ class Deployment(Proposal):
             recording.record, self.reached, self.changes, what=self.what, clock=clock, on_event=on_event
         )
         try:
-            self._steps(run, on_event)
+            self._steps(run, clock, on_event)
         except MlstackError as error:
             record(run.outcomes, error=error)
             raise
         record(run.outcomes, error=None)
 
-    def _steps(self, run: Run, on_event: OnEvent) -> None:
+    def _steps(self, run: Run, clock: Clock, on_event: OnEvent) -> None:
         """Do everything in its order: the inventory grows first and shrinks last."""
         changes = self.changes.changes
         widened = inventories.widen(run.cluster, self.inventory, changes, on_event=on_event)
         try:
-            run.apply([change for change in self.left(run) if change.desired is not None])
-            run.delete([change for change in self.left(run) if change.desired is None])
+            run.apply(
+                [change for change in self.left(run) if change.desired is not None],
+                depends=self.changes.depends,
+            )
+            self._wait(run, clock, on_event)
+            run.delete(
+                [change for change in self.left(run) if change.desired is None], depends=self.changes.depends
+            )
         except MlstackError:
             with suppress(ClusterError):  # what it holds now covers everything; hashes only save time
                 inventories.settle(run, widened, changes, on_event=on_event)
             raise
         inventories.settle(run, widened, changes, forgotten=self.forgotten, on_event=on_event)
+
+
+    def _wait(self, run: Run, clock: Clock, on_event: OnEvent) -> None:
+        """Wait until what is wanted works; what was deleted for it is not made up for by anything."""
+        wanted = [change for change in self.changes.changes if change.desired and change.action != "missing"]
+        if not self.options.wait or not wanted:
+            return
+        waiting.until_applied(
+            self.reached,
+            wanted,
+            self.options,
+            written=run.written,
+            clock=clock,
+            on_event=on_event,
+            found=run.standings.update,
+        )
 
 
 def propose(
@@ -113,6 +142,7 @@ def propose(
     """
     if not may_be_empty:
         guard.refuse_empty(reached.state)
+    waiting.terms_of(reached.state.objects, reached, options)  # a wrong annotation ends the run here
     found = compare(reached, options)
     if not options.allow_large_prune:
         refuse_too_much(found.pruning)

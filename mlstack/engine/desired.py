@@ -100,6 +100,7 @@ def _loaded(
     found = replace(found, namespace=namespace or found.namespace)
     app.check_patches(environment)
     selected = app.selected(found, components)
+    depends = app.depends(selected)
     loader = Loader(app, found, overrides=overrides, store=store, locate=locate)
     rendered = [loader.render(component) for component in selected]
     made = [made for one in rendered for made in one.objects]
@@ -111,8 +112,9 @@ def _loaded(
         app=app.app().name,
         environment=found.name,
         namespace=found.namespace,
-        objects=order.ordered(stamped),
+        objects=order.ordered(stamped, depends),
         components=tuple(sorted(component.full_name for component in selected)),
+        depends=depends,
         notes=tuple(dict.fromkeys(notes)),
         has_secrets=any(one.has_secrets for one in rendered)
         or any(each.kind == "Secret" for each in stamped),

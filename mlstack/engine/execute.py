@@ -1,22 +1,32 @@
-"""Carry out Changes, wave by wave; whatever happens, what was done is kept and told."""
+"""Carry out Changes along the graph of what needs what; whatever happens, what was done is kept and told."""
 
 from collections.abc import Callable, Mapping, Sequence
 from threading import Event as Flag
 from threading import Lock
 from typing import Any
 
-from mlstack.cluster.api import Applied, Cluster, ObjectRef
-from mlstack.engine import parallel, wait
-from mlstack.engine.settle import with_uid
-from mlstack.errors import ClusterError, MlstackError, ObjectNotFoundError
+from mlstack.cluster.api import Cluster
+from mlstack.cluster.patient import PatientCluster
+from mlstack.engine import parallel
+from mlstack.engine.gates import Gates
+from mlstack.engine.schedule import Schedule
+from mlstack.engine.send import Again
+from mlstack.engine.write import Writer
+from mlstack.errors import MlstackError
 from mlstack.model import order
 from mlstack.model.clock import Clock
 from mlstack.model.diff import Change
 from mlstack.model.events import Event, EventKind, OnEvent
-from mlstack.model.objects import Identity, KubeObject
-from mlstack.model.order import Wave
+from mlstack.model.objects import Identity
+from mlstack.model.order import Bond, Depends, Gate, Graph, Node
+from mlstack.model.readiness.terms import Standing
+
+TIMEOUT_S = 300.0
 
 _DONE: Mapping[str, EventKind] = {"create": "created", "update": "updated", "recreate": "recreated"}
+_APPLY: frozenset[Bond] = frozenset({"user", "needs"})
+# What could not be deleted may need all that was written before it: a controller to clear its finalizers.
+_DELETE: frozenset[Bond] = frozenset({"user", "needs", "wave"})
 
 
 class Run:
@@ -26,112 +36,148 @@ class Run:
         cluster: where to write.
         on_event: told about each object, by one thread at a time.
         clock: for waits.
+        again: looks at an object that moved since its change was worked out.
+        timeout_s: how long to wait for an object to work where others depend on that.
+
+    Attributes:
+        outcomes: the event that ended each object.
+        written: what the server answered for each object that was written.
+        standings: how the objects stood when the wait for them ended.
     """
 
-    def __init__(self, cluster: Cluster, *, on_event: OnEvent, clock: Clock) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        on_event: OnEvent,
+        clock: Clock,
+        again: Again | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
         """Begin with nothing done."""
         self.outcomes: dict[Identity, Event] = {}
         self.written: dict[Identity, Mapping[str, Any]] = {}
+        self.standings: dict[Identity, Standing] = {}
         self._begun: dict[Identity, Change] = {}
         self._closed = False
-        self._cluster, self._on_event, self._lock = cluster, on_event, Lock()
+        self._on_event, self._lock, self._again = on_event, Lock(), again
         self._stopped = Flag()
-        self._clock = _StoppedClock(clock, self._stopped)
+        self._clock, self._timeout_s = _StoppedClock(clock, self._stopped), timeout_s
+        self.use(cluster)
 
     @property
     def cluster(self) -> Cluster:
-        """Give the cluster that the run writes to."""
+        """Give the cluster this run writes to."""
         return self._cluster
 
     def use(self, cluster: Cluster) -> None:
         """Write through another view of the cluster from now on, as one that a lock fences."""
-        self._cluster = cluster
+        self._cluster = PatientCluster(
+            cluster, clock=self._clock, told=lambda text: self._say("waiting", None, text), answered=True
+        )
+        self._writer = Writer(self._cluster, clock=self._clock, say=self._say, again=self._again)
+        self._gates = Gates(self._cluster, clock=self._clock, timeout_s=self._timeout_s)
 
-    def apply(self, changes: Sequence[Change]) -> None:
-        """Write what is wanted, a wave after the other, definitions served before what they define.
+    def apply(self, changes: Sequence[Change], *, depends: Depends | None = None) -> None:
+        """Write what is wanted, each object as soon as what it depends on is done.
+
+        Args:
+            changes: what is to be done; what this run has done already is left out.
+            depends: for each component all components it depends on.
 
         Raises:
-            MlstackError: an object failed; the rest of its wave was finished, later waves were not begun.
+            MlstackError: objects failed, and what depends on them was skipped; all the others were done.
         """
-        for wave in order.waves(changes, _identity):
-            self._wave(wave, self._write)
+        left = [change for change in changes if change.identity not in self.outcomes]
+        graph = order.graph([change.subject for change in left], depends)
+        self._go(graph, left, self._write, _APPLY)
 
-    def delete(self, changes: Sequence[Change], *, grace_period_s: int | None = None) -> None:
-        """Delete in reverse order; what a wave deletes is gone before the next begins.
+    def delete(
+        self,
+        changes: Sequence[Change],
+        *,
+        depends: Depends | None = None,
+        grace_period_s: int | None = None,
+        wait: bool = True,
+    ) -> None:
+        """Delete in reverse order; what depends on an object is gone before it goes.
+
+        Args:
+            changes: what is to be done.
+            depends: for each component all components it depends on.
+            grace_period_s: time that pods get to end, in seconds; None for their own.
+            wait: go on with the next object only once the one before is gone.
 
         Raises:
             MlstackError: as `apply`.
         """
 
         def delete(change: Change) -> None:
-            self._delete(change, grace_period_s)
+            self._delete(change, grace_period_s, wait=wait)
 
-        for wave in order.reversed_waves(changes, _identity):
-            self._wave(wave, delete)
+        graph = order.graph([change.subject for change in changes], depends, strict=False)
+        self._go(graph.reversed(), changes, delete, _DELETE)
 
-    def _wave(self, wave: Wave[Change], work: Callable[[Change], None]) -> None:
-        idle = [change for change in wave.items if not change.writes]
-        for change in idle:
-            self._end("unchanged" if change.action == "unchanged" else "kept", change, change.reason)
-        busy = [change for change in wave.items if change.writes]
+    def _go(
+        self,
+        graph: Graph,
+        changes: Sequence[Change],
+        work: Callable[[Change], None],
+        binding: frozenset[Bond],
+    ) -> None:
+        by_identity = {change.identity: change for change in changes}
+        crossing = _Crossing(graph, by_identity, self._gates) if binding == _APPLY else None
+
+        def do(node: Node) -> None:
+            if isinstance(node, Gate):
+                if crossing is not None:
+                    crossing.wait(node)
+            elif by_identity[node].writes:
+                work(by_identity[node])
+            else:
+                self._idle(by_identity[node])
+
+        def is_idle(node: Node) -> bool:
+            if isinstance(node, Gate):
+                return crossing is None or not crossing.waits(node)
+            return not by_identity[node].writes
+
+        def skipped(node: Node, why: str) -> None:
+            if not isinstance(node, Gate):
+                self._end("skipped", by_identity[node], why)
+
+        schedule = Schedule(
+            graph,
+            work=do,
+            skipped=skipped,
+            is_idle=is_idle,
+            because=_because if binding == _APPLY else _because_still_there,
+            binding=binding,
+            stopped=self._stopped,
+        )
         try:
-            results = parallel.run(work, busy, stopped=self._stopped)
+            schedule.run()
         except KeyboardInterrupt:
             self._close()
             raise
-        failures = [result for result in results if isinstance(result, MlstackError)]
-        if failures:
-            raise parallel.together(failures)
-        if any(change.identity.kind == "CustomResourceDefinition" for change in wave.items if change.writes):
-            self._cluster.kinds(refresh=True)
+        if schedule.failures:
+            raise parallel.together(schedule.failures)
+
+    def _idle(self, change: Change) -> None:
+        self._end("unchanged" if change.action == "unchanged" else "kept", change, change.reason)
 
     def _write(self, change: Change) -> None:
-        desired = change.desired
-        if desired is None:
-            raise ValueError(f"nothing to write for {change.identity}")
-        ref = ref_of(change)
         with _Failure(self, change) as failure:
-            if change.action == "recreate":
-                self._say("waiting", change.identity, "until the old one is gone")
-                self._cluster.delete(ref, propagation="Foreground", uid=change.live_uid)
-                failure.so_far = "was deleted and is not made anew yet: "
-            if change.action in ("recreate", "create") and change.live_uid:
-                wait.until_gone(self._cluster, ref, change.live_uid, clock=self._clock)
-            warnings = self._send(change, desired)
-            failure.so_far = ""
-            if desired.kind == "CustomResourceDefinition":
-                wait.until_established(self._cluster, ref, clock=self._clock)
-        for text in warnings:
+            applied = self._writer.write(change, failure.reached)
+        self.written[change.identity] = applied.object
+        for text in applied.warnings:
             self._say("warning", change.identity, text)
         self._end(_DONE.get(change.action, "unchanged"), change, "; ".join(change.notes))
 
-    def _send(self, change: Change, desired: KubeObject) -> tuple[str, ...]:
-        """Write one object; only an object that was looked at before is changed by force."""
-        is_new = change.action in ("create", "recreate")
-        payload = desired.data if is_new else with_uid(change.payload or desired.data, change.live_uid)
-
-        def told(error: ClusterError) -> None:
-            self._say("waiting", change.identity, error.message)
-
-        def write() -> Applied:
-            return self._cluster.apply(payload, force=not is_new)
-
-        applied = wait.retried(write, clock=self._clock, told=told)
-        self.written[change.identity] = applied.object
-        return applied.warnings
-
-    def _delete(self, change: Change, grace_period_s: int | None) -> None:
-        ref = ref_of(change)
+    def _delete(self, change: Change, grace_period_s: int | None, *, wait: bool) -> None:
         with _Failure(self, change):
-            try:
-                self._cluster.delete(
-                    ref, propagation="Foreground", uid=change.live_uid, grace_period_s=grace_period_s
-                )
-            except ObjectNotFoundError:
-                self._end("gone", change, "was gone already")
-                return
-            wait.until_gone(self._cluster, ref, change.live_uid, clock=self._clock)
-        self._end("deleted", change, "")
+            was_there = self._writer.delete(change, grace_period_s=grace_period_s, wait=wait)
+        self._end(*(("deleted", change, "") if was_there else ("gone", change, "was gone already")))
 
     def _close(self) -> None:
         """Tell of what was under way when a person interrupted; what comes later is not heard any more."""
@@ -148,7 +194,7 @@ class Run:
                 self.outcomes[change.identity] = event
                 self._on_event(event)
 
-    def _say(self, kind: EventKind, identity: Identity, text: str) -> None:
+    def _say(self, kind: EventKind, identity: Identity | None, text: str) -> None:
         with self._lock:
             if not self._closed:
                 self._on_event(Event(kind, identity, text))
@@ -162,12 +208,45 @@ class Run:
         self._end("failed", change, why)
 
 
+class _Crossing:
+    """Knows for one run which gates are waited at, and waits there."""
+
+    def __init__(self, graph: Graph, changes: Mapping[Identity, Change], gates: Gates) -> None:
+        self._changes, self._gates = changes, gates
+        self._behind: dict[Node, list[Identity]] = {}
+        for node in graph.objects:
+            for one in graph.before[node]:
+                self._behind.setdefault(one, []).append(node)
+
+    def waits(self, gate: Gate) -> bool:
+        """Tell whether anything behind a gate is written for which it matters."""
+        behind = [self._changes[one] for one in self._behind.get(gate, ())]
+        if gate.kind == "endpoint":
+            # A webhook that is there already is asked now, whether its Service answers or not.
+            return any(change.writes and change.action in ("create", "recreate") for change in behind)
+        return gate.kind != "wave" and any(change.writes for change in behind)
+
+    def wait(self, gate: Gate) -> None:
+        """Return when the gate may be passed."""
+        if not self.waits(gate):
+            return
+        if gate.kind == "endpoint" and gate.about is not None:
+            self._gates.endpoint(gate.about)
+            return
+        wanted = [self._changes[one] for one in gate.members if self._changes[one].action != "missing"]
+        self._gates.ready(str(gate), [change.desired for change in wanted if change.desired is not None])
+
+
 class _Failure:
     """Records the failure of one change on its way out, and how far it had come."""
 
     def __init__(self, run: Run, change: Change) -> None:
         self._run, self._change = run, change
-        self.so_far = ""
+        self._so_far = ""
+
+    def reached(self, so_far: str) -> None:
+        """Take note of how far the change came."""
+        self._so_far = so_far
 
     def __enter__(self) -> "_Failure":
         self._run.begin(self._change)
@@ -175,10 +254,12 @@ class _Failure:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, MlstackError):
+            if error.where is None and self._change.component:
+                error.where = f"component {self._change.component}"
             text = error.message.removeprefix(f"`{self._change.identity}`: ")  # its line begins with the name
-            self._run.failed(self._change, self.so_far + text)
-        elif isinstance(error, KeyboardInterrupt) and self.so_far:
-            self._run.failed(self._change, f"{self.so_far}interrupted")
+            self._run.failed(self._change, self._so_far + text)
+        elif isinstance(error, KeyboardInterrupt) and self._so_far:
+            self._run.failed(self._change, f"{self._so_far}interrupted")
 
 
 class _StoppedClock:
@@ -198,11 +279,11 @@ class _StoppedClock:
         self._clock.sleep(seconds)
 
 
-def ref_of(change: Change) -> ObjectRef:
-    """Give the address of a change's object."""
-    identity = change.identity
-    return ObjectRef(change.api_version, identity.kind, identity.namespace, identity.name)
+def _because(node: Node, end: str, after: Node) -> str:
+    if isinstance(after, Gate) and after.kind == "component" and not isinstance(node, Gate):
+        return f"depends on {after}, where `{node}` {end}"
+    return f"depends on {node if isinstance(node, Gate) else f'`{node}`'}, which {end}"
 
 
-def _identity(change: Change) -> Identity:
-    return change.identity
+def _because_still_there(node: Node, end: str, after: Node) -> str:
+    return f"`{node}`, which goes before it, {'was not deleted' if end == 'failed' else end}"

@@ -1,6 +1,6 @@
 """What is there, and what a server-side apply would make of it: live objects and dry runs → Changes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from mlstack.engine import parallel
@@ -12,7 +12,7 @@ from mlstack.engine.scalers import Scalers
 from mlstack.engine.surroundings import Surroundings, placed
 from mlstack.engine.target import Reached
 from mlstack.errors import MlstackError
-from mlstack.model import order
+from mlstack.model import objects, order
 from mlstack.model.diff import Change, Changes
 from mlstack.model.inventory import Inventory
 from mlstack.model.options import ApplyOptions
@@ -83,11 +83,29 @@ def looking_again(reached: Reached, options: ApplyOptions = _USUAL) -> Callable[
 def _outlook(reached: Reached, world: Surroundings, options: ApplyOptions, *, check_new: bool) -> Outlook:
     return Outlook(
         world=world,
-        scalers=Scalers(reached.state.objects, reached.cluster),
+        scalers=Scalers(reached.state.objects, reached.cluster, going=_going(reached, options)),
         options=options,
         rules=reached.target.app.app().conflicts,
         check_new=check_new,
     )
+
+
+def _going(reached: Reached, options: ApplyOptions) -> Callable[[Mapping[str, str]], bool]:
+    """Tell of an object that the run does not bring whether the run deletes it."""
+    state = reached.state
+    marks = objects.marks(app=state.app, environment=state.environment, component="")
+    whose = {key: marks[key] for key in (objects.APP_LABEL, objects.ENVIRONMENT_LABEL)}
+    selected = {
+        objects.marks(app="", environment="", component=name)[objects.COMPONENT_LABEL]
+        for name in state.components
+    }
+
+    def going(labels: Mapping[str, str]) -> bool:
+        is_ours = whose.items() <= labels.items() and objects.COMPONENT_LABEL in labels
+        looked_at = not reached.selective or labels.get(objects.COMPONENT_LABEL) in selected
+        return options.prune and is_ours and looked_at
+
+    return going
 
 
 def _left(changes: Sequence[Change]) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from mlstack.errors import MlstackError, UsageError
 from mlstack.model import pruning
 from mlstack.model.diff import Change
 from mlstack.model.inventory import Inventory, Member
-from mlstack.model.objects import Identity
-from mlstack.model.order import reversed_waves
+from mlstack.model.objects import Identity, KubeObject
+from mlstack.model.order import last_first
 from mlstack.model.pruning import Spare, Verdict
 
 
@@ -127,12 +127,13 @@ def _change(member: Member, seen: Survey, verdict: Verdict) -> Change | None:
         reason=verdict.reason or f"component `{member.component}` no longer brings it",
         live_uid=str(live["metadata"]["uid"]) if live else "",
         writes=verdict.fate == "delete",
+        found=None if live is None else KubeObject(data=live, component=member.component),
     )
 
 
 def _ordered(changes: list[Change]) -> tuple[Change, ...]:
-    waves = reversed_waves(changes, lambda one: one.identity)
-    return tuple(change for wave in waves for change in wave.items)
+    known = {change.identity: change for change in changes}
+    return tuple(known[one] for one in last_first([change.subject for change in changes]))
 
 
 def _foreign(verdicts: dict[Identity, Verdict]) -> Iterator[tuple[Identity, Verdict]]:

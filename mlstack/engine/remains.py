@@ -1,141 +1,184 @@
-"""What an environment has in its cluster: by the files, and by the marks on the objects."""
+"""What an environment has in its cluster, to be taken away: by the inventory, the marks and the files."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mlstack.cluster.api import Cluster, ObjectRef
-from mlstack.engine import parallel
+from mlstack.cluster.api import Cluster, Opener
+from mlstack.engine import inventory as inventories
+from mlstack.engine import parallel, scan
 from mlstack.engine.leftovers import leftovers
-from mlstack.engine.target import Reached
-from mlstack.errors import ForbiddenError, MlstackError, ObjectNotFoundError
-from mlstack.model import objects
+from mlstack.engine.surroundings import placed
+from mlstack.engine.survey import Live, Survey, ref_of, survey
+from mlstack.engine.target import Reached, Target, reach
+from mlstack.errors import ConfigError, MlstackError, NotFoundError, ObjectNotFoundError, RegistryError
+from mlstack.model import pruning
 from mlstack.model.diff import Change, Changes
+from mlstack.model.inventory import Inventory, Member
 from mlstack.model.kinds import kinds_of_crd
-from mlstack.model.objects import DesiredState, KubeObject
-from mlstack.model.order import reversed_waves
+from mlstack.model.objects import DesiredState, Identity, KubeObject
+from mlstack.model.order import last_first
+from mlstack.model.pruning import Spare as Spare
+from mlstack.model.pruning import Verdict
 
 # Names of objects that go with a definition: more than these are counted, not listed.
 _NAMED = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spare:
-    """Which kinds are kept because deleting them takes other people's things along."""
+class Remains:
+    """What there is to take away.
 
-    definitions: bool = True
-    namespaces: bool = True
-    claims: bool = True
+    Attributes:
+        reached: where it is; its state is what the files bring, as far as they render.
+        changes: a deletion for each object, or `kept` with the reason.
+        inventory: what was deployed.
+        forgotten: members of it that are not there any more, or are another's.
+    """
 
-    def reason(self, found: KubeObject) -> str:
-        """Say why an object is kept, nothing if it is not."""
-        kind = (found.group, found.kind)
-        if self.definitions and kind == ("apiextensions.k8s.io", "CustomResourceDefinition"):
-            return "definitions are kept: deleting one deletes its objects in every namespace (--crds)"
-        if self.namespaces and kind == ("", "Namespace"):
-            return "namespaces are kept: deleting one deletes everything in it (--namespaces)"
-        if self.claims and kind == ("", "PersistentVolumeClaim"):
-            return "volume claims are kept: deleting one deletes its data (--claims)"
-        return ""
+    reached: Reached
+    changes: Changes
+    inventory: Inventory
+    forgotten: frozenset[Identity]
 
 
-def find(reached: Reached, *, spare: Spare) -> Changes:
+def find(target: Target, opener: Opener, *, spare: Spare) -> Remains:
     """Give a deletion for everything of an environment that is in the cluster.
 
-    Objects of the files that carry the marks of another app or environment, or none, are kept: other
-    people may depend on them. Objects with our marks that the files no longer bring go as well.
+    What was deployed counts, whatever the files say now; they need not even render. Objects of the files
+    that carry the marks of another app or environment, or none, are kept: other people may depend on them.
 
     Args:
-        reached: what the files bring, and where to look; nothing is written.
+        target: the environment, and which components of it.
+        opener: opens a cluster by its context; nothing is written.
         spare: kinds to keep.
+
+    Raises:
+        NotFoundError: neither the files nor the inventory know a component.
+        ClusterError: the cluster cannot be asked or is another one.
     """
-    state, cluster = reached.state, reached.cluster
-    named = _by_name(state, cluster)
-    marked = _by_marks(state, cluster, only_components=reached.selective)
-    live = {found.identity: found for found in (*marked, *named)}
-    changes = [_change(found, state, spare) for found in live.values()]
-    ordered = [change for wave in reversed_waves(changes, lambda one: one.identity) for change in wave.items]
-    going = [live[change.identity] for change in ordered if change.action == "delete"]
-    return Changes(
-        app=state.app,
-        environment=state.environment,
-        namespace=state.namespace,
-        context=reached.place.context,
-        cluster=reached.identity,
-        changes=tuple(ordered),
-        notes=(*state.notes, *_taken_along(going, cluster), *leftovers(going, cluster)),
+    state, fault = _rendered(target)
+    reached = reach(target, opener, state=state)
+    cluster, place = reached.cluster, reached.place
+    known = inventories.known(
+        cluster, app=state.app, environment=state.environment, namespace=place.namespace
+    )
+    members = _members(reached, known)
+    if isinstance(fault, NotFoundError) and not members:
+        raise fault
+    seen = survey(cluster, [*members, *_of_files(reached, known), *_own_namespace(reached, spare)])
+    verdicts = {one.identity: _verdict(one, seen, known, spare) for one in seen.members}
+    full = _full(cluster, [one for one in seen.members if verdicts[one.identity].fate == "delete"])
+    brought = {found.identity for found in state.objects}
+    found = [
+        _change(one, verdicts[one.identity], full.get(one.identity) or seen.live.get(one.identity), brought)
+        for one in seen.members
+        if verdicts[one.identity].fate != "gone"
+    ]
+    going = [change.found for change in found if change.action == "delete" and change.found is not None]
+    return Remains(
+        reached=reached,
+        changes=Changes(
+            app=state.app,
+            environment=state.environment,
+            namespace=state.namespace,
+            context=place.context,
+            cluster=reached.identity,
+            changes=_ordered(found, state),
+            depends=state.depends,
+            notes=tuple(_notes(reached, known, fault, going)),
+        ),
+        inventory=known,
+        forgotten=frozenset(
+            key for key, one in verdicts.items() if key in known.members and one.fate in ("gone", "foreign")
+        ),
     )
 
 
-def _by_name(state: DesiredState, cluster: Cluster) -> list[KubeObject]:
-    def look(wanted: KubeObject) -> KubeObject | None:
-        live = cluster.get(ObjectRef.of(wanted.data))
-        return None if live is None else wanted.with_data(live)
+def _rendered(target: Target) -> tuple[DesiredState, MlstackError | None]:
+    """Give what the files bring, or nothing and the reason."""
+    try:
+        return target.desired(), None
+    except (ConfigError, NotFoundError, RegistryError) as error:
+        place, app = target.place(), target.app.app().name
+        return DesiredState(app=app, environment=place.name, namespace=place.namespace, objects=()), error
 
-    return [found for found in _results(parallel.run(look, state.objects)) if found is not None]
+
+def _members(reached: Reached, known: Inventory) -> tuple[Member, ...]:
+    """Give the members that are to go: all, or those of the selected components and modules."""
+    if reached.selective:
+        names, modules = set(reached.state.components), tuple(reached.target.components)
+        return tuple(
+            one
+            for one in known.ordered()
+            if one.component in names
+            or any(one.component == name or one.component.startswith(f"{name}.") for name in modules)
+        )
+    if not known.exists:  # rebuilt by the marks just now
+        return known.ordered()
+    marked, _ = scan.scan(reached.cluster, known)
+    return known.with_members(one for one in marked if one.identity not in known.members).ordered()
 
 
-def _by_marks(state: DesiredState, cluster: Cluster, *, only_components: bool) -> list[KubeObject]:
-    """List our marks on every kind the files bring, where the files bring it and where it would go."""
-    query = objects.selector(app=state.app, environment=state.environment)
-    query += f",{objects.COMPONENT_LABEL}"
-    if only_components:
-        names = ",".join(name.replace("/", ".") for name in state.components)
-        query += f",{objects.COMPONENT_LABEL} in ({names})"
-    places = {
-        (found.api_version, found.kind, namespace)
-        for found in state.objects
-        for namespace in ({found.namespace, state.namespace} if found.namespace else {None})
+def _of_files(reached: Reached, known: Inventory) -> Iterator[Member]:
+    """Give what the files bring and the inventory does not know: it may be there, ours or another's."""
+    for found in placed(reached.state.objects, reached.cluster):
+        if found.identity not in known.members:
+            yield Member(identity=found.identity, api_version=found.api_version, component=found.component)
+
+
+def _own_namespace(reached: Reached, spare: Spare) -> Iterator[Member]:
+    """Give the environment's namespace where namespaces are to go: it was made before everything else."""
+    if not spare.namespaces and not reached.selective:
+        identity = Identity("", "Namespace", "", reached.place.namespace)
+        yield Member(identity=identity, api_version="v1")
+
+
+def _verdict(member: Member, seen: Survey, known: Inventory, spare: Spare) -> Verdict:
+    if member.identity in seen.hidden:
+        return Verdict("kept", "its API does not answer at present")
+    return pruning.judge(seen.live.get(member.identity), member, known, spare=spare)
+
+
+def _full(cluster: Cluster, members: Sequence[Member]) -> Mapping[Identity, Live]:
+    """Read whole objects: what they hold says what they need and what goes with them."""
+    results = parallel.run(lambda one: cluster.get(ref_of(one)), members)
+    return {
+        one.identity: live
+        for one, live in zip(members, results, strict=True)
+        if live is not None and not isinstance(live, MlstackError)
     }
 
-    def look(where: tuple[str, str, str | None]) -> Sequence[KubeObject]:
-        api_version, kind, namespace = where
-        try:
-            listing = cluster.list(api_version, kind, namespace=namespace, labels=query)
-        except ObjectNotFoundError:  # the kind has gone already, and its objects with it
-            return ()
-        except ForbiddenError:  # who may not list still may delete what the files name
-            return ()
-        return [KubeObject(data=item, component=_component_of(item)) for item in listing.items]
 
-    ordered = sorted(places, key=lambda where: (where[0], where[1], where[2] or ""))
-    return [found for many in _results(parallel.run(look, ordered)) for found in many]
-
-
-def _component_of(item: Mapping[str, Any]) -> str:
-    return str((item["metadata"].get("labels") or {}).get(objects.COMPONENT_LABEL, ""))
-
-
-def _results(results: Iterable[Any]) -> list[Any]:
-    found = list(results)
-    failures = [result for result in found if isinstance(result, MlstackError)]
-    if failures:
-        raise parallel.together(failures)
-    return found
-
-
-def _change(found: KubeObject, state: DesiredState, spare: Spare) -> Change:
-    reason = _foreign(found, state) or spare.reason(found)
+def _change(member: Member, verdict: Verdict, live: Live | None, brought: Iterable[Identity]) -> Change:
+    goes = verdict.fate == "delete"
+    obsolete = "the files no longer bring it" if member.identity not in brought else ""
     return Change(
-        identity=found.identity,
-        component=found.component,
-        api_version=found.api_version,
-        action="kept" if reason else "delete",
-        reason=reason,
-        live_uid=str(found.metadata.get("uid", "")),
-        writes=not reason,
+        identity=member.identity,
+        component=member.component,
+        api_version=member.api_version,
+        action="delete" if goes else "kept",
+        reason=verdict.reason or (obsolete if brought else ""),
+        live_uid=str(live["metadata"]["uid"]) if live is not None else "",
+        writes=goes,
+        found=KubeObject(data=live, component=member.component) if live is not None else None,
     )
 
 
-def _foreign(found: KubeObject, state: DesiredState) -> str:
-    """Say whose an object is if it is not this environment's."""
-    wanted = objects.marks(app=state.app, environment=state.environment, component="")
-    app, environment = (found.labels.get(key) for key in (objects.APP_LABEL, objects.ENVIRONMENT_LABEL))
-    if app is None:
-        return "was not made by mlstack"
-    if (app, environment) == (wanted[objects.APP_LABEL], wanted[objects.ENVIRONMENT_LABEL]):
-        return ""
-    return f"belongs to environment `{environment}` of app `{app}`"
+def _ordered(changes: Sequence[Change], state: DesiredState) -> tuple[Change, ...]:
+    by_identity = {change.identity: change for change in changes}
+    order = last_first([change.subject for change in changes], state.depends)
+    return tuple(by_identity[one] for one in order)
+
+
+def _notes(
+    reached: Reached, known: Inventory, fault: MlstackError | None, going: Sequence[KubeObject]
+) -> Iterator[str]:
+    yield from known.notes
+    if fault is not None:
+        yield f"by the inventory alone, as the files cannot be rendered: {fault.message}"
+    yield from _taken_along(going, reached.cluster)
+    yield from leftovers(going, reached.cluster)
 
 
 def _taken_along(going: Sequence[KubeObject], cluster: Cluster) -> Iterator[str]:

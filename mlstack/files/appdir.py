@@ -23,6 +23,7 @@ from mlstack.files.paramedit import ParamEdits
 from mlstack.files.schema import PassedStore
 from mlstack.files.vendor import Vendor
 from mlstack.model.app import App, Component, Environment, Lock, Manifest, RegistryRef
+from mlstack.model.dependencies import closure
 from mlstack.model.faults import ParamFault, param_error
 from mlstack.model.names import nearest
 from mlstack.model.overrides import Overrides
@@ -141,6 +142,31 @@ class AppDir(ParamEdits, ComponentEdits, EnvironmentEdits, AppEdits, Installs):
         near = nearest(name, [*every, *self.modules()])
         hint = None if near else "mlstack component list"
         raise NotFoundError(f"no component or module `{name}`", near=near, where=where, hint=hint)
+
+    def depends(self, components: Sequence[Component | Manifest]) -> Mapping[str, tuple[str, ...]]:
+        """Give for each of these components all components it depends on, through others as well.
+
+        Raises:
+            NotFoundError: `dependsOn` names neither a component nor a module; with the nearest known one.
+            ConfigError: components depend on each other in a circle.
+        """
+        direct: dict[str, tuple[str, ...]] = {}
+        rest = list(components)
+        while rest:
+            one = rest.pop()
+            if one.full_name not in direct:
+                direct[one.full_name] = self._direct(one) if isinstance(one, Component) else ()
+                rest += [self.component(name) for name in direct[one.full_name]]
+        return closure(direct, {name: self.files.component_files[name][0] for name in direct})
+
+    def _direct(self, component: Component) -> tuple[str, ...]:
+        found: dict[str, None] = {}
+        for number, name in enumerate(component.depends_on):
+            members = self._members(name, self.files.place(component.file, ("dependsOn", number)))
+            found.update(
+                dict.fromkeys(each for each in members if each != component.full_name or each == name)
+            )
+        return tuple(found)
 
     def environments(self) -> tuple[Environment, ...]:
         """Give all environments by name, each with what it inherits."""

@@ -152,6 +152,7 @@ class DesiredState:
         components: full names of the components that were rendered, sorted.
         notes: remarks for people, as deprecated parameters in use.
         has_secrets: a Secret is among the objects, or a secret parameter is set: not to be kept elsewhere.
+        depends: for each component all components it depends on, through others as well.
     """
 
     app: str
@@ -161,6 +162,7 @@ class DesiredState:
     components: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     has_secrets: bool = False
+    depends: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def group_of(api_version: str) -> str:

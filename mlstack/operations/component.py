@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from mlstack.errors import ConfigError
 from mlstack.files.appdir import AppDir
 from mlstack.files.drafts import Wanted, draft
 from mlstack.files.schema import PassedStore
@@ -40,6 +41,7 @@ class ComponentRow:
         prototype: full name of its prototype, None for manifests.
         package: package and version of its prototype, None for manifests.
         file: its file below the app directory.
+        depends_on: components and modules that have to work before its objects are written.
     """
 
     name: str
@@ -48,6 +50,7 @@ class ComponentRow:
     prototype: str | None
     package: str | None
     file: str
+    depends_on: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +122,7 @@ def _row(app: AppDir, component: Component | Manifest) -> ComponentRow:
         prototype=prototype.name,
         package=f"{prototype.registry}/{prototype.package}@{prototype.version}",
         file=component.file,
+        depends_on=component.depends_on,
     )
 
 
@@ -127,6 +131,14 @@ def remove(app: AppDir, name: str) -> ComponentRemoved:
 
     Raises:
         NotFoundError: no such component.
+        ConfigError: another component depends on it.
     """
     found = app.component(name).full_name
+    for other in app.components():
+        if isinstance(other, Component) and found in other.depends_on:
+            raise ConfigError(
+                f"component `{other.full_name}` depends on `{found}`",
+                where=app.files.place(other.file, ("dependsOn", other.depends_on.index(found))),
+                hint="take it out of `dependsOn` there first",
+            )
     return ComponentRemoved(name=found, files=app.remove_component(found))

@@ -1,15 +1,23 @@
 """`delete`: find what an environment has in its cluster, and after the question take it away."""
 
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
-from mlstack.cluster.api import Opener
+from mlstack.cluster.api import Cluster, Opener
+from mlstack.engine import inventory as inventories
+from mlstack.engine.execute import Run
+from mlstack.engine.history import History
 from mlstack.engine.lock import WAIT_S
 from mlstack.engine.proposal import Proposal
-from mlstack.engine.remains import Spare, find
-from mlstack.engine.target import Target, reach
+from mlstack.engine.remains import Remains, find
+from mlstack.engine.target import Target
+from mlstack.errors import ClusterError, MlstackError
 from mlstack.model.clock import Clock
-from mlstack.model.events import OnEvent, silent
+from mlstack.model.events import Event, OnEvent, silent
+from mlstack.model.objects import Identity
+from mlstack.model.pruning import Spare
 from mlstack.model.report import RunKind, RunResult
 
 _USUAL = Spare()
@@ -20,12 +28,49 @@ class DeletePlan(Proposal):
     """What one delete would do, each change a `delete`, or `kept` with the reason.
 
     Attributes:
+        remains: what there is to take away.
         grace_period_s: time that pods get to end, None for their own.
+        wait: whether the run goes on until everything is gone.
     """
 
     result_kind: ClassVar[RunKind] = "DeleteResult"
 
+    remains: Remains
     grace_period_s: int | None
+    wait: bool
+
+    @property
+    def writes(self) -> bool:
+        """Tell whether anything is sent: what the environment keeps of itself in the cluster goes as well."""
+        return bool(self.changes.writes or self.remains.forgotten) or self.remains.inventory.exists
+
+    def run(self, run: Run, *, clock: Clock, on_event: OnEvent) -> None:
+        """Delete, then settle what the environment keeps of itself in the cluster."""
+        inventory, changes = self.remains.inventory, self.changes.changes
+        settle = partial(inventories.settle, run, inventory, changes, on_event=on_event)
+        try:
+            run.delete(
+                changes, depends=self.changes.depends, grace_period_s=self.grace_period_s, wait=self.wait
+            )
+        except MlstackError:
+            with suppress(ClusterError):  # it still lists everything that is there
+                settle()
+            raise
+        if run.outcomes.get(Identity("", "Namespace", "", self.place.namespace), _KEPT).kind == "deleted":
+            return  # with everything that was kept in it
+        left = settle(forgotten=self.remains.forgotten)
+        if not self.remains.reached.selective:
+            inventories.remove(run.cluster, left)
+            self._forget(run.cluster, clock=clock, on_event=on_event)
+
+    def _forget(self, cluster: Cluster, *, clock: Clock, on_event: OnEvent) -> None:
+        try:
+            History.of(self.changes.app, self.place, cluster, clock=clock).forget()
+        except ClusterError as error:  # what was asked for is done
+            on_event(Event("note", None, f"the history stays: {error.message}"))
+
+
+_KEPT = Event("kept", None)
 
 
 def compute(
@@ -34,6 +79,7 @@ def compute(
     opener: Opener,
     spare: Spare = _USUAL,
     grace_period_s: int | None = None,
+    wait: bool = True,
     dry_run: bool = False,
     lock_timeout_s: float = WAIT_S,
 ) -> DeletePlan:
@@ -44,19 +90,23 @@ def compute(
         opener: opens a cluster by its context.
         spare: kinds that are kept.
         grace_period_s: time that pods get to end, in seconds; None for their own.
+        wait: go on until everything is gone.
         dry_run: make a plan that deletes nothing when carried out.
         lock_timeout_s: how long to wait for another run on the environment.
 
     Raises:
-        ConfigError: a file, parameter or template is wrong.
+        ConfigError: the environment's own file is wrong.
+        NotFoundError: neither the files nor the cluster know a component.
         ClusterError: the cluster cannot be asked or is another one.
     """
-    reached = reach(target, opener)
+    remains = find(target, opener, spare=spare)
     return DeletePlan(
-        changes=find(reached, spare=spare),
-        place=reached.place,
-        cluster=reached.cluster,
+        changes=remains.changes,
+        place=remains.reached.place,
+        cluster=remains.reached.cluster,
+        remains=remains,
         grace_period_s=grace_period_s,
+        wait=wait,
         dry_run=dry_run,
         holder=target.holder,
         lock_timeout_s=lock_timeout_s,
@@ -76,7 +126,5 @@ def execute(plan: DeletePlan, *, clock: Clock, on_event: OnEvent = silent) -> Ru
         Interrupted: a person stopped the run; `partial` as well.
     """
     return plan.carry_out(
-        lambda run: run.delete(plan.changes.changes, grace_period_s=plan.grace_period_s),
-        clock=clock,
-        on_event=on_event,
+        lambda run: plan.run(run, clock=clock, on_event=on_event), clock=clock, on_event=on_event
     )

@@ -1,4 +1,4 @@
-"""Laws of order, field sets, normal form, patches, and of applying."""
+"""Laws of field sets, normal form, patches, and of applying."""
 
 from pathlib import Path
 from typing import Any
@@ -22,18 +22,8 @@ from mlstack.model.objects import DesiredState, KubeObject
 from mlstack.model.patching import patched, read_patch
 from tests.support.deploying import VirtualClock, config_map, deployment, secret
 
-KINDS = [kind for _, kinds in order.WAVES for kind in kinds] + [("kubeflow.org", "TFJob"), ("x.org", "Y")]
 NAMES = st.text("abcxyz", min_size=1, max_size=3)
 DATA = st.dictionaries(NAMES, st.text(max_size=3), max_size=4)
-
-
-@st.composite
-def objects(draw: st.DrawFn) -> KubeObject:
-    group, kind = draw(st.sampled_from(KINDS))
-    metadata = {"name": draw(NAMES), "namespace": draw(st.sampled_from(["", "a", "b"]))}
-    return KubeObject(
-        data={"apiVersion": f"{group}/v1" if group else "v1", "kind": kind, "metadata": metadata}
-    )
 
 
 def trees() -> st.SearchStrategy[dict[str, Any]]:
@@ -44,27 +34,6 @@ def trees() -> st.SearchStrategy[dict[str, Any]]:
 
 def members(tree: dict[str, Any]) -> set[tuple[str, ...]]:
     return set(fields.paths(tree))
-
-
-# --- order ----------------------------------------------------------------------------------------
-
-
-@given(st.lists(objects()))
-def test_order_is_a_stable_permutation(found: list[KubeObject]) -> None:
-    ordered = order.ordered(found)
-    assert sorted(map(id, ordered)) == sorted(map(id, found))
-    ranks = [order.rank(one.identity) for one in ordered]
-    assert ranks == sorted(ranks)
-    for rank in set(ranks):
-        same = [id(one) for one in found if order.rank(one.identity) == rank]
-        assert [id(one) for one in ordered if order.rank(one.identity) == rank] == same
-
-
-@given(st.lists(objects()))
-def test_deletion_is_the_order_backwards(found: list[KubeObject]) -> None:
-    forward = [one for wave in order.waves(found, lambda one: one.identity) for one in wave.items]
-    backward = [one for wave in order.reversed_waves(found, lambda one: one.identity) for one in wave.items]
-    assert list(map(id, backward)) == list(map(id, reversed(forward)))
 
 
 # --- field sets -----------------------------------------------------------------------------------

@@ -1,7 +1,17 @@
-"""Waves of kinds."""
+"""What comes after what, and why."""
 
-from mlstack.model import order
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from mlstack.errors import ConfigError
+from mlstack.model import order, ranks
+from mlstack.model.dependencies import DEPENDS_ON
 from mlstack.model.objects import Identity, KubeObject
+from mlstack.model.order import Gate, Graph
 
 KINDS = [
     ("", "Namespace"),
@@ -13,22 +23,87 @@ KINDS = [
     ("", "PersistentVolumeClaim"),
     ("", "Service"),
     ("apps", "Deployment"),
-    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
     ("kubeflow.org", "TFJob"),
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
 ]
 
 
-def make(group: str, kind: str, name: str = "a") -> KubeObject:
+def make(
+    group: str,
+    kind: str,
+    name: str = "a",
+    *,
+    namespace: str = "ml",
+    component: str = "c",
+    after: str | None = None,
+    **content: Any,
+) -> KubeObject:
+    metadata: dict[str, Any] = {"name": name, "namespace": namespace}
+    if after is not None:
+        metadata["annotations"] = {DEPENDS_ON: after}
     version = f"{group}/v1" if group else "v1"
-    return KubeObject(data={"apiVersion": version, "kind": kind, "metadata": {"name": name}})
+    data = {"apiVersion": version, "kind": kind, "metadata": metadata, **content}
+    return KubeObject(data=data, component=component)
 
 
-def test_waves_follow_what_needs_what() -> None:
+def workload(name: str, pod: Mapping[str, Any] | None = None, **more: Any) -> KubeObject:
+    container = {"name": "main", "image": "i", **more.pop("container", {})}
+    spec = {"containers": [container], **(pod or {})}
+    template = {"metadata": {"labels": more.pop("labels", {"app": name})}, "spec": spec}
+    return make("apps", "Deployment", name, spec={"template": template}, **more)
+
+
+def crd(kind: str = "Lamp", plural: str = "lamps", group: str = "ex.com") -> KubeObject:
+    spec = {
+        "group": group,
+        "scope": "Namespaced",
+        "names": {"kind": kind, "plural": plural},
+        "versions": [{"name": "v1", "served": True, "storage": True}],
+    }
+    return make(
+        "apiextensions.k8s.io", "CustomResourceDefinition", f"{plural}.{group}", namespace="", spec=spec
+    )
+
+
+def webhook(service: str = "hook", *, policy: str = "Fail", resources: str = "lamps") -> KubeObject:
+    one = {
+        "name": "a.ex.com",
+        "failurePolicy": policy,
+        "clientConfig": {"service": {"namespace": "ml", "name": service}},
+        "rules": [
+            {"operations": ["CREATE"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": [resources]}
+        ],
+    }
+    return make(
+        "admissionregistration.k8s.io", "MutatingWebhookConfiguration", "hook", namespace="", webhooks=[one]
+    )
+
+
+def comes_before(graph: Graph, one: KubeObject, other: KubeObject) -> set[str]:
+    """Give the bonds along which something is reached from what comes after it, gates passed through."""
+    found: set[str] = set()
+    rest: list[tuple[order.Node, frozenset[str]]] = [(other.identity, frozenset())]
+    while rest:
+        node, bonds = rest.pop()
+        for before, bond in graph.before[node].items():
+            if before == one.identity:
+                found |= {*bonds, bond}
+            elif isinstance(before, Gate):
+                rest.append((before, bonds | {bond}))
+    return found
+
+
+def kinds(found: tuple[KubeObject, ...]) -> list[str]:
+    return [one.kind for one in found]
+
+
+# --- by default -----------------------------------------------------------------------------------
+
+
+def test_kinds_follow_what_they_need() -> None:
     backwards = [make(*kind) for kind in reversed(KINDS)]
-    ranks = [order.rank(found.identity) for found in order.ordered(backwards)]
-    assert ranks == sorted(ranks)
-    kinds = [found.kind for found in order.ordered(backwards)]
-    assert (kinds[0], kinds[-1]) == ("Namespace", "TFJob")
+    found = [ranks.rank(one.identity) for one in order.ordered(backwards)]
+    assert found == [ranks.RANK.get(kind, 10) for kind in KINDS]
 
 
 def test_roles_are_written_before_their_bindings() -> None:
@@ -39,26 +114,245 @@ def test_roles_are_written_before_their_bindings() -> None:
     assert order.ordered([binding, role]) == (role, binding)
 
 
-def test_objects_of_one_wave_keep_their_order() -> None:
+def test_objects_of_one_rank_keep_their_order() -> None:
     names = ["c", "a", "b"]
     found = order.ordered([make("", "ConfigMap", name) for name in names])
     assert [one.name for one in found] == names
 
 
-def test_waves_are_named_and_never_empty() -> None:
-    waves = order.waves([make("apps", "Deployment"), make("", "Secret")], lambda one: one.identity)
-    assert [(wave.name, len(wave.items)) for wave in waves] == [("configuration", 1), ("workloads", 1)]
+def test_the_same_object_twice_stays_twice() -> None:
+    assert len(order.ordered([make("", "ConfigMap"), make("", "ConfigMap")])) == 2
+
+
+def test_kinds_nobody_lists_are_custom_resources() -> None:
+    assert ranks.RANKS[ranks.rank(Identity("x.org", "Thing", "", "a"))][0] == "custom resources"
+
+
+def test_waves_bind_inside_a_namespace_and_a_component_alone() -> None:
+    settings = make("", "ConfigMap", namespace="one", component="a")
+    near = make("apps", "Deployment", namespace="one", component="b")
+    own = make("apps", "Deployment", namespace="two", component="a")
+    far = make("apps", "Deployment", "far", namespace="two", component="b")
+    graph = order.graph([settings, near, own, far])
+    assert comes_before(graph, settings, near) == {"wave"}
+    assert comes_before(graph, settings, own) == {"wave"}
+    assert comes_before(graph, settings, far) == set()
+
+
+def test_nothing_waits_for_a_webhook_by_default() -> None:
+    hook, lamp = webhook(resources="others"), make("ex.com", "Lamp")
+    graph = order.graph([hook, crd(), lamp])
+    assert comes_before(graph, hook, lamp) == set()
+    assert comes_before(graph, lamp, hook) == {"wave"}
+
+
+# --- what content needs ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("needed", "pod"),
+    [
+        (make("", "ConfigMap", "x"), {"volumes": [{"name": "v", "configMap": {"name": "x"}}]}),
+        (make("", "Secret", "x"), {"volumes": [{"name": "v", "secret": {"secretName": "x"}}]}),
+        (
+            make("", "Secret", "x"),
+            {"volumes": [{"name": "v", "projected": {"sources": [{"secret": {"name": "x"}}]}}]},
+        ),
+        (
+            make("", "PersistentVolumeClaim", "x"),
+            {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "x"}}]},
+        ),
+        (make("", "ServiceAccount", "x"), {"serviceAccountName": "x"}),
+        (make("", "Secret", "x"), {"imagePullSecrets": [{"name": "x"}]}),
+        (make("scheduling.k8s.io", "PriorityClass", "x", namespace=""), {"priorityClassName": "x"}),
+    ],
+    ids=["volume", "secret", "projected", "claim", "account", "pull secret", "priority"],
+)
+def test_a_workload_needs_what_its_pods_name(needed: KubeObject, pod: Mapping[str, Any]) -> None:
+    found, other = workload("web", pod), workload("other", component="d")
+    graph = order.graph([found, other, needed])
+    assert "needs" in comes_before(graph, needed, found)
+    assert "needs" not in comes_before(graph, needed, other)
+
+
+@pytest.mark.parametrize(
+    ("kind", "container"),
+    [
+        ("ConfigMap", {"envFrom": [{"configMapRef": {"name": "x"}}]}),
+        ("Secret", {"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "x", "key": "k"}}}]}),
+    ],
+)
+def test_a_workload_needs_what_its_variables_come_from(kind: str, container: Mapping[str, Any]) -> None:
+    found, needed = workload("web", container=container), make("", kind, "x")
+    assert "needs" in comes_before(order.graph([found, needed]), needed, found)
+
+
+def test_a_training_job_needs_what_its_replicas_name() -> None:
+    pod = {"containers": [{"name": "tensorflow"}], "serviceAccountName": "x"}
+    job = make("kubeflow.org", "TFJob", spec={"tfReplicaSpecs": {"Worker": {"template": {"spec": pod}}}})
+    account = make("", "ServiceAccount", "x")
+    assert "needs" in comes_before(order.graph([job, account]), account, job)
+
+
+def test_a_binding_needs_its_role_and_accounts() -> None:
+    role = make("rbac.authorization.k8s.io", "ClusterRole", "x", namespace="")
+    account = make("", "ServiceAccount", "x", namespace="other")
+    binding = make(
+        "rbac.authorization.k8s.io",
+        "RoleBinding",
+        roleRef={"kind": "ClusterRole", "name": "x"},
+        subjects=[{"kind": "ServiceAccount", "name": "x", "namespace": "other"}],
+    )
+    graph = order.graph([binding, role, account])
+    assert "needs" in comes_before(graph, role, binding)
+    assert "needs" in comes_before(graph, account, binding)
+
+
+def test_a_claim_needs_its_class_and_an_autoscaler_its_target() -> None:
+    claim = make("", "PersistentVolumeClaim", spec={"storageClassName": "x"})
+    storage = make("storage.k8s.io", "StorageClass", "x", namespace="")
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    scaler = make("autoscaling", "HorizontalPodAutoscaler", spec={"scaleTargetRef": target})
+    web = workload("web")
+    graph = order.graph([claim, storage, scaler, web])
+    assert "needs" in comes_before(graph, storage, claim)
+    assert "needs" in comes_before(graph, web, scaler)
+
+
+def test_a_custom_resource_needs_exactly_its_definition() -> None:
+    lamps, fans = crd(), crd("Fan", "fans")
+    lamp = make("ex.com", "Lamp", component="other")
+    graph = order.graph([lamp, lamps, fans])
+    assert comes_before(graph, lamps, lamp) == {"needs"}
+    assert comes_before(graph, fans, lamp) == set()
+
+
+def test_an_object_needs_its_own_namespace_alone() -> None:
+    mine, other = (make("", "Namespace", name, namespace="") for name in ("ml", "other"))
+    settings = make("", "ConfigMap", component="d")
+    graph = order.graph([settings, mine, other])
+    assert "needs" in comes_before(graph, mine, settings)
+    assert comes_before(graph, other, settings) == set()
+
+
+# --- webhooks -------------------------------------------------------------------------------------
+
+
+def test_a_webhook_needs_its_service_and_the_pods_behind_it() -> None:
+    service = make("", "Service", "hook", spec={"selector": {"app": "hook"}})
+    server, other = workload("hook"), workload("other", component="d")
+    hook = webhook()
+    graph = order.graph([hook, service, server, other])
+    assert "needs" in comes_before(graph, service, hook)
+    assert "needs" in comes_before(graph, server, hook)
+    assert "needs" not in comes_before(graph, other, hook)
+    assert Gate("endpoint", str(service.identity), service.identity) in graph.nodes
+
+
+def test_a_webhook_whose_failure_is_ignored_needs_nothing() -> None:
+    hook, service = webhook(policy="Ignore"), make("", "Service", "hook", component="d")
+    assert comes_before(order.graph([hook, service]), service, hook) == set()
+
+
+def test_custom_resources_that_a_webhook_sees_come_after_it() -> None:
+    hook, lamp = webhook(), make("ex.com", "Lamp")
+    assert "needs" in comes_before(order.graph([lamp, hook, crd()]), hook, lamp)
+
+
+def test_what_a_webhook_needs_itself_never_waits_for_it() -> None:
+    service = make("", "Service", "hook", spec={"selector": {"app": "hook"}})
+    pod = {"volumes": [{"name": "v", "configMap": {"name": "x"}}]}
+    parts = [webhook(resources="*"), service, workload("hook", pod), make("", "ConfigMap", "x")]
+    assert kinds(order.ordered(parts))[-1] == "MutatingWebhookConfiguration"
+
+
+# --- what people say ------------------------------------------------------------------------------
+
+
+def test_an_annotation_orders_objects_against_their_ranks() -> None:
+    web = workload("web")
+    settings = make("", "ConfigMap", after="apps/namespaces/ml/Deployment/web")
+    graph = order.graph([settings, web])
+    assert graph.objects == (web.identity, settings.identity)
+    assert comes_before(graph, web, settings) == {"user"}
+    assert comes_before(graph, settings, web) == set()
+
+
+def test_an_annotation_gives_way_to_nothing_that_content_needs() -> None:
+    web = workload("web", container={"envFrom": [{"configMapRef": {"name": "a"}}]})
+    settings = make("", "ConfigMap", after="apps/namespaces/ml/Deployment/web")
+    graph = order.graph([settings, web])
+    assert graph.objects == (web.identity, settings.identity)
+
+
+def test_an_annotation_without_namespace_means_the_own_one_or_none() -> None:
+    near, far = make("", "Secret", "x"), make("", "Secret", "x", namespace="other")
+    cluster_wide = make("scheduling.k8s.io", "PriorityClass", "high", namespace="")
+    found = make("", "ConfigMap", after="/Secret/x, scheduling.k8s.io/PriorityClass/high")
+    graph = order.graph([found, near, far, cluster_wide])
+    assert comes_before(graph, near, found) == {"user"}
+    assert comes_before(graph, cluster_wide, found) == {"user", "wave"}
+    assert comes_before(graph, far, found) == set()
+
+
+@pytest.mark.parametrize("text", ["", "web", "apps/Deployment", "apps/ns/ml/Deployment/web", "a/b/c, "])
+def test_an_annotation_that_names_nothing_is_an_error(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"`ConfigMap ml/a`: annotation .* names no object"):
+        order.graph([make("", "ConfigMap", after=text)])
+
+
+def test_a_circle_is_named() -> None:
+    found = [make("", "ConfigMap", name, after=f"/ConfigMap/{after}") for name, after in ("ab", "bc", "ca")]
+    with pytest.raises(ConfigError) as caught:
+        order.graph(found)
+    assert caught.value.message == (
+        "objects depend on each other in a circle: "
+        "`ConfigMap ml/a` → `ConfigMap ml/b` → `ConfigMap ml/c` → `ConfigMap ml/a`"
+    )
+    with pytest.raises(ConfigError, match="depends on itself"):
+        order.graph([make("", "ConfigMap", "a", after="/namespaces/ml/ConfigMap/a")])
+
+
+def test_a_circle_through_a_component_is_named() -> None:
+    one = make("", "ConfigMap", "one", component="core")
+    other = make("", "ConfigMap", "other", component="jobs")
+    late = make("", "ConfigMap", "late", component="core", after="/ConfigMap/other")
+    with pytest.raises(ConfigError, match="`ConfigMap ml/other` → component `core` → `ConfigMap ml/late`"):
+        order.graph([one, other, late], {"jobs": ["core"]})
+
+
+def test_a_component_comes_after_all_of_the_one_it_depends_on() -> None:
+    core = [workload("web", component="core"), make("ex.com", "Thing", component="core", namespace="far")]
+    job = make("", "ConfigMap", component="jobs")
+    graph = order.graph([job, *core], {"jobs": ["core"]})
+    assert graph.objects == (core[0].identity, core[1].identity, job.identity)
+    assert all("user" in comes_before(graph, one, job) for one in core)
+
+
+def test_a_component_that_comes_later_keeps_its_own_waves() -> None:
+    parts = [make(*kind, component="jobs", namespace="far") for kind in reversed(KINDS[2:])]
+    first, *found = order.ordered([*parts, workload("web", component="core")], {"jobs": ["core"]})
+    assert first.name == "web"
+    assert [ranks.rank(one.identity) for one in found] == sorted(ranks.rank(one.identity) for one in parts)
+
+
+def test_namespaces_and_definitions_come_first_whatever_component_they_are_of() -> None:
+    home = make("", "Namespace", "ml", namespace="", component="jobs")
+    core = make("", "ConfigMap", component="core")
+    job = make("", "Secret", component="jobs")
+    assert order.ordered([job, core, home, crd()], {"jobs": ["core"]}) == (home, crd(), core, job)
+
+
+# --- the other way --------------------------------------------------------------------------------
 
 
 def test_deletion_goes_the_other_way() -> None:
     things = [make("", "Service"), make("apps", "Deployment", "a"), make("apps", "Deployment", "b")]
-    waves = order.reversed_waves(things, lambda one: one.identity)
-    assert [one.name + one.kind for wave in waves for one in wave.items] == [
-        "bDeployment",
-        "aDeployment",
-        "aService",
-    ]
+    names = [one.name + one.kind for one in order.last_first(things)]
+    assert names == ["bDeployment", "aDeployment", "aService"]
 
 
-def test_kinds_nobody_lists_come_last() -> None:
-    assert order.rank(Identity("x.org", "Thing", "", "a")) == len(order.WAVES) - 1
+def test_deletion_takes_no_offence_at_what_people_wrote() -> None:
+    things = [make("", "ConfigMap", "a", after="?"), make("", "ConfigMap", "b", after="/ConfigMap/c")]
+    things.append(make("", "ConfigMap", "c", after="/ConfigMap/b"))
+    assert len(order.last_first(things)) == 3

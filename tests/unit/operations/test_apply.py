@@ -136,15 +136,27 @@ def test_a_changed_job_is_recreated(stack: Stack, clusters: Clusters) -> None:
     assert before["metadata"]["uid"] != after["metadata"]["uid"]
 
 
-def test_a_failure_keeps_what_was_done_and_leaves_the_rest(stack: Stack, clusters: Clusters) -> None:
+_KEY = {"name": "broken", "key": "a"}
+
+
+def test_a_failure_keeps_what_was_done_and_skips_what_needs_it(stack: Stack, clusters: Clusters) -> None:
     broken = {**config_map("broken"), "nonsense": 1}
-    stack.write("a", deployment(), config_map("fine"), broken)
+    needy = deployment("needy", env=[{"name": "A", "valueFrom": {"configMapKeyRef": _KEY}}])
+    stack.write("a", deployment(), needy, config_map("fine"), broken)
     with pytest.raises(InvalidError) as caught:
         stack.apply()
     partial = caught.value.partial
     assert isinstance(partial, RunResult)
-    assert outcomes(partial) == {"ml": "created", "fine": "created", "broken": "failed", "web": "skipped"}
-    assert clusters["minikube"].get(ObjectRef("apps/v1", "Deployment", "ml", "web")) is None
+    assert outcomes(partial) == {
+        "ml": "created",
+        "fine": "created",
+        "broken": "failed",
+        "web": "created",
+        "needy": "skipped",
+    }
+    skipped = next(row for row in partial.objects if row.name == "needy")
+    assert skipped.text == "depends on `ConfigMap ml/broken`, which failed"
+    assert clusters["minikube"].get(ObjectRef("apps/v1", "Deployment", "ml", "needy")) is None
 
 
 def test_all_failures_of_a_wave_are_told_together(stack: Stack) -> None:

@@ -1,0 +1,251 @@
+"""A cluster that rides out what passes: an API server that restarts, or that is too busy for a while.
+
+Every request of the port may be sent again: reading changes nothing, server-side apply and deletion by UID do
+the same thing twice, and what must happen once carries a resourceVersion or fails with "already exists".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from threading import Lock
+from typing import Any, TypeVar
+
+from mlstack.cluster.api import Applied, Cluster, Listing, ObjectRef, PatchKind, Propagation, WatchEvent
+from mlstack.errors import ForbiddenError, MlstackError, ObjectNotFoundError, TransientError, UnreachableError
+from mlstack.model.app import ClusterIdentity
+from mlstack.model.clock import Clock
+from mlstack.model.kinds import Kinds
+from mlstack.model.objects import MANAGER
+from mlstack.model.rights import Right, Rights
+
+T = TypeVar("T")
+
+# An API server that is restarted is back in 4 to 40 s.
+OUTAGE_S = 60.0
+# How long a server may ask for patience before one request fails.
+BUSY_S = 120.0
+# Right after its start a server does not know all rights and kinds yet.
+WARMING_UP_S = 5.0
+
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 1.0
+
+
+class PatientCluster:
+    """Another cluster, asked again while it does not answer; the first answer ever must come at once.
+
+    Args:
+        cluster: what is asked.
+        clock: for pauses.
+        told: told in one sentence when waiting begins and when it ends.
+        answered: whether the server is known to have answered already.
+    """
+
+    def __init__(
+        self, cluster: Cluster, *, clock: Clock, told: Callable[[str], None], answered: bool = False
+    ) -> None:
+        """Hold the parts; nothing is asked."""
+        self._cluster, self._clock, self._told = cluster, clock, told
+        self._lock = Lock()
+        self._answered = answered
+        self._silent_since: float | None = None
+        self._back_since: float | None = None
+        self._busy = False
+
+    def _asked(self, ask: Callable[[], T]) -> T:
+        begun, pause = self._clock.now_s(), _FIRST_PAUSE_S
+        while True:
+            asked_s = self._clock.now_s()
+            try:
+                answer = ask()
+            except UnreachableError as error:
+                self._rides_out(error, asked_s)
+            except TransientError as error:
+                self._heard()
+                if error.webhook or self._clock.now_s() - begun >= BUSY_S:
+                    raise
+                self._say_busy(error)
+            except (ForbiddenError, ObjectNotFoundError) as error:
+                self._heard()
+                if not (_may_be_early(error) and self._is_warming_up()):
+                    raise
+            except MlstackError:
+                self._heard()
+                raise
+            else:
+                self._heard()
+                return answer
+            self._clock.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE_S)
+
+    def _rides_out(self, error: UnreachableError, asked_s: float) -> None:
+        """Return when it is worth to ask again."""
+        with self._lock:
+            if not self._answered:
+                raise error
+            first = self._silent_since is None
+            if self._silent_since is None:
+                self._silent_since = asked_s
+            silent_s = self._clock.now_s() - self._silent_since
+        if silent_s >= OUTAGE_S:
+            raise error
+        if first:
+            self._told(f"the API server does not answer; trying again for {OUTAGE_S:.0f} s")
+
+    def _heard(self) -> None:
+        with self._lock:
+            self._answered = True
+            was_silent, self._silent_since = self._silent_since is not None, None
+            if was_silent:
+                self._back_since = self._clock.now_s()
+        if was_silent:
+            self._told("the API server answers again")
+
+    def _is_warming_up(self) -> bool:
+        with self._lock:
+            back = self._back_since
+            return back is not None and self._clock.now_s() - back < WARMING_UP_S
+
+    def _say_busy(self, error: TransientError) -> None:
+        with self._lock:
+            first, self._busy = not self._busy, True
+        if first:
+            self._told(f"the API server asks for patience: {error.message}")
+
+    def identity(self) -> ClusterIdentity:
+        """Give what tells this cluster from others."""
+        return self._asked(self._cluster.identity)
+
+    def kinds(self, *, refresh: bool = False) -> Kinds:
+        """Give the kinds the server has."""
+        return self._asked(lambda: self._cluster.kinds(refresh=refresh))
+
+    def may(self, right: Right) -> bool:
+        """Tell whether we have a right."""
+        return self._asked(lambda: self._cluster.may(right))
+
+    def rights(self, namespace: str) -> Rights:
+        """Give the rights we have in a namespace."""
+        return self._asked(lambda: self._cluster.rights(namespace))
+
+    def get(self, ref: ObjectRef) -> dict[str, Any] | None:
+        """Read one object."""
+        return self._asked(lambda: self._cluster.get(ref))
+
+    def list(
+        self,
+        api_version: str,
+        kind: str,
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        metadata_only: bool = False,
+    ) -> Listing:
+        """List the objects of one kind."""
+        return self._asked(
+            lambda: self._cluster.list(
+                api_version,
+                kind,
+                namespace=namespace,
+                labels=labels,
+                fields=fields,
+                metadata_only=metadata_only,
+            )
+        )
+
+    def apply(
+        self, obj: Mapping[str, Any], *, manager: str = MANAGER, force: bool = False, dry_run: bool = False
+    ) -> Applied:
+        """Write by server-side apply."""
+        return self._asked(lambda: self._cluster.apply(obj, manager=manager, force=force, dry_run=dry_run))
+
+    def create(self, obj: Mapping[str, Any], *, manager: str = MANAGER, dry_run: bool = False) -> Applied:
+        """Create an object."""
+        return self._asked(lambda: self._cluster.create(obj, manager=manager, dry_run=dry_run))
+
+    def replace(
+        self, obj: Mapping[str, Any], *, manager: str = MANAGER, subresource: str = "", dry_run: bool = False
+    ) -> Applied:
+        """Put an object in place of the one that is there."""
+        return self._asked(
+            lambda: self._cluster.replace(obj, manager=manager, subresource=subresource, dry_run=dry_run)
+        )
+
+    def patch(
+        self,
+        ref: ObjectRef,
+        patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        kind: PatchKind = "merge",
+        subresource: str = "",
+        manager: str = MANAGER,
+        dry_run: bool = False,
+    ) -> Applied:
+        """Change parts of an object."""
+        return self._asked(
+            lambda: self._cluster.patch(
+                ref, patch, kind=kind, subresource=subresource, manager=manager, dry_run=dry_run
+            )
+        )
+
+    def delete(
+        self,
+        ref: ObjectRef,
+        *,
+        propagation: Propagation = "Foreground",
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace_period_s: int | None = None,
+        dry_run: bool = False,
+    ) -> dict[str, Any] | None:
+        """Delete an object."""
+        return self._asked(
+            lambda: self._cluster.delete(
+                ref,
+                propagation=propagation,
+                uid=uid,
+                resource_version=resource_version,
+                grace_period_s=grace_period_s,
+                dry_run=dry_run,
+            )
+        )
+
+    def watch(
+        self,
+        api_version: str,
+        kind: str,
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        metadata_only: bool = False,
+        resource_version: str = "",
+        timeout_s: float,
+    ) -> Iterator[WatchEvent]:
+        """Watch the objects of one kind; a watch that breaks ends, one that cannot begin is begun again."""
+
+        def begin() -> tuple[WatchEvent | None, Iterator[WatchEvent]]:
+            events = self._cluster.watch(
+                api_version,
+                kind,
+                namespace=namespace,
+                labels=labels,
+                fields=fields,
+                metadata_only=metadata_only,
+                resource_version=resource_version,
+                timeout_s=timeout_s,
+            )
+            return next(events, None), events
+
+        first, rest = self._asked(begin)
+        if first is not None:
+            yield first
+            yield from rest
+
+
+def _may_be_early(error: ForbiddenError | ObjectNotFoundError) -> bool:
+    """Tell whether a server that has just started may say this of something that is right."""
+    if isinstance(error, ForbiddenError):
+        return error.why in ("rights", "credentials")
+    return error.what == "kind"

@@ -1,0 +1,166 @@
+"""Run a graph of work: each node as soon as what it depends on is done, many at a time."""
+
+import heapq
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from queue import SimpleQueue
+from threading import Event
+
+from mlstack.engine.parallel import GRACE_S, WORKERS
+from mlstack.errors import ForbiddenError, LockedError, MlstackError, UnreachableError
+from mlstack.model.order import Bond, Gate, Graph, Node
+
+_MOST_WAITERS = 64
+
+
+class Schedule:
+    """One way through a graph.
+
+    Args:
+        graph: what comes after what.
+        work: does one node; several at once.
+        skipped: told which node is not done, and why.
+        is_idle: tells nodes whose work takes no time; they are done at once, where they stand.
+        because: gives the reason to skip a node: what it depends on, how that ended, the node itself.
+        binding: the bonds along which a failure skips what comes after.
+        stopped: set when nothing more is to be begun.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        *,
+        work: Callable[[Node], None],
+        skipped: Callable[[Node, str], None],
+        is_idle: Callable[[Node], bool],
+        because: Callable[[Node, str, Node], str],
+        binding: frozenset[Bond],
+        stopped: Event,
+    ) -> None:
+        """Begin with nothing done."""
+        self._graph, self._work, self._skipped, self._is_idle = graph, work, skipped, is_idle
+        self._because, self._binding, self._stopped = because, binding, stopped
+        self._numbers = {node: number for number, node in enumerate(graph.nodes)}
+        self._open = {node: len(graph.before[node]) for node in graph.nodes}
+        self._behind: dict[Node, list[Node]] = {node: [] for node in graph.nodes}
+        for node, needed in graph.before.items():
+            for one in needed:
+                self._behind[one].append(node)
+        self._next = [number for number, node in enumerate(graph.nodes) if not self._open[node]]
+        heapq.heapify(self._next)
+        self._ended: SimpleQueue[tuple[Node, MlstackError | None]] = SimpleQueue()
+        self._running: dict[Node, Future[None]] = {}
+        self._ends: dict[Node, str] = {}
+        self._handed_on: dict[Node, str] = {}
+        self.failures: list[MlstackError] = []
+
+    def run(self) -> None:
+        """Do everything that can be done; what failed is in `failures`.
+
+        Raises:
+            MlstackError: nothing can go on: no server, no credentials, no lock. What had begun was finished.
+            KeyboardInterrupt: likewise; what had begun got `GRACE_S` to end.
+        """
+        gates = sum(isinstance(node, Gate) and not self._is_idle(node) for node in self._graph.nodes)
+        writers = ThreadPoolExecutor(max_workers=WORKERS, thread_name_prefix="mlstack-write")
+        waiters = ThreadPoolExecutor(
+            max_workers=min(gates, _MOST_WAITERS) or 1, thread_name_prefix="mlstack-wait"
+        )
+        interrupted = False
+        try:
+            while self._begin(writers, waiters):
+                self._end(*self._ended.get())
+        except BaseException as error:  # whatever it is, the others must not go on
+            self._stopped.set()
+            interrupted = isinstance(error, KeyboardInterrupt)
+            if interrupted:
+                for pool in (writers, waiters):
+                    pool.shutdown(wait=False, cancel_futures=True)
+                wait([one for one in self._running.values() if not one.cancelled()], timeout=GRACE_S)
+            raise
+        finally:
+            if not interrupted:
+                for pool in (writers, waiters):
+                    pool.shutdown(wait=True, cancel_futures=True)
+
+    def _begin(self, writers: ThreadPoolExecutor, waiters: ThreadPoolExecutor) -> bool:
+        """Begin what can be begun; tell whether anything is under way."""
+        held: list[int] = []
+        writing = sum(not isinstance(node, Gate) for node in self._running)
+        while self._next:
+            node = self._graph.nodes[heapq.heappop(self._next)]
+            why = self._reason_to_skip(node)
+            if why:
+                self._skip(node, why)
+                self._release(node)
+            elif self._is_idle(node):
+                self._work(node)
+                self._release(node)
+            elif isinstance(node, Gate):
+                self._running[node] = waiters.submit(self._attempt, node)
+            elif writing < WORKERS:
+                writing += 1
+                self._running[node] = writers.submit(self._attempt, node)
+            else:
+                held.append(self._numbers[node])
+        self._next = held
+        heapq.heapify(self._next)
+        return bool(self._running)
+
+    def _attempt(self, node: Node) -> None:
+        error: MlstackError | None = None
+        try:
+            if self._stopped.is_set():
+                error = MlstackError("not begun")
+            else:
+                self._work(node)
+        except MlstackError as failed:
+            error = failed
+        except BaseException as fault:
+            error = _Fault(fault)
+        self._ended.put((node, error))
+
+    def _end(self, node: Node, error: MlstackError | None) -> None:
+        del self._running[node]
+        if isinstance(error, _Fault):
+            raise error.fault
+        if error is not None and _ends_everything(error):
+            raise error
+        if error is not None:
+            self.failures.append(error)
+            self._ends[node] = "is not ready" if isinstance(node, Gate) else "failed"
+        self._release(node)
+
+    def _release(self, node: Node) -> None:
+        for after in self._behind[node]:
+            self._open[after] -= 1
+            if not self._open[after]:
+                heapq.heappush(self._next, self._numbers[after])
+
+    def _reason_to_skip(self, node: Node) -> str:
+        """Say which of the things a node depends on is not done, nothing if it can be done."""
+        for one, bond in self._graph.before[node].items():
+            if bond in self._binding and one in self._ends:
+                return self._handed_on.get(one) or self._because(one, self._ends[one], node)
+        return ""
+
+    def _skip(self, node: Node, why: str) -> None:
+        self._ends[node] = "was skipped"
+        if isinstance(node, Gate):  # nobody knows it by name
+            self._handed_on[node] = why
+        self._skipped(node, why)
+
+
+class _Fault(MlstackError):
+    """A bug of ours, on its way from a worker to the caller."""
+
+    def __init__(self, fault: BaseException) -> None:
+        super().__init__(str(fault))
+        self.fault = fault
+
+
+def _ends_everything(error: MlstackError) -> bool:
+    """Tell whether no other object can fare better."""
+    if isinstance(error, ForbiddenError):
+        return error.why == "credentials"
+    return isinstance(error, UnreachableError | LockedError)

@@ -1,0 +1,156 @@
+"""Make one change in a cluster, through everything that passes: webhooks that start, objects that go."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from mlstack.cluster.api import Applied, Cluster, ObjectRef
+from mlstack.engine.send import Again, Sender
+from mlstack.engine.wait import GONE_S, until_established, until_gone
+from mlstack.errors import (
+    ConflictError,
+    ForbiddenError,
+    MlstackError,
+    ObjectNotFoundError,
+    OutdatedError,
+    TransientError,
+)
+from mlstack.model.clock import Clock
+from mlstack.model.diff import Change
+from mlstack.model.events import EventKind
+from mlstack.model.objects import Identity
+
+T = TypeVar("T")
+Say = Callable[[EventKind, Identity, str], None]
+
+# Right after a definition is established, one of several API servers may not serve its kind yet.
+KIND_S = 30.0
+# A webhook starts as its pod does: with an image to be pulled.
+WEBHOOK_S = 120.0
+# Others write the same object, or something before the API server says so: it passes.
+CONFLICT_S = 60.0
+
+_FIRST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 1.0
+
+
+class Writer:
+    """Makes changes, one a call; safe to use from several threads.
+
+    Args:
+        cluster: where to write.
+        clock: for waits.
+        say: told what is waited for.
+        again: looks at an object that moved since its change was worked out.
+    """
+
+    def __init__(self, cluster: Cluster, *, clock: Clock, say: Say, again: Again | None = None) -> None:
+        """Hold the parts."""
+        self._cluster, self._clock, self._say = cluster, clock, say
+        self._sender = Sender(cluster, again=again)
+
+    def write(self, change: Change, reached: Callable[[str], None]) -> Applied:
+        """Bring an object about; what is in the way, because it is being deleted, is waited for.
+
+        Args:
+            change: a creation, update or recreation.
+            reached: told how far it came, for the message should it go no further.
+
+        Raises:
+            MlstackError: the object cannot be written.
+        """
+        ref = ref_of(change)
+        if change.action == "recreate":
+            self._say("waiting", change.identity, "until the old one is gone")
+            self._take_away(change, ref)
+            reached("was deleted and is not made anew yet: ")
+        if change.action in ("recreate", "create") and change.live_uid:
+            until_gone(self._cluster, ref, change.live_uid, clock=self._clock)
+        applied = self._written(change, ref)
+        reached("")
+        if change.identity.kind == "CustomResourceDefinition":
+            until_established(self._cluster, ref, clock=self._clock)
+        return applied
+
+    def delete(self, change: Change, *, grace_period_s: int | None, wait: bool = True) -> bool:
+        """Delete an object, as a rule wait until it is gone, and tell whether it was there.
+
+        Raises:
+            MlstackError: it cannot be deleted, or does not go.
+        """
+        ref = ref_of(change)
+
+        def delete() -> None:
+            try:
+                self._cluster.delete(
+                    ref, propagation="Foreground", uid=change.live_uid or None, grace_period_s=grace_period_s
+                )
+            except ConflictError as error:
+                if change.live_uid and not self._is_there(ref, change.live_uid):
+                    raise ObjectNotFoundError(error.message) from error  # another one has its name now
+                raise
+
+        try:
+            self._persist(change, delete)
+        except ObjectNotFoundError:
+            return False
+        if wait:
+            until_gone(self._cluster, ref, change.live_uid, clock=self._clock)
+        return True
+
+    def _is_there(self, ref: ObjectRef, uid: str) -> bool:
+        live = self._cluster.get(ref)
+        return live is not None and live["metadata"].get("uid") == uid
+
+    def _take_away(self, change: Change, ref: ObjectRef) -> None:
+        def delete() -> None:
+            try:
+                self._cluster.delete(ref, propagation="Foreground", uid=change.live_uid)
+            except ObjectNotFoundError:  # somebody was quicker, or an answer of the server was lost
+                return
+
+        self._persist(change, delete)
+
+    def _written(self, change: Change, ref: ObjectRef) -> Applied:
+        """Write, and once more if the object was being deleted: what is written to such an object is lost."""
+        applied = self._persist(change, lambda: self._sender.send(change))
+        metadata = applied.object.get("metadata") or {}
+        if not metadata.get("deletionTimestamp"):
+            return applied
+        self._say("waiting", change.identity, "is being deleted by somebody; until it is gone")
+        until_gone(self._cluster, ref, str(metadata["uid"]), clock=self._clock)
+        desired = {} if change.desired is None else change.desired.data
+        return self._persist(change, lambda: self._cluster.apply(desired))
+
+    def _persist(self, change: Change, ask: Callable[[], T]) -> T:
+        """Ask until there is an answer that stays."""
+        begun, pause, said = self._clock.now_s(), _FIRST_PAUSE_S, ""
+        while True:
+            try:
+                return ask()
+            except MlstackError as error:
+                if self._clock.now_s() - begun >= _patience_s(error):
+                    raise
+                if error.message != said:
+                    said = error.message
+                    self._say("waiting", change.identity, said.removeprefix(f"`{change.identity}`: "))
+            self._clock.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE_S)
+
+
+def ref_of(change: Change) -> ObjectRef:
+    """Give the address of a change's object."""
+    identity = change.identity
+    return ObjectRef(change.api_version, identity.kind, identity.namespace, identity.name)
+
+
+def _patience_s(error: MlstackError) -> float:
+    """Give how long an error is worth another try, 0 if it will not pass."""
+    if isinstance(error, TransientError):
+        return WEBHOOK_S if error.webhook else 0.0  # all others were waited for already
+    if isinstance(error, ObjectNotFoundError):
+        return KIND_S if error.what == "kind" else 0.0
+    if isinstance(error, ConflictError):
+        return 0.0 if error.conflicts or isinstance(error, OutdatedError) else CONFLICT_S
+    if isinstance(error, ForbiddenError) and error.why == "terminating":
+        return GONE_S if "definition" in error.message else 0.0
+    return 0.0
