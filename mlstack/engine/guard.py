@@ -18,7 +18,7 @@ def check_cluster(environment: Environment, cluster: Cluster) -> ClusterIdentity
         WrongClusterError: the context now leads to another cluster; names both.
     """
     found, pinned = cluster.identity(), environment.cluster
-    if pinned is None or not _differ(pinned, found):
+    if pinned is None or not differ(pinned, found):
         return found
     raise WrongClusterError(
         f"context `{environment.context}` leads to another cluster than environment `{environment.name}`:"
@@ -29,7 +29,8 @@ def check_cluster(environment: Environment, cluster: Cluster) -> ClusterIdentity
     )
 
 
-def _differ(pinned: ClusterIdentity, found: ClusterIdentity) -> bool:
+def differ(pinned: ClusterIdentity, found: ClusterIdentity) -> bool:
+    """Tell whether two clusters cannot be the same, as far as both say who they are."""
     pairs = ((pinned.uid, found.uid), (pinned.ca, found.ca))
     return any(one is not None and other is not None and one != other for one, other in pairs)
 

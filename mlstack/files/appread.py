@@ -1,5 +1,6 @@
 """Read the files of an app directory into the model, each at most once."""
 
+import hashlib
 import re
 from collections.abc import Mapping
 from functools import cached_property
@@ -25,12 +26,16 @@ class AppFiles:
     Args:
         root: the folder with `app.yaml`.
         passed: files that have passed their schema before are not checked again.
+
+    Attributes:
+        digests: hash of each file that was read so far, empty for those that were looked for in vain.
     """
 
     def __init__(self, root: Path, passed: PassedStore | None) -> None:
         """Hold the place; nothing is read."""
         self.root = root
         self._passed = passed
+        self.digests: dict[str, str] = {}
         self._documents: dict[str, Document | None] = {}
         self._chains: dict[str, tuple[EnvironmentFiles, ...]] = {}
 
@@ -41,8 +46,9 @@ class AppFiles:
             ConfigError: it cannot be read.
         """
         path = self.root / file
+        self.digests[file] = ""
         try:
-            return path.read_bytes()
+            data = path.read_bytes()
         except (FileNotFoundError, NotADirectoryError) as error:
             if path.is_symlink():
                 message = f"the link leads to nothing: {path.readlink()}"
@@ -57,6 +63,8 @@ class AppFiles:
             raise ConfigError(
                 f"cannot read the file: {reason}", where=file, hint="check its rights"
             ) from error
+        self.digests[file] = hashlib.sha256(data).hexdigest()
+        return data
 
     def document(self, file: str, kind: str) -> Document | None:
         """Give a file of ours, checked; nothing when it is not there.

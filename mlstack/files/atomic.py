@@ -32,7 +32,9 @@ _REASONS = {
 _LONGEST_NAME = 180  # of 255 bytes; the temporary name adds to it
 
 
-def write_files(files: Mapping[Path, bytes | str], *, delete: Iterable[Path] = ()) -> None:
+def write_files(
+    files: Mapping[Path, bytes | str], *, delete: Iterable[Path] = (), private: bool = False
+) -> None:
     """Write a set of files and delete others: all of it, or none of it when something fails.
 
     Missing folders are made, the mode of an existing file is kept, a symbolic link is followed. Text is
@@ -41,12 +43,13 @@ def write_files(files: Mapping[Path, bytes | str], *, delete: Iterable[Path] = (
     Args:
         files: content by path.
         delete: files to delete; those that are not there are passed over.
+        private: let nobody but the owner read them, whatever the mode of an existing file.
 
     Raises:
         ConfigError: the disk is full, the folder read-only, a folder in the way …; nothing was changed.
     """
     with _all_or_none() as work:
-        staged = [(work.stage(path, content), path) for path, content in files.items()]
+        staged = [(work.stage(path, content, private=private), path) for path, content in files.items()]
         for temporary, path in staged:
             work.put(temporary, path)
         for path in delete:
@@ -121,7 +124,7 @@ class _Work:
         self._made: list[Path] = []  # folders
         self._touched: dict[Path, None] = {}  # folders, in order
 
-    def stage(self, path: Path, content: bytes | str) -> Path:
+    def stage(self, path: Path, content: bytes | str, *, private: bool = False) -> Path:
         """Write new content beside a file and flush it to the disk."""
         self.path = path
         path = _followed(path)
@@ -129,7 +132,7 @@ class _Work:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, "is a folder")
         temporary = self._reserved(path)
-        self._fill(temporary, content, _existing(path))
+        self._fill(temporary, content, None if private else _existing(path), mode=0o600 if private else 0o666)
         return temporary
 
     def stage_folder(self, target: Path) -> Path:
@@ -241,9 +244,11 @@ class _Work:
             self._fill(kept, path.read_bytes(), _existing(path))
         return kept
 
-    def _fill(self, path: Path, content: bytes | str, like: os.stat_result | None) -> None:
+    def _fill(
+        self, path: Path, content: bytes | str, like: os.stat_result | None, *, mode: int = 0o666
+    ) -> None:
         left = memoryview(content.encode() if isinstance(content, str) else content)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         try:
             if like:
                 os.fchmod(descriptor, stat.S_IMODE(like.st_mode))

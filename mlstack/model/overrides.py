@@ -106,6 +106,37 @@ def parse_set(text: str, *, as_string: bool = False) -> SetOption:
     return SetOption(path, value, as_string)
 
 
+def plain(overrides: Overrides) -> dict[str, Any]:
+    """Write overrides as plain data, without their places; empty if there are none."""
+    files = [
+        {
+            "globals": dict(each.globals.values),
+            "components": {name: dict(layer.values) for name, layer in each.components.items()},
+        }
+        for each in overrides.files
+    ]
+    sets = [
+        {"path": list(each.path), "text": each.text, "asString": each.as_string} for each in overrides.sets
+    ]
+    return {"files": files, "sets": sets} if overrides else {}
+
+
+def from_plain(data: Mapping[str, Any]) -> Overrides:
+    """Give the overrides that `plain` wrote."""
+    return Overrides(
+        files=tuple(
+            ValuesFile(
+                Layer("command line", each.get("globals", {}), speaks_to_many=True),
+                {name: Layer("command line", values) for name, values in each.get("components", {}).items()},
+            )
+            for each in data.get("files", ())
+        ),
+        sets=tuple(
+            SetOption(tuple(each["path"]), each["text"], each["asString"]) for each in data.get("sets", ())
+        ),
+    )
+
+
 def _split_component(
     path: tuple[str, ...], components: Collection[str]
 ) -> tuple[str | None, tuple[str, ...]]:

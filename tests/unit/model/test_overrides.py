@@ -1,8 +1,11 @@
 """Values for one run reach the component they name, or all that declare them."""
 
+import json
+
 import pytest
 
 from mlstack.errors import ParamError, UsageError
+from mlstack.model import overrides
 from mlstack.model.overrides import Overrides, ValuesFile, parse_set
 from mlstack.model.params import resolve
 from tests.support.builders import layer, params
@@ -76,3 +79,17 @@ def test_text_without_a_key_and_a_value_is_refused(text: str) -> None:
 
 def test_a_value_may_hold_equals_and_start_with_dashes() -> None:
     assert parse_set("a=--b=c").text == "--b=c"
+
+
+def test_overrides_come_back_from_plain_data_as_they_were() -> None:
+    given = Overrides(
+        files=(
+            ValuesFile(layer("command line", num_gpus=1), {"cnn": layer("command line", env={"A": "1"})}),
+        ),
+        sets=(*sets("num_gpus=2").sets, parse_set("web.env.A=3", as_string=True)),
+    )
+    back = overrides.from_plain(json.loads(json.dumps(overrides.plain(given))))
+    assert overrides.plain(back) == overrides.plain(given)
+    assert [resolved(back, name) for name in NAMES] == [resolved(given, name) for name in NAMES]
+    assert overrides.plain(Overrides()) == {}
+    assert not overrides.from_plain({})
