@@ -14,6 +14,7 @@ from mlstack.cli.output import FORMATS
 from mlstack.errors import UsageError
 from mlstack.model.names import nearest
 
+ON_FAILURE = ("stop", "rollback")
 OBJECT_FORMATS = ("yaml", "json", "name")
 
 
@@ -62,6 +63,17 @@ def duration(text: str | float) -> float:
         raise UsageError(f"`{text}` is no time", hint="write it as 30s, 5m or 1h30m; 0 is none")
     hours, minutes, seconds = (float(part or 0) for part in found.groups())
     return hours * 3600 + minutes * 60 + seconds
+
+
+def check_on_failure(value: str) -> str:
+    """Give back what is to be done when an apply fails.
+
+    Raises:
+        UsageError: it is neither of the two.
+    """
+    if value in ON_FAILURE:
+        return value
+    raise UsageError(f"`--on-failure {value}` means nothing", hint="use stop or rollback")
 
 
 def _choice(value: str, known: tuple[str, ...]) -> str:
@@ -162,8 +174,31 @@ LockTimeout = Annotated[
         help="How long to wait for another run on the environment; 0 refuses at once.",
     ),
 ]
+Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Whether to return only when everything works.")]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        metavar="DURATION",
+        parser=duration,
+        help="How long to wait for that (90s, 5m, 1h); 5m where nothing is said.",
+        show_default=False,
+    ),
+]
+WaitForJobs = Annotated[
+    bool, typer.Option("--wait-for-jobs", help="Wait also for training jobs and the like, until they run.")
+]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="The server says what would be done; nothing is written.")
+]
+OnFailure = Annotated[
+    str,
+    typer.Option(
+        "--on-failure",
+        metavar="stop|rollback",
+        help="After a failure: stop, or apply the last revision that worked again.",
+        callback=check_on_failure,
+    ),
 ]
 SetValues = Annotated[
     list[str] | None,

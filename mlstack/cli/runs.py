@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Protocol
 from mlstack.cli import views_changes
 from mlstack.cli.output import emit, is_terminal, say, show
 from mlstack.cli.page import Line, Page
-from mlstack.errors import UsageError
+from mlstack.errors import MlstackError, UsageError
 
 if TYPE_CHECKING:
     from mlstack.cli.adapters import Ports
+    from mlstack.engine.deployment import Deployment
+    from mlstack.model.clock import Clock
     from mlstack.model.events import Event, OnEvent
     from mlstack.model.report import ChangeReport, RunResult
 
-QUIET = ("waiting", "warning", "note")
+QUIET = ("waiting", "pending", "warning", "note")
 
 
 class Plan(Protocol):
@@ -168,8 +170,10 @@ class Reporter:
     def __call__(self, event: Event) -> None:
         """Take one event."""
         if event.kind in QUIET:
+            # What only passes is for a terminal; what an object waits for is wanted in a log too.
             if event.kind != "waiting" or is_terminal(sys.stderr):
-                say(f"{event.kind}: {_sentence(event)}")
+                word = "waiting" if event.kind == "pending" else event.kind
+                say(f"{word}: {_sentence(event)}")
             return
         name = str(event.identity)
         self._ended[name] = views_changes.outcome_line(event.kind, name, event.text)
@@ -204,6 +208,46 @@ def reporting(plan: Plan, output_format: str) -> Iterator[OnEvent]:
             finish(partial, output_format)
         raise
     reporter.flush()
+
+
+@contextmanager
+def going_back(plan: Deployment, output_format: str, *, clock: Clock) -> Iterator[None]:
+    """Roll a run back that fails, if that was asked for; the failure stays what it is.
+
+    Args:
+        plan: the run.
+        output_format: what happens is printed in table form alone: one result goes to stdout.
+        clock: for waits.
+    """
+    try:
+        yield
+    except MlstackError as error:
+        if plan.options.on_failure == "rollback":
+            _go_back(plan, error, output_format, clock)
+        raise
+
+
+def _go_back(plan: Deployment, error: MlstackError, output_format: str, clock: Clock) -> None:
+    from mlstack.operations import apply
+
+    say(f"failed: {error.message}")
+    try:
+        found = apply.retreat(plan, error, clock=clock)
+        for note in found.notes:
+            say(f"note: {note}")
+        if found.proposal is None:
+            return
+        reporter = Reporter(found.proposal.report, output_format)
+        try:
+            result = apply.execute(found.proposal, clock=clock, on_event=reporter)
+        finally:
+            reporter.flush()
+    except MlstackError as second:
+        say(f"note: the rollback failed too: {second.message}")
+        return
+    if output_format == "table":
+        show(Page((views_changes.summary_line(result),)))
+    say(f"rolled back; see `mlstack history {plan.environment}`")
 
 
 WRITTEN = ("created", "updated", "recreated")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlstack.cli.page import Block, Line, Page, Table
+from mlstack.cli.page import Block, Line, Page, Table, shorten
 from mlstack.cli.views import VIEWS, count, facts
 from mlstack.cli.views_changes import changed_objects, counted
 
 if TYPE_CHECKING:
     from mlstack.model.history import Revision
     from mlstack.operations.history import HistoryResult, RevisionDiff, RevisionResult
+
+_LONGEST_WHAT = 32
 
 
 @VIEWS.register("HistoryResult")
@@ -22,10 +24,11 @@ def history(result: HistoryResult) -> Page:
             (Line(f"{place}: no history yet", hang=2),), notes=(f"next: mlstack apply {result.environment}",)
         )
     rows = tuple(
-        (str(one.number), _when(one), one.who, one.what, _end(one), _counts(one)) for one in result.revisions
+        (str(one.number), _when(one), one.who, shorten(one.what, _LONGEST_WHAT), _end(one), _counts(one))
+        for one in result.revisions
     )
     return Page(
-        (Table(("REVISION", "WHEN", "WHO", "WHAT", "RESULT", "OBJECTS"), rows, cut="WHAT"),),
+        (Table(("REV", "WHEN", "WHO", "WHAT", "RESULT", "OBJECTS"), rows, cut="OBJECTS"),),
         tuple(str(one.number) for one in result.revisions),
     )
 
@@ -37,7 +40,7 @@ def revision(result: RevisionResult) -> Page:
     blocks: list[Block] = [
         Line(f"revision {one.number} of `{result.environment}` (context {result.context})", "head"),
         *facts(
-            ("when", _when(one)),
+            ("when", one.time),
             ("who", one.who),
             ("what", one.what),
             ("result", _end(one)),
@@ -72,7 +75,7 @@ _WENT = {"create": "created", "update": "updated", "delete": "deleted"}
 
 
 def _when(found: Revision) -> str:
-    return found.time.replace("T", " ").replace("Z", " UTC")
+    return f"{found.time[:16].replace('T', ' ')} UTC"
 
 
 def _end(found: Revision) -> str:
@@ -80,4 +83,5 @@ def _end(found: Revision) -> str:
 
 
 def _counts(found: Revision) -> str:
-    return ", ".join(f"{number} {outcome}" for outcome, number in found.counts.items())
+    told = {outcome: number for outcome, number in found.counts.items() if outcome != "unchanged"}
+    return ", ".join(f"{number} {outcome}" for outcome, number in told.items())

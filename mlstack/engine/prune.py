@@ -99,7 +99,7 @@ def _looked_through(reached: Reached, inventory: Inventory) -> tuple[Member, ...
 def _brought_elsewhere(reached: Reached) -> tuple[frozenset[Identity], str]:
     """Give what all components of the environment bring, or why that cannot be said."""
     try:
-        whole = replace(reached.target, components=()).desired()
+        whole = reached.whole or replace(reached.target, components=()).desired()
     except MlstackError as error:
         return frozenset(), f"may have moved to a component that cannot be rendered: {error.message}"
     return frozenset(one.identity for one in whole.objects), ""

@@ -130,7 +130,7 @@ def retreat(failed: Deployment, error: MlstackError, *, clock: Clock) -> Retreat
     # The set was whole once, so that what goes is what the failed apply brought.
     options = replace(failed.options, prune=True, create=True, allow_large_prune=True)
     back = propose(
-        replace(reached, state=state),
+        replace(reached, state=state, whole=known),
         options,
         what=f"rollback to {good.number} after a failure",
         may_be_empty=True,

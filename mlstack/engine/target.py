@@ -74,6 +74,7 @@ class Reached:
         state: what is wanted there.
         cluster: the cluster of its context.
         identity: who answered; it is the environment's cluster.
+        whole: what all components bring, where the files are not to be asked.
     """
 
     target: Target
@@ -81,6 +82,7 @@ class Reached:
     state: DesiredState
     cluster: Cluster
     identity: ClusterIdentity
+    whole: DesiredState | None = None
 
     @property
     def selective(self) -> bool:

@@ -73,6 +73,8 @@ def merged(known: DesiredState, applied: DesiredState) -> DesiredState:
         applied,
         objects=(*others, *applied.objects),
         components=tuple(sorted({*known.components, *applied.components})),
+        depends={**known.depends, **applied.depends},
+        timeouts={**known.timeouts, **applied.timeouts},
         has_secrets=known.has_secrets or applied.has_secrets,
     )
 

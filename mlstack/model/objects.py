@@ -153,6 +153,7 @@ class DesiredState:
         notes: remarks for people, as deprecated parameters in use.
         has_secrets: a Secret is among the objects, or a secret parameter is set: not to be kept elsewhere.
         depends: for each component all components it depends on, through others as well.
+        timeouts: seconds to wait until a component's objects work, where it says so.
     """
 
     app: str
@@ -163,6 +164,7 @@ class DesiredState:
     notes: tuple[str, ...] = ()
     has_secrets: bool = False
     depends: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    timeouts: Mapping[str, float] = field(default_factory=dict)
 
 
 def group_of(api_version: str) -> str:

@@ -1,6 +1,9 @@
 """How an apply is to be done."""
 
 from dataclasses import dataclass
+from typing import Literal
+
+OnFailure = Literal["stop", "rollback"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,6 +19,10 @@ class ApplyOptions:
         lock_timeout_s: how long to wait for another run on the environment; 0 refuses at once.
         prune: delete what the environment has in its cluster and the files no longer bring.
         allow_large_prune: also if that is more than half of it.
+        wait: return only when everything works.
+        timeout_s: how long to wait for that; None for 300 s, and less for pods that no node can take.
+        wait_for_jobs: wait also for what runs to an end, until it runs.
+        on_failure: `rollback` applies the last revision that worked again, as far as the run was about it.
     """
 
     dry_run: bool = False
@@ -26,3 +33,7 @@ class ApplyOptions:
     lock_timeout_s: float = 30.0
     prune: bool = True
     allow_large_prune: bool = False
+    wait: bool = True
+    timeout_s: float | None = None
+    wait_for_jobs: bool = False
+    on_failure: OnFailure = "stop"

@@ -59,6 +59,8 @@ def _canonical(state: DesiredState) -> bytes:
         "environment": state.environment,
         "namespace": state.namespace,
         "components": list(state.components),
+        "depends": {name: list(others) for name, others in state.depends.items()},
+        "timeouts": dict(state.timeouts),
         "objects": [{"component": one.component, "object": one.data} for one in state.objects],
     }
     return json.dumps(document, sort_keys=True, separators=(",", ":"), default=dict).encode()
@@ -87,6 +89,8 @@ def unpack(revision: Revision, parts: Sequence[bytes]) -> DesiredState:
         environment=document["environment"],
         namespace=document["namespace"],
         components=tuple(document["components"]),
+        depends={name: tuple(others) for name, others in document.get("depends", {}).items()},
+        timeouts=document.get("timeouts", {}),
         objects=tuple(_object(one, revision.number) for one in document["objects"]),
         has_secrets=any(one["object"].get("kind") == "Secret" for one in document["objects"]),
     )

@@ -2,7 +2,10 @@
 
 from mlstack.cluster.api import Opener
 from mlstack.engine.deployment import Deployment, propose
+from mlstack.engine.rollback import Retreat
+from mlstack.engine.rollback import retreat as work_out
 from mlstack.engine.target import Target, reach
+from mlstack.errors import MlstackError
 from mlstack.model.clock import Clock
 from mlstack.model.events import OnEvent, silent
 from mlstack.model.options import ApplyOptions
@@ -39,3 +42,17 @@ def execute(plan: Deployment, *, clock: Clock, on_event: OnEvent = silent) -> Ru
         Interrupted: a person stopped the run; `partial` as well.
     """
     return plan.run(clock=clock, on_event=on_event)
+
+
+def retreat(failed: Deployment, error: MlstackError, *, clock: Clock) -> Retreat:
+    """Work out how to go back after a failed apply; its proposal is carried out by `execute`.
+
+    Args:
+        failed: the apply.
+        error: what ended it.
+        clock: tells the time.
+
+    Raises:
+        ClusterError: the cluster cannot be asked, or refuses what was there before.
+    """
+    return work_out(failed, error, clock=clock)

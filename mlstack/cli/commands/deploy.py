@@ -150,6 +150,10 @@ def apply(
         bool, typer.Option("--force-conflicts", help="Take fields from the programs that own them too.")
     ] = False,
     allow_destructive: AllowDestructive = False,
+    on_failure: options.OnFailure = "stop",
+    wait: options.Wait = True,
+    timeout: options.Timeout = None,
+    wait_for_jobs: options.WaitForJobs = False,
     lock_timeout: options.LockTimeout = 30.0,
     yes: options.Yes = False,
     yes_i_mean: options.YesIMean = None,
@@ -170,6 +174,10 @@ def apply(
         force_conflicts=force_conflicts,
         allow_destructive=allow_destructive,
         lock_timeout_s=lock_timeout,
+        wait=wait,
+        timeout_s=timeout,
+        wait_for_jobs=wait_for_jobs,
+        on_failure="rollback" if on_failure == "rollback" else "stop",
     )
     with progress.waiting("comparing with the cluster"):
         plan = operation.compute(target, opener=opener(ctx.obj, kubeconfig), options=options)
@@ -177,7 +185,7 @@ def apply(
         plan, verb="apply", ports=ctx.obj.ports, yes=yes, yes_i_mean=yes_i_mean
     ):
         return 1
-    with runs.reporting(plan, output) as on_event:
+    with runs.going_back(plan, output, clock=ctx.obj.ports.clock), runs.reporting(plan, output) as on_event:
         result = operation.execute(plan, on_event=on_event, clock=ctx.obj.ports.clock)
     return runs.finish(result, output)
 
@@ -210,7 +218,7 @@ def delete(
 ) -> int:
     """Remove an environment's objects from the cluster, in reverse order; always asks."""
     from mlstack.cli import runs
-    from mlstack.engine.remains import Spare
+    from mlstack.model.pruning import Spare
     from mlstack.operations import delete as operation
 
     target = _target(ctx, folder, env, components, context=context)

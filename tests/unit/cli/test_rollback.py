@@ -1,0 +1,196 @@
+"""`history` and `rollback` on the command line, and what `--on-failure=rollback` does and says."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlstack.cli.commands.history import split_words
+from mlstack.cluster.api import ObjectRef
+from mlstack.errors import UsageError
+from mlstack.model import emit
+from tests.support.builders import MINIMAL_APP, write_tree
+from tests.support.cli import Runner
+from tests.support.deploying import config_map, crd, secret, tfjob
+
+
+@pytest.fixture
+def run(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
+    """An app whose only component was applied once, with `a: 1`."""
+    write_tree(tmp_path / "demo", {"app.yaml": MINIMAL_APP})
+    monkeypatch.chdir(tmp_path / "demo")
+    run.ok("env add minikube --no-preset")
+    write("web", config_map(a="1"))
+    run.ok("apply minikube")
+    return run
+
+
+def write(component: str, *objects: Mapping[str, Any]) -> None:
+    write_tree(Path(), {f"components/{component}.yaml": emit.to_yaml_documents(objects)})
+
+
+def broken(name: str = "broken") -> dict[str, Any]:
+    """Build an object that passes everything but the write."""
+    return {**config_map(name), "nonsense": 1}
+
+
+def live(run: Runner, kind: str, name: str, api_version: str = "v1") -> Any:
+    return run.cluster("minikube").get(ObjectRef(api_version, kind, "default", name))
+
+
+def whats(run: Runner) -> list[tuple[str, str]]:
+    rows = run("history minikube -o json").json["revisions"]
+    return [(row["what"], row["result"]) for row in rows[::-1]]
+
+
+@pytest.mark.parametrize(
+    ("words", "most", "found"),
+    [
+        ([], 1, (None, [])),
+        (["gke"], 1, ("gke", [])),
+        (["3"], 1, (None, [3])),
+        (["gke", "3"], 1, ("gke", [3])),
+        (["3", "4"], 1, ("3", [4])),
+        (["3", "4"], 2, (None, [3, 4])),
+        (["gke", "3", "4"], 2, ("gke", [3, 4])),
+    ],
+)
+def test_words_are_an_environment_and_numbers(words: list[str], most: int, found: Any) -> None:
+    assert split_words(words, most=most) == found
+
+
+@pytest.mark.parametrize("words", [["gke", "x"], ["gke", "0"], ["gke", "-1"], ["gke", "1", "2"]])
+def test_other_words_are_refused(words: list[str]) -> None:
+    with pytest.raises(UsageError):
+        split_words(words, most=1)
+
+
+def test_a_person_sees_what_would_come_back_and_is_asked(run: Runner) -> None:
+    write("web", config_map(a="2"))
+    run.ok("apply minikube --yes")
+    run.answer = False
+    refused = run("rollback minikube")
+    assert (refused.code, live(run, "ConfigMap", "settings")["data"]) == (1, {"a": "2"})
+    assert "data.a: 2 -> 1" in refused.err.replace('"', "")
+    run.answer = True
+    assert run("rollback minikube").code == 0
+    assert run.asked[-1] == "Rollback this in `minikube` (context minikube, namespace default)?"
+    assert live(run, "ConfigMap", "settings")["data"] == {"a": "1"}
+
+
+def test_a_protected_environment_wants_its_name(run: Runner) -> None:
+    write("web", config_map(a="2"))
+    run.ok("apply minikube --yes")
+    run.ok("env set minikube --protected")
+    assert run("rollback minikube --yes").code == 2
+    assert run("rollback minikube --yes-i-mean minikube").code == 0
+
+
+def test_a_failed_apply_stops_by_default(run: Runner) -> None:
+    write("web", config_map(a="2"), broken())
+    assert run("apply minikube --yes").code == 6
+    assert live(run, "ConfigMap", "settings")["data"] == {"a": "2"}
+    assert whats(run) == [("apply", "done"), ("apply", "failed")]
+
+
+def test_a_failed_apply_is_rolled_back_when_asked_and_still_fails(run: Runner) -> None:
+    write("web", config_map(a="2"), config_map("new"), broken())
+    failed = run("apply minikube --yes --on-failure=rollback")
+    assert failed.code == 6
+    assert live(run, "ConfigMap", "settings")["data"] == {"a": "1"}
+    assert live(run, "ConfigMap", "new") is None
+    assert whats(run)[1:] == [("apply", "failed"), ("rollback to 1 after a failure", "done")]
+    lines = failed.err.splitlines()
+    assert "note: rolling back to revision 1" in lines
+    assert next(line for line in lines if line.startswith("error: ")).startswith(
+        "error: `ConfigMap default/broken`"
+    )
+
+
+def test_with_json_one_result_goes_to_stdout(run: Runner) -> None:
+    write("web", config_map(a="2"), broken())
+    failed = run("apply minikube --yes --on-failure=rollback -o json")
+    assert json.loads(failed.out)["ok"] is False
+    assert live(run, "ConfigMap", "settings")["data"] == {"a": "1"}
+
+
+def test_only_the_components_of_the_failed_apply_go_back(run: Runner) -> None:
+    write("other", config_map("other", b="1"))
+    run.ok("apply minikube -c other")
+    run.cluster("minikube").patch(ObjectRef("v1", "ConfigMap", "default", "other"), {"data": {"b": "9"}})
+    write("web", config_map(a="2"), broken())
+    assert run("apply minikube -c web --yes --on-failure=rollback").code == 6
+    assert live(run, "ConfigMap", "settings")["data"] == {"a": "1"}
+    assert live(run, "ConfigMap", "other")["data"] == {"b": "9"}
+
+
+def test_a_component_that_never_worked_goes_again(run: Runner) -> None:
+    write("fresh", config_map("fresh"), broken())
+    assert run("apply minikube -c fresh --yes --on-failure=rollback").code == 6
+    assert live(run, "ConfigMap", "fresh") is None
+    assert live(run, "ConfigMap", "settings") is not None
+
+
+def test_a_claim_that_a_failed_apply_brought_stays_and_is_told(run: Runner) -> None:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": spec}
+    write("web", config_map(a="2"), claim, broken())
+    failed = run("apply minikube --yes --on-failure=rollback")
+    assert live(run, "PersistentVolumeClaim", "data") is not None
+    assert "note: PersistentVolumeClaim default/data stays: volume claims are kept" in failed.err
+
+
+def test_a_job_that_was_made_anew_is_told_as_lost(run: Runner) -> None:
+    definition = crd("tfjobs", "TFJob", group="kubeflow.org")
+    write("web", definition, tfjob())
+    run.ok("apply minikube --yes")
+    write("web", definition, tfjob(workers=3), broken())
+    failed = run("apply minikube --yes --on-failure=rollback")
+    assert "note: TFJob default/cnn was recreated: what it had done or held does not come back" in failed.err
+    replicas = live(run, "TFJob", "cnn", "kubeflow.org/v1")["spec"]["tfReplicaSpecs"]["Worker"]["replicas"]
+    assert replicas == 1
+
+
+def test_without_an_earlier_revision_that_worked_nothing_is_rolled_back(run: Runner) -> None:
+    run.ok("delete minikube --yes")
+    write("web", config_map(a="2"), broken())
+    failed = run("apply minikube --yes --on-failure=rollback")
+    assert failed.code == 6
+    assert "no earlier revision of this environment worked" in failed.err
+    assert live(run, "ConfigMap", "settings")["data"] == {"a": "2"}
+
+
+def test_when_nothing_was_changed_nothing_is_rolled_back(run: Runner) -> None:
+    write("web", config_map(a="1"), broken())
+    failed = run("apply minikube --yes --on-failure=rollback")
+    assert "nothing was changed, so nothing is rolled back" in failed.err
+    assert whats(run) == [("apply", "done")]
+
+
+def test_a_wrong_answer_to_a_failure_is_refused(run: Runner) -> None:
+    refused = run("apply minikube --on-failure=undo")
+    assert (refused.code, "use stop or rollback" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "history show minikube 1",
+        "history show minikube 2 -o json",
+        "history show minikube 2 -o yaml",
+        "history diff minikube 1",
+        "history diff minikube 1 2 -o yaml",
+        "rollback minikube 1 --dry-run -o json",
+        "rollback minikube 1 --yes",
+    ],
+)
+def test_no_secret_is_shown(run: Runner, line: str) -> None:
+    write("web", secret(token="hunter2"))
+    run.ok("apply minikube --yes")
+    write("web", secret(token="hunter3"))
+    run.ok("apply minikube --yes")
+    shown = run(line)
+    for hidden in ("hunter", "aHVudGVy"):
+        assert hidden not in shown.out + shown.err
