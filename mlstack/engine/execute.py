@@ -8,20 +8,20 @@ from typing import Any
 from mlstack.cluster.api import Cluster
 from mlstack.cluster.patient import PatientCluster
 from mlstack.engine import parallel
-from mlstack.engine.gates import Gates
+from mlstack.engine.crossing import Crossing
+from mlstack.engine.gates import Gates, TermsOf
 from mlstack.engine.schedule import Schedule
 from mlstack.engine.send import Again
+from mlstack.engine.stopping import EndedClock, StoppedClock
 from mlstack.engine.write import Writer
 from mlstack.errors import MlstackError
 from mlstack.model import order
 from mlstack.model.clock import Clock
 from mlstack.model.diff import Change
 from mlstack.model.events import Event, EventKind, OnEvent
-from mlstack.model.objects import Identity
+from mlstack.model.objects import Identity, KubeObject
 from mlstack.model.order import Bond, Depends, Gate, Graph, Node
-from mlstack.model.readiness.terms import Standing
-
-TIMEOUT_S = 300.0
+from mlstack.model.readiness.terms import DEFAULT_TIMEOUT_S, Standing, Terms, terms_of
 
 _DONE: Mapping[str, EventKind] = {"create": "created", "update": "updated", "recreate": "recreated"}
 _APPLY: frozenset[Bond] = frozenset({"user", "needs"})
@@ -37,7 +37,7 @@ class Run:
         on_event: told about each object, by one thread at a time.
         clock: for waits.
         again: looks at an object that moved since its change was worked out.
-        timeout_s: how long to wait for an object to work where others depend on that.
+        terms: on what terms an object is waited for where others depend on it.
 
     Attributes:
         outcomes: the event that ended each object.
@@ -52,7 +52,7 @@ class Run:
         on_event: OnEvent,
         clock: Clock,
         again: Again | None = None,
-        timeout_s: float = TIMEOUT_S,
+        terms: TermsOf | None = None,
     ) -> None:
         """Begin with nothing done."""
         self.outcomes: dict[Identity, Event] = {}
@@ -62,7 +62,7 @@ class Run:
         self._closed = False
         self._on_event, self._lock, self._again = on_event, Lock(), again
         self._stopped = Flag()
-        self._clock, self._timeout_s = _StoppedClock(clock, self._stopped), timeout_s
+        self._clock, self._terms = StoppedClock(clock, self._stopped), terms or _usual_terms
         self.use(cluster)
 
     @property
@@ -76,7 +76,13 @@ class Run:
             cluster, clock=self._clock, told=lambda text: self._say("waiting", None, text), answered=True
         )
         self._writer = Writer(self._cluster, clock=self._clock, say=self._say, again=self._again)
-        self._gates = Gates(self._cluster, clock=self._clock, timeout_s=self._timeout_s)
+        self._gates = Gates(
+            self._cluster,
+            clock=EndedClock(self._clock, self._stopped),
+            on_event=self._tell,
+            terms=self._terms,
+            timeout_s=DEFAULT_TIMEOUT_S,
+        )
 
     def apply(self, changes: Sequence[Change], *, depends: Depends | None = None) -> None:
         """Write what is wanted, each object as soon as what it depends on is done.
@@ -126,7 +132,7 @@ class Run:
         binding: frozenset[Bond],
     ) -> None:
         by_identity = {change.identity: change for change in changes}
-        crossing = _Crossing(graph, by_identity, self._gates) if binding == _APPLY else None
+        crossing = Crossing(graph, by_identity, self._gates) if binding == _APPLY else None
 
         def do(node: Node) -> None:
             if isinstance(node, Gate):
@@ -195,9 +201,12 @@ class Run:
                 self._on_event(event)
 
     def _say(self, kind: EventKind, identity: Identity | None, text: str) -> None:
+        self._tell(Event(kind, identity, text))
+
+    def _tell(self, event: Event) -> None:
         with self._lock:
             if not self._closed:
-                self._on_event(Event(kind, identity, text))
+                self._on_event(event)
 
     def begin(self, change: Change) -> None:
         """Remember that a change is under way."""
@@ -206,35 +215,6 @@ class Run:
     def failed(self, change: Change, why: str) -> None:
         """Remember that a change could not be made."""
         self._end("failed", change, why)
-
-
-class _Crossing:
-    """Knows for one run which gates are waited at, and waits there."""
-
-    def __init__(self, graph: Graph, changes: Mapping[Identity, Change], gates: Gates) -> None:
-        self._changes, self._gates = changes, gates
-        self._behind: dict[Node, list[Identity]] = {}
-        for node in graph.objects:
-            for one in graph.before[node]:
-                self._behind.setdefault(one, []).append(node)
-
-    def waits(self, gate: Gate) -> bool:
-        """Tell whether anything behind a gate is written for which it matters."""
-        behind = [self._changes[one] for one in self._behind.get(gate, ())]
-        if gate.kind == "endpoint":
-            # A webhook that is there already is asked now, whether its Service answers or not.
-            return any(change.writes and change.action in ("create", "recreate") for change in behind)
-        return gate.kind != "wave" and any(change.writes for change in behind)
-
-    def wait(self, gate: Gate) -> None:
-        """Return when the gate may be passed."""
-        if not self.waits(gate):
-            return
-        if gate.kind == "endpoint" and gate.about is not None:
-            self._gates.endpoint(gate.about)
-            return
-        wanted = [self._changes[one] for one in gate.members if self._changes[one].action != "missing"]
-        self._gates.ready(str(gate), [change.desired for change in wanted if change.desired is not None])
 
 
 class _Failure:
@@ -262,21 +242,8 @@ class _Failure:
             self._run.failed(self._change, f"{self._so_far}interrupted")
 
 
-class _StoppedClock:
-    """A clock on which nobody can wait any more once the run is stopped."""
-
-    def __init__(self, clock: Clock, stopped: Flag) -> None:
-        self._clock, self._stopped = clock, stopped
-
-    def now_s(self) -> float:
-        """Give the time in seconds since 1970."""
-        return self._clock.now_s()
-
-    def sleep(self, seconds: float) -> None:
-        """Let time pass, unless the run is stopped."""
-        if self._stopped.is_set():
-            raise MlstackError("stopped while waiting")
-        self._clock.sleep(seconds)
+def _usual_terms(found: KubeObject) -> Terms:
+    return terms_of(found, wait_for_jobs=True)
 
 
 def _because(node: Node, end: str, after: Node) -> str:

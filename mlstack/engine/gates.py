@@ -2,14 +2,22 @@
 
 from collections.abc import Callable, Sequence
 
-from mlstack.cluster.api import Cluster
-from mlstack.engine.inspect import inspect
+from mlstack.cluster.api import Cluster, ObjectRef
+from mlstack.engine.lookout import Lookout
+from mlstack.engine.waiting import until_ready
 from mlstack.errors import ForbiddenError, NotReadyError, ObjectNotFoundError
 from mlstack.model.clock import Clock
+from mlstack.model.events import Event, OnEvent
 from mlstack.model.objects import Identity, KubeObject
+from mlstack.model.readiness.assess import assess
+from mlstack.model.readiness.base import Facts
+from mlstack.model.readiness.terms import Terms
+
+TermsOf = Callable[[KubeObject], Terms]
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 1.0
+_SAY_AFTER_S = 2.0
 _SERVICE_LABEL = "kubernetes.io/service-name"
 
 
@@ -18,39 +26,37 @@ class Gates:
 
     Args:
         cluster: where to look.
-        clock: for pauses, and to give up.
-        timeout_s: how long one gate may take.
+        clock: for pauses, and to give up; ends every wait once the run is stopped.
+        on_event: told what is waited for.
+        terms: on what terms an object is waited for.
+        timeout_s: how long the Service behind a webhook may take.
     """
 
-    def __init__(self, cluster: Cluster, *, clock: Clock, timeout_s: float) -> None:
+    def __init__(
+        self, cluster: Cluster, *, clock: Clock, on_event: OnEvent, terms: TermsOf, timeout_s: float
+    ) -> None:
         """Hold the parts."""
-        self._cluster, self._clock, self._timeout_s = cluster, clock, timeout_s
+        self._cluster, self._clock, self._on_event = cluster, clock, on_event
+        self._terms, self._timeout_s = terms, timeout_s
 
     def ready(self, name: str, wanted: Sequence[KubeObject]) -> None:
-        """Return when all these objects work.
+        """Return when all these objects work, and Jobs among them have ended well.
 
         Raises:
-            NotReadyError: one failed for good, or the time is over; names what is not ready, with the reason.
+            NotReadyError: one failed for good, or its time is over; names what is not ready, with the reason.
         """
-        said: list[str] = []
-
-        def works() -> bool:
-            seen, _ = inspect(wanted, self._cluster, now_s=self._clock.now_s(), wait_for_load_balancer=False)
-            said[:] = [
-                f"`{one.wanted.identity}`: {one.readiness.reason or one.readiness.state}"
-                for one in seen
-                if not one.readiness.is_fine
-            ]
-            if any(one.readiness.state == "failed" for one in seen):
-                raise NotReadyError(f"{name} does not work: {'; '.join(said)}", reasons=said)
-            return not said
-
-        if not self._until(works):
-            raise NotReadyError(
-                f"{name} was not ready within {self._timeout_s:.0f} s, and other objects depend on it: "
-                f"{'; '.join(said)}",
-                reasons=said,
-            )
+        terms = {one.identity: self._terms(one) for one in wanted}
+        looked_at = [one for one in wanted if terms[one.identity].policy != "none"]
+        try:
+            lookout = Lookout(self._cluster, looked_at, clock=self._clock)
+            until_ready(lookout, terms, clock=self._clock, on_event=self._on_event)
+            for one in looked_at:
+                if (one.group, one.kind) == ("batch", "Job"):
+                    self._ended(one, terms[one.identity].timeout_s)
+        except NotReadyError as error:
+            error.message = f"{name} is not ready, and other objects depend on it: {error.message}"
+            error.args = (error.message,)
+            raise
 
     def endpoint(self, service: Identity) -> None:
         """Return when a Service leads to a pod that is ready.
@@ -58,7 +64,8 @@ class Gates:
         Raises:
             NotReadyError: it does not in time.
         """
-        if not self._until(lambda: self._has_endpoint(service)):
+        told = Event("pending", service, "has no ready endpoint yet; its webhook is set up after that")
+        if not self._until(lambda: self._has_endpoint(service), self._timeout_s, told):
             raise NotReadyError(
                 f"`{service}` has no ready endpoint after {self._timeout_s:.0f} s, so its webhook is not set"
                 " up: the API server would refuse all that it asks it about",
@@ -76,11 +83,27 @@ class Gates:
         endpoints = [one for found in slices.items for one in found.get("endpoints") or ()]
         return any((one.get("conditions") or {}).get("ready", True) for one in endpoints)
 
-    def _until(self, holds: Callable[[], bool]) -> bool:
-        deadline, pause = self._clock.now_s() + self._timeout_s, _FIRST_PAUSE_S
+    def _ended(self, job: KubeObject, timeout_s: float) -> None:
+        def ended() -> bool:
+            live = self._cluster.get(ObjectRef.of(job.data))
+            found = assess(Facts(data=live or {}, now_s=self._clock.now_s()))
+            if live is None or found.state == "failed":
+                raise NotReadyError(f"`{job.identity}` failed: {found.reason or 'it is gone'}")
+            return found.state in ("done", "suspended")
+
+        told = Event("pending", job.identity, "has not ended yet, and other objects depend on it")
+        if not self._until(ended, timeout_s, told):
+            raise NotReadyError(f"`{job.identity}` did not end within {timeout_s:.0f} s")
+
+    def _until(self, holds: Callable[[], bool], timeout_s: float, told: Event) -> bool:
+        begun_s, pause, said = self._clock.now_s(), _FIRST_PAUSE_S, False
         while not holds():
-            if self._clock.now_s() >= deadline:
+            waited_s = self._clock.now_s() - begun_s
+            if waited_s >= timeout_s:
                 return False
+            if waited_s >= _SAY_AFTER_S and not said:
+                said = True
+                self._on_event(told)
             self._clock.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_S)
         return True

@@ -97,7 +97,7 @@ class Surroundings:
         strange = [name for name in lacking if name != self.state.namespace]
         if strange:
             raise ObjectNotFoundError(
-                f"namespace `{strange[0]}` does not exist",
+                f"namespace `{strange[0]}` does not exist, or is being deleted",
                 what="namespace",
                 where=str(next(found.identity for found in wanted if found.namespace == strange[0])),
                 hint=f"kubectl create namespace {strange[0]}",
@@ -105,10 +105,12 @@ class Surroundings:
         return tuple(self._namespace(name) for name in lacking if create)
 
     def _namespace_exists(self, name: str) -> bool:
+        """Tell whether a namespace is there to stay: one that is being deleted takes nothing in."""
         try:
-            return self.cluster.get(ObjectRef("v1", "Namespace", "", name)) is not None
+            live = self.cluster.get(ObjectRef("v1", "Namespace", "", name))
         except ForbiddenError:  # whoever may work in one namespace only may not read namespaces
             return True
+        return live is not None and not live["metadata"].get("deletionTimestamp")
 
     def _namespace(self, name: str) -> KubeObject:
         labels = objects.marks(app=self.state.app, environment=self.state.environment, component="")
