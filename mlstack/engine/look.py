@@ -1,17 +1,18 @@
 """One object: what is there, and what a server-side apply would make of it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from mlstack.engine import probe, takeover
+from mlstack.engine import probe, refusals, takeover
 from mlstack.engine.outlook import Number, Outlook, holding
 from mlstack.engine.settle import Settled, settle
 from mlstack.errors import InvalidError, VersionGoneError
-from mlstack.model import adoption, conflicts, fields, objects, payload, report
-from mlstack.model.diff import Change
+from mlstack.model import adoption, conflicts, definitions, fields, payload, renewal, report
+from mlstack.model.diff import Change, Refusal
 from mlstack.model.digest import digest_of, fingerprint
 from mlstack.model.fields import FieldChange
 from mlstack.model.objects import MANAGER, KubeObject
+from mlstack.model.renewal import Verdict
 from mlstack.model.replacement import needs_new_run
 
 
@@ -44,7 +45,8 @@ class Look:
             return self._ending(live)
         if known and known.is_as_left(self.wanted, live):
             return self._as_left(live)
-        return self._existing(live)
+        adopt = self.outlook.options.adopt
+        return refusals.of_others(self.wanted, live, lambda: self._existing(live), adopt=adopt)
 
     def _change(self, **facts: Any) -> Change:
         sent = facts.pop("payload", self._data)
@@ -94,9 +96,10 @@ class Look:
             return self._outdated(live)
         except InvalidError as error:
             return self._refused(live, error)
-        gone = takeover.goes(self.cluster, live, settled) if adoption.adoptable(live) else ()
+        gone: tuple[FieldChange, ...] = ()
+        if adoption.adoptable(live):
+            gone = takeover.goes(self.cluster, live, settled, spare=number.spared)
         notes = (
-            *self._previous_owner(live),
             *settled.forced.warnings,
             *(conflicts.describe_taken(one) for one in settled.taken if one.said),
             *(conflicts.describe_left(one) for one in settled.left),
@@ -132,22 +135,50 @@ class Look:
             **_precisely(live),
         }
         if changed:
-            return self._differing(live, tuple(changed.values()), facts)
+            return self._differing(live, tuple(changed.values()), facts, settled.forced.object)
         writes = own != new or bool(prepare) or number.changes_hands
         return self._change(action="unchanged", writes=writes, **facts)
 
     def _differing(
-        self, live: Mapping[str, Any], changed: tuple[FieldChange, ...], facts: Mapping[str, Any]
+        self,
+        live: Mapping[str, Any],
+        changed: tuple[FieldChange, ...],
+        facts: Mapping[str, Any],
+        after: Mapping[str, Any],
     ) -> Change:
         why = needs_new_run(self.wanted.with_data(live), changed)
-        shown = {
-            "fields": report.masked(self.wanted.identity, changed),
-            "reason": why or "",
-            "fingerprint": fingerprint(changed),
-        }
-        if why:  # made anew, it is sent whole
-            return self._change(action="recreate", notes=facts["notes"], **_precisely(live), **shown)
-        return self._change(action="update", **facts, **shown)
+        if why:
+            verdict = renewal.judge(self.wanted, self.world.state.environment, fixed=why, why=why)
+            return self._anew(live, changed, verdict, notes=facts["notes"])
+        lost = refusals.losses(self.cluster, live, after) if refusals.is_definition(self.wanted) else ()
+        may_lose = self.outlook.options.allow_destructive or definitions.is_allowed(self.wanted.data)
+        return self._change(
+            action="update",
+            fields=report.masked(self.wanted.identity, changed),
+            fingerprint=fingerprint(changed),
+            refusal=refusals.destructive(self.wanted, lost) if lost and not may_lose else None,
+            **{**facts, "notes": (*facts["notes"], *lost) if may_lose else facts["notes"]},
+        )
+
+    def _anew(
+        self,
+        live: Mapping[str, Any],
+        changed: tuple[FieldChange, ...],
+        verdict: Verdict,
+        notes: tuple[str, ...] = (),
+    ) -> Change:
+        """Give the change of an object that cannot take it in place; made anew, it is sent whole."""
+        refusal = Refusal(kind="immutable", reasons=(verdict.reason,), hint=verdict.hint)
+        return self._change(
+            action="recreate" if verdict.recreate else "update",
+            fields=report.masked(self.wanted.identity, changed),
+            fingerprint=fingerprint(changed),
+            reason=verdict.reason if verdict.recreate else "",
+            notes=notes,
+            refusal=None if verdict.recreate else refusal,
+            payload=self.wanted.data,
+            **_precisely(live),
+        )
 
     def _outdated(self, live: Mapping[str, Any]) -> Change:
         """Give the change of an object whose field owners stand in a version that is not served any more."""
@@ -166,26 +197,18 @@ class Look:
             **_precisely(live),
         )
 
-    def _previous_owner(self, live: Mapping[str, Any]) -> Iterator[str]:
-        """Say it when the object so far belongs to another environment or app."""
-        had, gets = self.wanted.with_data(live).labels, self.wanted.labels
-        keys = (objects.APP_LABEL, objects.ENVIRONMENT_LABEL)
-        if had.get(keys[0]) and any(had.get(key) != gets.get(key) for key in keys):
-            yield f"takes it from environment `{had.get(keys[1])}` of app `{had.get(keys[0])}`"
-
     def _refused(self, live: Mapping[str, Any], error: InvalidError) -> Change:
         """Tell a change that cannot be made in place from an object that is wrong: ask under another name."""
-        if probe.as_new(self.cluster, self.wanted.data) is None:
-            raise error
         tree = fields.tree_of(self.wanted.data)
         changed = tuple(fields.compare(live, self.wanted.data, tree))
+        if not renewal.says_fixed(error.causes) and probe.as_new(self.cluster, self.wanted.data) is None:
+            raise error
+        is_definition = refusals.is_definition(self.wanted)
+        lost = refusals.losses(self.cluster, live, self.wanted.data) if is_definition else ()
         why = needs_new_run(self.wanted.with_data(live), changed)
-        if why is None:
-            raise _cannot_change(self.wanted, error, self.world.state.environment) from error
-        shown = report.masked(self.wanted.identity, changed)
-        return self._change(
-            action="recreate", fields=shown, reason=why, fingerprint=fingerprint(changed), **_precisely(live)
-        )
+        fixed = "; ".join(lost) or renewal.sentence(self.wanted, error.causes, changed)
+        verdict = renewal.judge(self.wanted, self.world.state.environment, fixed=fixed, why=why)
+        return self._anew(live, changed, verdict)
 
 
 def _precisely(live: Mapping[str, Any]) -> dict[str, str]:
@@ -196,14 +219,3 @@ def _precisely(live: Mapping[str, Any]) -> dict[str, str]:
 
 def _seen(live: Mapping[str, Any]) -> Mapping[str, Any]:
     return {key: live[key] for key in ("apiVersion", "kind", "metadata") if key in live}
-
-
-def _cannot_change(wanted: KubeObject, error: InvalidError, environment: str) -> InvalidError:
-    named = sorted({cause.field for cause in error.causes if cause.field})
-    what = ", ".join(f"`{name}`" for name in named) or "a field"
-    return InvalidError(
-        f"`{wanted.identity}`: {what} cannot change while the object exists",
-        causes=error.causes,
-        where=f"component {wanted.component}",
-        hint=f"delete it first: `mlstack delete {environment} -c {wanted.component}`, then apply again",
-    )

@@ -9,7 +9,7 @@ from mlstack.engine.scalers import Scalers
 from mlstack.engine.surroundings import Surroundings
 from mlstack.errors import ConfigError
 from mlstack.model import adoption, fieldpaths, fields, payload
-from mlstack.model.conflicts import FORCE_FIELDS, IGNORE_FIELDS, Policy
+from mlstack.model.conflicts import AUTOSCALING, FORCE_FIELDS, IGNORE_FIELDS, Policy
 from mlstack.model.fieldpaths import FieldPattern
 from mlstack.model.fieldrules import ConflictRule
 from mlstack.model.fields import MISSING
@@ -48,18 +48,26 @@ class Outlook:
         Raises:
             ConfigError: an annotation holds no paths.
         """
+        path = self.scalers.path(wanted)
+        ended = bool(path) and self.sets(wanted, path) and self.scalers.loses(wanted)
         return Policy(
             force=_patterns(wanted, FORCE_FIELDS),
             ignore=_patterns(wanted, IGNORE_FIELDS),
             rules=tuple(rule for rule in self.rules if not rule.kinds or wanted.kind in rule.kinds),
-            adopted=adoption.ADOPTABLE if self.options.adopt else frozenset(),
+            adopted=(adoption.ADOPTABLE if self.options.adopt else frozenset())
+            | ({AUTOSCALING} if ended else frozenset()),
             forced=self.options.force_conflicts,
         )
+
+    @staticmethod
+    def sets(wanted: KubeObject, path: tuple[str, ...]) -> bool:
+        """Tell whether an object says a field."""
+        return payload.value_at(wanted.data, path) is not MISSING
 
     def number(self, wanted: KubeObject, live: Mapping[str, Any]) -> "Number":
         """Tell how a workload's number of replicas is to be treated."""
         path, data, note = self.scalers.path(wanted), self.payload(wanted), ""
-        if path and payload.value_at(wanted.data, path) is not MISSING:
+        if path and self.sets(wanted, path):
             scaler = self.scalers.brought(wanted) or self.scalers.live(wanted)
             if scaler is not None:
                 data = payload.cut(wanted.data, [path])

@@ -1,6 +1,6 @@
 """Which workloads of a run an autoscaler scales: one that the run brings, or one in the cluster."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
@@ -9,6 +9,8 @@ from mlstack.errors import ForbiddenError, ObjectNotFoundError
 from mlstack.model import scaling
 from mlstack.model.objects import Identity, KubeObject
 from mlstack.model.scaling import REPLICAS, SCALABLE, Autoscaler
+
+Labels = Mapping[str, str]
 
 _LISTED = (("autoscaling/v2", "HorizontalPodAutoscaler"), ("keda.sh/v1alpha1", "ScaledObject"))
 
@@ -19,28 +21,31 @@ class Scalers:
     Args:
         brought: every object of the run.
         cluster: where to look for others; asked once a namespace, and only if somebody asks.
+        going: tells by its labels of an object that is not brought whether the run will delete it.
     """
 
-    def __init__(self, brought: Sequence[KubeObject], cluster: Cluster) -> None:
+    def __init__(
+        self, brought: Sequence[KubeObject], cluster: Cluster, *, going: Callable[[Labels], bool]
+    ) -> None:
         """Read what the run brings; nothing is asked."""
-        self._cluster, self._lock = cluster, Lock()
+        self._cluster, self._lock, self._going = cluster, Lock(), going
         self._brought = scaling.autoscalers(brought)
         self._definitions = {
             found.name: found.data for found in brought if found.kind == "CustomResourceDefinition"
         }
-        self._live: dict[str, dict[Identity, Autoscaler]] = {}
+        self._live: dict[str, tuple[dict[Identity, Autoscaler], dict[Identity, Autoscaler]]] = {}
 
     def brought(self, found: KubeObject) -> Autoscaler | None:
         """Give the autoscaler that the run itself brings for a workload."""
         return self._brought.get(found.identity)
 
     def live(self, found: KubeObject) -> Autoscaler | None:
-        """Give the autoscaler that the cluster has for a workload."""
-        with self._lock:
-            if found.namespace not in self._live:
-                listed = self._list(found.namespace)
-                self._live[found.namespace] = {one.target: one for one in listed}
-        return self._live[found.namespace].get(found.identity)
+        """Give the autoscaler that the cluster has for a workload, and will have after the run."""
+        return self._listed(found.namespace)[0].get(found.identity)
+
+    def loses(self, found: KubeObject) -> bool:
+        """Tell whether the run takes the autoscaler of a workload away."""
+        return found.identity in self._listed(found.namespace)[1]
 
     def path(self, found: KubeObject) -> tuple[str, ...]:
         """Give the field that holds a workload's number; empty for kinds that cannot be scaled."""
@@ -63,12 +68,24 @@ class Scalers:
         except ForbiddenError:  # then the number is taken for an ordinary field
             return None
 
-    def _list(self, namespace: str) -> Iterator[Autoscaler]:
+    def _listed(self, namespace: str) -> tuple[dict[Identity, Autoscaler], dict[Identity, Autoscaler]]:
+        """Give by their targets the autoscalers that stay, and those that go."""
+        with self._lock:
+            if namespace not in self._live:
+                items = list(self._list(namespace))
+                going = [self._going(item["metadata"].get("labels") or {}) for item in items]
+                found = list(zip(map(scaling.autoscaler, items), going, strict=True))
+                stay, go = (
+                    {one.target: one for one, goes in found if one and goes is side} for side in (False, True)
+                )
+                self._live[namespace] = (stay, go)
+            return self._live[namespace]
+
+    def _list(self, namespace: str) -> Iterator[Mapping[str, Any]]:
         for api_version, kind in _LISTED:
             if api_version.startswith("keda") and not self._cluster.kinds().lookup(api_version, kind):
                 continue
             try:
-                items = self._cluster.list(api_version, kind, namespace=namespace).items
+                yield from self._cluster.list(api_version, kind, namespace=namespace).items
             except (ForbiddenError, ObjectNotFoundError):  # conflicts show whom the number belongs to
                 continue
-            yield from filter(None, map(scaling.autoscaler, items))

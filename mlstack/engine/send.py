@@ -91,13 +91,19 @@ class Sender:
         if self._again is None:
             raise moved
         now = self._again(change)
-        if now.digest == change.digest or (now.action == "unchanged" and now.live_uid == change.live_uid):
+        if now.digest == change.digest or _is_done(change, now):
             return now
         raise OutdatedError(
             f"`{change.identity}` changed since it was shown: {what_moved(change, now)}",
             where=f"component {change.component}" if change.component else None,
             hint="nothing of it was written; look at the difference and apply again",
         ) from moved
+
+
+def _is_done(change: Change, now: Change) -> bool:
+    """Tell whether somebody brought about meanwhile what was approved."""
+    same = now.action == "unchanged" and now.live_uid == change.live_uid
+    return same and set(now.left) <= set(change.left)
 
 
 class _MovedError(Exception):

@@ -1,6 +1,6 @@
 """What it means to take an object over from the tool that applied it before (`--adopt`)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mlstack.cluster.api import Cluster
@@ -8,13 +8,15 @@ from mlstack.engine import probe
 from mlstack.engine.settle import Settled
 from mlstack.model import adoption, fields, payload
 from mlstack.model.conflicts import owner_of
-from mlstack.model.fields import FieldChange
+from mlstack.model.fields import MISSING, FieldChange
 from mlstack.model.objects import MANAGER
 
 _NAMED = 4  # a note, not a list: a diff with `--adopt` has them all
 
 
-def goes(cluster: Cluster, live: Mapping[str, Any], settled: Settled) -> tuple[FieldChange, ...]:
+def goes(
+    cluster: Cluster, live: Mapping[str, Any], settled: Settled, *, spare: Sequence[payload.Path] = ()
+) -> tuple[FieldChange, ...]:
     """Tell what changes in an object when fields that other tools applied, and we do not, belong to us.
 
     No dry run can show it, since their owners cannot be changed in one. The fields are those that nobody
@@ -24,12 +26,17 @@ def goes(cluster: Cluster, live: Mapping[str, Any], settled: Settled) -> tuple[F
         cluster: where to ask; nothing is written.
         live: the object as it is.
         settled: what is to be sent.
+        spare: fields that nobody takes over.
     """
-    tree = adoption.going(live, fields.owned(settled.forced.object, MANAGER))
+    tree = adoption.going(live, fields.owned(settled.forced.object, MANAGER), spare=spare)
     if not tree:
         return ()
+    paths = list(fields.paths(tree))
+    after = payload.cut(live, paths)
     fresh = probe.as_new(cluster, settled.payload)
-    after = payload.cut(live, list(fields.paths(tree))) if fresh is None else fresh
+    for path in paths:
+        value = MISSING if path[-1].startswith("k:") else payload.value_at(fresh or {}, path)
+        after = after if value is MISSING else payload.put(after, path, value)
     return tuple(
         found for found in fields.compare(live, after, tree) if not adoption.is_allocated(found.path)
     )

@@ -32,12 +32,13 @@ def adoptable(live: Mapping[str, Any]) -> tuple[fields.Entry, ...]:
     return tuple(entry for entry in fields.entries(live) if owner_of(entry) in ADOPTABLE)
 
 
-def going(live: Mapping[str, Any], ours: Tree) -> Tree:
+def going(live: Mapping[str, Any], ours: Tree, *, spare: Sequence[tuple[str, ...]] = ()) -> Tree:
     """Give the fields that would belong to nobody after a take-over and an apply.
 
     Args:
         live: the object as it is.
         ours: what we will own.
+        spare: fields that are not taken over.
     """
     taken: Tree = {}
     kept: Tree = ours
@@ -46,7 +47,7 @@ def going(live: Mapping[str, Any], ours: Tree) -> Tree:
             taken = fields.union(taken, entry.tree) if taken else entry.tree
         elif entry.key != (MANAGER, "Apply", ""):
             kept = fields.union(kept, entry.tree) if kept else entry.tree
-    return fields.minus(taken, kept)
+    return _without(fields.minus(taken, kept), spare)
 
 
 def is_allocated(path: str) -> bool:
@@ -71,14 +72,12 @@ def take_over(live: Mapping[str, Any], *, api_version: str, spare: Sequence[tupl
             tree = fields.union(tree, found) if tree else found
         else:
             others.append(raw)
-    for path in spare:
-        tree = fields.minus(tree, _tree(path))
     mine = {
         "manager": MANAGER,
         "operation": "Apply",
         "apiVersion": api_version,
         "fieldsType": "FieldsV1",
-        "fieldsV1": tree,
+        "fieldsV1": _without(tree, spare),
     }
     return _patch(live, [mine, *others])
 
@@ -101,6 +100,12 @@ def _owner(raw: Mapping[str, Any]) -> Owner:
         operation=str(raw.get("operation", "")),
         subresource=str(raw.get("subresource") or ""),
     )
+
+
+def _without(tree: Tree, paths: Sequence[tuple[str, ...]]) -> Tree:
+    for path in paths:
+        tree = fields.minus(tree, _tree(path))
+    return tree
 
 
 def _tree(path: tuple[str, ...]) -> dict[str, Any]:

@@ -43,6 +43,10 @@ class Owner:
         return f"`{self.manager}`{how}"
 
 
+AUTOSCALING = Owner(manager="kube-controller-manager", subresource="scale")
+"""The HorizontalPodAutoscaler: what it set is ours again when its object goes."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ManagerRow:
     """A row of the table of managers whose fields are ours to take.

@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from mlstack.model.fields import step_text
+
 if TYPE_CHECKING:
     from mlstack.model.diff import Change
     from mlstack.model.fields import FieldChange
@@ -19,9 +21,33 @@ def digest_of(value: Any) -> str:
 
 
 def fingerprint(changed: Iterable[FieldChange]) -> str:
-    """Give the hash of differences with their true values; these cannot be read from it."""
-    rows = sorted((one.path, one.action, digest_of(one.old), digest_of(one.new)) for one in changed)
-    return digest_of(rows)
+    """Give the hash of differences with their true values; these cannot be read from it.
+
+    A map that comes or goes as a whole counts as its fields: whether others have something in it too does
+    not matter.
+    """
+    return digest_of(sorted((path, *row) for path, row in _rows(changed).items()))
+
+
+def _rows(changed: Iterable[FieldChange]) -> dict[str, tuple[str, str]]:
+    """Give the hashes of what is there and what is wanted, by field; a side that says nothing is empty."""
+    rows: dict[str, tuple[str, str]] = {}
+    for one in changed:
+        for path, value in _leaves(one.path, one.old):
+            rows[path] = (digest_of(value), rows.get(path, ("", ""))[1])
+        for path, value in _leaves(one.path, one.new):
+            rows[path] = (rows.get(path, ("", ""))[0], digest_of(value))
+    return rows
+
+
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if value is None:
+        return
+    if not isinstance(value, Mapping) or not value:
+        yield path, value
+        return
+    for key, inner in value.items():
+        yield from _leaves(f"{path}{step_text(f'f:{key}')}", inner)
 
 
 _LISTED = 5  # enough to see what it is about
@@ -49,7 +75,7 @@ def _moved(approved: Change, now: Change) -> Iterator[str]:
         return
     if now.action != approved.action:
         yield _DOES[now.action]
-    old, new = _by_path(approved), _by_path(now)
+    old, new = _rows(approved.fields), _rows(now.fields)
     for path in sorted(old.keys() | new.keys()):
         if path not in new:
             yield f"`{path}` is as wanted already"
@@ -61,7 +87,3 @@ def _moved(approved: Change, now: Change) -> Iterator[str]:
         yield f"`{path}` belongs to `{manager}` now"
     for path, _ in sorted(set(approved.left) - set(now.left)):
         yield f"`{path}` belongs to nobody else any more"
-
-
-def _by_path(change: Change) -> Mapping[str, FieldChange]:
-    return {one.path: one for one in change.fields}

@@ -138,10 +138,11 @@ def paths(tree: Tree) -> Iterator[tuple[str, ...]]:
 
 def path_text(path: Sequence[str]) -> str:
     """Write a path as people do: `spec.ports[80,TCP].targetPort`."""
-    return "".join(_step_text(step) for step in path).removeprefix(".")
+    return "".join(step_text(step) for step in path).removeprefix(".")
 
 
-def _step_text(step: str) -> str:
+def step_text(step: str) -> str:
+    """Write one step of a path as people do, with the dot or bracket it begins with."""
     kind, _, rest = step.partition(":")
     if kind == "f":
         return f'["{rest}"]' if "." in rest or "/" in rest else f".{rest}"

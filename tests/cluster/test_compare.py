@@ -1,0 +1,635 @@
+"""Compare before write, on real API servers: what is unchanged, whose fields are whose, what was approved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlstack.cluster import kube
+from mlstack.errors import ConflictError, OutdatedError
+from mlstack.model.report import RunResult
+from mlstack.operations import apply
+from tests.support.cluster import TestCluster
+from tests.support.counted import Counted
+from tests.support.deploying import Stack, config_map, crd, deployment, is_established, secret
+
+pytestmark = pytest.mark.cluster
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+class Eyes:
+    """Opens clusters and remembers what was asked of the last one."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self._kubeconfig = str(kubeconfig)
+        self.last: Counted
+
+    def __call__(self, context: str) -> Any:
+        self.last = Counted(kube.connect(context, kubeconfig=self._kubeconfig))
+        return self.last
+
+
+@pytest.fixture
+def eyes(kubeconfig: Path) -> Eyes:
+    return Eyes(kubeconfig)
+
+
+@pytest.fixture
+def stack(tmp_path: Path, namespace: str, eyes: Eyes) -> Stack:
+    """An app that deploys into the test's own namespace, as the admin of both clusters."""
+    return Stack(tmp_path / "app", namespace=namespace, opener=eyes)
+
+
+@pytest.fixture
+def gone(minikube: TestCluster) -> Iterator[Callable[[str], None]]:
+    """Definitions to be taken away after the test."""
+    names: list[str] = []
+    yield names.append
+    for name in names:
+        minikube.kubectl("delete", "crd", name, "--ignore-not-found", "--wait=false")
+
+
+def path(namespace: str, name: str, kind: str = "deployments") -> str:
+    group = {
+        "deployments": "apis/apps/v1",
+        "horizontalpodautoscalers": "apis/autoscaling/v2",
+    }.get(kind, "api/v1")
+    return f"/{group}/namespaces/{namespace}/{kind}/{name}"
+
+
+def outcomes(result: RunResult) -> dict[str, str]:
+    return {row.name: row.outcome for row in result.objects}
+
+
+def owners(live: dict[str, Any], *field: str) -> set[str]:
+    """Give the managers that own a field."""
+
+    def has(tree: Any, steps: tuple[str, ...]) -> bool:
+        return not steps or (steps[0] in tree and has(tree[steps[0]], steps[1:]))
+
+    return {one["manager"] for one in live["metadata"]["managedFields"] if has(one["fieldsV1"], field)}
+
+
+def write_as(
+    cluster: TestCluster, manager: str, where: str, patch: dict[str, Any], *, subresource: str = ""
+) -> dict[str, Any]:
+    """Write as another field manager, as an operator or an autoscaler does."""
+    target = f"{where}/{subresource}" if subresource else where
+    found: dict[str, Any] = cluster.request(
+        "PATCH", f"{target}?fieldManager={manager}", patch, content_type="application/merge-patch+json"
+    )
+    return found
+
+
+def scaled(cluster: TestCluster, where: str, replicas: int) -> None:
+    write_as(cluster, "kube-controller-manager", where, {"spec": {"replicas": replicas}}, subresource="scale")
+
+
+def autoscaler(name: str = "web", *, minimum: int = 1, maximum: int = 9) -> dict[str, Any]:
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": f"{name}-scaler"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+            "minReplicas": minimum,
+            "maxReplicas": maximum,
+        },
+    }
+
+
+def annotated(data: dict[str, Any], **annotations: str) -> dict[str, Any]:
+    named = {f"mlstack.dev/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    return {**data, "metadata": {**data["metadata"], "annotations": named}}
+
+
+# --- unchanged ------------------------------------------------------------------------------------
+
+
+def test_unchanged_objects_cost_a_list_a_kind(stack: Stack, eyes: Eyes) -> None:
+    maps = [config_map(f"map-{number}", a=str(number)) for number in range(30)]
+    stack.write("a", *maps, deployment(), deployment("other"))
+    stack.apply()
+    assert outcomes(stack.apply())["map-7"] == "unchanged"
+    assert eyes.last.written == []
+    assert eyes.last.asked["dry run"] == 0
+    assert eyes.last.asked["metadata"] == 2
+    assert eyes.last.total <= 8
+
+
+def test_an_unchanged_definition_is_neither_tried_nor_read(
+    stack: Stack, eyes: Eyes, namespace: str, gone: Callable[[str], None]
+) -> None:
+    group = f"{namespace}.example.com"
+    gone(f"widgets.{group}")
+    widget = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"a": 1}}
+    stack.write("a", crd(group=group), widget)
+    stack.apply()
+    assert set(outcomes(stack.apply()).values()) == {"unchanged"}
+    assert eyes.last.asked["dry run"] == 0
+    assert eyes.last.written == []
+
+
+def test_a_foreign_change_is_found_although_the_rest_is_unchanged(
+    stack: Stack, eyes: Eyes, minikube: TestCluster, namespace: str
+) -> None:
+    stack.write("a", *(config_map(f"map-{number}", a="1") for number in range(8)))
+    stack.apply()
+    write_as(minikube, "kubectl-edit", path(namespace, "map-3", "configmaps"), {"data": {"a": "2"}})
+    assert [row.name for row in stack.diff().objects if row.action == "update"] == ["map-3"]
+    assert eyes.last.asked["dry run"] == 1
+    minikube.request("DELETE", path(namespace, "map-5", "configmaps"))
+    changed = {row.name: row.action for row in stack.diff().objects if row.action != "unchanged"}
+    assert changed == {"map-3": "update", "map-5": "create"}
+
+
+def test_an_object_made_anew_by_others_is_not_taken_for_unchanged(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    stack.write("a", config_map(a="1"))
+    stack.apply()
+    minikube.request("DELETE", path(namespace, "settings", "configmaps"))
+    minikube.kubectl("create", "configmap", "settings", "--from-literal=a=other", "-n", namespace)
+    assert [row.action for row in stack.diff().objects] == ["update"]
+
+
+def test_who_may_not_list_is_told_the_same(
+    tmp_path: Path, stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    stack.write("a", *(config_map(f"map-{number}", a="1") for number in range(6)))
+    stack.apply()
+    verbs = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "patch", "create"]}
+    lease = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]}
+    user = minikube.create_user(f"{namespace}-blind", [verbs, lease], namespace=namespace)
+    config = minikube.write_kubeconfig(tmp_path / "blind", user)
+    blind = Eyes(config)
+    stack.opener = blind
+    assert {row.action for row in stack.diff().objects} == {"unchanged"}
+    assert blind.last.asked["dry run"] == 0
+
+
+# --- conflicts ------------------------------------------------------------------------------------
+
+
+def test_what_an_operator_set_stays_and_the_rest_is_applied(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    where = path(namespace, "web")
+    limits = {"cpu": "100m", "memory": "64Mi"}
+    env = [{"name": "A", "value": "1"}, {"name": "B", "value": "1"}]
+    stack.write("a", deployment(replicas=0, resources={"limits": limits}, env=env))
+    stack.apply()
+    container = {
+        "name": "main",
+        "resources": {"limits": {"cpu": "300m", "memory": "96Mi"}},
+        "env": [{"name": "A", "value": "theirs"}],
+    }
+    minikube.request(
+        "PATCH",
+        f"{where}?fieldManager=vpa-updater",
+        {"spec": {"template": {"spec": {"containers": [container]}}}},
+        content_type="application/strategic-merge-patch+json",
+    )
+    env[1]["value"] = "2"
+    stack.write("a", deployment(replicas=0, resources={"limits": limits}, env=env))
+    (row,) = stack.diff().objects
+    assert [field.path for field in row.fields] == ["spec.template.spec.containers[main].env[B].value"]
+    (note,) = row.notes
+    assert note == (
+        "leaves `spec.template.spec.containers[main].env[A].value`,"
+        " `spec.template.spec.containers[main].resources.limits.cpu`,"
+        " `spec.template.spec.containers[main].resources.limits.memory` to `vpa-updater`"
+    )
+    assert outcomes(stack.apply()) == {"web": "updated"}
+    (live,) = minikube.request("GET", where)["spec"]["template"]["spec"]["containers"]
+    assert live["resources"]["limits"] == {"cpu": "300m", "memory": "96Mi"}
+    assert live["env"] == [{"name": "A", "value": "theirs"}, {"name": "B", "value": "2"}]
+    again = stack.diff()
+    assert again.ok
+    assert again.notes[0].startswith(f"`Deployment {namespace}/web` leaves")
+    before = minikube.request("GET", where)["metadata"]["resourceVersion"]
+    stack.apply()
+    assert minikube.request("GET", where)["metadata"]["resourceVersion"] == before
+
+
+def test_force_takes_what_programs_own(stack: Stack, minikube: TestCluster, namespace: str) -> None:
+    where = path(namespace, "settings", "configmaps")
+    stack.write("a", config_map(a="1"))
+    stack.apply()
+    write_as(minikube, "operator", where, {"data": {"a": "theirs"}})
+    assert stack.diff().ok
+    assert outcomes(stack.apply(force_conflicts=True)) == {"settings": "updated"}
+    assert minikube.request("GET", where)["data"] == {"a": "1"}
+
+
+def test_an_annotation_takes_one_field_and_leaves_another(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    where = path(namespace, "settings", "configmaps")
+    wanted = annotated(config_map(a="1", b="1", c="1"), force_fields="data.a", ignore_fields="data.b, data.c")
+    stack.write("a", wanted)
+    stack.apply()
+    write_as(minikube, "operator", where, {"data": {"a": "theirs"}})
+    write_as(minikube, "kubectl-edit", where, {"data": {"b": "by hand"}})
+    (row,) = stack.diff().objects
+    assert [field.path for field in row.fields] == ["data.a"]
+    stack.apply()
+    assert minikube.request("GET", where)["data"] == {"a": "1", "b": "by hand", "c": "1"}
+    assert stack.diff().ok
+    wanted["data"] = {"a": "1", "b": "2", "c": "2"}
+    stack.write("a", wanted)
+    assert stack.diff().ok
+    stack.apply()
+    assert minikube.request("GET", where)["data"] == {"a": "1", "b": "by hand", "c": "1"}
+
+
+def test_rules_of_the_app_decide_by_path_manager_and_kind(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    app = (stack.root / "app.yaml").read_text(encoding="utf-8")
+    stack.write_text(
+        "app.yaml",
+        app
+        + "conflicts:\n"
+        + "- {path: data.a, manager: 'oper*', take: ours}\n"
+        + "- {path: data, manager: kubectl-edit, kinds: [ConfigMap], take: theirs}\n",
+    )
+    where = path(namespace, "settings", "configmaps")
+    stack.write("a", config_map(a="1", b="1"))
+    stack.apply()
+    write_as(minikube, "operator", where, {"data": {"a": "theirs"}})
+    write_as(minikube, "kubectl-edit", where, {"data": {"b": "by hand"}})
+    stack.apply()
+    assert minikube.request("GET", where)["data"] == {"a": "1", "b": "by hand"}
+
+
+def test_a_map_that_is_one_value_stays_as_a_whole(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    where = path(namespace, "web", "services")
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "web"},
+        "spec": {"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]},
+    }
+    stack.write("a", service)
+    stack.apply()
+    write_as(minikube, "operator", where, {"spec": {"selector": {"app": "theirs"}}})
+    service["spec"]["ports"][0]["targetPort"] = 9090  # type: ignore[index]
+    stack.write("a", service)
+    stack.apply()
+    live = minikube.request("GET", where)["spec"]
+    assert live["selector"] == {"app": "theirs"}
+    assert live["ports"][0]["targetPort"] == 9090
+
+
+# --- replicas -------------------------------------------------------------------------------------
+
+
+def test_replicas_are_sent_once_and_then_are_the_autoscalers(
+    stack: Stack, eyes: Eyes, minikube: TestCluster, namespace: str
+) -> None:
+    where = path(namespace, "web")
+    stack.write("a", deployment(replicas=2), autoscaler())
+    stack.apply()
+    live = minikube.request("GET", where)
+    assert live["spec"]["replicas"] == 2
+    assert "mlstack" not in owners(live, "f:spec", "f:replicas")
+    assert set(outcomes(stack.apply()).values()) == {"unchanged"}
+    assert eyes.last.written == []
+    scaled(minikube, where, 5)
+    assert stack.diff().ok
+    stack.write("a", deployment(replicas=2, image="nginx:1.28"), autoscaler())
+    assert outcomes(stack.apply())["web"] == "updated"
+    live = minikube.request("GET", where)
+    assert live["spec"]["replicas"] == 5
+    assert owners(live, "f:spec", "f:replicas") == {"kube-controller-manager"}
+
+
+def test_an_autoscaler_that_goes_gives_the_number_back(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    where = path(namespace, "web")
+    stack.write("a", deployment(replicas=2), autoscaler())
+    stack.apply()
+    scaled(minikube, where, 5)
+    stack.write("a", deployment(replicas=3))
+    row = next(row for row in stack.diff().objects if row.name == "web")
+    assert [field.path for field in row.fields] == ["spec.replicas"]
+    stack.apply()
+    live = minikube.request("GET", where)
+    assert live["spec"]["replicas"] == 3
+    assert owners(live, "f:spec", "f:replicas") == {"mlstack"}
+
+
+def test_a_number_set_through_scale_by_the_controllers_stays(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    stack.write("a", deployment(replicas=2))
+    stack.apply()
+    scaled(minikube, path(namespace, "web"), 5)
+    assert stack.diff().ok
+    stack.write("a", deployment(replicas=2, image="nginx:1.28"))
+    stack.apply()
+    live = minikube.request("GET", path(namespace, "web"))["spec"]
+    assert (live["replicas"], live["template"]["spec"]["containers"][0]["image"]) == (5, "nginx:1.28")
+
+
+def test_replicas_of_ours_are_handed_over_without_a_dip(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    where = path(namespace, "web")
+    stack.write("a", deployment(replicas=3))
+    stack.apply()
+    generation = minikube.request("GET", where)["metadata"]["generation"]
+    stack.write("a", deployment(replicas=3), autoscaler())
+    assert [row.action for row in stack.diff().objects] == ["unchanged", "create"]
+    stack.apply()
+    live = minikube.request("GET", where)
+    assert (live["spec"]["replicas"], live["metadata"]["generation"]) == (3, generation)
+    assert owners(live, "f:spec", "f:replicas") == {"mlstack-handover"}
+    scaled(minikube, where, 6)
+    live = minikube.request("GET", where)
+    assert owners(live, "f:spec", "f:replicas") == {"kube-controller-manager"}
+    stack.apply()
+    assert minikube.request("GET", where)["spec"]["replicas"] == 6
+
+
+def test_an_autoscaler_in_the_cluster_alone_counts_too(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    where = path(namespace, "web")
+    stack.write("a", deployment(replicas=3))
+    stack.apply()
+    theirs = autoscaler()
+    theirs["metadata"]["namespace"] = namespace
+    minikube.request("POST", path(namespace, "", "horizontalpodautoscalers").rstrip("/"), theirs)
+    stack.write("a", deployment(replicas=3, image="nginx:1.28"))
+    (row,) = stack.diff().objects
+    assert row.notes == ("leaves `spec.replicas` to `HorizontalPodAutoscaler web-scaler`",)
+    stack.apply()
+    live = minikube.request("GET", where)
+    assert live["spec"]["replicas"] == 3
+    assert "mlstack" not in owners(live, "f:spec", "f:replicas")
+
+
+def test_replicas_that_the_files_drop_stay(stack: Stack, minikube: TestCluster, namespace: str) -> None:
+    stack.write("a", deployment(replicas=3))
+    stack.apply()
+    bare = deployment()
+    del bare["spec"]["replicas"]
+    stack.write("a", bare)
+    assert stack.diff().ok
+    stack.apply()
+    assert minikube.request("GET", path(namespace, "web"))["spec"]["replicas"] == 3
+
+
+def test_without_an_autoscaler_replicas_are_ours_again(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    stack.write("a", deployment(replicas=2), autoscaler())
+    stack.apply()
+    stack.write("a", deployment(replicas=4))
+    stack.apply()
+    live = minikube.request("GET", path(namespace, "web"))
+    assert live["spec"]["replicas"] == 4
+    assert stack.diff().ok
+
+
+# --- take-over ------------------------------------------------------------------------------------
+
+
+def test_what_kubectl_applied_is_taken_over_when_asked(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    theirs = deployment(replicas=2, args=["old"], env=[{"name": "A", "value": "1"}])
+    theirs["metadata"]["labels"] = {"team": "ml"}
+    from mlstack.model import emit
+
+    minikube.kubectl("apply", "-f", "-", "-n", namespace, input=emit.to_yaml(theirs))
+    stack.write("a", deployment(replicas=2))
+    (row,) = stack.diff().objects
+    (note,) = row.notes
+    assert note.startswith(
+        "was applied by `kubectl-client-side-apply`, what only that set stays; taking it over"
+    )
+    assert "`metadata.labels.team`" in note
+    stack.apply()
+    live = minikube.request("GET", path(namespace, "web"))
+    assert live["metadata"]["labels"]["team"] == "ml"
+    (shown,) = [row for row in stack.apply(adopt=True, dry_run=True).objects]
+    assert shown.outcome == "updated"
+    generation = live["metadata"]["generation"]
+    assert outcomes(stack.apply(adopt=True)) == {"web": "updated"}
+    live = minikube.request("GET", path(namespace, "web"))
+    (container,) = live["spec"]["template"]["spec"]["containers"]
+    assert "args" not in container
+    assert "env" not in container
+    assert "team" not in live["metadata"]["labels"]
+    assert "kubectl.kubernetes.io/last-applied-configuration" not in live["metadata"].get("annotations", {})
+    assert live["metadata"]["generation"] == generation + 1
+    assert live["spec"]["replicas"] == 2
+    assert stack.diff().ok
+    assert outcomes(stack.apply(adopt=True)) == {"web": "unchanged"}
+
+
+def test_what_adoption_removes_is_shown_and_nothing_else(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    from mlstack.model import emit
+
+    theirs = deployment(args=["old"])
+    minikube.kubectl("apply", "-f", "-", "-n", namespace, input=emit.to_yaml(theirs))
+    stack.write("a", deployment())
+    plan = stack.plan(adopt=True)
+    (change,) = plan.changes.changes
+    removed = sorted(field.path for field in change.fields if field.action == "removed")
+    assert len(removed) == 2
+    assert removed[0].startswith("metadata.annotations")  # kubectl's copy of what it applied
+    assert removed[1] == "spec.template.spec.containers[main].args"
+    assert {field.action for field in change.fields} == {"removed", "added"}  # and our marks
+
+
+@pytest.mark.parametrize("operation", ["Apply", "Update"])
+def test_what_helm_installed_is_taken_over_without_changing_the_number(
+    stack: Stack, minikube: TestCluster, namespace: str, operation: str
+) -> None:
+    theirs = deployment(replicas=3, args=["old"])
+    theirs["metadata"] |= {
+        "namespace": namespace,
+        "labels": {"app.kubernetes.io/managed-by": "Helm", "helm.sh/chart": "web-1"},
+        "annotations": {"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": namespace},
+    }
+    if operation == "Apply":
+        minikube.request(
+            "PATCH",
+            f"{path(namespace, 'web')}?fieldManager=helm",
+            theirs,
+            content_type="application/apply-patch+yaml",
+        )
+    else:
+        minikube.request("POST", f"{path(namespace, '').rstrip('/')}?fieldManager=helm", theirs)
+    bare = deployment()
+    del bare["spec"]["replicas"]
+    stack.write("a", bare)
+    assert any("Helm release `web`" in note for note in stack.diff().objects[0].notes)
+    stack.apply(adopt=True)
+    live = minikube.request("GET", path(namespace, "web"))
+    assert live["spec"]["replicas"] == 3
+    assert "args" not in live["spec"]["template"]["spec"]["containers"][0]
+    assert "helm.sh/chart" not in live["metadata"]["labels"]
+    assert "meta.helm.sh/release-name" not in live["metadata"].get("annotations", {})
+    assert stack.diff().ok
+
+
+def test_services_keep_their_addresses_when_taken_over(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    from mlstack.model import emit
+
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "web", "labels": {"old": "1"}},
+        "spec": {"type": "NodePort", "selector": {"app": "web"}, "ports": [{"port": 80}]},
+    }
+    minikube.kubectl("apply", "-f", "-", "-n", namespace, input=emit.to_yaml(service))
+    before = minikube.request("GET", path(namespace, "web", "services"))["spec"]
+    del service["metadata"]["labels"]  # type: ignore[attr-defined]
+    stack.write("a", service)
+    (change,) = stack.plan(adopt=True).changes.changes
+    assert not [field.path for field in change.fields if field.path.startswith("spec")]
+    stack.apply(adopt=True)
+    live = minikube.request("GET", path(namespace, "web", "services"))
+    assert live["spec"] == before
+    assert "old" not in live["metadata"]["labels"]
+
+
+def test_owners_in_a_dropped_version_are_rewritten(
+    stack: Stack, minikube: TestCluster, namespace: str, gone: Callable[[str], None]
+) -> None:
+    group = f"{namespace}.example.com"
+    gone(f"widgets.{group}")
+    definition = crd(group=group)
+    (version,) = definition["spec"]["versions"]
+    definition["spec"]["versions"] = [{**version, "name": "v1alpha1", "storage": False}, version]
+    minikube.kubectl("apply", "--server-side", "-f", "-", input=_text(definition))
+    minikube.wait_for(f"{DEFINITIONS}/widgets.{group}", is_established)
+    widget = {
+        "apiVersion": f"{group}/v1alpha1",
+        "kind": "Widget",
+        "metadata": {"name": "w"},
+        "spec": {"a": 1},
+    }
+    stack.write("a", widget)
+    stack.apply()
+    definition["spec"]["versions"] = [version]
+    minikube.kubectl("apply", "--server-side", "-f", "-", input=_text(definition))
+    widget = {**widget, "apiVersion": f"{group}/v1", "spec": {"a": 2}}
+    stack.write("a", widget)
+    place = f"/apis/{group}/v1/namespaces/{namespace}/widgets/w"
+    minikube.wait_for(place)
+    (row,) = stack.diff().objects
+    assert row.action == "update"
+    assert row.notes[0].startswith("its field owners are rewritten first")
+    assert outcomes(stack.apply()) == {"w": "updated"}
+    assert minikube.request("GET", place)["spec"] == {"a": 2}
+    assert stack.diff().ok
+
+
+def _text(data: dict[str, Any]) -> str:
+    from mlstack.model import emit
+
+    return emit.to_yaml(data)
+
+
+# --- what was approved ----------------------------------------------------------------------------
+
+
+def test_a_change_elsewhere_in_the_object_does_not_matter(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    where = path(namespace, "settings", "configmaps")
+    stack.write("a", config_map(a="1"))
+    stack.apply()
+    stack.write("a", config_map(a="2"))
+    plan = stack.plan()
+    write_as(minikube, "somebody", where, {"metadata": {"labels": {"x": "y"}}})
+    result = apply.execute(plan, clock=stack.clock)
+    assert outcomes(result) == {"settings": "updated"}
+    assert minikube.request("GET", where)["data"] == {"a": "2"}
+
+
+def test_a_change_of_what_was_approved_is_refused(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    where = path(namespace, "settings", "configmaps")
+    stack.write("a", config_map(a="1", b="1"))
+    stack.apply()
+    stack.write("a", config_map(a="2", b="1"))
+    plan = stack.plan()
+    write_as(minikube, "kubectl-edit", where, {"data": {"b": "by hand"}})
+    with pytest.raises(OutdatedError, match=r"changed since it was shown: `data\.b` differs as well"):
+        apply.execute(plan, clock=stack.clock)
+    assert minikube.request("GET", where)["data"] == {"a": "1", "b": "by hand"}
+
+
+def test_an_operator_that_comes_between_keeps_its_field(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    where = path(namespace, "settings", "configmaps")
+    stack.write("a", config_map(a="1"))
+    stack.apply()
+    stack.write("a", config_map(a="2"))
+    plan = stack.plan()
+    write_as(minikube, "operator", where, {"data": {"a": "theirs"}})
+    with pytest.raises(ConflictError, match="changed since it was shown"):
+        apply.execute(plan, clock=stack.clock)
+    assert minikube.request("GET", where)["data"] == {"a": "theirs"}
+
+
+def test_what_is_as_wanted_meanwhile_is_done(stack: Stack, minikube: TestCluster, namespace: str) -> None:
+    where = path(namespace, "settings", "configmaps")
+    stack.write("a", config_map(a="1"))
+    stack.apply()
+    stack.write("a", config_map(a="2"))
+    plan = stack.plan()
+    write_as(minikube, "kubectl-edit", where, {"data": {"a": "2"}})
+    assert apply.execute(plan, clock=stack.clock).ok
+    assert stack.diff().ok
+
+
+def test_secrets_stay_hidden_in_messages_and_changes(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    where = path(namespace, "keys", "secrets")
+    stack.write("a", secret(password="first-secret"))
+    stack.apply()
+    stack.write("a", secret(password="second-secret"))
+    plan = stack.plan()
+    write_as(minikube, "kubectl-edit", where, {"data": {"password": "dGhpcmQtc2VjcmV0"}})
+    with pytest.raises(OutdatedError) as caught:
+        apply.execute(plan, clock=stack.clock)
+    shown = f"{caught.value.message} {plan.report} {[one.digest for one in plan.changes.changes]}"
+    for hidden in ("secret-", "Zmlyc3Qtc2VjcmV0", "c2Vjb25kLXNlY3JldA", "dGhpcmQtc2VjcmV0", "-secret"):
+        assert hidden not in shown
+
+
+def test_a_new_object_is_shown_before_its_namespace_and_definition_are_there(
+    tmp_path: Path, eyes: Eyes, namespace: str
+) -> None:
+    stack = Stack(tmp_path / "new", namespace=f"{namespace}-later", opener=eyes)
+    group = f"{namespace}.example.com"
+    widget = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"a": 1}}
+    stack.write("a", crd(group=group), widget, config_map(a="1"), secret(password="hush-hush"))
+    report = stack.diff()
+    assert {row.action for row in report.objects} == {"create"}
+    shown = {row.name: row.manifest for row in report.objects}
+    assert shown["w"] is not None
+    assert shown["w"]["spec"] == {"a": 1}
+    assert "aHVzaC1odXNo" not in repr(report)
