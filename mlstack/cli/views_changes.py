@@ -76,6 +76,10 @@ def _change(row: ObjectChange) -> Iterator[Block]:
         yield from _field(field)
     for note in row.notes:
         yield Line(f"    note: {note}", hang=6)
+    for reason in row.refused:
+        yield Line(f"    refused: {reason}", "remove", hang=6)
+    if row.hint:
+        yield Line(f"    hint: {row.hint}", hang=6)
 
 
 # Nobody reads the 4,000 lines of a definition's schema; the longest that people do write is a

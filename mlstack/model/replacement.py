@@ -41,7 +41,7 @@ def training_job(live: KubeObject, changed: Sequence[FieldChange]) -> str | None
     lasting = [change for change in changed if not _follows(change.path)]
     if not lasting or _has_condition(live, "Suspended"):
         return None
-    what = ", ".join(dict.fromkeys(_words(change) for change in lasting[:3]))
+    what = ", ".join(dict.fromkeys(words(change) for change in lasting[:3]))
     more = f" and {len(lasting) - 3} more" if len(lasting) > 3 else ""
     if _has_condition(live, "Succeeded") or _has_condition(live, "Failed"):
         why = "the training operator does not change a finished job."
@@ -67,7 +67,7 @@ def _has_condition(live: KubeObject, name: str) -> bool:
     return any(one.get("type") == name and one.get("status") == "True" for one in conditions)
 
 
-def _words(change: FieldChange) -> str:
+def words(change: FieldChange) -> str:
     """Name a change as people do: `workers 1 -> 3`, `image a -> b`."""
     steps = change.path.split(".")
     role = steps[2] if len(steps) > 2 and steps[1].endswith("ReplicaSpecs") else ""

@@ -35,6 +35,8 @@ class ObjectChange:
         fields: what differs.
         notes: remarks, as whose fields are overridden.
         manifest: the whole object where it is created, else None.
+        refused: why an apply would not do this, empty if it would.
+        hint: what to do about that.
     """
 
     object: str
@@ -48,6 +50,8 @@ class ObjectChange:
     fields: tuple[FieldChange, ...] = ()
     notes: tuple[str, ...] = ()
     manifest: Mapping[str, Any] | None = None
+    refused: tuple[str, ...] = ()
+    hint: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,6 +178,8 @@ def _row(change: Change) -> ObjectChange:
         fields=change.fields,
         notes=change.notes,
         manifest=mask_object(desired.data) if change.action == "create" and desired is not None else None,
+        refused=change.refusal.reasons if change.refusal else (),
+        hint=change.refusal.hint if change.refusal else "",
     )
 
 

@@ -262,9 +262,3 @@ def test_an_interruption_between_deletion_and_creation_is_told(
     assert outcomes(stack.apply())["cnn"] == "created"
 
 
-def test_taking_an_object_from_another_environment_is_said(stack: Stack, clusters: Clusters) -> None:
-    stack.write("a", config_map())
-    stack.apply()
-    clusters["gke"] = clusters["minikube"]
-    row = stack.diff("gke").objects[0]
-    assert row.notes == ("takes it from environment `minikube` of app `demo`",)

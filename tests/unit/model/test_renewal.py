@@ -1,0 +1,128 @@
+"""Which objects are made anew when they cannot change in place, and what is said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mlstack.errors import Cause, ConfigError
+from mlstack.model.fields import FieldChange
+from mlstack.model.objects import KubeObject
+from mlstack.model.renewal import RECREATE, judge, says_fixed, sentence
+
+
+def an_object(api_version: str, kind: str, recreate: str | None = None) -> KubeObject:
+    annotations = {"annotations": {RECREATE: recreate}} if recreate is not None else {}
+    metadata: dict[str, Any] = {"name": "web", "namespace": "ml", **annotations}
+    return KubeObject(data={"apiVersion": api_version, "kind": kind, "metadata": metadata}, component="web")
+
+
+DEPLOYMENT = ("apps/v1", "Deployment")
+FIXED = "`spec.selector` cannot change while the object exists"
+
+
+def test_an_object_stays_unless_its_annotation_lets_it_go() -> None:
+    verdict = judge(an_object(*DEPLOYMENT), "gke", fixed=FIXED, why=None)
+    assert (verdict.recreate, verdict.reason) == (False, FIXED)
+    assert '`mlstack.dev/recreate: "true"`' in verdict.hint
+    assert "environments/gke/patches/web.yaml" in verdict.hint
+
+
+def test_the_annotation_lets_an_object_be_made_anew() -> None:
+    assert judge(an_object(*DEPLOYMENT, "true"), "gke", fixed=FIXED, why=None).recreate
+
+
+def test_the_annotation_keeps_a_job_from_being_made_anew() -> None:
+    for why in (None, "the training operator does not change a running job."):
+        verdict = judge(an_object("batch/v1", "Job", "never"), "gke", fixed=FIXED, why=why)
+        assert not verdict.recreate
+        assert "mlstack.dev/recreate: never" in verdict.hint
+
+
+def test_a_job_is_made_anew_by_itself() -> None:
+    verdict = judge(an_object("batch/v1", "Job"), "gke", fixed="`spec.template` cannot change", why=None)
+    assert verdict.recreate
+    assert verdict.reason.endswith("Kubernetes does not change the pods of a Job.")
+
+
+def test_what_a_rule_wants_anew_is_made_anew() -> None:
+    verdict = judge(an_object("kubeflow.org/v1", "TFJob"), "gke", fixed="x", why="because")
+    assert (verdict.recreate, verdict.reason) == (True, "because")
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "said"),
+    [
+        ("v1", "PersistentVolumeClaim", "its data would be lost"),
+        ("v1", "PersistentVolume", "its data would be lost"),
+        ("v1", "Namespace", "everything in it would be lost"),
+        ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "every object of its kind would be lost"),
+    ],
+)
+@pytest.mark.parametrize("annotation", ["true", None])
+def test_what_would_lose_data_is_never_made_anew(
+    api_version: str, kind: str, said: str, annotation: str | None
+) -> None:
+    verdict = judge(an_object(api_version, kind, annotation), "gke", fixed=FIXED, why=None)
+    assert not verdict.recreate
+    assert said in verdict.hint
+
+
+@pytest.mark.parametrize("said", ["yes", "True", "false"])
+def test_an_annotation_that_says_neither_is_refused(said: str) -> None:
+    with pytest.raises(ConfigError, match=f'must be "true" or "never", got "{said}"'):
+        judge(an_object(*DEPLOYMENT, said), "gke", fixed=FIXED, why=None)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "field is immutable",
+        "may not change once set",
+        "cannot change roleRef",
+        "Forbidden: field is immutable when `immutable` is set",
+        "Forbidden: may not be changed in an update.",
+        "Forbidden: updates to statefulset spec for fields other than 'replicas' are forbidden",
+        "Forbidden: spec is immutable after creation except resources.requests",
+    ],
+)
+def test_the_words_of_the_server_for_fixed_fields_are_known(message: str) -> None:
+    assert says_fixed([Cause(field="spec", message=message)])
+
+
+def test_a_fault_beside_a_fixed_field_is_a_fault() -> None:
+    fixed, fault = Cause(field="a", message="field is immutable"), Cause(field="b", message="Required value")
+    assert not says_fixed([fixed, fault])
+    assert not says_fixed([])
+
+
+def changed(path: str) -> FieldChange:
+    return FieldChange(path=path, action="changed", old="a", new="b")
+
+
+def test_the_field_the_server_names_is_named() -> None:
+    causes = [Cause(field="spec.selector", message="field is immutable")]
+    assert sentence(an_object(*DEPLOYMENT), causes, [changed("spec.selector.matchLabels.app")]) == FIXED
+
+
+def test_the_words_of_a_rule_of_the_definition_are_told() -> None:
+    causes = [Cause(field="spec.mode", message="mode is chosen once: Invalid value: SECRET")]
+    said = sentence(an_object("example.com/v1", "Widget"), causes, [])
+    assert said == "`spec.mode` cannot change while the object exists (mode is chosen once)"
+
+
+def test_a_stateful_set_names_the_fields_that_are_meant() -> None:
+    causes = [
+        Cause(field="spec", message="updates to statefulset spec for fields other than .. are forbidden")
+    ]
+    paths = ["metadata.labels.x", "spec.template.spec.containers[main].image", "spec.serviceName"]
+    said = sentence(an_object("apps/v1", "StatefulSet"), causes, [changed(path) for path in paths])
+    assert said == "`spec.serviceName` cannot change while the object exists"
+
+
+def test_many_fields_are_counted() -> None:
+    causes = [Cause(field="spec", message="spec is immutable after creation")]
+    claim = an_object("v1", "PersistentVolumeClaim")
+    said = sentence(claim, causes, [changed(f"spec.f{number}") for number in range(5)])
+    assert said.startswith("`spec.f0`, `spec.f1`, `spec.f2` and 2 more cannot change")

@@ -1,0 +1,326 @@
+"""What an apply refuses to begin with, and what lets it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlstack.cluster.api import ObjectRef
+from mlstack.cluster.memory import MemoryCluster
+from mlstack.errors import ClusterError, ConfigError, ConflictError, InvalidError, LockedError
+from mlstack.model.holder import Holder
+from mlstack.model.report import ObjectChange, RunResult
+from tests.support.deploying import Stack, config_map, crd, deployment
+
+Clusters = dict[str, MemoryCluster]
+SETTINGS = ObjectRef("v1", "ConfigMap", "ml", "settings")
+LEASE = ObjectRef("coordination.k8s.io/v1", "Lease", "ml", "mlstack-demo.minikube")
+
+
+def outcomes(result: RunResult) -> dict[str, str]:
+    return {row.name: row.outcome for row in result.objects}
+
+
+def only(stack: Stack, environment: str = "minikube") -> ObjectChange:
+    """Give the one object that a diff would change."""
+    (found,) = (row for row in stack.diff(environment).objects if row.action != "unchanged")
+    return found
+
+
+def annotated(data: Mapping[str, Any], **annotations: str) -> dict[str, Any]:
+    named = {f"mlstack.dev/{name.replace('_', '-')}": value for name, value in annotations.items()}
+    return {**data, "metadata": {**data["metadata"], "annotations": named}}
+
+
+# --- objects of others ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def other(stack: Stack, clusters: Clusters, tmp_path: Path) -> Stack:
+    """Another app that has an object in the cluster of ours."""
+    found = Stack(
+        tmp_path / "other", namespace="ml", opener=clusters.__getitem__, name="shop", clock=stack.clock
+    )
+    found.write("a", config_map(a="theirs"))
+    found.apply()
+    return found
+
+
+def test_an_object_of_another_app_is_refused(stack: Stack, other: Stack, clusters: Clusters) -> None:
+    before = clusters["minikube"].get(SETTINGS)
+    stack.write("a", config_map(a="ours"), config_map("mine"))
+    with pytest.raises(ConflictError) as refused:
+        stack.apply()
+    assert refused.value.message == (
+        "`ConfigMap ml/settings`: it belongs to environment `minikube` of app `shop`"
+    )
+    assert "--adopt" in (refused.value.hint or "")
+    assert clusters["minikube"].get(SETTINGS) == before
+    assert clusters["minikube"].get(ObjectRef("v1", "ConfigMap", "ml", "mine")) is None
+
+
+def test_a_diff_shows_what_is_refused(stack: Stack, other: Stack) -> None:
+    stack.write("a", config_map(a="ours"))
+    row = only(stack)
+    assert (row.action, row.refused) == ("update", ("it belongs to environment `minikube` of app `shop`",))
+    assert [field.path for field in row.fields if field.path == "data.a"]
+
+
+def test_adopting_takes_an_object_and_says_from_whom(stack: Stack, other: Stack, clusters: Clusters) -> None:
+    stack.write("a", config_map(a="ours"))
+    result = stack.apply(adopt=True)
+    assert outcomes(result) == {"settings": "updated"}
+    assert "takes it from environment `minikube` of app `shop`" in result.objects[0].text
+    live = clusters["minikube"].get(SETTINGS)
+    assert live is not None
+    assert live["data"] == {"a": "ours"}
+    assert live["metadata"]["labels"]["mlstack.dev/app"] == "demo"
+
+
+def test_an_object_of_another_environment_is_refused(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", config_map())
+    stack.apply()
+    clusters["gke"] = clusters["minikube"]
+    assert only(stack, "gke").refused == ("it belongs to environment `minikube` of app `demo`",)
+    with pytest.raises(ConflictError):
+        stack.apply("gke")
+    assert outcomes(stack.apply("gke", adopt=True)) == {"settings": "updated"}
+
+
+def test_definitions_that_two_environments_bring_alike_stay_with_the_first(
+    stack: Stack, clusters: Clusters
+) -> None:
+    definition = crd(group="example.com")
+    stack.write("a", definition)
+    stack.apply()
+    clusters["gke"] = clusters["minikube"]
+    before = clusters["minikube"].get(ObjectRef.of(definition))
+    assert outcomes(stack.apply("gke"))["widgets.example.com"] == "unchanged"
+    assert clusters["minikube"].get(ObjectRef.of(definition)) == before
+    changed = crd(group="example.com")
+    changed["metadata"]["labels"] = {"team": "x"}
+    stack.write("a", changed)
+    assert only(stack, "gke").refused
+
+
+def test_objects_that_nobody_marked_are_taken(stack: Stack, clusters: Clusters) -> None:
+    clusters["minikube"].create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}})
+    plain = config_map(a="1")
+    clusters["minikube"].create(
+        {**plain, "metadata": {**plain["metadata"], "namespace": "ml"}}, manager="kubectl-create"
+    )
+    stack.write("a", config_map(a="2"))
+    assert outcomes(stack.apply()) == {"settings": "updated"}
+
+
+# --- fields that cannot change --------------------------------------------------------------------
+
+
+def reselected(**more: Any) -> dict[str, Any]:
+    """Build the Deployment `web` with another selector."""
+    found = deployment(**more)
+    found["spec"]["selector"]["matchLabels"] = {"app": "web", "tier": "front"}
+    found["spec"]["template"]["metadata"]["labels"] = {"app": "web", "tier": "front"}
+    return found
+
+
+def test_a_fixed_field_is_refused_with_what_lets_it(stack: Stack) -> None:
+    stack.write("web", deployment())
+    stack.apply()
+    stack.write("web", reselected())
+    row = only(stack)
+    assert row.refused == ("`spec.selector` cannot change while the object exists",)
+    with pytest.raises(InvalidError) as refused:
+        stack.apply()
+    assert refused.value.message == (
+        "`Deployment ml/web`: `spec.selector` cannot change while the object exists"
+    )
+    assert 'mlstack.dev/recreate: "true"' in (refused.value.hint or "")
+    assert "environments/minikube/patches/web.yaml" in (refused.value.hint or "")
+
+
+def test_an_annotated_object_is_made_anew(stack: Stack, clusters: Clusters) -> None:
+    stack.write("web", deployment())
+    stack.apply()
+    stack.write("web", annotated(reselected(), recreate="true"))
+    plan = stack.plan()
+    assert plan.destructive  # so it is asked about, as a deletion is
+    assert only(stack).reason == "`spec.selector` cannot change while the object exists"
+    assert outcomes(stack.apply()) == {"web": "recreated"}
+    live = clusters["minikube"].get(ObjectRef("apps/v1", "Deployment", "ml", "web"))
+    assert live is not None
+    assert live["spec"]["selector"]["matchLabels"] == {"app": "web", "tier": "front"}
+
+
+def test_the_annotation_may_come_by_a_patch(stack: Stack) -> None:
+    stack.write("web", deployment())
+    stack.apply()
+    stack.write("web", reselected())
+    stack.write_text(
+        "environments/minikube/patches/web.yaml",
+        """\
+        apiVersion: apps/v1
+        kind: Deployment
+        metadata: {name: web, annotations: {mlstack.dev/recreate: "true"}}
+        """,
+    )
+    assert only(stack).action == "recreate"
+
+
+def claim(storage_class: str, **annotations: str) -> dict[str, Any]:
+    found = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "disk"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": storage_class,
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+    return annotated(found, **annotations)
+
+
+def test_a_claim_is_never_made_anew(stack: Stack) -> None:
+    stack.write("a", claim("fast"))
+    stack.apply()
+    stack.write("a", claim("slow", recreate="true"))
+    with pytest.raises(InvalidError) as refused:
+        stack.apply()
+    assert "`spec.storageClassName` cannot change" in refused.value.message
+    assert "never made anew: its data would be lost" in (refused.value.hint or "")
+
+
+def test_all_that_is_refused_is_told_together(stack: Stack, other: Stack) -> None:
+    stack.write("web", deployment())
+    stack.apply()
+    stack.write("web", reselected(), config_map(a="ours"))
+    with pytest.raises(ClusterError) as refused:
+        stack.apply()
+    assert refused.value.message.startswith("2 objects were refused")
+    assert "`Deployment ml/web`: `spec.selector` cannot change" in refused.value.message
+    assert "`ConfigMap ml/settings`: it belongs to environment" in refused.value.message
+
+
+# --- definitions ----------------------------------------------------------------------------------
+
+
+def with_fields(*names: str) -> dict[str, Any]:
+    found = crd(group="example.com")
+    fields = {name: {"type": "string"} for name in names}
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": fields}}}
+    found["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema
+    return found
+
+
+def test_a_definition_that_would_lose_a_field_is_refused(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", with_fields("size", "color"))
+    stack.apply()
+    before = clusters["minikube"].get(ObjectRef.of(with_fields()))
+    stack.write("a", with_fields("size"))
+    said = ("version `v1`: field `spec.color` would be removed",)
+    assert only(stack).refused == said
+    with pytest.raises(InvalidError, match=r"field `spec\.color` would be removed") as refused:
+        stack.apply()
+    assert "--allow-destructive-crds" in (refused.value.hint or "")
+    assert clusters["minikube"].get(ObjectRef.of(with_fields())) == before
+    result = stack.apply(allow_destructive=True)
+    assert outcomes(result) == {"widgets.example.com": "updated"}
+    assert "field `spec.color` would be removed" in result.objects[0].text
+
+
+def test_a_definition_may_allow_it_itself(stack: Stack) -> None:
+    stack.write("a", with_fields("size", "color"))
+    stack.apply()
+    stack.write("a", annotated(with_fields("size"), allow_destructive="true"))
+    row = only(stack)
+    assert row.refused == ()
+    assert row.notes == ("version `v1`: field `spec.color` would be removed",)
+    assert outcomes(stack.apply()) == {"widgets.example.com": "updated"}
+
+
+def test_a_definition_that_gains_a_field_is_updated(stack: Stack) -> None:
+    stack.write("a", with_fields("size"))
+    stack.apply()
+    stack.write("a", with_fields("size", "color"))
+    assert outcomes(stack.apply()) == {"widgets.example.com": "updated"}
+
+
+@pytest.mark.parametrize("used", [True, False], ids=["objects", "no objects"])
+def test_a_version_in_use_stays_served(stack: Stack, clusters: Clusters, used: bool) -> None:
+    definition = with_fields("size")
+    versions = definition["spec"]["versions"]
+    old = {**versions[0], "name": "v1alpha1", "storage": False}
+    stack.write("a", {**definition, "spec": {**definition["spec"], "versions": [*versions, old]}})
+    stack.apply()
+    if used:
+        metadata = {"name": "w", "namespace": "default"}
+        clusters["minikube"].create({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": metadata})
+    stack.write("a", definition)
+    refused = ("version `v1alpha1` would not be served any more",) if used else ()
+    assert only(stack).refused == refused
+
+
+# --- the lock -------------------------------------------------------------------------------------
+
+
+def test_two_environments_do_not_lock_each_other(stack: Stack, clusters: Clusters) -> None:
+    clusters["gke"] = clusters["minikube"]
+    stack.write("a", config_map())
+    plan = stack.plan(holder=Holder(name="ada@laptop/1/x"))
+    with plan._locked(stack.clock, lambda event: None):
+        live = clusters["minikube"].get(LEASE)
+        assert live is None  # its namespace is not there yet
+    stack.apply()
+    stack.write("a", config_map(a="2"))
+    plan = stack.plan(holder=Holder(name="ada@laptop/1/x"))
+    with plan._locked(stack.clock, lambda event: None):
+        assert clusters["minikube"].get(LEASE) is not None
+        with pytest.raises(LockedError, match=r"held by ada@laptop \(pid 1\)"):
+            stack.apply(holder=Holder(name="grace@ci/2/y"), lock_timeout_s=0)
+        stack.write("a", config_map("another"))
+        stack.apply("gke", holder=Holder(name="grace@ci/2/y"), lock_timeout_s=0)
+    assert clusters["minikube"].get(LEASE) is None
+
+
+def test_an_apply_that_changes_nothing_takes_no_lock(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", config_map())
+    stack.apply()
+    seen = clusters["minikube"].list("coordination.k8s.io/v1", "Lease").resource_version
+    stack.apply()
+    assert clusters["minikube"].list("coordination.k8s.io/v1", "Lease").resource_version == seen
+
+
+# --- namespaces -----------------------------------------------------------------------------------
+
+
+def test_objects_outside_the_allowed_namespaces_are_refused_before_the_cluster_is_asked(
+    stack: Stack,
+) -> None:
+    stack.write_text(
+        "environments/minikube/environment.yaml",
+        """\
+        apiVersion: mlstack.dev/v1
+        kind: Environment
+        context: minikube
+        namespace: ml
+        allowedNamespaces: [monitoring]
+        """,
+    )
+    inside = {**config_map("a"), "metadata": {"name": "a", "namespace": "monitoring"}}
+    outside = {**config_map("b"), "metadata": {"name": "b", "namespace": "kube-system"}}
+    stack.write("a", inside, outside, config_map("c"))
+
+    def nobody(context: str) -> MemoryCluster:
+        raise AssertionError(f"{context} was asked")
+
+    stack.opener = nobody
+    for look in (stack.plan, stack.diff):
+        with pytest.raises(ConfigError, match="ConfigMap kube-system/b` of component `a`"):
+            look()
+    with pytest.raises(ConfigError, match="3 objects lie outside"):
+        stack.write("a", outside, config_map("c"), config_map("d"))
+        stack.plan(namespace="elsewhere")
