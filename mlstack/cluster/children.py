@@ -40,7 +40,6 @@ def deployment_status(deployment: Obj, sets: list[Obj], now: str) -> Obj:
 
 def stateful_set_status(stateful_set: Obj, pods: list[Obj], revision: str) -> Obj:
     """Say how far a StatefulSet is, from its pods."""
-    full = f"{stateful_set['metadata']['name']}-{revision}"
     return {
         "observedGeneration": stateful_set["metadata"]["generation"],
         "replicas": len(pods),
@@ -48,8 +47,8 @@ def stateful_set_status(stateful_set: Obj, pods: list[Obj], revision: str) -> Ob
         "updatedReplicas": len(pods),
         "readyReplicas": ready(pods),
         "availableReplicas": ready(pods),
-        "currentRevision": full,
-        "updateRevision": full,
+        "currentRevision": revision,
+        "updateRevision": revision,
     }
 
 

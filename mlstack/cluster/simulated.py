@@ -215,7 +215,8 @@ class Simulation:
     def _stateful_sets(self) -> bool:
         moved = False
         for found in self._all("apps/v1", "StatefulSet"):
-            name, revision = found["metadata"]["name"], children.template_hash(found)
+            name = found["metadata"]["name"]
+            revision = f"{name}-{children.template_hash(found)}"
             count = found["spec"].get("replicas", 1)
             moved |= any([self._claim(found, index) for index in range(count)])
             stale = [pod for pod in self._children(found) if children.revision(pod) != revision]

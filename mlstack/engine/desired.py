@@ -115,6 +115,11 @@ def _loaded(
         objects=order.ordered(stamped, depends),
         components=tuple(sorted(component.full_name for component in selected)),
         depends=depends,
+        timeouts={
+            one.full_name: one.timeout_s
+            for one in selected
+            if isinstance(one, Component) and one.timeout_s is not None
+        },
         notes=tuple(dict.fromkeys(notes)),
         has_secrets=any(one.has_secrets for one in rendered)
         or any(each.kind == "Secret" for each in stamped),

@@ -8,6 +8,7 @@ from typing import ClassVar
 from mlstack.cluster.api import Cluster, ObjectRef
 from mlstack.engine import lock
 from mlstack.engine.execute import Run
+from mlstack.engine.send import Again
 from mlstack.errors import ForbiddenError, MlstackError
 from mlstack.model import report
 from mlstack.model.app import Environment
@@ -16,6 +17,7 @@ from mlstack.model.diff import Action, Change, Changes
 from mlstack.model.events import Event, EventKind, OnEvent
 from mlstack.model.holder import Holder
 from mlstack.model.objects import Identity
+from mlstack.model.readiness.terms import Standing
 from mlstack.model.report import ChangeReport, RunKind, RunResult
 
 _OUTCOMES: Mapping[Action, EventKind] = {
@@ -79,6 +81,11 @@ class Proposal:
         """Tell whether anything is sent, so that the environment has to be locked."""
         return bool(self.changes.writes)
 
+    @property
+    def again(self) -> Again | None:
+        """Give what looks at an object that moved since its change was worked out."""
+        return None
+
     def carry_out(self, work: Callable[[Run], None], *, clock: Clock, on_event: OnEvent) -> RunResult:
         """Do the changes while the environment is locked; a dry run only tells how each would end.
 
@@ -96,18 +103,18 @@ class Proposal:
             return self._pretended(on_event)
         for note in self.changes.notes:
             on_event(Event("note", None, note))
-        run = Run(self.cluster, on_event=on_event, clock=clock)
+        run = Run(self.cluster, on_event=on_event, clock=clock, again=self.again)
         try:
             run.apply(self._namespace())
             with self._locked(clock, on_event) as cluster:
                 run.use(cluster)
                 work(run)
         except MlstackError as error:
-            error.partial = self._result(run.outcomes)
+            error.partial = self._result(run.outcomes, run.standings)
             raise
         except KeyboardInterrupt as stop:
-            raise report.Interrupted(self._result(run.outcomes)) from stop
-        return self._result(run.outcomes)
+            raise report.Interrupted(self._result(run.outcomes, run.standings)) from stop
+        return self._result(run.outcomes, run.standings)
 
     def left(self, run: Run) -> tuple[Change, ...]:
         """Give the changes that a run has not done yet."""
@@ -143,8 +150,12 @@ class Proposal:
             return True
         return live is not None and not live["metadata"].get("deletionTimestamp")
 
-    def _result(self, outcomes: Mapping[Identity, Event]) -> RunResult:
-        return report.run_result(self.changes, outcomes, kind=self.result_kind, dry_run=self.dry_run)
+    def _result(
+        self, outcomes: Mapping[Identity, Event], standings: Mapping[Identity, Standing] | None = None
+    ) -> RunResult:
+        return report.run_result(
+            self.changes, outcomes, standings=standings, kind=self.result_kind, dry_run=self.dry_run
+        )
 
     def _pretended(self, on_event: OnEvent) -> RunResult:
         ends = {

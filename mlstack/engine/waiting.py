@@ -2,16 +2,21 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from mlstack.engine.judge import Seen
 from mlstack.engine.lookout import UNSEEN, Lookout
+from mlstack.engine.target import Reached
 from mlstack.errors import ForbiddenError, MlstackError, NotReadyError
-from mlstack.model import durations
+from mlstack.model import durations, objects
 from mlstack.model.clock import Clock
+from mlstack.model.diff import Change
 from mlstack.model.events import Event, OnEvent
-from mlstack.model.objects import Identity
+from mlstack.model.objects import Identity, KubeObject
+from mlstack.model.options import ApplyOptions
 from mlstack.model.readiness.base import Readiness
-from mlstack.model.readiness.terms import Terms, Verdict
+from mlstack.model.readiness.terms import Standing, Terms, Verdict
+from mlstack.model.readiness.terms import terms_of as agree
 
 # A reason that passes sooner is not worth a line.
 SAY_AFTER_S = 2.0
@@ -23,7 +28,70 @@ _NAMED = 3
 # Refused credentials are no restart of the server after this time.
 REFUSED_S = 15.0
 
-Found = Mapping[Identity, Readiness]
+Found = Mapping[Identity, Standing]
+
+
+def terms_of(
+    wanted: Sequence[KubeObject], reached: Reached, options: ApplyOptions
+) -> Mapping[Identity, Terms]:
+    """Give on what terms each object of a run is waited for.
+
+    Raises:
+        ConfigError: an annotation says something else than a policy or a duration.
+    """
+    return {
+        one.identity: agree(
+            one,
+            timeout_s=options.timeout_s,
+            component_s=reached.state.timeouts,
+            wait_for_jobs=options.wait_for_jobs,
+        )
+        for one in wanted
+    }
+
+
+def until_applied(
+    reached: Reached,
+    changes: Sequence[Change],
+    options: ApplyOptions,
+    *,
+    written: Mapping[Identity, Mapping[str, Any]],
+    clock: Clock,
+    on_event: OnEvent,
+    found: Callable[[Found], object],
+) -> None:
+    """Return when what a run has applied works, unchanged objects included.
+
+    Args:
+        reached: where it was applied.
+        changes: what was applied.
+        options: how long to wait, and for what.
+        written: what the server answered for each object that was written.
+        clock: for time limits.
+        on_event: told what objects wait for.
+        found: called with the last state of every object, however this ends.
+
+    Raises:
+        NotReadyError: as `until_ready`.
+    """
+    wanted = [change.desired for change in changes if change.desired is not None]
+    terms = {
+        who: one if who in written else one.untouched
+        for who, one in terms_of(wanted, reached, options).items()
+    }
+    uids = {change.identity: change.live_uid for change in changes if change.live_uid}
+    uids |= {who: str(data["metadata"]["uid"]) for who, data in written.items()}
+    place = reached.place
+    lookout = Lookout(
+        reached.cluster,
+        [one for one in wanted if terms[one.identity].policy != "none"],
+        clock=clock,
+        labels=objects.selector(app=reached.state.app, environment=reached.state.environment),
+        wait_for_load_balancer=place.wait_for_load_balancer,
+        uids=uids,
+    )
+    hint = f"mlstack status {place.name}"
+    until_ready(lookout, terms, clock=clock, on_event=on_event, found=found, hint=hint)
 
 
 def until_ready(
@@ -57,7 +125,7 @@ def until_ready(
                 if watch.is_over:
                     break
     finally:
-        found({identity: state.found for identity, state in watch.states.items()})
+        found(watch.standings)
     for note in lookout.notes:
         on_event(Event("note", None, note))
     watch.teller.tell_left(watch.left)
@@ -96,6 +164,11 @@ class _Watch:
             )
         waits = {who: one.found for who, one in self.states.items() if one.verdict == "wait"}
         self.teller.tell({who: found for who, found in waits.items() if found is not UNSEEN})
+
+    @property
+    def standings(self) -> Found:
+        """Give how every object stands."""
+        return {who: Standing(readiness=one.found, verdict=one.verdict) for who, one in self.states.items()}
 
     @property
     def is_over(self) -> bool:

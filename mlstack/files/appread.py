@@ -161,13 +161,14 @@ class AppFiles:
         if document is None:
             return Manifest(name=name, module=module, file=file)
         fields = fields_of(document, "Component")
-        fields.only("apiVersion", "kind", "prototype", "params", "dependsOn")
+        fields.only("apiVersion", "kind", "prototype", "params", "dependsOn", "timeout")
         return Component(
             name=name,
             module=module,
             prototype=fields.text("prototype"),
             params=fields.map("params"),
             depends_on=fields.texts("dependsOn"),
+            timeout_s=fields.duration_s("timeout"),
             file=file,
         )
 

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from mlstack.errors import SchemaError, UsageError
 from mlstack.files.document import Document
 from mlstack.files.wording import described, expectation
+from mlstack.model import durations
 from mlstack.model.app import API_VERSION, PackageRef
 from mlstack.model.names import nearest, parse_package_ref
 from mlstack.model.params import Layer, Origin
@@ -73,6 +74,16 @@ class Fields:
         if not isinstance(value, bool):
             self._refuse((name,), f"must be true or false, got {described(value)}")
         return value
+
+    def duration_s(self, name: str) -> float | None:
+        """Give a duration in seconds, or nothing."""
+        value = self._map.get(name)
+        if value is None:
+            return None
+        try:
+            return durations.seconds(str(value))
+        except ValueError as error:
+            self._refuse((name,), str(error))
 
     def texts(self, name: str) -> tuple[str, ...]:
         """Give a list of strings; empty when it is not there."""

@@ -139,6 +139,7 @@ class Component:
         prototype: as written: full name, unique suffix or alias.
         params: the values set in the component's own file.
         depends_on: components and modules that have to work before its objects are written.
+        timeout_s: how long to wait until its objects work, None for as long as for others.
         file: its place below the app directory, with `/`.
     """
 
@@ -147,6 +148,7 @@ class Component:
     prototype: str
     params: Mapping[str, Any] = field(default_factory=dict)
     depends_on: tuple[str, ...] = ()
+    timeout_s: float | None = None
     file: str
 
     @property

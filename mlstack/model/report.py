@@ -11,6 +11,8 @@ from mlstack.model.events import Event
 from mlstack.model.fields import FieldChange
 from mlstack.model.masking import MASK, mask_object
 from mlstack.model.objects import Identity
+from mlstack.model.readiness.base import State
+from mlstack.model.readiness.terms import Standing
 
 Outcome = Literal[
     "created", "updated", "recreated", "deleted", "unchanged", "kept", "gone", "failed", "skipped"
@@ -95,6 +97,8 @@ class ObjectResult:
         component: full name of the component that brings it.
         outcome: what happened.
         text: the reason or remark, empty if there is nothing to say.
+        state: how it stood when the wait for it ended, empty if nobody waited.
+        reason: what it waited for, or why it failed.
     """
 
     object: str
@@ -104,6 +108,8 @@ class ObjectResult:
     component: str
     outcome: Outcome
     text: str = ""
+    state: State | Literal[""] = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +119,7 @@ class RunResult:
     Attributes:
         api_version: version of this format.
         kind: kind of this format.
-        ok: true if every object came to its end.
+        ok: true if every object came to its end, and works as far as it was waited for.
         app: name of the app.
         environment: name of the environment.
         namespace: its namespace.
@@ -187,6 +193,7 @@ def run_result(
     changes: Changes,
     outcomes: Mapping[Identity, Event],
     *,
+    standings: Mapping[Identity, Standing] | None = None,
     kind: RunKind = "ApplyResult",
     dry_run: bool = False,
 ) -> RunResult:
@@ -195,14 +202,20 @@ def run_result(
     Args:
         changes: what was to be done.
         outcomes: the event that ended each object; objects without one were never reached.
+        standings: how objects stood when the wait for them ended.
         kind: what kind of run it was.
         dry_run: whether the server only said what it would do.
     """
     unreached = Event("skipped", None, "not reached")
-    rows = tuple(_result(change, outcomes.get(change.identity, unreached)) for change in changes.changes)
+    found = standings or {}
+    rows = tuple(
+        _result(change, outcomes.get(change.identity, unreached), found.get(change.identity))
+        for change in changes.changes
+    )
+    is_done = not any(row.outcome in ("failed", "skipped") for row in rows)
     return RunResult(
         kind=kind,
-        ok=not any(row.outcome in ("failed", "skipped") for row in rows),
+        ok=is_done and all(one.is_good for one in found.values()),
         app=changes.app,
         environment=changes.environment,
         namespace=changes.namespace,
@@ -214,7 +227,7 @@ def run_result(
     )
 
 
-def _result(change: Change, event: Event) -> ObjectResult:
+def _result(change: Change, event: Event, standing: Standing | None) -> ObjectResult:
     identity = change.identity
     return ObjectResult(
         object=str(identity),
@@ -224,6 +237,8 @@ def _result(change: Change, event: Event) -> ObjectResult:
         component=change.component,
         outcome=event.kind,  # type: ignore[arg-type]  # callers pass only events that end an object
         text=event.text,
+        state=standing.readiness.state if standing else "",
+        reason=standing.readiness.reason if standing else "",
     )
 
 

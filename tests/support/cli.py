@@ -34,11 +34,15 @@ class Ran:
 
 
 def memory_cluster(name: str) -> Cluster:
-    """Make an empty cluster in memory."""
+    """Make an empty cluster in memory; what is applied runs while somebody watches."""
     from mlstack.cluster.memory import MemoryCluster
+    from mlstack.cluster.simulated import Simulation
     from mlstack.files.kubernetes import load_schemas
 
-    return MemoryCluster(load_schemas("1.36"), name=name, clock=StandingClock().now_s)
+    clock = StandingClock()
+    cluster = MemoryCluster(load_schemas("1.36"), name=name, clock=clock.now_s)
+    cluster.on_idle = Simulation(cluster, load_balancers=True, now=clock.now).step
+    return cluster
 
 
 @dataclass

@@ -114,9 +114,12 @@ class Stack:
         return Target(app=self.app, environment=environment, **options)
 
     def plan(self, environment: str = "minikube", **options: Any) -> Deployment:
-        """Work out what an apply would do; options are those of `Target` and `ApplyOptions`."""
+        """Work out what an apply would do; options are those of `Target` and `ApplyOptions`.
+
+        Nothing runs in these clusters, so that only who asks for it waits.
+        """
         about, how = _split(options)
-        options_of_run = ApplyOptions(**how)
+        options_of_run = ApplyOptions(**{"wait": False, **how})
         return apply.compute(self.target(environment, **about), opener=self.opener, options=options_of_run)
 
     def apply(self, environment: str = "minikube", **options: Any) -> RunResult:
@@ -133,7 +136,7 @@ class Stack:
             number,
             opener=self.opener,
             clock=self.clock,
-            options=ApplyOptions(**how),
+            options=ApplyOptions(**{"wait": False, **how}),
         )
         self.events = []
         return rollback.execute(plan, clock=self.clock, on_event=self.events.append)

@@ -14,6 +14,7 @@ from mlstack.errors import MlstackError
 from mlstack.files.kubernetes import load_schemas
 from mlstack.model.events import Event
 from mlstack.model.objects import Identity, KubeObject
+from mlstack.model.readiness.base import Readiness
 from mlstack.model.readiness.terms import Terms, terms_of
 from tests.support.deploying import VirtualClock
 
@@ -71,7 +72,7 @@ class Watched:
             simulation = Simulation(self.cluster, gpus=gpus, now=lambda: "2027-01-15T08:00:00Z")
             self.cluster.on_idle = simulation.step
         self.events: list[Event] = []
-        self.found: Found = {}
+        self.found: dict[Identity, Readiness] = {}
         self.uids: dict[Identity, str] = {}
 
     def apply(self, data: Mapping[str, Any], *, component: str = "a") -> KubeObject:
@@ -107,4 +108,4 @@ class Watched:
         return [(str(event.identity or ""), event.text) for event in self.events]
 
     def _take(self, found: Found) -> None:
-        self.found = dict(found)
+        self.found = {who: one.readiness for who, one in found.items()}

@@ -154,8 +154,10 @@ class Stage:
         if context not in self._clusters:
             schemas = load_schemas(DEFAULT_KUBERNETES_VERSION)
             cluster = MemoryCluster(schemas, name=context, clock=self._clock.now_s)
+            simulation = Simulation(cluster, load_balancers=True, now=self._clock.now)
+            cluster.on_idle = simulation.step
             self._clusters[context] = cluster
-            self._simulations.append(Simulation(cluster, load_balancers=True, now=self._clock.now))
+            self._simulations.append(simulation)
         return self._clusters[context]
 
 

@@ -27,6 +27,24 @@ SURE_S = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
+class Standing:
+    """How an object stood when its wait ended.
+
+    Attributes:
+        readiness: what the rule of its kind said.
+        verdict: what that meant for the run.
+    """
+
+    readiness: Readiness
+    verdict: Verdict
+
+    @property
+    def is_good(self) -> bool:
+        """Tell whether the run may end well with this."""
+        return self.verdict in ("fine", "left")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Terms:
     """The terms on which one object is waited for.
 
