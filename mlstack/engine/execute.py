@@ -21,7 +21,7 @@ from mlstack.model.diff import Change
 from mlstack.model.events import Event, EventKind, OnEvent
 from mlstack.model.objects import Identity, KubeObject
 from mlstack.model.order import Bond, Depends, Gate, Graph, Node
-from mlstack.model.readiness.terms import DEFAULT_TIMEOUT_S, Standing, Terms, terms_of
+from mlstack.model.readiness.terms import Standing, Terms, terms_of
 
 _DONE: Mapping[str, EventKind] = {"create": "created", "update": "updated", "recreate": "recreated"}
 _APPLY: frozenset[Bond] = frozenset({"user", "needs"})
@@ -81,7 +81,6 @@ class Run:
             clock=EndedClock(self._clock, self._stopped),
             on_event=self._tell,
             terms=self._terms,
-            timeout_s=DEFAULT_TIMEOUT_S,
         )
 
     def apply(self, changes: Sequence[Change], *, depends: Depends | None = None) -> None:
@@ -168,6 +167,10 @@ class Run:
             raise
         if schedule.failures:
             raise parallel.together(schedule.failures)
+
+    def skip(self, change: Change, kind: EventKind, text: str) -> None:
+        """Tell the end of a change that needs nothing done."""
+        self._end(kind, change, text)
 
     def _idle(self, change: Change) -> None:
         self._end("unchanged" if change.action == "unchanged" else "kept", change, change.reason)

@@ -75,6 +75,18 @@ def _fetched(cluster: Cluster, empty: Inventory) -> _Found:
     return found
 
 
+def moved(cluster: Cluster, inventory: Inventory) -> bool:
+    """Tell whether somebody wrote the inventory since it was read.
+
+    Raises:
+        ClusterError: the cluster cannot be asked.
+    """
+    live = cluster.get(_ref(inventory, inventory.name))
+    metadata = live["metadata"] if live is not None else {}
+    now = (str(metadata.get("uid") or ""), str(metadata.get("resourceVersion") or ""))
+    return now != (inventory.uid, inventory.version)
+
+
 def known(cluster: Cluster, *, app: str, environment: str, namespace: str) -> Inventory:
     """Read the inventory of an environment; where there is none, find its objects by their marks.
 
@@ -170,12 +182,12 @@ def settle(
 
 
 def remove(cluster: Cluster, inventory: Inventory) -> None:
-    """Take an inventory out of the cluster: its environment has nothing there any more.
+    """Take an inventory out of the cluster, unless it still lists something.
 
     Raises:
         ConflictError: somebody else changed it since it was read.
     """
-    if not inventory.exists:
+    if inventory.members or not inventory.exists:
         return
     _gone(
         lambda: cluster.delete(

@@ -90,7 +90,7 @@ def members(parent: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> di
         if not part["metadata"]["name"].endswith(_digest(text)):
             raise DamagedError(f"ConfigMap `{part['metadata']['name']}` was changed")
         texts.append(text)
-    found = [_member(line) for text in texts for line in text.splitlines()]
+    found = [_member(line) for text in texts for line in text.split("\n") if line]
     return {one.identity: one for one in found}
 
 

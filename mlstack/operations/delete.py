@@ -13,7 +13,7 @@ from mlstack.engine.lock import WAIT_S
 from mlstack.engine.proposal import Proposal
 from mlstack.engine.remains import Remains, find
 from mlstack.engine.target import Target
-from mlstack.errors import ClusterError, MlstackError
+from mlstack.errors import ClusterError, MlstackError, OutdatedError, UnreachableError
 from mlstack.model.clock import Clock
 from mlstack.model.events import Event, OnEvent, silent
 from mlstack.model.objects import Identity
@@ -47,11 +47,18 @@ class DeletePlan(Proposal):
     def run(self, run: Run, *, clock: Clock, on_event: OnEvent) -> None:
         """Delete, then settle what the environment keeps of itself in the cluster."""
         inventory, changes = self.remains.inventory, self.changes.changes
+        if self.writes and inventories.moved(run.cluster, inventory):
+            raise OutdatedError(
+                f"environment `{self.environment}` was deployed since this was shown",
+                hint="nothing was deleted; run the command again to see what is there now",
+            )
         settle = partial(inventories.settle, run, inventory, changes, on_event=on_event)
         try:
             run.delete(
                 changes, depends=self.changes.depends, grace_period_s=self.grace_period_s, wait=self.wait
             )
+        except UnreachableError:
+            raise
         except MlstackError:
             with suppress(ClusterError):  # it still lists everything that is there
                 settle()

@@ -3,9 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from mlstack.cluster.api import ObjectRef
 from mlstack.cluster.memory import MemoryCluster
-from mlstack.engine.remains import Spare
+from mlstack.errors import InvalidError, NotFoundError
+from mlstack.model.pruning import Spare
 from mlstack.model.report import RunResult
 from tests.support.deploying import Stack, config_map, crd, deployment, tfjob
 
@@ -132,3 +135,148 @@ def test_claims_of_a_stateful_set_are_named(stack: Stack, clusters: Clusters) ->
     (note,) = stack.delete().notes
     assert note.startswith("PersistentVolumeClaim `disk-web-0`, ")
     assert note.endswith(" and 2 more of `StatefulSet ml/web` will stay")
+
+
+PARENT = ObjectRef("v1", "ConfigMap", "ml", "mlstack-demo.minikube")
+
+
+def ours(cluster: MemoryCluster) -> list[str]:
+    """Give the names of everything in the namespace that mlstack made."""
+    marked = "app.kubernetes.io/managed-by=mlstack"
+    kinds = (("v1", "ConfigMap"), ("v1", "Secret"), ("coordination.k8s.io/v1", "Lease"))
+    return [
+        item["metadata"]["name"]
+        for kind in kinds
+        for item in cluster.list(*kind, namespace="ml", labels=marked).items
+    ]
+
+
+def test_nothing_of_ours_stays_after_a_full_delete(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", config_map("one"), config_map("two"))
+    stack.apply()
+    assert "mlstack-demo.minikube" in ours(clusters["minikube"])
+    stack.delete()
+    assert ours(clusters["minikube"]) == []
+
+
+def test_the_inventory_stays_after_a_part_went(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", config_map("one"))
+    stack.write("b", config_map("two"))
+    stack.apply()
+    stack.delete(components=["a"])
+    parent = clusters["minikube"].get(PARENT)
+    assert parent is not None
+    assert '"two"' in parent["data"]["members"] and '"one"' not in parent["data"]["members"]
+    assert any(".r1" in name for name in ours(clusters["minikube"]))
+
+
+def test_what_is_kept_stays_listed(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", config_map("one"), crd(group="example.com"))
+    stack.apply()
+    stack.delete()
+    parent = clusters["minikube"].get(PARENT)
+    assert parent is not None
+    assert [line.split('"')[7] for line in parent["data"]["members"].splitlines()] == ["widgets.example.com"]
+    assert ours(clusters["minikube"]) == ["mlstack-demo.minikube"]
+    assert outcomes(stack.delete(spare=Spare(definitions=False))) == {"widgets.example.com": "deleted"}
+    assert ours(clusters["minikube"]) == []
+
+
+def test_files_that_do_not_render_are_no_hindrance(stack: Stack) -> None:
+    stack.write("a", config_map("one"))
+    stack.apply()
+    stack.write_text("components/a.yaml", "kind: [\n")
+    result = stack.delete()
+    assert outcomes(result) == {"one": "deleted"}
+    assert result.notes[0].startswith("by the inventory alone, as the files cannot be rendered: ")
+
+
+def test_a_component_that_is_gone_from_the_files_can_be_named(stack: Stack) -> None:
+    stack.write("a", config_map("one"))
+    stack.write("b", config_map("two"))
+    stack.apply()
+    stack.remove("b")
+    assert outcomes(stack.delete(components=["b"])) == {"two": "deleted"}
+    with pytest.raises(NotFoundError):
+        stack.delete(components=["b"])
+
+
+def test_a_module_that_is_gone_from_the_files_can_be_named(stack: Stack) -> None:
+    stack.write("jobs/a", config_map("one"))
+    stack.write("jobs/b", config_map("two"))
+    stack.write("c", config_map("three"))
+    stack.apply()
+    stack.write_text("components/jobs/a.yaml", "kind: [\n")
+    assert outcomes(stack.delete(components=["jobs"])) == {"one": "deleted", "two": "deleted"}
+
+
+def test_what_left_the_files_is_said(stack: Stack) -> None:
+    stack.write("a", config_map("old"), config_map("new"))
+    stack.apply()
+    stack.write("a", config_map("new"))
+    rows = stack.delete(dry_run=True).objects
+    assert {row.name: row.text for row in rows} == {"old": "the files no longer bring it", "new": ""}
+
+
+def test_a_lost_inventory_is_no_hindrance(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", config_map("one"), tfjob(), crd("tfjobs", "TFJob", group="kubeflow.org"))
+    stack.apply()
+    clusters["minikube"].delete(PARENT)
+    stack.write("a", config_map("one"))
+    result = stack.delete()
+    assert outcomes(result) == {"cnn": "deleted", "one": "deleted", "tfjobs.kubeflow.org": "kept"}
+    assert result.notes[0] == "there is no inventory: 3 objects found by their labels"
+
+
+def test_the_namespace_of_the_environment_goes_when_asked(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", config_map("one"))
+    stack.apply()
+    result = stack.delete(spare=Spare(namespaces=False))
+    assert outcomes(result) == {"one": "deleted", "ml": "deleted"}
+    assert clusters["minikube"].get(ObjectRef("v1", "Namespace", "", "ml")) is None
+
+
+def test_a_namespace_that_others_made_stays(stack: Stack, clusters: Clusters) -> None:
+    clusters["minikube"].create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}})
+    stack.write("a", config_map("one"))
+    stack.apply()
+    result = stack.delete(spare=Spare(namespaces=False))
+    assert outcomes(result) == {"one": "deleted", "ml": "kept"}
+    assert result.objects[-1].text == "was not made by mlstack"
+
+
+def test_a_failed_deletion_stays_listed(
+    stack: Stack, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = clusters["minikube"]
+    stack.write("a", config_map("one"), config_map("two"))
+    stack.apply()
+    delete = cluster.delete
+
+    def refuse(target: ObjectRef, **how: Any) -> Any:
+        if target.name == "two" and not how.get("dry_run"):
+            raise InvalidError("a webhook says no")
+        return delete(target, **how)
+
+    monkeypatch.setattr(cluster, "delete", refuse)
+    with pytest.raises(InvalidError):
+        stack.delete()
+    monkeypatch.undo()
+    parent = cluster.get(PARENT)
+    assert parent is not None
+    assert [line.split('"')[7] for line in parent["data"]["members"].splitlines()] == ["two"]
+    assert outcomes(stack.delete()) == {"two": "deleted"}
+    assert ours(cluster) == []
+
+
+def test_who_does_not_wait_is_back_at_once(stack: Stack, clusters: Clusters) -> None:
+    cluster = clusters["minikube"]
+    held = config_map("held")
+    held["metadata"]["finalizers"] = ["example.com/held"]
+    stack.write("a", held, config_map("one"))
+    stack.apply()
+    before = stack.clock.now_s()
+    assert outcomes(stack.delete(wait=False)) == {"held": "deleted", "one": "deleted"}
+    assert stack.clock.now_s() == before
+    live = cluster.get(ObjectRef("v1", "ConfigMap", "ml", "held"))
+    assert live is not None and live["metadata"]["deletionTimestamp"]

@@ -1,0 +1,451 @@
+"""What an apply takes away, on a cluster in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlstack.cluster.api import ObjectRef
+from mlstack.cluster.memory import MemoryCluster
+from mlstack.errors import (
+    ClusterError,
+    ConfigError,
+    InvalidError,
+    MlstackError,
+    OutdatedError,
+    UsageError,
+)
+from mlstack.model import applyset
+from mlstack.model.report import RunResult
+from mlstack.operations import apply, delete
+from tests.support.deploying import Stack, config_map, crd, deployment, secret, tfjob
+
+Clusters = dict[str, MemoryCluster]
+
+PARENT = ObjectRef("v1", "ConfigMap", "ml", "mlstack-demo.minikube")
+
+
+def outcomes(result: RunResult) -> dict[str, str]:
+    return {row.name: row.outcome for row in result.objects}
+
+
+def ref(name: str, namespace: str = "ml") -> ObjectRef:
+    return ObjectRef("v1", "ConfigMap", namespace, name)
+
+
+def listed(clusters: Clusters) -> list[str]:
+    """Give the names of the members that the inventory in the cluster lists."""
+    parent = clusters["minikube"].get(PARENT)
+    assert parent is not None
+    return sorted(line.split('"')[7] for line in parent["data"]["members"].splitlines())
+
+
+def many(stack: Stack, component: str, *names: str) -> None:
+    stack.write(component, *(config_map(name) for name in names))
+
+
+def test_what_the_files_no_longer_bring_goes(stack: Stack, clusters: Clusters) -> None:
+    many(stack, "a", "one", "two")
+    stack.apply()
+    assert listed(clusters) == ["one", "two"]
+    many(stack, "a", "one")
+    report = stack.diff()
+    assert {row.name: row.action for row in report.objects} == {"one": "unchanged", "two": "delete"}
+    assert not report.ok
+    result = stack.apply()
+    assert (result.ok, outcomes(result)) == (True, {"one": "unchanged", "two": "deleted"})
+    assert clusters["minikube"].get(ref("two")) is None
+    assert listed(clusters) == ["one"]
+    assert stack.diff().ok
+
+
+def test_a_deletion_is_confirmed(stack: Stack) -> None:
+    many(stack, "a", "one", "two")
+    stack.apply()
+    many(stack, "a", "one")
+    plan = stack.plan()
+    assert (plan.destructive, plan.changes_existing) == (True, True)
+
+
+def test_members_carry_the_label_of_the_set(stack: Stack, clusters: Clusters) -> None:
+    many(stack, "a", "one")
+    stack.apply()
+    parent, live = clusters["minikube"].get(PARENT), clusters["minikube"].get(ref("one"))
+    assert parent is not None and live is not None
+    set_id = applyset.set_id("mlstack-demo.minikube", "ml")
+    assert parent["metadata"]["labels"][applyset.ID_LABEL] == set_id
+    assert live["metadata"]["labels"][applyset.MEMBER_LABEL] == set_id
+    assert applyset.MEMBER_LABEL not in parent["metadata"]["labels"]
+
+
+def test_kinds_of_the_set_follow_what_is_there(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", config_map(), tfjob(), crd("tfjobs", "TFJob", group="kubeflow.org"))
+    stack.apply()
+    parent = clusters["minikube"].get(PARENT)
+    assert parent is not None
+    annotations = parent["metadata"]["annotations"]
+    kinds = "ConfigMap,CustomResourceDefinition.apiextensions.k8s.io,TFJob.kubeflow.org"
+    assert annotations[applyset.GROUP_KINDS] == kinds
+    assert annotations[applyset.NAMESPACES] == ""
+    elsewhere = {**config_map("far"), "metadata": {"name": "far", "namespace": "default"}}
+    stack.write("a", elsewhere, crd("tfjobs", "TFJob", group="kubeflow.org"))
+    stack.apply()
+    parent = clusters["minikube"].get(PARENT)
+    assert parent is not None
+    annotations = parent["metadata"]["annotations"]
+    assert annotations[applyset.GROUP_KINDS] == "ConfigMap,CustomResourceDefinition.apiextensions.k8s.io"
+    assert annotations[applyset.NAMESPACES] == "default"
+
+
+def test_a_member_label_in_a_manifest_is_refused(stack: Stack) -> None:
+    data = config_map()
+    data["metadata"]["labels"] = {applyset.MEMBER_LABEL: "theirs"}
+    stack.write("a", data)
+    with pytest.raises(ConfigError, match="brings the label"):
+        stack.diff()
+
+
+def test_a_second_apply_leaves_the_inventory_alone(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", config_map(), secret(a="b"), deployment())
+    stack.apply()
+    before = clusters["minikube"].get(PARENT)
+    stack.apply()
+    assert clusters["minikube"].get(PARENT) == before
+
+
+def test_protected_kinds_stay_and_stay_listed(stack: Stack, clusters: Clusters) -> None:
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "disk"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
+    stack.write("a", claim, namespace, crd(group="example.com"), config_map("one"))
+    stack.apply()
+    many(stack, "a", "one")
+    assert stack.diff().ok
+    result = stack.apply()
+    assert outcomes(result) == {
+        "one": "unchanged",
+        "disk": "kept",
+        "widgets.example.com": "kept",
+        "team": "kept",
+    }
+    assert result.ok
+    assert listed(clusters) == ["disk", "one", "team", "widgets.example.com"]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        ("mlstack.dev/prune", "false"),
+        ("helm.sh/resource-policy", "keep"),
+        ("client.lifecycle.config.k8s.io/deletion", "detach"),
+        ("cli-utils.sigs.k8s.io/on-remove", "keep"),
+    ],
+)
+def test_annotated_objects_stay(stack: Stack, annotation: str, value: str) -> None:
+    kept = config_map("two")
+    kept["metadata"]["annotations"] = {annotation: value}
+    stack.write("a", config_map("one"), kept)
+    stack.apply()
+    many(stack, "a", "one")
+    (row,) = (row for row in stack.apply().objects if row.name == "two")
+    assert (row.outcome, row.text) == ("kept", f"is kept: annotation `{annotation}: {value}`")
+
+
+def test_no_prune_leaves_everything(stack: Stack, clusters: Clusters) -> None:
+    many(stack, "a", "one", "two")
+    stack.apply()
+    many(stack, "a", "one")
+    assert outcomes(stack.apply(prune=False)) == {"one": "unchanged"}
+    assert listed(clusters) == ["one", "two"]
+    assert outcomes(stack.apply()) == {"one": "unchanged", "two": "deleted"}
+
+
+def test_more_than_half_is_refused(stack: Stack, clusters: Clusters) -> None:
+    many(stack, "a", *(f"c{number}" for number in range(7)))
+    stack.apply()
+    many(stack, "a", "c0", "c1", "c2")
+    with pytest.raises(UsageError, match="4 of 7 objects of the environment would be deleted") as caught:
+        stack.apply()
+    assert "--allow-large-prune" in (caught.value.hint or "")
+    assert clusters["minikube"].get(ref("c6")) is not None
+    assert [row.action for row in stack.diff().objects].count("delete") == 4
+    assert list(outcomes(stack.apply(allow_large_prune=True)).values()).count("deleted") == 4
+
+
+def test_small_sets_may_change_whole(stack: Stack) -> None:
+    many(stack, "a", "one", "two", "three")
+    stack.apply()
+    many(stack, "a", "four")
+    assert outcomes(stack.apply()) == {
+        "one": "deleted",
+        "two": "deleted",
+        "three": "deleted",
+        "four": "created",
+    }
+
+
+def test_selected_components_prune_their_own_alone(stack: Stack, clusters: Clusters) -> None:
+    many(stack, "a", "a1", "a2")
+    many(stack, "b", "b1", "b2")
+    stack.apply()
+    many(stack, "a", "a1")
+    many(stack, "b", "b1")
+    assert outcomes(stack.apply(components=["a"])) == {"a1": "unchanged", "a2": "deleted"}
+    assert listed(clusters) == ["a1", "b1", "b2"]
+
+
+def test_a_removed_component_goes_with_the_whole_environment_alone(stack: Stack) -> None:
+    many(stack, "a", "a1")
+    many(stack, "b", "b1")
+    stack.apply()
+    stack.remove("b")
+    assert outcomes(stack.apply(components=["a"])) == {"a1": "unchanged"}
+    assert outcomes(stack.apply()) == {"a1": "unchanged", "b1": "deleted"}
+
+
+@pytest.mark.parametrize("components", [[], ["a"], ["b"]], ids=["all", "from", "to"])
+def test_a_move_between_components_is_no_deletion(
+    stack: Stack, clusters: Clusters, components: list[str]
+) -> None:
+    many(stack, "a", "stays", "moves")
+    many(stack, "b", "other")
+    stack.apply()
+    many(stack, "a", "stays")
+    many(stack, "b", "other", "moves")
+    assert "deleted" not in outcomes(stack.apply(components=components)).values()
+    assert clusters["minikube"].get(ref("moves")) is not None
+    assert "deleted" not in outcomes(stack.apply()).values()
+    assert listed(clusters) == ["moves", "other", "stays"]
+
+
+def test_what_may_have_moved_to_a_broken_component_stays(stack: Stack) -> None:
+    many(stack, "a", "stays", "moves")
+    many(stack, "b", "other")
+    stack.apply()
+    many(stack, "a", "stays")
+    stack.write_text("components/b.yaml", "kind: [\n")
+    (row,) = (row for row in stack.apply(components=["a"]).objects if row.name == "moves")
+    assert row.outcome == "kept"
+    assert "may have moved to a component that cannot be rendered" in row.text
+
+
+def test_another_api_version_is_no_deletion(stack: Stack, clusters: Clusters) -> None:
+    definition = crd(group="example.com")
+    versions = definition["spec"]["versions"]
+    versions.append({**versions[0], "name": "v2", "storage": False})
+    widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"a": 1}}
+    stack.write("a", definition, widget)
+    stack.apply()
+    stack.write("a", definition, {**widget, "apiVersion": "example.com/v2"})
+    assert "deleted" not in outcomes(stack.apply()).values()
+    assert clusters["minikube"].get(ObjectRef("example.com/v2", "Widget", "ml", "w")) is not None
+
+
+def test_what_others_took_is_left_alone_and_forgotten(stack: Stack, clusters: Clusters) -> None:
+    cluster = clusters["minikube"]
+    many(stack, "a", "one", "taken", "remade", "unmarked")
+    stack.apply()
+    labels = {"mlstack.dev/app": "other", "mlstack.dev/environment": "prod"}
+    cluster.patch(ref("taken"), {"metadata": {"labels": labels}})
+    cluster.patch(ref("unmarked"), {"metadata": {"labels": {"mlstack.dev/app": None}}})
+    live = cluster.get(ref("remade"))
+    assert live is not None
+    cluster.delete(ref("remade"), propagation="Background")
+    copied = {key: live["metadata"][key] for key in ("name", "namespace", "labels")}
+    cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": copied}, manager="kubectl-create")
+    many(stack, "a", "one")
+    result = stack.apply()
+    assert outcomes(result) == {"one": "unchanged"}
+    assert sorted(result.notes) == [
+        "ConfigMap ml/remade is left alone: it was made anew by somebody else",
+        "ConfigMap ml/taken is left alone: it belongs to environment `prod` of app `other`",
+        "ConfigMap ml/unmarked is left alone: it was not made by mlstack",
+    ]
+    assert all(cluster.get(ref(name)) for name in ("taken", "remade", "unmarked"))
+    assert listed(clusters) == ["one"]
+
+
+def test_what_was_gone_already_is_forgotten(stack: Stack, clusters: Clusters) -> None:
+    many(stack, "a", "one", "two")
+    stack.apply()
+    clusters["minikube"].delete(ref("two"))
+    many(stack, "a", "one")
+    assert outcomes(stack.apply()) == {"one": "unchanged"}
+    assert listed(clusters) == ["one"]
+
+
+def test_owned_objects_stay(stack: Stack, clusters: Clusters) -> None:
+    many(stack, "a", "one", "two")
+    stack.apply()
+    owner = clusters["minikube"].create(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner", "namespace": "ml"}}
+    )
+    uid = owner.object["metadata"]["uid"]
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid}
+    clusters["minikube"].patch(ref("two"), {"metadata": {"ownerReferences": [reference]}})
+    many(stack, "a", "one")
+    (row,) = (row for row in stack.apply().objects if row.name == "two")
+    assert (row.outcome, row.text) == ("kept", "is owned by ConfigMap `owner`")
+
+
+def test_a_rejected_deletion_fails_the_run_and_is_tried_again(
+    stack: Stack, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = clusters["minikube"]
+    many(stack, "a", "one", "two", "three")
+    stack.apply()
+    many(stack, "a", "one")
+    delete = cluster.delete
+
+    def refuse(target: ObjectRef, **how: Any) -> Any:
+        if target.name == "two" and not how.get("dry_run"):
+            raise InvalidError("a webhook says no")
+        return delete(target, **how)
+
+    monkeypatch.setattr(cluster, "delete", refuse)
+    with pytest.raises(InvalidError, match="a webhook says no"):
+        stack.apply()
+    assert listed(clusters) == ["one", "two"]
+    monkeypatch.undo()
+    assert outcomes(stack.apply()) == {"one": "unchanged", "two": "deleted"}
+    assert listed(clusters) == ["one"]
+
+
+def test_nothing_is_pruned_when_a_write_failed(stack: Stack, clusters: Clusters) -> None:
+    many(stack, "a", "one", "two")
+    stack.apply()
+    stack.write("a", config_map("one"), {**config_map("broken"), "nonsense": 1})
+    with pytest.raises(MlstackError):
+        stack.apply()
+    assert clusters["minikube"].get(ref("two")) is not None
+    assert listed(clusters) == ["broken", "one", "two"]
+
+
+def test_a_set_of_another_tool_is_refused(stack: Stack, clusters: Clusters) -> None:
+    labels = {applyset.ID_LABEL: applyset.set_id(PARENT.name, "ml")}
+    metadata = {"name": PARENT.name, "namespace": "ml", "labels": labels}
+    metadata["annotations"] = {applyset.TOOLING: "kubectl/v1.32"}
+    cluster = clusters["minikube"]
+    cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}})
+    cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    stack.write("a", config_map())
+    with pytest.raises(ClusterError, match="instead of `mlstack`"):
+        stack.apply()
+    assert cluster.get(ref("settings")) is None
+
+
+def test_a_damaged_inventory_is_rebuilt_from_the_marks(stack: Stack, clusters: Clusters) -> None:
+    cluster = clusters["minikube"]
+    many(stack, "a", "one", "two")
+    stack.apply()
+    cluster.patch(PARENT, {"data": {"members": "nonsense"}}, manager="kubectl-edit")
+    many(stack, "a", "one")
+    result = stack.apply()
+    assert outcomes(result) == {"one": "unchanged", "two": "deleted"}
+    assert "is damaged (a line is no JSON): 2 objects found by their labels" in result.notes[0]
+    assert listed(clusters) == ["one"]
+    said = [event.text for event in stack.events if event.kind == "warning"]
+    assert said == ["`ConfigMap ml/mlstack-demo.minikube` was changed by `kubectl-edit`: set right again"]
+
+
+def test_a_lost_inventory_is_rebuilt_from_the_marks(stack: Stack, clusters: Clusters) -> None:
+    many(stack, "a", "one", "two")
+    stack.apply()
+    clusters["minikube"].delete(PARENT)
+    many(stack, "a", "one")
+    result = stack.apply()
+    assert outcomes(result) == {"one": "unchanged", "two": "deleted"}
+    assert result.notes[0] == "there is no inventory: 2 objects found by their labels"
+    assert listed(clusters) == ["one"]
+
+
+def test_marks_alone_make_no_member(stack: Stack, clusters: Clusters) -> None:
+    cluster = clusters["minikube"]
+    many(stack, "a", "one")
+    stack.apply()
+    live = cluster.get(ref("one"))
+    assert live is not None
+    copied = {"name": "copy", "namespace": "ml", "labels": live["metadata"]["labels"]}
+    cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": copied}, manager="controller")
+    cluster.delete(PARENT)
+    stack.apply()
+    assert listed(clusters) == ["one"]
+
+
+def test_two_namespaces_are_two_sets(stack: Stack, clusters: Clusters) -> None:
+    many(stack, "a", "one", "two")
+    stack.apply()
+    stack.apply(namespace="other")
+    many(stack, "a", "one")
+    stack.apply(namespace="other")
+    assert clusters["minikube"].get(ref("two", "other")) is None
+    assert clusters["minikube"].get(ref("two")) is not None
+    clusters["minikube"].delete(ObjectRef("v1", "ConfigMap", "other", PARENT.name))
+    stack.apply(namespace="other")
+    assert clusters["minikube"].get(ref("two")) is not None
+
+
+def test_a_dry_run_prunes_nothing(stack: Stack, clusters: Clusters) -> None:
+    many(stack, "a", "one", "two")
+    stack.apply()
+    many(stack, "a", "one")
+    assert outcomes(stack.apply(dry_run=True))["two"] == "deleted"
+    assert clusters["minikube"].get(ref("two")) is not None
+
+
+def test_another_app_in_the_same_namespace_is_left_alone(
+    stack: Stack, clusters: Clusters, tmp_path: Path
+) -> None:
+    other = Stack(
+        tmp_path / "other", namespace="ml", opener=clusters.__getitem__, name="other", clock=stack.clock
+    )
+    many(other, "a", "theirs", "theirs-too")
+    other.apply()
+    many(stack, "a", "one", "two")
+    stack.apply()
+    before = clusters["minikube"].list("v1", "ConfigMap", labels="mlstack.dev/app=other").items
+    many(stack, "a", "one")
+    stack.apply()
+    stack.delete()
+    assert clusters["minikube"].list("v1", "ConfigMap", labels="mlstack.dev/app=other").items == before
+
+
+def test_another_run_that_did_the_same_is_no_trouble(stack: Stack, clusters: Clusters) -> None:
+    many(stack, "a", "one", "two")
+    stack.apply()
+    many(stack, "a", "one", "three")
+    first, second = stack.plan(), stack.plan()
+    apply.execute(first, clock=stack.clock)
+    result = apply.execute(second, clock=stack.clock)
+    assert outcomes(result) == {"one": "unchanged", "three": "unchanged", "two": "gone"}
+    assert result.ok
+    assert listed(clusters) == ["one", "three"]
+
+
+def test_another_run_that_did_something_else_stops_this_one(stack: Stack, clusters: Clusters) -> None:
+    many(stack, "a", "one", "two")
+    stack.apply()
+    many(stack, "a", "one")
+    late = stack.plan()
+    many(stack, "a", "one", "two", "three")
+    stack.apply()
+    with pytest.raises(OutdatedError, match="another run was faster, and `ConfigMap ml/three`"):
+        apply.execute(late, clock=stack.clock)
+    assert listed(clusters) == ["one", "three", "two"]
+
+
+def test_a_delete_that_was_overtaken_stops(stack: Stack, clusters: Clusters) -> None:
+    many(stack, "a", "one")
+    stack.apply()
+    late = delete.compute(stack.target(), opener=stack.opener)
+    many(stack, "a", "one", "two")
+    stack.apply()
+    with pytest.raises(OutdatedError, match="was deployed since this was shown"):
+        delete.execute(late, clock=stack.clock)
+    assert listed(clusters) == ["one", "two"]
