@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from mlstack.cluster.api import Applied, Cluster, ObjectRef
+from mlstack.cluster.api import Applied, Cluster, ObjectRef, Propagation
+from mlstack.engine import renew
 from mlstack.engine.send import Again, Sender
 from mlstack.engine.wait import GONE_S, until_established, until_gone
 from mlstack.errors import (
@@ -102,9 +103,18 @@ class Writer:
         return live is not None and live["metadata"].get("uid") == uid
 
     def _take_away(self, change: Change, ref: ObjectRef) -> None:
+        pods = renew.old_pods(self._cluster, change)
+        self._end(change, ref, change.live_uid, renew.propagation(change))
+        until_gone(self._cluster, ref, change.live_uid, clock=self._clock)
+        for pod in pods:
+            self._end(change, pod.ref, pod.uid, "Background")
+        for pod in pods:
+            until_gone(self._cluster, pod.ref, pod.uid, clock=self._clock)
+
+    def _end(self, change: Change, ref: ObjectRef, uid: str, propagation: Propagation) -> None:
         def delete() -> None:
             try:
-                self._cluster.delete(ref, propagation="Foreground", uid=change.live_uid)
+                self._cluster.delete(ref, propagation=propagation, uid=uid)
             except ObjectNotFoundError:  # somebody was quicker, or an answer of the server was lost
                 return
 
