@@ -142,7 +142,7 @@ TRANSCRIPTS = {
         "diff minikube",
         "rollback minikube 3 --yes",
         "env current --set minikube",
-        "rollback 2 --yes -o json",
+        "rollback 2 --yes -o name",
         "history",
     ],
 }

@@ -92,17 +92,17 @@ def test_claims_that_came_later_are_kept(stack: Stack, clusters: Clusters) -> No
     stack.write("a", config_map(a="1"))
     stack.apply()
     stack.write("a", config_map(a="2"), claim())
-    stack.apply(wait=False)
+    stack.apply()
     assert outcomes(stack, 1)["PersistentVolumeClaim ml/data"] == "kept"
     assert live(clusters, "PersistentVolumeClaim", "data") is not None
 
 
 def test_a_claim_that_grew_keeps_its_size_and_it_is_said(stack: Stack, clusters: Clusters) -> None:
     stack.write("a", claim(size="1Gi"), config_map(a="1"))
-    stack.apply(wait=False)
+    stack.apply()
     stack.write("a", claim(size="5Gi"), config_map(a="2"))
-    stack.apply(wait=False)
-    stack.rollback(1, wait=False)
+    stack.apply()
+    stack.rollback(1)
     found = live(clusters, "PersistentVolumeClaim", "data")
     assert found["spec"]["resources"]["requests"]["storage"] == "5Gi"
     assert stack.notes[0].startswith("PersistentVolumeClaim ml/data stays as it is")

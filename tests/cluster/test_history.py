@@ -1,0 +1,233 @@
+"""What an environment remembers on real API servers: history, rollback, rollback on failure."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlstack.cluster import kube
+from mlstack.errors import ClusterError, MlstackError, WrongClusterError
+from mlstack.operations import apply, history
+from tests.support.cluster import TestCluster
+from tests.support.controlplane import ControlPlane
+from tests.support.deploying import Stack, config_map, deployment, secret
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def stack(tmp_path: Path, namespace: str, kubeconfig: Path) -> Stack:
+    """An app that deploys into the test's own namespace, as the admin of both clusters."""
+    return Stack(tmp_path / "app", namespace=namespace, opener=_open(kubeconfig))
+
+
+def _open(kubeconfig: Path) -> Callable[[str], Any]:
+    return lambda context: kube.connect(context, kubeconfig=str(kubeconfig))
+
+
+def path(namespace: str, kind: str, name: str) -> str:
+    group = "apis/apps/v1" if kind == "deployments" else "api/v1"
+    return f"/{group}/namespaces/{namespace}/{kind}/{name}"
+
+
+def secrets(cluster: TestCluster, namespace: str) -> list[str]:
+    found = cluster.request("GET", f"/api/v1/namespaces/{namespace}/secrets")["items"]
+    return sorted(item["metadata"]["name"] for item in found if item["type"] == "mlstack.dev/history")
+
+
+def claim(size: str = "1Gi") -> dict[str, Any]:
+    """Build a volume claim."""
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": spec}
+
+
+def incompressible(name: str, seed: int) -> dict[str, Any]:
+    """Build a ConfigMap of 700 kB that no compression makes smaller than 350 kB."""
+    return config_map(name, noise=random.Random(seed).randbytes(350_000).hex())
+
+
+def test_what_was_applied_comes_back_and_what_came_later_goes_but_for_claims(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    stack.write("web", config_map(a="1"), deployment(), secret(token="one"))
+    stack.apply(who="ada@laptop")
+    stack.write(
+        "web", config_map(a="2"), config_map("later"), deployment(replicas=2), secret(token="two"), claim()
+    )
+    stack.apply(who="bob@desk")
+    uid = minikube.request("GET", path(namespace, "persistentvolumeclaims", "data"))["metadata"]["uid"]
+
+    stack.rollback(who="ada@laptop")
+
+    assert minikube.request("GET", path(namespace, "configmaps", "settings"))["data"] == {"a": "1"}
+    assert minikube.request("GET", path(namespace, "deployments", "web"))["spec"]["replicas"] == 1
+    assert minikube.find(path(namespace, "configmaps", "later")) is None
+    kept = minikube.request("GET", path(namespace, "persistentvolumeclaims", "data"))["metadata"]
+    assert kept["uid"] == uid
+    assert "deletionTimestamp" not in kept
+    told = [(one.number, one.who, one.what, one.result) for one in stack.revisions()]
+    assert told == [
+        (3, "ada@laptop", "rollback to 1", "done"),
+        (2, "bob@desk", "apply", "done"),
+        (1, "ada@laptop", "apply", "done"),
+    ]
+    assert secrets(minikube, namespace) == [f"mlstack-demo.minikube.r{number}" for number in (1, 2, 3)]
+
+
+def test_forth_and_back_ends_where_an_apply_ended(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    stack.write("web", config_map(a="1"), deployment())
+    stack.apply()
+    stack.write("web", config_map(a="2"), deployment(image="nginx:1.28"))
+    stack.apply()
+    stack.rollback(1)
+    stack.rollback(2)
+    assert stack.diff().ok
+    before = minikube.request("GET", path(namespace, "deployments", "web"))["metadata"]["resourceVersion"]
+    stack.apply()
+    assert len(stack.revisions()) == 4, "an apply that changes nothing is no revision"
+    after = minikube.request("GET", path(namespace, "deployments", "web"))["metadata"]["generation"]
+    assert (before, after) != ("", 0)
+
+
+def test_a_set_larger_than_a_secret_is_kept_and_comes_back(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    stack.write("big", *(incompressible(f"big-{number}", number) for number in range(5)))
+    stack.apply()
+    name = "mlstack-demo.minikube.r1"
+    assert secrets(minikube, namespace) == [name, f"{name}.2", f"{name}.3"]
+    stack.write("big", *(incompressible(f"big-{number}", number + 100) for number in range(5)))
+    stack.apply()
+    stack.rollback(1)
+    found = minikube.request("GET", path(namespace, "configmaps", "big-3"))["data"]["noise"]
+    assert found == incompressible("big-3", 3)["data"]["noise"]
+
+
+def test_ten_revisions_stay(stack: Stack, minikube: TestCluster, namespace: str) -> None:
+    for number in range(1, 13):
+        stack.write("web", config_map(a=str(number)))
+        stack.apply()
+    assert [one.number for one in stack.revisions()] == list(range(12, 2, -1))
+    assert len(secrets(minikube, namespace)) == 10
+
+
+def test_a_broken_off_revision_is_never_offered_and_goes_with_the_next(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    stack.write("web", config_map(a="1"))
+    stack.apply()
+    whole = minikube.request("GET", path(namespace, "secrets", "mlstack-demo.minikube.r1"))
+    labels = {**whole["metadata"]["labels"], "mlstack.dev/revision": "2"}
+    part = {"type": whole["type"], "metadata": {"name": "mlstack-demo.minikube.r2.2", "labels": labels}}
+    minikube.request("POST", f"/api/v1/namespaces/{namespace}/secrets", part)
+    assert [one.number for one in stack.revisions()] == [1]
+    stack.write("web", config_map(a="2"))
+    stack.apply()
+    assert secrets(minikube, namespace) == [f"mlstack-demo.minikube.r{number}" for number in (1, 3)]
+
+
+def test_a_component_alone_makes_a_whole_revision(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    stack.write("web", config_map(a="1"))
+    stack.write("other", config_map("other", b="1"))
+    stack.apply()
+    stack.write("other", config_map("other", b="2"))
+    stack.apply(components=["other"])
+    stack.write("web", config_map(a="3"))
+    stack.apply()
+    stack.rollback(2)
+    assert minikube.request("GET", path(namespace, "configmaps", "settings"))["data"] == {"a": "1"}
+    assert minikube.request("GET", path(namespace, "configmaps", "other"))["data"] == {"b": "2"}
+
+
+def test_who_may_not_write_secrets_still_applies_and_is_told(
+    stack: Stack, control_plane: ControlPlane, minikube: TestCluster, namespace: str, tmp_path: Path
+) -> None:
+    verbs = ["get", "list", "watch", "create", "patch", "update", "delete"]
+    rules = [
+        {"apiGroups": [""], "resources": ["configmaps", "pods", "events"], "verbs": verbs},
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": verbs},
+    ]
+    user = minikube.create_user("no-secrets", rules, namespace=namespace)
+    config = minikube.write_kubeconfig(tmp_path / "no-secrets", user)
+    stack.opener = _open(config)
+    stack.write("web", config_map(a="1"))
+    assert stack.apply().ok
+    note = next(note for note in stack.notes if "history" in note)
+    assert "secrets" in note
+    assert minikube.find(path(namespace, "configmaps", "settings")) is not None
+
+
+def test_a_quota_on_secrets_makes_a_note(stack: Stack, minikube: TestCluster, namespace: str) -> None:
+    quota = {"metadata": {"name": "none"}, "spec": {"hard": {"count/secrets": "0"}}}
+    minikube.request("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", quota)
+    minikube.wait_for(
+        path(namespace, "resourcequotas", "none"), lambda found: "hard" in found.get("status", {})
+    )
+    stack.write("web", config_map(a="1"))
+    assert stack.apply().ok
+    assert any("exceeded quota" in note for note in stack.notes)
+
+
+def test_another_cluster_behind_the_context_is_refused(stack: Stack, kubeconfig: Path) -> None:
+    stack.write("web", config_map(a="1"))
+    stack.apply()
+    stack.opener = lambda context: kube.connect("gke", kubeconfig=str(kubeconfig))
+    for work in (lambda: stack.rollback(1), lambda: stack.revisions()):
+        with pytest.raises(WrongClusterError):
+            work()
+
+
+def test_a_failed_apply_is_rolled_back(stack: Stack, minikube: TestCluster, namespace: str) -> None:
+    stack.write("web", config_map(a="1"), deployment(replicas=1))
+    stack.apply()
+    broken = {**config_map("broken"), "nonsense": 1}
+    stack.write("web", config_map(a="2"), deployment(replicas=3), config_map("later"), claim(), broken)
+    plan = stack.plan(on_failure="rollback")
+    with pytest.raises(ClusterError) as caught:
+        apply.execute(plan, clock=stack.clock)
+    back = apply.retreat(plan, caught.value, clock=stack.clock)
+    assert back.proposal is not None
+    assert any("PersistentVolumeClaim" in note and "stays" in note for note in back.notes)
+    apply.execute(back.proposal, clock=stack.clock)
+    assert minikube.request("GET", path(namespace, "configmaps", "settings"))["data"] == {"a": "1"}
+    assert minikube.request("GET", path(namespace, "deployments", "web"))["spec"]["replicas"] == 1
+    assert minikube.find(path(namespace, "configmaps", "later")) is None
+    assert minikube.find(path(namespace, "persistentvolumeclaims", "data")) is not None
+    assert [one.result for one in stack.revisions()] == ["done", "failed", "done"]
+
+
+def test_an_apply_that_is_not_ready_is_rolled_back(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    stack.write("web", config_map(a="1"), deployment())
+    stack.apply()
+    hopeless = deployment()
+    hopeless["spec"]["template"]["metadata"]["annotations"] = {"mlstack.dev/test-waiting": "ImagePullBackOff"}
+    stack.write("web", config_map(a="2"), hopeless)
+    plan = stack.plan(on_failure="rollback", wait=True, timeout_s=5.0)
+    with pytest.raises(MlstackError) as caught:
+        apply.execute(plan, clock=stack.clock)
+    assert caught.value.exit_code == 7
+    back = apply.retreat(plan, caught.value, clock=stack.clock)
+    assert back.proposal is not None
+    apply.execute(back.proposal, clock=stack.clock)
+    assert minikube.request("GET", path(namespace, "configmaps", "settings"))["data"] == {"a": "1"}
+    assert [one.result for one in stack.revisions()] == ["done", "not ready", "done"]
+    assert stack.status().ok
+
+
+def test_secrets_are_in_the_cluster_alone(stack: Stack) -> None:
+    stack.write("web", secret(token="hunter2"))
+    stack.apply()
+    shown = history.show(stack.target(), opener=stack.opener, clock=stack.clock)
+    assert "aHVudGVyMg" not in json.dumps([dict(one.manifest) for one in shown.objects])
+    assert shown.objects[0].manifest["data"] == {"token": "********"}
