@@ -188,6 +188,10 @@ Timeout = Annotated[
 WaitForJobs = Annotated[
     bool, typer.Option("--wait-for-jobs", help="Wait also for training jobs and the like, until they run.")
 ]
+Prune = Annotated[
+    bool,
+    typer.Option("--prune/--no-prune", help="Whether objects that the files no longer bring are deleted."),
+]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="The server says what would be done; nothing is written.")
 ]

@@ -45,8 +45,14 @@ def compare(reached: Reached, options: ApplyOptions) -> Comparison:
         changes=replace(
             changes,
             changes=(*changes.changes, *found.changes),
-            notes=(*changes.notes, *inventory.notes, *found.notes),
+            notes=(*changes.notes, *inventory.notes, *found.notes, *_large(found, options)),
         ),
         inventory=inventory,
         pruning=found,
     )
+
+
+def _large(found: Pruning, options: ApplyOptions) -> tuple[str, ...]:
+    if not found.is_too_much or options.allow_large_prune:
+        return ()
+    return (f"{found.warning}: more than half, which an apply does only with --allow-large-prune",)

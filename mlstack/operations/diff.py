@@ -6,15 +6,14 @@ from mlstack.engine.target import Target, reach
 from mlstack.model.options import ApplyOptions
 from mlstack.model.report import ChangeReport, report
 
-_ASKING = ApplyOptions(dry_run=True)
 
-
-def diff(target: Target, *, opener: Opener) -> ChangeReport:
+def diff(target: Target, *, opener: Opener, prune: bool = True) -> ChangeReport:
     """Compare an environment with its cluster; nothing is written.
 
     Args:
         target: what to compare.
         opener: opens a cluster by its context.
+        prune: whether what the files no longer bring is to be deleted.
 
     Returns:
         The changes; `ok` if there are none.
@@ -23,5 +22,5 @@ def diff(target: Target, *, opener: Opener) -> ChangeReport:
         ConfigError: a file, parameter or template is wrong.
         ClusterError: the cluster cannot be asked, is another one, or refuses an object.
     """
-    found = compare(reach(target, opener), _ASKING)
+    found = compare(reach(target, opener), ApplyOptions(dry_run=True, prune=prune))
     return report(found.changes)

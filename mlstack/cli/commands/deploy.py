@@ -115,6 +115,7 @@ def diff(
     values: options.ValuesFiles = None,
     context: options.Context = None,
     namespace: options.Namespace = None,
+    prune: options.Prune = True,
     kubeconfig: options.Kubeconfig = None,
     folder: options.Dir = None,
     output: options.Output = "table",
@@ -124,7 +125,7 @@ def diff(
 
     target = _target(ctx, folder, env, components, sets, values, context=context, namespace=namespace)
     with progress.waiting("comparing with the cluster"):
-        result = operation.diff(target, opener=opener(ctx.obj, kubeconfig))
+        result = operation.diff(target, opener=opener(ctx.obj, kubeconfig), prune=prune)
     return emit(result, output)
 
 
@@ -143,6 +144,11 @@ def apply(
     create: Annotated[
         bool, typer.Option("--create/--no-create", help="Whether objects that are missing are created.")
     ] = True,
+    prune: options.Prune = True,
+    allow_large_prune: Annotated[
+        bool,
+        typer.Option("--allow-large-prune", help="Also delete more than half of what was deployed."),
+    ] = False,
     adopt: Annotated[
         bool, typer.Option("--adopt", help="Take over objects of other apps, environments and tools.")
     ] = False,
@@ -170,6 +176,8 @@ def apply(
     options = ApplyOptions(
         dry_run=dry_run,
         create=create,
+        prune=prune,
+        allow_large_prune=allow_large_prune,
         adopt=adopt,
         force_conflicts=force_conflicts,
         allow_destructive=allow_destructive,
@@ -196,6 +204,7 @@ def delete(
     env: options.EnvArgument = None,
     components: options.Components = None,
     context: options.Context = None,
+    namespace: options.Namespace = None,
     include_crds: Annotated[
         bool, typer.Option("--crds", help="Delete CRDs too, and with them every object of their kinds.")
     ] = False,
@@ -208,6 +217,9 @@ def delete(
     grace_period: Annotated[
         int | None, typer.Option("--grace-period", metavar="SECONDS", min=0, help="Time for pods to end.")
     ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Whether to go on until everything is gone.")
+    ] = True,
     dry_run: options.DryRun = False,
     lock_timeout: options.LockTimeout = 30.0,
     yes: options.Yes = False,
@@ -221,7 +233,7 @@ def delete(
     from mlstack.model.pruning import Spare
     from mlstack.operations import delete as operation
 
-    target = _target(ctx, folder, env, components, context=context)
+    target = _target(ctx, folder, env, components, context=context, namespace=namespace)
     spare = Spare(definitions=not include_crds, namespaces=not include_namespaces, claims=not include_claims)
     with progress.waiting("looking at the cluster"):
         plan = operation.compute(
@@ -229,6 +241,7 @@ def delete(
             opener=opener(ctx.obj, kubeconfig),
             spare=spare,
             grace_period_s=grace_period,
+            wait=wait,
             dry_run=dry_run,
             lock_timeout_s=lock_timeout,
         )

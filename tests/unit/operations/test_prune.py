@@ -174,7 +174,12 @@ def test_more_than_half_is_refused(stack: Stack, clusters: Clusters) -> None:
         stack.apply()
     assert "--allow-large-prune" in (caught.value.hint or "")
     assert clusters["minikube"].get(ref("c6")) is not None
-    assert [row.action for row in stack.diff().objects].count("delete") == 4
+    report = stack.diff()
+    assert [row.action for row in report.objects].count("delete") == 4
+    assert report.notes == (
+        "4 of 7 objects of the environment would be deleted: more than half, which an apply does only with"
+        " --allow-large-prune",
+    )
     assert list(outcomes(stack.apply(allow_large_prune=True)).values()).count("deleted") == 4
 
 
