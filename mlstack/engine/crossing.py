@@ -1,10 +1,10 @@
 """Which gates of a graph a run waits at, and what for."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from mlstack.engine.gates import Gates
 from mlstack.model.diff import Change
-from mlstack.model.objects import Identity
+from mlstack.model.objects import Identity, KubeObject
 from mlstack.model.order import Gate, Graph, Node
 
 
@@ -20,18 +20,26 @@ class Crossing:
 
     def waits(self, gate: Gate) -> bool:
         """Tell whether anything behind a gate is written for which it matters."""
-        behind = [self._changes[one] for one in self._behind.get(gate, ())]
-        if gate.kind == "endpoint":
-            # A webhook that is there already is asked now, whether its Service answers or not.
-            return any(change.writes and change.action in ("create", "recreate") for change in behind)
-        return gate.kind != "wave" and any(change.writes for change in behind)
+        return gate.kind != "wave" and bool(self._concerned(gate))
 
     def wait(self, gate: Gate) -> None:
-        """Return when the gate may be passed."""
-        if not self.waits(gate):
-            return
+        """Return when the gate may be passed.
+
+        Raises:
+            NotReadyError: it may not in time, or never.
+        """
+        members = _wanted(self._changes[one] for one in gate.members if one in self._changes)
+        if members:
+            self._gates.ready(str(gate), members)
         if gate.kind == "endpoint" and gate.about is not None:
-            self._gates.endpoint(gate.about)
-            return
-        wanted = [self._changes[one] for one in gate.members if self._changes[one].action != "missing"]
-        self._gates.ready(str(gate), [change.desired for change in wanted if change.desired is not None])
+            self._gates.endpoint(gate.about, _wanted(self._concerned(gate)))
+
+    def _concerned(self, gate: Gate) -> list[Change]:
+        behind = [self._changes[one] for one in self._behind.get(gate, ())]
+        # A webhook that is there already is asked now, whether its Service answers or not.
+        new = ("create", "recreate")
+        return [one for one in behind if one.writes and (gate.kind != "endpoint" or one.action in new)]
+
+
+def _wanted(changes: Iterable[Change]) -> list[KubeObject]:
+    return [one.desired for one in changes if one.desired is not None and one.action != "missing"]

@@ -8,6 +8,7 @@ from mlstack.engine import guard, recording, refusals, waiting
 from mlstack.engine import inventory as inventories
 from mlstack.engine.comparison import compare
 from mlstack.engine.execute import Run
+from mlstack.engine.gates import TermsOf
 from mlstack.engine.observe import looking_again
 from mlstack.engine.proposal import Proposal
 from mlstack.engine.prune import refuse_too_much
@@ -23,6 +24,7 @@ from mlstack.model.events import Event, OnEvent
 from mlstack.model.inventory import Inventory
 from mlstack.model.objects import Identity
 from mlstack.model.options import ApplyOptions
+from mlstack.model.readiness.terms import terms_of
 from mlstack.model.report import RunResult
 
 
@@ -58,6 +60,16 @@ class Deployment(Proposal):
         """Give what looks at an object that moved since its change was worked out."""
         return looking_again(self.reached, self.options)
 
+    @property
+    def terms(self) -> TermsOf:
+        """Give on what terms an object is waited for where others depend on it: until a job runs, too."""
+        return partial(
+            terms_of,
+            timeout_s=self.options.timeout_s,
+            component_s=self.reached.state.timeouts,
+            wait_for_jobs=True,
+        )
+
     def run(self, *, clock: Clock, on_event: OnEvent) -> RunResult:
         """Carry the deploy out; a dry run only tells how each object would end.
 
@@ -82,7 +94,13 @@ class Deployment(Proposal):
     def _recorded(self, run: Run, *, clock: Clock, on_event: OnEvent) -> None:
         """Do the steps and write them into the history, however they end."""
         record = partial(
-            recording.record, self.reached, self.changes, what=self.what, clock=clock, on_event=on_event
+            recording.record,
+            self.reached,
+            self.changes,
+            what=self.what,
+            waited=self.options.wait,
+            clock=clock,
+            on_event=on_event,
         )
         try:
             self._as_it_is_now(run)._steps(run, clock, on_event)

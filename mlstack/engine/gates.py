@@ -29,15 +29,11 @@ class Gates:
         clock: for pauses, and to give up; ends every wait once the run is stopped.
         on_event: told what is waited for.
         terms: on what terms an object is waited for.
-        timeout_s: how long the Service behind a webhook may take.
     """
 
-    def __init__(
-        self, cluster: Cluster, *, clock: Clock, on_event: OnEvent, terms: TermsOf, timeout_s: float
-    ) -> None:
+    def __init__(self, cluster: Cluster, *, clock: Clock, on_event: OnEvent, terms: TermsOf) -> None:
         """Hold the parts."""
-        self._cluster, self._clock, self._on_event = cluster, clock, on_event
-        self._terms, self._timeout_s = terms, timeout_s
+        self._cluster, self._clock, self._on_event, self._terms = cluster, clock, on_event, terms
 
     def ready(self, name: str, wanted: Sequence[KubeObject]) -> None:
         """Return when all these objects work, and Jobs among them have ended well.
@@ -58,16 +54,21 @@ class Gates:
             error.args = (error.message,)
             raise
 
-    def endpoint(self, service: Identity) -> None:
+    def endpoint(self, service: Identity, webhooks: Sequence[KubeObject]) -> None:
         """Return when a Service leads to a pod that is ready.
+
+        Args:
+            service: the Service.
+            webhooks: what is set up after that; it says how long to wait.
 
         Raises:
             NotReadyError: it does not in time.
         """
+        timeout_s = max(self._terms(one).timeout_s for one in webhooks)
         told = Event("pending", service, "has no ready endpoint yet; its webhook is set up after that")
-        if not self._until(lambda: self._has_endpoint(service), self._timeout_s, told):
+        if not self._until(lambda: self._has_endpoint(service), timeout_s, told):
             raise NotReadyError(
-                f"`{service}` has no ready endpoint after {self._timeout_s:.0f} s, so its webhook is not set"
+                f"`{service}` has no ready endpoint after {timeout_s:.0f} s, so its webhook is not set"
                 " up: the API server would refuse all that it asks it about",
                 hint=f"kubectl get endpointslices -n {service.namespace} -l {_SERVICE_LABEL}={service.name}",
             )

@@ -8,6 +8,7 @@ from typing import ClassVar
 from mlstack.cluster.api import Cluster, ObjectRef
 from mlstack.engine import lock
 from mlstack.engine.execute import Run
+from mlstack.engine.gates import TermsOf
 from mlstack.engine.send import Again
 from mlstack.errors import ForbiddenError, MlstackError
 from mlstack.model import report
@@ -86,6 +87,11 @@ class Proposal:
         """Give what looks at an object that moved since its change was worked out."""
         return None
 
+    @property
+    def terms(self) -> TermsOf | None:
+        """Give on what terms an object is waited for where others depend on it; None for the usual ones."""
+        return None
+
     def carry_out(self, work: Callable[[Run], None], *, clock: Clock, on_event: OnEvent) -> RunResult:
         """Do the changes while the environment is locked; a dry run only tells how each would end.
 
@@ -103,7 +109,7 @@ class Proposal:
             return self._pretended(on_event)
         for note in self.changes.notes:
             on_event(Event("note", None, note))
-        run = Run(self.cluster, on_event=on_event, clock=clock, again=self.again)
+        run = Run(self.cluster, on_event=on_event, clock=clock, again=self.again, terms=self.terms)
         try:
             run.apply(self._namespace())
             with self._locked(clock, on_event) as cluster:

@@ -1,22 +1,18 @@
 """Wait for what the next write needs: a definition that is served, an object that is gone."""
 
 from collections.abc import Callable
-from typing import TypeVar
 
 from mlstack.cluster.api import Cluster, ObjectRef
-from mlstack.errors import ClusterError, NotReadyError, ObjectNotFoundError, TransientError
+from mlstack.errors import NotReadyError
 from mlstack.model.clock import Clock
+from mlstack.model.obstacles import obstacles
 from mlstack.model.readiness.assess import assess
 from mlstack.model.readiness.base import Facts
-
-T = TypeVar("T")
 
 # A definition is served a quarter of a second after it is written; the rest is for a busy server.
 ESTABLISHED_S = 60.0
 # Pods have 30 s to end unless they ask for more.
 GONE_S = 120.0
-# How long a write is tried again when kind or webhook are not there yet.
-RETRY_S = 30.0
 
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
@@ -51,42 +47,17 @@ def until_gone(
     Raises:
         NotReadyError: it is still there after `timeout_s`; names what holds it.
     """
-    left: list[str] = []
+    left = ""
 
     def gone() -> bool:
+        nonlocal left
         live = cluster.get(ref)
-        metadata = (live or {}).get("metadata") or {}
-        left[:] = metadata.get("finalizers") or ()
-        return live is None or metadata.get("uid") != uid
+        left = obstacles(live or {})
+        return live is None or (live.get("metadata") or {}).get("uid") != uid
 
     if not _until(gone, timeout_s, clock):
-        held = f"; its finalizers are still there: {', '.join(left)}" if left else ""
+        held = f"; {left}" if left else ""
         raise NotReadyError(f"`{ref}` was not gone within {timeout_s:.0f} s{held}", where=str(ref))
-
-
-def retried(write: Callable[[], T], *, clock: Clock, told: Callable[[ClusterError], None]) -> T:
-    """Write, and try again for a while when the kind or a webhook is not there yet.
-
-    Right after a definition is established, an API server may answer 404 for its objects, one server of
-    several for longer; a webhook may still be starting.
-
-    Args:
-        write: the write; must be safe to repeat.
-        clock: tells when to give up.
-        told: called with the first error that is worth another try.
-    """
-    deadline, pause, first = clock.now_s() + RETRY_S, _FIRST_PAUSE_S, True
-    while True:
-        try:
-            return write()
-        except (ObjectNotFoundError, TransientError) as error:
-            if getattr(error, "what", "kind") != "kind" or clock.now_s() >= deadline:
-                raise
-            if first:
-                told(error)
-        first = False
-        clock.sleep(pause)
-        pause = min(pause * 2, _LONGEST_PAUSE_S)
 
 
 def _until(holds: Callable[[], bool], timeout_s: float, clock: Clock) -> bool:

@@ -208,9 +208,10 @@ class _Builder:
 
     def _webhook_bonds(self, found: KubeObject) -> None:
         for service in admission.services(found):
-            gate = Gate("endpoint", str(service), service, (service,))
+            behind = tuple(self._behind(service))
+            gate = Gate("endpoint", str(service), service, behind)
             self._bind(gate, found.identity, "needs")
-            for one in (service, *self._behind(service)):
+            for one in (service, *behind):
                 if one in self._objects:
                     self._bind(one, gate, "needs")
         for other in self._objects.values():

@@ -1,13 +1,12 @@
 """Waiting for definitions, for the end of objects, and for another try."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from mlstack.cluster.api import ObjectRef
 from mlstack.engine import wait
-from mlstack.errors import ClusterError, InvalidError, NotReadyError, ObjectNotFoundError, TransientError
+from mlstack.errors import NotReadyError
 from tests.support.deploying import VirtualClock
 
 REF = ObjectRef("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "widgets.example.com")
@@ -60,41 +59,3 @@ def test_gone_is_gone_or_replaced() -> None:
 def test_what_holds_an_object_is_named() -> None:
     with pytest.raises(NotReadyError, match=r"not gone within 5 s; .*still there: example\.com/hold"):
         wait.until_gone(Cluster(live("1", "example.com/hold")), REF, "1", clock=VirtualClock(), timeout_s=5)
-
-
-def failing(*errors: ClusterError) -> Callable[[], str]:
-    left = list(errors)
-
-    def write() -> str:
-        if left:
-            raise left.pop(0)
-        return "done"
-
-    return write
-
-
-NO_KIND = ObjectNotFoundError("404", what="kind")
-
-
-def test_writes_are_tried_again_until_the_kind_is_there() -> None:
-    told: list[ClusterError] = []
-    write = failing(NO_KIND, TransientError("429"), NO_KIND)
-    assert wait.retried(write, clock=VirtualClock(), told=told.append) == "done"
-    assert told == [NO_KIND]
-
-
-@pytest.mark.parametrize(
-    "error", [InvalidError("bad"), ObjectNotFoundError("no namespace", what="namespace")]
-)
-def test_what_time_does_not_mend_is_not_tried_again(error: ClusterError) -> None:
-    clock = VirtualClock(0)
-    with pytest.raises(type(error)):
-        wait.retried(failing(error), clock=clock, told=lambda _: None)
-    assert clock.now_s() == 0
-
-
-def test_trying_again_ends() -> None:
-    clock = VirtualClock(0)
-    with pytest.raises(ObjectNotFoundError):
-        wait.retried(failing(*[NO_KIND] * 1000), clock=clock, told=lambda _: None)
-    assert wait.RETRY_S <= clock.now_s() < wait.RETRY_S + 2

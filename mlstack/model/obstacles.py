@@ -1,0 +1,38 @@
+"""What keeps an object that is being deleted: finalizers, and what is left below it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+# The API server says these of a namespace or definition in words that name what is left.
+_TELLING = (
+    "NamespaceFinalizersRemaining",
+    "NamespaceContentRemaining",
+    "NamespaceDeletionContentFailure",
+    "NamespaceDeletionDiscoveryFailure",
+    "NamespaceDeletionGroupVersionParsingFailure",
+    "Terminating",
+)
+# Those of the garbage collector and of built-in controllers go by themselves once all else has gone.
+_OWN = frozenset({"foregroundDeletion", "orphan", "kubernetes", "customresourcecleanup.apiextensions.k8s.io"})
+
+
+def obstacles(live: Mapping[str, Any]) -> str:
+    """Say what an object still waits for, empty if nothing shows."""
+    return "; ".join(_obstacles(live))
+
+
+def _obstacles(live: Mapping[str, Any]) -> Iterator[str]:
+    metadata = live.get("metadata") or {}
+    named = [str(one) for one in metadata.get("finalizers") or () if one not in _OWN]
+    if named:
+        yield f"its finalizers are still there: {', '.join(named)}"
+    elif "foregroundDeletion" in (metadata.get("finalizers") or ()):
+        yield "what it owns is still there"
+    for condition in (live.get("status") or {}).get("conditions") or ():
+        if condition.get("type") in _TELLING and condition.get("status") == "True":
+            yield _sentence(str(condition.get("message") or condition.get("reason") or ""))
+
+
+def _sentence(text: str) -> str:
+    line = " ".join(text.split())
+    return line[:1].lower() + line[1:]

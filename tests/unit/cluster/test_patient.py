@@ -1,0 +1,154 @@
+"""A cluster that is asked again while it does not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from mlstack.cluster import patient
+from mlstack.cluster.api import ObjectRef
+from mlstack.cluster.memory import MemoryCluster
+from mlstack.cluster.patient import PatientCluster
+from mlstack.errors import (
+    ForbiddenError,
+    MlstackError,
+    ObjectNotFoundError,
+    TransientError,
+    UnreachableError,
+)
+from mlstack.files.kubernetes import load_schemas
+from tests.support.deploying import VirtualClock
+
+REF = ObjectRef("v1", "Namespace", "", "default")
+SILENT = UnreachableError("no answer")
+
+
+class Moody(MemoryCluster):
+    """A cluster that answers with errors as long as `mood` gives some."""
+
+    def __init__(self) -> None:
+        super().__init__(load_schemas("1.36"))
+        self.mood: Callable[[], MlstackError | None] = lambda: None
+
+    def get(self, ref: ObjectRef) -> dict[str, object] | None:
+        error = self.mood()
+        if error is not None:
+            raise error
+        return super().get(ref)
+
+
+class Waiting:
+    """A patient cluster on a clock that only sleeping moves."""
+
+    def __init__(self, *, answered: bool = True) -> None:
+        self.clock, self.cluster = VirtualClock(0), Moody()
+        self.told: list[str] = []
+        self.patient = PatientCluster(
+            self.cluster, clock=self.clock, told=self.told.append, answered=answered
+        )
+
+    def fails_until(self, time_s: float, error: MlstackError) -> None:
+        self.cluster.mood = lambda: error if self.clock.now_s() < time_s else None
+
+    def get(self) -> object:
+        return self.patient.get(REF)
+
+
+def test_a_server_that_is_restarted_is_ridden_out() -> None:
+    waiting = Waiting()
+    waiting.fails_until(40, SILENT)
+    assert waiting.get() is not None
+    assert 40 <= waiting.clock.now_s() < 42
+    assert waiting.told == [
+        "the API server does not answer; trying again for 60 s",
+        "the API server answers again",
+    ]
+
+
+def test_a_server_that_stays_away_is_given_up() -> None:
+    waiting = Waiting()
+    waiting.fails_until(10_000, SILENT)
+    with pytest.raises(UnreachableError):
+        waiting.get()
+    assert patient.OUTAGE_S <= waiting.clock.now_s() < patient.OUTAGE_S + 2
+    with pytest.raises(UnreachableError):  # and others do not begin to wait anew
+        waiting.get()
+    assert waiting.clock.now_s() < patient.OUTAGE_S + 2
+
+
+def test_a_request_that_was_silent_long_enough_is_not_sent_again() -> None:
+    waiting = Waiting()
+
+    def silent() -> MlstackError:
+        waiting.clock.sleep(60)
+        return SILENT
+
+    waiting.cluster.mood = silent
+    with pytest.raises(UnreachableError):
+        waiting.get()
+    assert waiting.clock.now_s() == 60
+
+
+def test_a_server_that_never_answered_is_not_waited_for() -> None:
+    waiting = Waiting(answered=False)
+    waiting.fails_until(10, SILENT)
+    with pytest.raises(UnreachableError):
+        waiting.get()
+    assert waiting.clock.now_s() == 0
+    waiting.clock.sleep(10)
+    assert waiting.get() is not None
+    waiting.fails_until(20, SILENT)
+    assert waiting.get() is not None
+
+
+def test_a_busy_server_is_given_time_but_not_for_ever() -> None:
+    waiting = Waiting()
+    waiting.fails_until(100, TransientError("too many requests"))
+    assert waiting.get() is not None
+    waiting.fails_until(10_000, TransientError("too many requests"))
+    with pytest.raises(TransientError):
+        waiting.get()
+    assert waiting.told == ["the API server asks for patience: too many requests"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TransientError("webhook", webhook="a"),
+        ForbiddenError("no right"),
+        ObjectNotFoundError("no kind", what="kind"),
+    ],
+    ids=["webhook", "rights", "kind"],
+)
+def test_other_answers_are_answers(error: MlstackError) -> None:
+    waiting = Waiting()
+    waiting.fails_until(10, error)
+    with pytest.raises(type(error)):
+        waiting.get()
+    assert waiting.clock.now_s() == 0
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ForbiddenError("no right"), ObjectNotFoundError("no kind", what="kind")],
+    ids=["rights", "kind"],
+)
+def test_a_server_that_has_just_started_may_not_know_everything_yet(error: MlstackError) -> None:
+    waiting = Waiting()
+
+    def mood() -> MlstackError | None:
+        now_s = waiting.clock.now_s()
+        return SILENT if now_s < 5 else error if now_s < 7 else None
+
+    waiting.cluster.mood = mood
+    assert waiting.get() is not None
+    waiting.fails_until(100, error)
+    with pytest.raises(type(error)):
+        waiting.get()
+
+
+def test_a_watch_begins_again_when_it_could_not_begin() -> None:
+    waiting = Waiting()
+    first = next(waiting.patient.watch("v1", "Namespace", timeout_s=1))
+    assert first.type == "ADDED"
