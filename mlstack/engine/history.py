@@ -20,10 +20,10 @@ from mlstack.errors import (
 from mlstack.model import history, objects, packing
 from mlstack.model.app import Environment
 from mlstack.model.clock import Clock
-from mlstack.model.events import Event, OnEvent
 from mlstack.model.history import Revision
 from mlstack.model.inventory import name_of
 from mlstack.model.objects import DesiredState
+from mlstack.model.packing import Packed
 
 _ATTEMPTS = 3  # somebody without the lock may have taken the number
 _PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0)  # a server that is busy is asked again
@@ -98,7 +98,9 @@ class History:
         names = packing.names(self.name, revision.number, revision.parts)
         return packing.unpack(revision, _all(parallel.run(part, names)))
 
-    def record(self, draft: Revision, state: DesiredState, *, selective: bool = False) -> Revision:
+    def record(
+        self, draft: Revision, state: DesiredState, *, selective: bool = False, if_news: bool = False
+    ) -> Revision | None:
         """Write a revision, then let go of the oldest and of what is left of broken ones.
 
         Args:
@@ -106,25 +108,48 @@ class History:
             state: what was applied.
             selective: only the components of the state were applied: the others are taken from the
                 revision before.
+            if_news: write nothing and give None if the newest revision says the same already.
 
         Raises:
             ClusterError: it cannot be written.
         """
         items = self._items()
         known = packing.revisions(items)
-        previous = known[-1] if known and selective else None
-        whole = state if previous is None else history.merged(self.load(previous), state)
+        newest = known[-1] if known else None
+        base = newest if selective else None
+        whole = state if base is None else history.merged(self.load(base), state)
+        made = replace(draft, unsettled=history.unsettled(base, draft.components, draft.result))
         packed = packing.pack(whole)
-        made = replace(
-            draft,
-            unsettled=history.unsettled(previous, draft.components, draft.result),
+        if if_news and newest and newest.digest == packed.digest and newest.unsettled == made.unsettled:
+            return None
+        return self._write(made, whole, packed, items)
+
+    def record_removal(self, draft: Revision) -> Revision | None:
+        """Write a revision without the components of the draft; None if there is no history to go on with.
+
+        Raises:
+            ClusterError: it cannot be written.
+        """
+        items = self._items()
+        known = packing.revisions(items)
+        if not known:
+            return None
+        whole = history.without(self.load(known[-1]), draft.components)
+        settled = history.unsettled(known[-1], draft.components, "done")
+        return self._write(replace(draft, unsettled=settled), whole, packing.pack(whole), items)
+
+    def _write(
+        self, made: Revision, whole: DesiredState, packed: Packed, items: Sequence[Mapping[str, Any]]
+    ) -> Revision:
+        described = replace(
+            made,
             objects=len(whole.objects),
             digest=packed.digest,
             size_bytes=packed.size_bytes,
             parts=len(packed.parts),
         )
         number = packing.next_number(items)
-        for revision in (replace(made, number=number + taken) for taken in range(_ATTEMPTS)):
+        for revision in (replace(described, number=number + taken) for taken in range(_ATTEMPTS)):
             try:
                 secrets = self._create(revision, packed)
             except ConflictError:
@@ -133,7 +158,7 @@ class History:
             return revision
         raise ClusterError(f"revision {number} and the next are written by somebody else")
 
-    def _create(self, revision: Revision, packed: packing.Packed) -> Sequence[packing.Secret]:
+    def _create(self, revision: Revision, packed: Packed) -> Sequence[packing.Secret]:
         made = packing.secrets(
             revision,
             packed,
@@ -180,24 +205,6 @@ class History:
 
     def _ref(self, name: str) -> ObjectRef:
         return ObjectRef("v1", "Secret", self.namespace, name)
-
-
-def keep(
-    kept: History, draft: Revision, state: DesiredState, *, selective: bool = False, on_event: OnEvent
-) -> None:
-    """Write a revision; that it cannot be written is told, and is no failure of the run.
-
-    Args:
-        kept: the history to go on with.
-        draft: what is known of the run.
-        state: what was applied.
-        selective: only the components of the state were applied.
-        on_event: told about it.
-    """
-    try:
-        kept.record(draft, state, selective=selective)
-    except ClusterError as error:
-        on_event(Event("note", None, f"the history of this run is incomplete: {error.message}"))
 
 
 def _all(results: Sequence[Any]) -> list[Any]:

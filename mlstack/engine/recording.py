@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import mlstack
 from mlstack.cluster.api import Opener
-from mlstack.engine import guard, history
+from mlstack.engine import guard
 from mlstack.engine.history import History
 from mlstack.engine.target import Reached, Target
-from mlstack.errors import MlstackError, NotReadyError
+from mlstack.errors import ClusterError, MlstackError, NotReadyError
 from mlstack.model.clock import Clock
 from mlstack.model.diff import Changes
 from mlstack.model.events import Event, OnEvent
 from mlstack.model.history import Result, Revision, timestamp
-from mlstack.model.objects import DesiredState, Identity
+from mlstack.model.objects import Identity
 from mlstack.model.report import run_result
 
 _CHANGING = frozenset({"created", "updated", "recreated", "deleted"})
@@ -26,10 +26,14 @@ def record(
     *,
     what: str,
     error: MlstackError | None,
+    waited: bool,
     clock: Clock,
     on_event: OnEvent,
 ) -> None:
     """Write a revision if the run changed anything; that it cannot be written is told, and no failure.
+
+    A run that found all as wanted writes one too where the newest says something else: a run before it
+    was killed before it could, or failed and what it wrote works by now.
 
     Args:
         reached: what was wanted, and where.
@@ -37,23 +41,74 @@ def record(
         outcomes: how each object ended.
         what: the run in a few words, as `of` gives them.
         error: what ended the run early.
+        waited: whether it went on until everything worked.
         clock: tells the time.
         on_event: told when no history can be kept.
     """
-    if not any(event.kind in _CHANGING for event in outcomes.values()):
+    changed = any(event.kind in _CHANGING for event in outcomes.values())
+    missing = {change.identity for change in changes.changes if change.action == "missing"}
+    if not changed and (error is not None or missing or not waited):
         return
-    draft = Revision(
+    draft = _draft(reached, changes, outcomes, what=what, clock=clock)
+    # What was not to be created is not to be created by a later rollback either.
+    made = tuple(one for one in reached.state.objects if one.identity not in missing)
+    try:
+        _history(reached, clock).record(
+            replace(draft, result=_result(error)),
+            replace(reached.state, objects=made),
+            selective=reached.selective,
+            if_news=not changed,
+        )
+    except ClusterError as failure:
+        if changed:
+            on_event(_unkept(failure))
+
+
+def record_removal(
+    reached: Reached,
+    changes: Changes,
+    outcomes: Mapping[Identity, Event],
+    *,
+    clock: Clock,
+    on_event: OnEvent,
+) -> None:
+    """Write a revision without components that were deleted; that it cannot be written is no failure.
+
+    Args:
+        reached: what was deleted, and where.
+        changes: what was to be done.
+        outcomes: how each object ended.
+        clock: tells the time.
+        on_event: told when no history can be kept.
+    """
+    draft = _draft(reached, changes, outcomes, what=of(reached.target, "delete"), clock=clock)
+    try:
+        _history(reached, clock).record_removal(draft)
+    except ClusterError as failure:
+        on_event(_unkept(failure))
+
+
+def _draft(
+    reached: Reached, changes: Changes, outcomes: Mapping[Identity, Event], *, what: str, clock: Clock
+) -> Revision:
+    return Revision(
         number=0,
         time=timestamp(clock.now_s()),
         who=reached.target.who,
         what=what,
-        result=_result(error),
+        result="done",
         components=tuple(reached.state.components),
         counts=dict(run_result(changes, outcomes).counts),
         version=mlstack.__version__,
     )
-    kept = History.of(reached.state.app, reached.place, reached.cluster, clock=clock)
-    history.keep(kept, draft, _made(reached.state, changes), selective=reached.selective, on_event=on_event)
+
+
+def _history(reached: Reached, clock: Clock) -> History:
+    return History.of(reached.state.app, reached.place, reached.cluster, clock=clock)
+
+
+def _unkept(failure: ClusterError) -> Event:
+    return Event("note", None, f"the history of this run is incomplete: {failure.message}")
 
 
 def of(target: Target, verb: str) -> str:
@@ -67,12 +122,6 @@ def _result(error: MlstackError | None) -> Result:
     if error is None:
         return "done"
     return "not ready" if isinstance(error, NotReadyError) else "failed"
-
-
-def _made(state: DesiredState, changes: Changes) -> DesiredState:
-    """Leave out what was not to be created: a later rollback is not to create it either."""
-    missing = {change.identity for change in changes.changes if change.action == "missing"}
-    return replace(state, objects=tuple(one for one in state.objects if one.identity not in missing))
 
 
 def history_of(target: Target, opener: Opener, *, clock: Clock) -> History:

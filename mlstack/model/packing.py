@@ -45,7 +45,7 @@ class Packed:
 
 
 def pack(state: DesiredState, *, part_bytes: int = PART_BYTES) -> Packed:
-    """Compress a set; the same set gives the same bytes."""
+    """Compress a set; the same set gives the same bytes, in whatever order its objects stand."""
     text = _canonical(state)
     packer = zlib.compressobj(6, zlib.DEFLATED, _GZIP)
     content = packer.compress(text) + packer.flush()
@@ -61,7 +61,10 @@ def _canonical(state: DesiredState) -> bytes:
         "components": list(state.components),
         "depends": {name: list(others) for name, others in state.depends.items()},
         "timeouts": dict(state.timeouts),
-        "objects": [{"component": one.component, "object": one.data} for one in state.objects],
+        "objects": [
+            {"component": one.component, "object": one.data}
+            for one in sorted(state.objects, key=lambda one: one.identity)
+        ],
     }
     return json.dumps(document, sort_keys=True, separators=(",", ":"), default=dict).encode()
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from mlstack.cluster.api import Cluster, Opener
 from mlstack.engine import inventory as inventories
+from mlstack.engine import recording
 from mlstack.engine.execute import Run
 from mlstack.engine.history import History
 from mlstack.engine.lock import WAIT_S
@@ -66,7 +67,10 @@ class DeletePlan(Proposal):
         if run.outcomes.get(Identity("", "Namespace", "", self.place.namespace), _KEPT).kind == "deleted":
             return  # with everything that was kept in it
         left = settle(forgotten=self.remains.forgotten)
-        if not self.remains.reached.selective:
+        if self.remains.reached.selective:
+            reached = self.remains.reached
+            recording.record_removal(reached, self.changes, run.outcomes, clock=clock, on_event=on_event)
+        else:
             inventories.remove(run.cluster, left)
             self._forget(run.cluster, clock=clock, on_event=on_event)
 

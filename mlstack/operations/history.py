@@ -9,7 +9,7 @@ from mlstack.engine.history import History
 from mlstack.engine.recording import history_of
 from mlstack.engine.target import Target
 from mlstack.errors import NotFoundError
-from mlstack.model import history, report
+from mlstack.model import history, order, report
 from mlstack.model.app import API_VERSION
 from mlstack.model.clock import Clock
 from mlstack.model.diff import Changes
@@ -136,13 +136,14 @@ def show(target: Target, number: int | None = None, *, opener: Opener, clock: Cl
     """
     kept = history_of(target, opener, clock=clock)
     found = _newest(kept) if number is None else kept.find(number)
+    state = kept.load(found)
     return RevisionResult(
         app=kept.app,
         environment=kept.environment,
         namespace=kept.namespace,
         context=target.place().context,
         revision=found,
-        objects=tuple(_object(one) for one in kept.load(found).objects),
+        objects=tuple(_object(one) for one in order.ordered(state.objects, state.depends)),
     )
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mlstack.model import history, packing
 from mlstack.model.history import Revision
-from mlstack.model.objects import DesiredState, KubeObject
+from mlstack.model.objects import DesiredState, Identity, KubeObject
 from tests.support.revisions import revision
 
 TEXT = st.text(max_size=8)
@@ -33,6 +33,10 @@ def sets(draw: st.DrawFn) -> DesiredState:
     return DesiredState(app="demo", environment="gke", namespace="ml", objects=objects, components=components)
 
 
+def identity(found: KubeObject) -> Identity:
+    return found.identity
+
+
 def content(found: DesiredState) -> list[object]:
     return [(one.component, one.data) for one in found.objects]
 
@@ -42,7 +46,15 @@ def test_unpack_undoes_pack_however_it_is_split(kept: DesiredState, part_bytes: 
     packed = packing.pack(kept, part_bytes=part_bytes)
     assert all(0 < len(part) <= part_bytes for part in packed.parts)
     facts = replace(revision(1), digest=packed.digest, size_bytes=packed.size_bytes)
-    assert content(packing.unpack(facts, packed.parts)) == content(kept)
+    back = packing.unpack(facts, packed.parts)
+    assert content(back) == content(replace(kept, objects=tuple(sorted(kept.objects, key=identity))))
+
+
+@given(sets(), st.lists(COMPONENTS))
+def test_applying_what_is_known_anew_gives_an_equal_set(kept: DesiredState, components: list[str]) -> None:
+    there = [name for name in components if name in kept.components]
+    again = history.merged(kept, history.only(kept, there))
+    assert packing.pack(again).digest == packing.pack(kept).digest
 
 
 @given(sets(), sets())

@@ -9,11 +9,9 @@ import pytest
 
 from mlstack.cluster.api import Applied, ObjectRef
 from mlstack.cluster.memory import MemoryCluster
-from mlstack.engine import history
 from mlstack.engine.history import History
-from mlstack.errors import ClusterError, ForbiddenError, NotFoundError, TransientError
+from mlstack.errors import ClusterError, NotFoundError, TransientError
 from mlstack.files.kubernetes import load_schemas
-from mlstack.model.events import Event
 from mlstack.model.history import Revision
 from mlstack.model.objects import DesiredState
 from tests.support.deploying import VirtualClock
@@ -46,6 +44,13 @@ def kept(cluster: Flaky) -> History:
     return History(cluster=cluster, app="demo", environment="gke", namespace="ml", clock=VirtualClock())
 
 
+def write(kept: History, found: DesiredState, *components: str) -> Revision:
+    """Write a revision that is news."""
+    written = kept.record(draft(*components), found)
+    assert written is not None
+    return written
+
+
 def draft(*components: str) -> Revision:
     return replace(revision(0), components=components, version="0.1.0")
 
@@ -63,7 +68,7 @@ def incompressible(size: int) -> DesiredState:
 
 
 def test_a_revision_is_written_and_read(kept: History, cluster: Flaky) -> None:
-    written = kept.record(draft("a"), state(a="x y"))
+    written = write(kept, state(a="x y"), "a")
     assert kept.revisions() == (written,)
     assert (written.number, written.objects, written.parts) == (1, 2, 1)
     assert [each.name for each in kept.load(written).objects] == ["x", "y"]
@@ -72,7 +77,7 @@ def test_a_revision_is_written_and_read(kept: History, cluster: Flaky) -> None:
 
 def test_a_set_of_any_size_is_kept(kept: History, cluster: Flaky) -> None:
     big = incompressible(2_000_000)
-    written = kept.record(draft("a"), big)
+    written = write(kept, big, "a")
     assert secrets(cluster) == [f"mlstack-demo.gke.r1{part}" for part in ("", ".2", ".3")]
     assert kept.load(written).objects[0].data == big.objects[0].data
 
@@ -87,14 +92,17 @@ def test_the_last_ten_stay_and_numbers_go_on(kept: History, cluster: Flaky) -> N
 def test_a_part_of_the_components_makes_a_whole_set(kept: History) -> None:
     kept.record(draft("a", "b"), state(a="x", b="y"))
     second = kept.record(draft("b"), state(b="z"), selective=True)
+    assert second is not None
     assert [each.name for each in kept.load(second).objects] == ["x", "z"]
     assert second.components == ("b",)
 
 
 def test_what_failed_before_stays_known_until_it_is_applied_well(kept: History) -> None:
     kept.record(replace(draft("a", "b"), result="failed"), state(a="x", b="y"))
-    assert not kept.record(draft("b"), state(b="y"), selective=True).is_good
-    assert kept.record(draft("a"), state(a="x"), selective=True).is_good
+    kept.record(draft("b"), state(b="y"), selective=True)
+    assert not kept.revisions()[-1].is_good
+    kept.record(draft("a"), state(a="x"), selective=True)
+    assert kept.revisions()[-1].is_good
 
 
 def test_a_broken_revision_is_not_offered_and_cleaned_up(kept: History, cluster: Flaky) -> None:
@@ -126,12 +134,12 @@ def _dying(cluster: MemoryCluster, *, after: int) -> Any:
 def test_a_number_that_is_taken_meanwhile_is_passed_over(kept: History, cluster: Flaky) -> None:
     metadata = {"name": "mlstack-demo.gke.r1", "namespace": "ml"}
     cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
-    assert kept.record(draft("a"), state(a="x")).number == 2
+    assert write(kept, state(a="x"), "a").number == 2
 
 
 def test_a_busy_server_is_asked_again(kept: History, cluster: Flaky) -> None:
     cluster.errors = [TransientError("too many requests")] * 3
-    assert kept.record(draft("a"), state(a="x")).number == 1
+    assert write(kept, state(a="x"), "a").number == 1
 
 
 def test_a_number_nobody_has_is_not_found(kept: History) -> None:
@@ -144,7 +152,7 @@ def test_a_number_nobody_has_is_not_found(kept: History) -> None:
 
 
 def test_a_secret_that_was_emptied_is_damage(kept: History, cluster: Flaky) -> None:
-    written = kept.record(draft("a"), state(a="x"))
+    written = write(kept, state(a="x"), "a")
     ref = ObjectRef("v1", "Secret", "ml", "mlstack-demo.gke.r1")
     live = cluster.get(ref)
     assert live is not None
@@ -171,10 +179,24 @@ def test_names_that_labels_cannot_tell_apart_have_histories_apart(kept: History)
     assert [each.number for each in nested.revisions()] == [1]
 
 
-def test_a_history_that_may_not_be_written_is_a_note(kept: History, cluster: Flaky) -> None:
-    cluster.errors = [ForbiddenError("ada may not create secrets")]
-    events: list[Event] = []
-    history.keep(kept, draft("a"), state(a="x"), on_event=events.append)
-    assert [(event.kind, event.text) for event in events] == [
-        ("note", "the history of this run is incomplete: ada may not create secrets")
-    ]
+def test_a_set_that_is_known_already_is_no_news(kept: History) -> None:
+    kept.record(draft("a", "b"), state(a="x", b="y"))
+    assert kept.record(draft("a", "b"), state(b="y", a="x"), if_news=True) is None
+    assert kept.record(draft("b"), state(b="y"), selective=True, if_news=True) is None
+    assert kept.record(draft("b"), state(b="z"), selective=True, if_news=True) is not None
+
+
+def test_that_a_set_works_by_now_is_news(kept: History) -> None:
+    kept.record(replace(draft("a"), result="not ready"), state(a="x"))
+    settled = kept.record(draft("a"), state(a="x"), if_news=True)
+    assert settled is not None
+    assert settled.is_good
+
+
+def test_a_deleted_component_is_no_part_of_the_next_set(kept: History) -> None:
+    assert kept.record_removal(draft("b")) is None
+    kept.record(replace(draft("a", "b"), result="failed"), state(a="x", b="y"))
+    after = kept.record_removal(draft("b"))
+    assert after is not None
+    assert [each.name for each in kept.load(after).objects] == ["x"]
+    assert after.unsettled == ("a",)

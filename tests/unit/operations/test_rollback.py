@@ -6,7 +6,7 @@ import pytest
 
 from mlstack.cluster.api import ObjectRef
 from mlstack.cluster.memory import MemoryCluster
-from mlstack.errors import NotFoundError, UsageError, WrongClusterError
+from mlstack.errors import ForbiddenError, NotFoundError, UsageError, WrongClusterError
 from mlstack.operations import rollback
 from tests.support.deploying import Stack, config_map, secret
 
@@ -178,3 +178,46 @@ def test_a_rollback_is_a_plan_that_asks_like_any_other(twice: Stack, clusters: C
         True,
         {"delete": 1, "update": 1},
     )
+
+
+def test_after_a_deletion_of_a_component_it_does_not_come_back(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", config_map(a="1"))
+    stack.write("b", config_map("other"))
+    stack.apply()
+    stack.delete(components=["b"])
+    assert [one.what for one in stack.revisions()] == ["delete -c b", "apply"]
+    stack.write("a", config_map(a="2"))
+    stack.apply(components=["a"])
+    stack.rollback(2)
+    assert live(clusters, "ConfigMap", "settings")["data"] == {"a": "1"}
+    assert live(clusters, "ConfigMap", "other") is None
+
+
+def test_an_apply_after_a_kill_before_the_revision_was_written_makes_up_for_it(
+    twice: Stack, clusters: Clusters
+) -> None:
+    clusters["minikube"].delete(ObjectRef("v1", "Secret", "ml", "mlstack-demo.minikube.r2"))
+    twice.apply(wait=True)
+    twice.apply(wait=True)
+    assert [(one.number, one.counts) for one in twice.revisions()] == [
+        (2, {"unchanged": 2}),
+        (1, {"created": 2}),
+    ]
+
+
+def test_a_history_that_cannot_be_written_is_a_note_and_no_failure(
+    stack: Stack, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = clusters["minikube"].create
+
+    def create(obj: Any, **options: Any) -> Any:
+        if obj["kind"] == "Secret":
+            raise ForbiddenError("`ada` may not create secrets")
+        return original(obj, **options)
+
+    monkeypatch.setattr(clusters["minikube"], "create", create)
+    stack.write("a", config_map(a="1"))
+    assert stack.apply().ok
+    assert stack.notes[-1] == "the history of this run is incomplete: `ada` may not create secrets"
+    assert stack.apply(wait=True).ok
+    assert stack.notes == []
