@@ -4,21 +4,27 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from mlstack.engine import guard, recording
+from mlstack.engine import guard, recording, refusals, waiting
 from mlstack.engine import inventory as inventories
 from mlstack.engine.comparison import compare
 from mlstack.engine.execute import Run
+from mlstack.engine.gates import TermsOf
+from mlstack.engine.observe import looking_again
 from mlstack.engine.proposal import Proposal
 from mlstack.engine.prune import refuse_too_much
+from mlstack.engine.send import Again
 from mlstack.engine.target import Reached
-from mlstack.errors import ClusterError, MlstackError
+from mlstack.errors import ClusterError, MlstackError, OutdatedError, UnreachableError
 from mlstack.model import membership
 from mlstack.model.app import ClusterIdentity
 from mlstack.model.clock import Clock
+from mlstack.model.diff import Changes
+from mlstack.model.digest import what_moved
 from mlstack.model.events import Event, OnEvent
 from mlstack.model.inventory import Inventory
 from mlstack.model.objects import Identity
 from mlstack.model.options import ApplyOptions
+from mlstack.model.readiness.terms import terms_of
 from mlstack.model.report import RunResult
 
 
@@ -49,6 +55,21 @@ class Deployment(Proposal):
         settled = membership.settled(widened, self.changes.changes, written={}, gone=self.forgotten)
         return bool(self.changes.writes) or inventories.needs_writing(self.inventory, settled)
 
+    @property
+    def again(self) -> Again:
+        """Give what looks at an object that moved since its change was worked out."""
+        return looking_again(self.reached, self.options)
+
+    @property
+    def terms(self) -> TermsOf:
+        """Give on what terms an object is waited for where others depend on it: until a job runs, too."""
+        return partial(
+            terms_of,
+            timeout_s=self.options.timeout_s,
+            component_s=self.reached.state.timeouts,
+            wait_for_jobs=True,
+        )
+
     def run(self, *, clock: Clock, on_event: OnEvent) -> RunResult:
         """Carry the deploy out; a dry run only tells how each object would end.
 
@@ -73,27 +94,86 @@ class Deployment(Proposal):
     def _recorded(self, run: Run, *, clock: Clock, on_event: OnEvent) -> None:
         """Do the steps and write them into the history, however they end."""
         record = partial(
-            recording.record, self.reached, self.changes, what=self.what, clock=clock, on_event=on_event
+            recording.record,
+            self.reached,
+            self.changes,
+            what=self.what,
+            waited=self.options.wait,
+            clock=clock,
+            on_event=on_event,
         )
         try:
-            self._steps(run, on_event)
+            self._as_it_is_now(run)._steps(run, clock, on_event)
         except MlstackError as error:
             record(run.outcomes, error=error)
             raise
         record(run.outcomes, error=None)
 
-    def _steps(self, run: Run, on_event: OnEvent) -> None:
+    def _as_it_is_now(self, run: Run) -> "Deployment":
+        """Give this deploy worked out again if another run was faster, as long as it holds nothing new."""
+        if not self.writes or not inventories.moved(run.cluster, self.inventory):
+            return self
+        empty = not self.reached.state.objects
+        now = propose(self.reached, self.options, what=self.what, may_be_empty=empty)
+        refuse_new(self.changes, now.changes)
+        left = {change.identity for change in now.changes.changes}
+        for change in self.left(run):
+            if change.identity not in left:
+                run.skip(change, "gone", "was gone already")
+        return now
+
+    def _steps(self, run: Run, clock: Clock, on_event: OnEvent) -> None:
         """Do everything in its order: the inventory grows first and shrinks last."""
         changes = self.changes.changes
         widened = inventories.widen(run.cluster, self.inventory, changes, on_event=on_event)
         try:
-            run.apply([change for change in self.left(run) if change.desired is not None])
-            run.delete([change for change in self.left(run) if change.desired is None])
+            run.apply(
+                [change for change in self.left(run) if change.desired is not None],
+                depends=self.changes.depends,
+            )
+            self._wait(run, clock, on_event)
+            run.delete(
+                [change for change in self.left(run) if change.desired is None], depends=self.changes.depends
+            )
+        except UnreachableError:
+            raise
         except MlstackError:
             with suppress(ClusterError):  # what it holds now covers everything; hashes only save time
                 inventories.settle(run, widened, changes, on_event=on_event)
             raise
         inventories.settle(run, widened, changes, forgotten=self.forgotten, on_event=on_event)
+
+    def _wait(self, run: Run, clock: Clock, on_event: OnEvent) -> None:
+        """Wait until what is wanted works; what was deleted for it is not made up for by anything."""
+        wanted = [change for change in self.changes.changes if change.desired and change.action != "missing"]
+        if not self.options.wait or not wanted:
+            return
+        waiting.until_applied(
+            self.reached,
+            wanted,
+            self.options,
+            written=run.written,
+            clock=clock,
+            on_event=on_event,
+            found=run.standings.update,
+        )
+
+
+def refuse_new(approved: Changes, now: Changes) -> None:
+    """Raise if anything is to be done now that was not approved; what is done already may be missing.
+
+    Raises:
+        OutdatedError: naming the first such object.
+    """
+    shown = {change.identity: change for change in approved.changes}
+    for change in now.writes:
+        before = shown.get(change.identity)
+        if before is None or before.digest != change.digest:
+            what = what_moved(before, change) if before is not None else f"{change.action} is new"
+            raise OutdatedError(
+                f"another run was faster, and `{change.identity}` is not as it was shown: {what}",
+                hint="nothing was done; run the command again to see what is left",
+            )
 
 
 def propose(
@@ -113,10 +193,14 @@ def propose(
     """
     if not may_be_empty:
         guard.refuse_empty(reached.state)
+    waiting.terms_of(reached.state.objects, reached, options)  # a wrong annotation ends the run here
     found = compare(reached, options)
+    refusals.refuse(found.changes.changes)
     if not options.allow_large_prune:
         refuse_too_much(found.pruning)
     place, identity = reached.place, reached.identity
+    # What lies in no namespace is known for sure only now: the server tells it of custom resources.
+    guard.refuse_outside(place, (change.subject for change in found.changes.changes if change.component))
     fresh = place.cluster is None and reached.target.context is None and guard.is_known(identity)
     return Deployment(
         changes=found.changes,
