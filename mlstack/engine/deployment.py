@@ -4,7 +4,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from mlstack.engine import guard, recording, refusals, waiting
+from mlstack.engine import guard, recording, refusals, rights, waiting
 from mlstack.engine import inventory as inventories
 from mlstack.engine.comparison import compare
 from mlstack.engine.execute import Run
@@ -189,12 +189,14 @@ def propose(
 
     Raises:
         ConfigError: nothing would be deployed.
+        ForbiddenError: rights are missing; names all of them.
         ClusterError: the cluster cannot be asked or refuses an object.
     """
     if not may_be_empty:
         guard.refuse_empty(reached.state)
     waiting.terms_of(reached.state.objects, reached, options)  # a wrong annotation ends the run here
-    found = compare(reached, options)
+    with rights.explaining(reached, writing=not options.dry_run):
+        found = compare(reached, options)
     refusals.refuse(found.changes.changes)
     if not options.allow_large_prune:
         refuse_too_much(found.pruning)
@@ -202,7 +204,7 @@ def propose(
     # What lies in no namespace is known for sure only now: the server tells it of custom resources.
     guard.refuse_outside(place, (change.subject for change in found.changes.changes if change.component))
     fresh = place.cluster is None and reached.target.context is None and guard.is_known(identity)
-    return Deployment(
+    made = Deployment(
         changes=found.changes,
         place=place,
         cluster=reached.cluster,
@@ -216,3 +218,6 @@ def propose(
         holder=reached.target.holder,
         lock_timeout_s=options.lock_timeout_s,
     )
+    if made.writes and not made.dry_run:
+        rights.check(made.cluster, place, found.changes.app, found.changes.changes, found.inventory)
+    return made

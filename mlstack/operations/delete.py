@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from mlstack.cluster.api import Cluster, Opener
 from mlstack.engine import inventory as inventories
-from mlstack.engine import recording
+from mlstack.engine import recording, rights
 from mlstack.engine.execute import Run
 from mlstack.engine.history import History
 from mlstack.engine.lock import WAIT_S
@@ -111,7 +111,7 @@ def compute(
         ClusterError: the cluster cannot be asked or is another one.
     """
     remains = find(target, opener, spare=spare)
-    return DeletePlan(
+    plan = DeletePlan(
         changes=remains.changes,
         place=remains.reached.place,
         cluster=remains.reached.cluster,
@@ -122,6 +122,10 @@ def compute(
         holder=target.holder,
         lock_timeout_s=lock_timeout_s,
     )
+    if plan.writes and not dry_run:
+        changes = remains.changes
+        rights.check(plan.cluster, plan.place, changes.app, changes.changes, remains.inventory)
+    return plan
 
 
 def execute(plan: DeletePlan, *, clock: Clock, on_event: OnEvent = silent) -> RunResult:

@@ -1,6 +1,7 @@
 """`diff`: what `apply` would change, as a server-side dry run says."""
 
 from mlstack.cluster.api import Opener
+from mlstack.engine import rights
 from mlstack.engine.comparison import compare
 from mlstack.engine.target import Target, reach
 from mlstack.model.options import ApplyOptions
@@ -22,5 +23,7 @@ def diff(target: Target, *, opener: Opener, prune: bool = True) -> ChangeReport:
         ConfigError: a file, parameter or template is wrong.
         ClusterError: the cluster cannot be asked, is another one, or refuses an object.
     """
-    found = compare(reach(target, opener), ApplyOptions(dry_run=True, prune=prune))
+    reached = reach(target, opener)
+    with rights.explaining(reached, writing=False):
+        found = compare(reached, ApplyOptions(dry_run=True, prune=prune))
     return report(found.changes)
