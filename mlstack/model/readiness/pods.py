@@ -27,6 +27,9 @@ BROKEN_STARTS = frozenset(
 CRASHES = "CrashLoopBackOff"
 # A registry may be away for a moment, a Secret or a database may arrive a moment later.
 GRACE_S = 30.0
+# No registry and no Secret makes a name another one; only the kubelet's first word is not taken for its last.
+HOPELESS = frozenset({"InvalidImageName", "ErrImageNeverPull"})
+SHORT_GRACE_S = 5.0
 # By the third time, twenty and more seconds apart, it is no race at the start any more.
 MOST_RESTARTS = 3
 # Why a kubelet or the control plane ends pods that are not at fault; their owner makes others.
@@ -163,7 +166,7 @@ def _broken_start(pod: Pod, facts: Facts) -> Trouble | None:
         name, reason = container.get("name"), state.get("reason")
         if reason in BROKEN_STARTS:
             detail = f": {state['message']}" if state.get("message") else ""
-            late = _troubled_s(pod, facts) > GRACE_S
+            late = _troubled_s(pod, facts) > (SHORT_GRACE_S if reason in HOPELESS else GRACE_S)
             return Trouble(reason=f"container {name}: {reason}{detail}", is_final=late, is_stuck=late)
         if reason == CRASHES:
             late = container.get("restartCount", 0) >= MOST_RESTARTS or _troubled_s(pod, facts) > GRACE_S

@@ -1,0 +1,299 @@
+"""Waiting after an apply, on real API servers: reasons, ends, and what comes between."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from mlstack.cluster import kube
+from mlstack.errors import MlstackError, NotReadyError
+from mlstack.model.events import Event
+from mlstack.model.report import RunResult
+from tests.support.cluster import TestCluster
+from tests.support.deploying import Stack, config_map, deployment, is_established, tfjob
+from tests.support.training_operator import TrainingOperator
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.cluster
+
+ROOT = Path(__file__).parents[2]
+CRDS = ROOT / "prototypes/core/kubeflow-core/files/crds"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+GPU = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
+SMALL = {"resources": {"requests": {"cpu": "10m"}}}
+
+
+@pytest.fixture
+def stack(tmp_path: Path, namespace: str, kubeconfig: Path) -> Stack:
+    """An app that deploys into the test's own namespace, as the admin of both clusters."""
+
+    def open_context(context: str) -> Any:
+        return kube.connect(context, kubeconfig=str(kubeconfig))
+
+    return Stack(tmp_path / "app", namespace=namespace, opener=open_context)
+
+
+@pytest.fixture
+def definitions(minikube: TestCluster) -> Iterator[None]:
+    """The TFJob definition of kubeflow-core in minikube, for one test."""
+    text = (CRDS / "tfjobs.yaml").read_text(encoding="utf-8")
+    minikube.kubectl("apply", "--server-side", "-f", "-", input=text)
+    minikube.wait_for(f"{DEFINITIONS}/tfjobs.kubeflow.org", is_established)
+    yield
+    minikube.kubectl("delete", "crd", "tfjobs.kubeflow.org", "--ignore-not-found", "--wait=true")
+
+
+class Background:
+    """An apply in a thread: what it told, and how it ends."""
+
+    def __init__(self, stack: Stack, **options: Any) -> None:
+        """Start it."""
+        self.begun_s = time.monotonic()
+        self.told_s: list[tuple[float, Event]] = []
+        self.error: MlstackError | None = None
+        self.result: RunResult | None = None
+        plan = stack.plan(wait=True, **options)
+        self._thread = Thread(target=self._run, args=(plan, stack.clock), daemon=True)
+        self._thread.start()
+
+    def _run(self, plan: Any, clock: Any) -> None:
+        try:
+            self.result = plan.run(clock=clock, on_event=self._hear)
+        except MlstackError as error:
+            self.error = error
+
+    def _hear(self, event: Event) -> None:
+        self.told_s.append((time.monotonic() - self.begun_s, event))
+
+    def told(self, text: str) -> float:
+        """Give the second at which something was told, waiting for it."""
+
+        def look() -> float | None:
+            return next((at for at, event in self.told_s if text in event.text), None)
+
+        return wait_until(look, what=f"`{text}` to be told", timeout_s=40, details=lambda: self.told_s)
+
+    def end(self, timeout_s: float = 120) -> RunResult:
+        """Give the result once it is there."""
+        self._thread.join(timeout_s)
+        assert not self._thread.is_alive(), self.told_s
+        assert self.error is None, self.error
+        assert self.result is not None
+        return self.result
+
+    def failure(self, timeout_s: float = 120) -> NotReadyError:
+        """Give the error that ended it."""
+        self._thread.join(timeout_s)
+        assert isinstance(self.error, NotReadyError), (self.error, self.result, self.told_s)
+        return self.error
+
+
+def states(result: object) -> dict[str, str]:
+    assert isinstance(result, RunResult)
+    return {row.name: row.state for row in result.objects}
+
+
+def annotated(data: dict[str, Any], **annotations: str) -> dict[str, Any]:
+    """Give a workload whose pods carry annotations."""
+    template = data["spec"]["template"]
+    names = {f"mlstack.dev/test-{name}": value for name, value in annotations.items()}
+    metadata = {**template["metadata"], "annotations": names}
+    return {**data, "spec": {**data["spec"], "template": {**template, "metadata": metadata}}}
+
+
+def claim(name: str = "data", **spec: Any) -> dict[str, Any]:
+    asked = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **spec}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": asked}
+
+
+def test_apply_ends_when_pods_run(stack: Stack, minikube: TestCluster, namespace: str) -> None:
+    stack.write("web", deployment(replicas=3, **SMALL), config_map(), claim())
+    result = stack.apply(wait=True)
+    assert states(result) == {"web": "ready", "settings": "ready", "data": "ready"}
+    live = minikube.request("GET", f"/apis/apps/v1/namespaces/{namespace}/deployments/web")
+    assert live["status"]["readyReplicas"] == 3
+
+
+def test_a_pod_without_gpu_is_told_soon(stack: Stack) -> None:
+    stack.write("web", deployment(**GPU))
+    run = Background(stack, timeout_s=8)
+    reason = "no node of this cluster has nvidia.com/gpu (0/1 nodes: Insufficient nvidia.com/gpu)"
+    assert run.told(reason) < 6
+    error = run.failure()
+    assert error.reasons == (f"Deployment {stack.namespace}/web: 0 of 1 pods ready: {reason}",)
+    assert states(error.partial) == {"web": "waiting"}
+
+
+def test_a_quota_is_told_as_what_it_is(stack: Stack, minikube: TestCluster, namespace: str) -> None:
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "gpus"},
+        "spec": {"hard": {"pods": 1}},
+    }
+    minikube.request("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", quota)
+    minikube.wait_for(
+        f"/api/v1/namespaces/{namespace}/resourcequotas/gpus", lambda one: one["status"].get("used")
+    )
+    stack.write("web", deployment(replicas=2, **SMALL))
+    run = Background(stack, timeout_s=6)
+    assert run.told("1 of 2 pods ready: waiting for quota: exceeded quota: gpus") < 6
+    assert "waiting for quota" in run.failure().message
+
+
+def test_an_image_that_cannot_be_pulled_ends_the_wait(stack: Stack) -> None:
+    stack.write("web", annotated(deployment(**SMALL), waiting="ImagePullBackOff"))
+    run = Background(stack)
+    run.told("container main: ImagePullBackOff")
+    error = run.failure()
+    assert "failed: 0 of 1 pods ready: container main: ImagePullBackOff" in error.message
+    assert 25 < time.monotonic() - run.begun_s < 50
+
+
+def test_a_claim_that_is_never_bound_tells_why(stack: Stack) -> None:
+    stack.write("a", claim(storageClassName="no-such-class"))
+    run = Background(stack, timeout_s=6)
+    assert (
+        'ProvisioningFailed: storageclass.storage.k8s.io "no-such-class" not found' in run.failure().message
+    )
+
+
+def test_a_claim_that_binds_late_is_not_waited_for(stack: Stack) -> None:
+    stack.write("a", claim())
+    result = stack.apply("gke", wait=True, timeout_s=10)
+    assert result.objects[0].state == "ready"
+    assert result.objects[0].reason == "is bound when its first pod starts"
+
+
+def test_what_is_broken_and_unchanged_fails_as_well_until_it_is_mended(stack: Stack) -> None:
+    broken = annotated(deployment(**SMALL), waiting="InvalidImageName")
+    stack.write("web", broken)
+    stack.apply()
+    with pytest.raises(NotReadyError, match="InvalidImageName"):
+        stack.apply(wait=True)
+    with pytest.raises(NotReadyError) as caught:
+        stack.apply(wait=True)
+    assert caught.value.partial is not None
+    stack.write("web", deployment(**SMALL))
+    assert states(stack.apply(wait=True)) == {"web": "ready"}
+
+
+def test_a_broken_stateful_and_daemon_set_can_be_mended(stack: Stack) -> None:
+    def workloads(**annotations: str) -> list[dict[str, Any]]:
+        base = annotated(deployment("all", **SMALL), **annotations)
+        spec = {name: base["spec"][name] for name in ("selector", "template")}
+        return [{"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "all"}, "spec": spec}]
+
+    stack.write("a", *workloads(waiting="InvalidImageName"))
+    with pytest.raises(NotReadyError, match="InvalidImageName"):
+        stack.apply(wait=True)
+    stack.write("a", *workloads())
+    assert states(stack.apply(wait=True, timeout_s=60)) == {"all": "ready"}
+
+
+def test_a_job_without_operator_goes_on_by_itself(stack: Stack, definitions: None) -> None:
+    stack.write("a", tfjob())
+    begun_s = time.monotonic()
+    result = stack.apply(wait=True)
+    assert result.ok
+    assert 9 < time.monotonic() - begun_s < 20
+    assert "goes on by itself: no training operator has picked it up" in stack.notes[-1]
+    begun_s = time.monotonic()
+    assert stack.apply(wait=True).ok
+    assert time.monotonic() - begun_s < 8
+
+
+def test_a_job_is_waited_for_when_asked(
+    stack: Stack, definitions: None, minikube: TestCluster, training_operator: Callable[..., TrainingOperator]
+) -> None:
+    training_operator(minikube, "tfjob")
+    stack.write("a", tfjob(workers=2))
+    assert states(stack.apply(wait=True, wait_for_jobs=True)) == {"cnn": "ready"}
+
+
+def test_a_wait_outlives_a_restart_of_the_api_server(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    stack.write("web", deployment(replicas=2, **GPU))
+    run = Background(stack, timeout_s=120)
+    run.told("Insufficient nvidia.com/gpu")
+    minikube.machinery.kill_apiserver()
+    run.told("waiting goes on")
+    minikube.machinery.start_apiserver()
+    run.told("the API server answers again")
+    remove = [{"op": "remove", "path": "/spec/template/spec/containers/0/resources"}]
+    wait_until(lambda: _patched(minikube, namespace, remove), what="the server to take a patch", timeout_s=40)
+    assert states(run.end()) == {"web": "ready"}
+
+
+def _patched(cluster: TestCluster, namespace: str, patch: list[dict[str, str]]) -> bool:
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments/web"
+    try:
+        cluster.request("PATCH", path, patch, content_type="application/json-patch+json")
+    except Exception:  # whatever a server that starts answers, it is asked again
+        return False
+    return True
+
+
+def test_an_object_that_somebody_makes_anew_ends_the_wait(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    stack.write("web", deployment(**GPU))
+    run = Background(stack, timeout_s=60)
+    run.told("Insufficient nvidia.com/gpu")
+    minikube.kubectl("delete", "deployment", "web", "-n", namespace, "--wait=true")
+    minikube.kubectl("create", "deployment", "web", "--image=a", "-n", namespace)
+    assert "somebody deleted it and made it anew" in run.failure(30).message
+
+
+def test_an_object_that_somebody_deletes_ends_the_wait(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    stack.write("web", deployment(**GPU))
+    run = Background(stack, timeout_s=60)
+    run.told("Insufficient nvidia.com/gpu")
+    minikube.kubectl("delete", "deployment", "web", "-n", namespace, "--wait=true")
+    assert "somebody deleted it while it was waited for" in run.failure(30).message
+
+
+def test_who_may_not_watch_pods_still_gets_an_answer(
+    stack: Stack, minikube: TestCluster, namespace: str, kubeconfig: Path, control_plane: Any
+) -> None:
+    rules = [
+        {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "patch", "create"]},
+        {
+            "apiGroups": ["", "coordination.k8s.io"],
+            "resources": ["configmaps", "secrets", "leases", "persistentvolumeclaims"],
+            "verbs": ["*"],
+        },
+    ]
+    user = minikube.create_user("deployer", rules, namespace=namespace)
+    stack.opener = lambda context: kube.connect(
+        context, kubeconfig=str(minikube.write_kubeconfig(kubeconfig.parent / "deployer", user))
+    )
+    stack.write("web", deployment(**SMALL))
+    assert states(stack.apply(wait=True, timeout_s=60)) == {"web": "ready"}
+    assert any("reasons may be missing" in note for note in stack.notes)
+
+
+def test_forty_workloads_in_eight_namespaces(stack: Stack, minikube: TestCluster, namespace: str) -> None:
+    spaces = [f"{namespace}-{number}" for number in range(8)]
+    for name in spaces:
+        minikube.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    made = []
+    for name in spaces:
+        for number in range(5):
+            one = deployment(f"web-{number}", resources={"requests": {"cpu": "1m"}})
+            made.append({**one, "metadata": {**one["metadata"], "namespace": name}})
+    stack.write("web", *made)
+    try:
+        result = stack.apply(wait=True, timeout_s=120)
+        assert {row.state for row in result.objects} == {"ready"}
+    finally:
+        for name in spaces:
+            minikube.request("DELETE", f"/api/v1/namespaces/{name}")
