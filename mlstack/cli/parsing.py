@@ -61,9 +61,19 @@ class ListingGroup(Group):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put `list` before anything that is no command of the group."""
+        if not args and ctx.resilient_parsing:
+            return super().parse_args(ctx, args)
         if not args or args[0] not in (*self.list_commands(ctx), "help", "--help", "-h"):
             args = ["list", *args]
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Offer the commands, and what `list` takes."""
+        listing: Any = self.get_command(ctx, "list")
+        inner = listing.make_context("list", [], parent=ctx, resilient_parsing=True)
+        words = [param for param in listing.params if param.param_type_name == "argument"]
+        offered = [item for param in words for item in param.shell_complete(inner, incomplete)]
+        return [*super().shell_complete(ctx, incomplete), *offered]
 
 
 class DashedValueCommand(Command):

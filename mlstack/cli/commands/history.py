@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlstack.cli import options, progress
+from mlstack.cli import complete, options, progress
 from mlstack.cli.adapters import app_dir, code_store, environment_name, lock_holder, opener
 from mlstack.cli.output import emit
 from mlstack.cli.parsing import ListingGroup, family
@@ -25,13 +25,17 @@ commands = family(
 Words = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[ENV] [N]", help="The environment, and the number of a revision. Default: the newest."
+        metavar="[ENV] [N]",
+        help="The environment, and the number of a revision. Default: the newest.",
+        autocompletion=complete.environments,
     ),
 ]
 TwoWords = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[ENV] N [M]", help="The environment, and two revisions. Default of M: the newest."
+        metavar="[ENV] N [M]",
+        help="The environment, and two revisions. Default of M: the newest.",
+        autocompletion=complete.environments,
     ),
 ]
 

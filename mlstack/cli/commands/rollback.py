@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mlstack.cli import options, progress
+from mlstack.cli import complete, options, progress
 from mlstack.cli.adapters import opener
 from mlstack.cli.commands.history import split_words, target_of
 from mlstack.cli.parsing import family
@@ -19,6 +19,7 @@ Words = Annotated[
         metavar="[ENV] [N]",
         help="The environment, and the number of a revision. Default: the last one before the newest"
         " that worked.",
+        autocompletion=complete.environments,
     ),
 ]
 
@@ -30,9 +31,16 @@ def rollback(
     context: options.Context = None,
     namespace: options.Namespace = None,
     dry_run: options.DryRun = False,
+    prune: options.Prune = True,
     allow_large_prune: Annotated[
         bool, typer.Option("--allow-large-prune", help="Also if more than half of all objects would go.")
     ] = False,
+    force_conflicts: Annotated[
+        bool, typer.Option("--force-conflicts", help="Take fields from the programs that own them too.")
+    ] = False,
+    wait: options.Wait = True,
+    timeout: options.Timeout = None,
+    wait_for_jobs: options.WaitForJobs = False,
     lock_timeout: options.LockTimeout = 30.0,
     yes: options.Yes = False,
     yes_i_mean: options.YesIMean = None,
@@ -50,7 +58,16 @@ def rollback(
 
     env, numbers = split_words(words, most=1)
     target = target_of(ctx, folder, env, context=context, namespace=namespace)
-    chosen = ApplyOptions(dry_run=dry_run, allow_large_prune=allow_large_prune, lock_timeout_s=lock_timeout)
+    chosen = ApplyOptions(
+        dry_run=dry_run,
+        prune=prune,
+        allow_large_prune=allow_large_prune,
+        force_conflicts=force_conflicts,
+        wait=wait,
+        timeout_s=timeout,
+        wait_for_jobs=wait_for_jobs,
+        lock_timeout_s=lock_timeout,
+    )
     ports = ctx.obj.ports
     with progress.waiting("comparing with the cluster"):
         plan = operation.compute(

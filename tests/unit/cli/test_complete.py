@@ -48,6 +48,11 @@ def made(tmp_path: Path) -> AppDir:
         ("mlstack pkg rm ours/t", ["ours/tools"]),
         ("mlstack env add m", ["minikube"]),
         ("mlstack env current --set u", ["us/east"]),
+        ("mlstack history ", ["show", "diff", "gke", "us/east"]),
+        ("mlstack history s", ["show"]),
+        ("mlstack history u", ["us/east"]),
+        ("mlstack history show g", ["gke"]),
+        ("mlstack rollback g", ["gke"]),
     ],
 )
 def test_names_are_offered(
