@@ -149,6 +149,7 @@ def _handler(proxy: Troubled) -> type[BaseHTTPRequestHandler]:
             while piece := response.read1(_CHUNK):
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
             self.wfile.write(b"0\r\n\r\n")
+            response.close()  # else the connection would not take the next request
 
         def log_message(self, format: str, *args: object) -> None:
             """Print nothing."""
