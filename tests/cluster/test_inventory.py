@@ -1,0 +1,365 @@
+"""The inventory on real API servers: kubectl's own tooling, prune, kill -9 at any moment, large sets."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from mlstack.cluster import kube
+from mlstack.engine import inventory
+from mlstack.model import applyset
+from mlstack.model.inventory import Inventory, Member
+from mlstack.model.objects import Identity
+from mlstack.model.pruning import Spare
+from mlstack.model.report import RunResult
+from tests.support.cluster import TestCluster
+from tests.support.deploying import Stack, config_map, crd, deployment, secret
+from tests.support.shell import Shell
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.cluster
+
+NAME = "mlstack-demo.minikube"
+KILLS = int(os.environ.get("KILLS", "5"))
+"""How many runs are killed; `KILLS=50 pytest -m cluster tests/cluster/test_inventory.py` takes minutes."""
+
+
+def connect(kubeconfig: Path) -> Callable[[str], Any]:
+    return lambda context: kube.connect(context, kubeconfig=str(kubeconfig))
+
+
+@pytest.fixture
+def stack(tmp_path: Path, namespace: str, kubeconfig: Path) -> Stack:
+    """An app that deploys into the test's own namespace, as the admin of both clusters."""
+    return Stack(tmp_path / "app", namespace=namespace, opener=connect(kubeconfig))
+
+
+def outcomes(result: RunResult) -> dict[str, str]:
+    return {row.name: row.outcome for row in result.objects}
+
+
+def path(namespace: str, name: str = "", kind: str = "configmaps") -> str:
+    group = {"deployments": "apis/apps/v1", "leases": "apis/coordination.k8s.io/v1"}.get(kind, "api/v1")
+    return f"/{group}/namespaces/{namespace}/{kind}/{name}".rstrip("/")
+
+
+def recorded(stack: Stack, namespace: str) -> Mapping[Identity, Member]:
+    cluster = stack.opener("minikube")
+    return inventory.read(cluster, app="demo", environment="minikube", namespace=namespace).members
+
+
+def names_of(found: Mapping[Identity, Member]) -> set[str]:
+    return {key.name for key in found}
+
+
+# --- kubectl --------------------------------------------------------------------------------------
+
+
+def kubectl_applyset(
+    cluster: TestCluster, namespace: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> tuple[int, str]:
+    monkeypatch.setenv("KUBECTL_APPLYSET", "true")
+    words = ("apply", "-n", namespace, "--prune", f"--applyset=configmap/{NAME}", "-f", "-")
+    found = cluster.kubectl(*words, input=text, check=False)
+    return found.returncode, found.stdout + found.stderr
+
+
+PLAIN = '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, "data": {"a": "1"}}'
+
+
+def test_kubectl_leaves_our_set_to_us(
+    stack: Stack, minikube: TestCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack.write("a", config_map("one"), config_map("two"), secret("three", a="b"))
+    stack.apply()
+    status, said = kubectl_applyset(minikube, namespace, PLAIN, monkeypatch)
+    assert status != 0
+    assert 'is managed by tooling "mlstack" instead of "kubectl"' in said
+    assert minikube.find(path(namespace, "two"))
+
+
+def test_kubectl_can_work_with_our_set(
+    stack: Stack, minikube: TestCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Handed over to it, kubectl finds the set valid and prunes what it does not apply."""
+    stack.write("a", config_map("one"), config_map("two"), secret("three", a="b"), deployment())
+    stack.apply(wait=False)
+    minikube.kubectl(
+        "annotate", "configmap", NAME, "-n", namespace, "--overwrite", f"{applyset.TOOLING}=kubectl/v1.32.0"
+    )
+    status, said = kubectl_applyset(minikube, namespace, PLAIN, monkeypatch)
+    assert status == 0, said
+    assert sorted(line for line in said.splitlines() if line.endswith(" pruned")) == [
+        "configmap/two pruned",
+        "deployment.apps/web pruned",
+        "secret/three pruned",
+    ]
+    with pytest.raises(Exception, match="instead of `mlstack`"):
+        stack.apply()
+
+
+def test_the_parent_is_as_the_convention_says(
+    stack: Stack, minikube: TestCluster, namespace: str, gke: TestCluster
+) -> None:
+    elsewhere = config_map("far")
+    elsewhere["metadata"]["namespace"] = "default"
+    group = f"{namespace}.example.com"
+    widget = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"a": 1}}
+    stack.write("a", config_map(), elsewhere, crd(group=group), widget)
+    stack.apply()
+    parent = minikube.request("GET", path(namespace, NAME))["metadata"]
+    set_id = applyset.set_id(NAME, namespace)
+    assert parent["labels"][applyset.ID_LABEL] == set_id
+    assert parent["annotations"][applyset.NAMESPACES] == "default"
+    assert parent["annotations"][applyset.GROUP_KINDS] == (
+        f"ConfigMap,CustomResourceDefinition.apiextensions.k8s.io,Widget.{group}"
+    )
+    members = minikube.request("GET", f"/api/v1/configmaps?labelSelector={applyset.MEMBER_LABEL}={set_id}")
+    assert [item["metadata"]["name"] for item in members["items"]] == ["far", "settings"]
+    assert {entry["manager"] for entry in parent["managedFields"]} == {applyset.MANAGER}
+    stack.delete(spare=Spare(definitions=False))
+    assert minikube.find(path(namespace, NAME)) is None
+    assert minikube.find(path("default", "far")) is None
+
+
+def test_an_edit_of_the_parent_is_set_right_with_a_warning(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    stack.write("a", config_map("one"))
+    stack.apply()
+    minikube.kubectl(
+        "annotate", "configmap", NAME, "-n", namespace, "--overwrite", f"{applyset.GROUP_KINDS}=Pod"
+    )
+    stack.write("a", config_map("one"), config_map("two"))
+    stack.apply()
+    said = [event.text for event in stack.events if event.kind == "warning"]
+    assert said == [f"`ConfigMap {namespace}/{NAME}` was changed by `kubectl-annotate`: set right again"]
+    parent = minikube.request("GET", path(namespace, NAME))["metadata"]
+    assert parent["annotations"][applyset.GROUP_KINDS] == "ConfigMap"
+
+
+# --- prune ----------------------------------------------------------------------------------------
+
+
+def test_three_of_three_hundred_go_and_nothing_else(
+    stack: Stack, minikube: TestCluster, namespace: str, tmp_path: Path
+) -> None:
+    minikube.request(
+        "POST", path(namespace), {"metadata": {"name": "unlabelled"}, "data": {"nobody": "knows"}}
+    )
+    other = Stack(tmp_path / "other", namespace=namespace, opener=stack.opener, name="other")
+    other.write("a", *(config_map(f"theirs-{number}") for number in range(5)))
+    other.apply()
+    everything = [config_map(f"c{number:03}", n=str(number)) for number in range(300)]
+    stack.write("a", *everything)
+    stack.apply()
+    before = versions(minikube, namespace)
+    stack.write("a", *(one for one in everything if one["metadata"]["name"] not in ("c007", "c150", "c299")))
+    result = stack.apply()
+    assert result.counts == {"deleted": 3, "unchanged": 297}
+    after = versions(minikube, namespace)
+    assert set(before) - set(after) == {"c007", "c150", "c299"}
+    ours = {NAME, *(set(before) - set(after))}
+    assert {name: one for name, one in before.items() if name not in ours} == {
+        name: one for name, one in after.items() if name not in ours
+    }
+    assert len(recorded(stack, namespace)) == 297
+    assert set(outcomes(stack.apply()).values()) == {"unchanged"}
+    assert versions(minikube, namespace) == after
+
+
+def versions(cluster: TestCluster, namespace: str) -> dict[str, str]:
+    """Give the resourceVersion of every ConfigMap in a namespace."""
+    items = cluster.request("GET", path(namespace))["items"]
+    return {item["metadata"]["name"]: item["metadata"]["resourceVersion"] for item in items}
+
+
+def test_labels_that_controllers_copied_make_no_member(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    """The endpoints controller copies a Service's labels, ours included, to its Endpoints."""
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "web"},
+        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
+    }
+    stack.write("a", service, deployment())
+    stack.apply()
+    endpoints = minikube.wait_for(path(namespace, "web", "endpoints"), lambda found: bool(found))
+    assert applyset.MEMBER_LABEL in endpoints["metadata"]["labels"]
+    minikube.request("DELETE", path(namespace, NAME))
+    stack.apply()
+    assert {(key.kind, key.name) for key in recorded(stack, namespace)} == {
+        ("Service", "web"),
+        ("Deployment", "web"),
+    }
+    assert sorted(row.kind for row in stack.delete().objects) == ["Deployment", "Service"]
+
+
+def test_a_rejected_deletion_is_tried_again(stack: Stack, minikube: TestCluster, namespace: str) -> None:
+    """A policy refuses one of two deletions: it stays listed, fails the run, and goes with the next one."""
+    stack.write("a", config_map("one"), config_map("two"), config_map("three"))
+    stack.apply()
+    policy = f"keep-{namespace}"
+    rules = [
+        {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["configmaps"]}
+    ]
+    kinds = "/apis/admissionregistration.k8s.io/v1"
+    expression = f"!(oldObject.metadata.name == 'two' && oldObject.metadata.namespace == '{namespace}')"
+    spec = {
+        "matchConstraints": {"resourceRules": rules},
+        "validations": [{"expression": expression, "message": "two is dear to us"}],
+    }
+    binding = {"policyName": policy, "validationActions": ["Deny"]}
+    minikube.request(
+        "POST", f"{kinds}/validatingadmissionpolicies", {"metadata": {"name": policy}, "spec": spec}
+    )
+    minikube.request(
+        "POST", f"{kinds}/validatingadmissionpolicybindings", {"metadata": {"name": policy}, "spec": binding}
+    )
+
+    def is_refused() -> bool | None:
+        words = ("delete", "configmap", "two", "-n", namespace, "--dry-run=server")
+        return minikube.kubectl(*words, check=False).returncode != 0 or None
+
+    wait_until(is_refused, what="the policy is in force", timeout_s=30)
+    stack.write("a", config_map("one"))
+    try:
+        with pytest.raises(Exception, match="two is dear to us"):
+            stack.apply()
+        assert names_of(recorded(stack, namespace)) == {"one", "two"}
+        assert minikube.find(path(namespace, "three")) is None
+    finally:
+        minikube.request("DELETE", f"{kinds}/validatingadmissionpolicybindings/{policy}")
+        minikube.request("DELETE", f"{kinds}/validatingadmissionpolicies/{policy}")
+    wait_until(lambda: not is_refused(), what="the policy is gone", timeout_s=30)
+    stack.apply()
+    assert names_of(recorded(stack, namespace)) == {"one"}
+
+
+# --- size -----------------------------------------------------------------------------------------
+
+
+def test_six_thousand_members_are_kept_in_parts(stack: Stack, minikube: TestCluster, namespace: str) -> None:
+    cluster = stack.opener("minikube")
+    empty = Inventory(app="demo", environment="minikube", namespace=namespace)
+    many = [
+        Member(
+            identity=Identity("apps", "Deployment", f"team-{number % 20}", f"training-service-{number:05}"),
+            api_version="apps/v1",
+            component=f"component-{number % 40}",
+            uid=f"0f1e2d3c-4b5a-4978-8695-a4b3c2d1{number:04x}",
+            payload_hash=f"{number:016x}",
+            owned_hash=f"{number:016x}",
+        )
+        for number in range(6_000)
+    ]
+    kept = inventory.write(cluster, empty, empty.with_members(many))
+    assert len(kept.parts) == 2
+    found = inventory.read(cluster, app="demo", environment="minikube", namespace=namespace)
+    assert found.members == kept.members
+    fewer = inventory.write(cluster, found, found.without(list(found.members)[:3_000]))
+    assert fewer.parts == ()
+    assert set(versions(minikube, namespace)) == {NAME, "kube-root-ca.crt"}
+
+
+# --- kill -9 --------------------------------------------------------------------------------------
+
+
+def states(namespace: str) -> tuple[dict[str, list[Mapping[str, Any]]], dict[str, list[Mapping[str, Any]]]]:
+    """Give two states of an app, which go over into each other by all that can happen to an object."""
+    group = f"{namespace}.example.com"
+    widgets = [
+        {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": f"w{number}"}, "spec": {"a": 1}}
+        for number in range(3)
+    ]
+    first: dict[str, list[Mapping[str, Any]]] = {
+        "web": [deployment(image="nginx:1"), *(config_map(f"c{n}", value="1") for n in range(8))],
+        "more": [*(config_map(f"m{n}", value="1") for n in range(4)), secret(value="1")],
+    }
+    second: dict[str, list[Mapping[str, Any]]] = {
+        "web": [
+            deployment(image="nginx:2"),
+            *(config_map(f"c{n}", value="2") for n in range(5)),
+            config_map("m0", value="1"),
+        ],
+        "more": [*(config_map(f"m{n}", value="2") for n in range(1, 3)), secret(value="2")],
+        "new": [crd(group=group), *widgets, *(config_map(f"n{n}") for n in range(4))],
+    }
+    return first, second
+
+
+def write(stack: Stack, state: Mapping[str, list[Mapping[str, Any]]]) -> None:
+    for component in ("web", "more", "new"):
+        if component in state:
+            stack.write(component, *state[component])
+        elif (stack.root / f"components/{component}.yaml").exists():
+            stack.remove(component)
+
+
+def picture(stack: Stack, cluster: TestCluster, namespace: str) -> dict[str, Any]:
+    """Give all that must not depend on how often a run was killed: objects, inventory, no lock left."""
+    group = f"{namespace}.example.com"
+    lists = [path(namespace, kind=kind) for kind in ("configmaps", "secrets", "deployments")]
+    if cluster.find(f"/apis/{group}/v1"):
+        lists.append(f"/apis/{group}/v1/namespaces/{namespace}/widgets")
+    found: dict[str, Any] = {}
+    for one in lists:
+        for item in cluster.request("GET", f"{one}?labelSelector=mlstack.dev/component")["items"]:
+            metadata = item["metadata"]
+            key = f"{one.rpartition('/')[2]}/{metadata['name']}"
+            found[key] = (metadata["labels"], item.get("data"), item.get("spec"))
+    members = recorded(stack, namespace)
+    found["inventory"] = sorted(
+        (str(key), one.component, one.payload_hash, one.owned_hash, bool(one.uid))
+        for key, one in members.items()
+    )
+    found["locks"] = cluster.request("GET", path(namespace, kind="leases"))["items"]
+    return found
+
+
+def test_whenever_a_run_is_killed_the_next_one_makes_it_good(
+    stack: Stack, minikube: TestCluster, namespace: str, kubeconfig: Path, tmp_path: Path
+) -> None:
+    shell = Shell(root=stack.root, kubeconfig=kubeconfig)
+    minikube.request("POST", path(namespace), {"metadata": {"name": "unlabelled"}, "data": {"a": "1"}})
+    other = Stack(tmp_path / "other", namespace=namespace, opener=stack.opener, name="other")
+    other.write("a", config_map("theirs"), secret("their-keys", a="b"))
+    other.apply()
+    foreign = ("unlabelled", "theirs", "mlstack-other.minikube")
+    bystanders = {name: minikube.request("GET", path(namespace, name)) for name in foreign}
+    expected: list[dict[str, Any]] = []
+    lasted: list[float] = []
+    both = states(namespace)
+    for number in range(4):  # twice there and back: the definition stays once it is there
+        write(stack, both[number % 2])
+        begun = time.monotonic()
+        status, ran = shell.run("apply", "minikube", "--yes")
+        assert status == 0, ran.err
+        lasted.append(time.monotonic() - begun)
+        expected.append(picture(stack, minikube, namespace))
+    for number in range(KILLS):
+        write(stack, both[number % 2])
+        killed = shell.start("apply", "minikube", "--yes")
+        time.sleep(
+            Random(f"{number}").uniform(0.2, 1.0) * lasted[2 + number % 2]
+        )  # the moment is what is tested
+        killed.kill()
+        status, ran = shell.run("apply", "minikube", "--yes")
+        assert status == 0, f"after kill {number}: {ran.out}{ran.err}"
+        seen = picture(stack, minikube, namespace)
+        assert seen == expected[2 + number % 2], f"after kill {number}: {killed.out}{killed.err}"
+    assert {name: minikube.request("GET", path(namespace, name)) for name in foreign} == bystanders
+    status, ran = shell.run("delete", "minikube", "--yes", "--crds")
+    assert status == 0, ran.err
+    assert {name: minikube.request("GET", path(namespace, name)) for name in foreign} == bystanders
+    marked = "?labelSelector=mlstack.dev/app=demo"
+    for kind in ("configmaps", "secrets", "leases", "deployments"):
+        assert minikube.request("GET", path(namespace, kind=kind) + marked)["items"] == []
