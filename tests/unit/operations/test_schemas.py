@@ -75,11 +75,17 @@ def test_what_commands_print_fits_the_schemas(
         "status minikube",
         "param set front color green",
         "diff minikube",
+        "apply minikube",
+        "history minikube",
+        "history show minikube 1",
+        "history diff minikube 1 2",
+        "rollback minikube --yes",
         "delete minikube --dry-run",
         "delete minikube --yes",
     ]
-    kinds = {check(run(f"{line} -o json").out) for line in lines if not line.startswith("param")}
-    assert kinds == {"DiffResult", "ApplyResult", "StatusResult", "DeleteResult"}
+    ran = {line: run(f"{line} -o json").out for line in lines}
+    kinds = {check(out) for line, out in ran.items() if not line.startswith("param")}
+    assert kinds == {*files.result_kinds()}
 
 
 def test_yaml_holds_the_same_as_json(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
