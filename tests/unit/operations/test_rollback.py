@@ -1,13 +1,18 @@
 """Going back on a cluster in memory: what comes back, what goes, what stays, what is said."""
 
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
 
 from mlstack.cluster.api import ObjectRef
 from mlstack.cluster.memory import MemoryCluster
-from mlstack.errors import ForbiddenError, NotFoundError, UsageError, WrongClusterError
+from mlstack.engine.history import History
+from mlstack.errors import ForbiddenError, MlstackError, NotFoundError, UsageError, WrongClusterError
+from mlstack.model import packing
 from mlstack.operations import rollback
+from tests.support.cut import CutCluster
 from tests.support.deploying import Stack, config_map, secret
 
 Clusters = dict[str, MemoryCluster]
@@ -221,3 +226,26 @@ def test_a_history_that_cannot_be_written_is_a_note_and_no_failure(
     assert stack.notes[-1] == "the history of this run is incomplete: `ada` may not create secrets"
     assert stack.apply(wait=True).ok
     assert stack.notes == []
+
+
+@pytest.mark.parametrize("answered", [True, False], ids=["answered", "unanswered"])
+def test_wherever_a_run_is_cut_off_the_next_one_leaves_its_set_as_the_newest_revision(
+    stack: Stack, clusters: Clusters, monkeypatch: pytest.MonkeyPatch, answered: bool
+) -> None:
+    monkeypatch.setattr(packing, "pack", partial(packing.pack, part_bytes=300))
+    whole = clusters["minikube"]
+    for writes in range(14):
+        stack.write("a", *(config_map(f"m{number}", value=f"{writes}") for number in range(3)))
+        stack.opener = lambda context, writes=writes: CutCluster(whole, writes=writes, answered=answered)  # type: ignore[misc]
+        with suppress(MlstackError):
+            stack.apply()
+        stack.opener = lambda context: whole
+        stack.clock.sleep(60)  # nobody holds the lock of a dead run any more
+        stack.apply(wait=True)
+        newest = stack.revisions()[0]
+        assert newest.is_good
+        kept = History.of("demo", stack.target().place(), whole, clock=stack.clock)
+        values = {one.data["data"]["value"] for one in kept.load(newest).objects}
+        assert values == {f"{writes}"}, f"cut off after {writes} writes"
+        parts = sum(one.parts for one in stack.revisions())
+        assert len(whole.list("v1", "Secret", namespace="ml").items) == parts
