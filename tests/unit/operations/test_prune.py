@@ -381,6 +381,8 @@ def test_marks_alone_make_no_member(stack: Stack, clusters: Clusters) -> None:
     cluster.delete(PARENT)
     stack.apply()
     assert listed(clusters) == ["one"]
+    stack.delete()
+    assert cluster.get(ref("copy")) is not None
 
 
 def test_two_namespaces_are_two_sets(stack: Stack, clusters: Clusters) -> None:
