@@ -14,6 +14,7 @@ from mlstack.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from mlstack.cluster.api import Cluster
+    from mlstack.engine.target import Target
     from mlstack.files.appdir import AppDir
     from mlstack.files.cache import Cache
     from mlstack.files.kubeconfig import Kubeconfig
@@ -128,6 +129,34 @@ def ask_text(question: str) -> str:
     sys.stderr.write(f"{question} ")
     sys.stderr.flush()
     return sys.stdin.readline().strip()
+
+
+def target_of(
+    session: Session,
+    folder: Path | None,
+    env: str | None,
+    components: Sequence[str] | None = None,
+    sets: Sequence[str] | None = None,
+    values: Sequence[Path] | None = None,
+    *,
+    context: str | None = None,
+    namespace: str | None = None,
+) -> Target:
+    """Say what a deploy command is about, as its options have it."""
+    from mlstack.engine.target import Target
+
+    app = app_dir(session, folder)
+    return Target(
+        app=app,
+        environment=environment_name(app, env),
+        components=components or (),
+        overrides=overrides(sets, values),
+        store=code_store(),
+        context=context,
+        namespace=namespace,
+        who=session.ports.who(),
+        holder=lock_holder(session),
+    )
 
 
 def lock_holder(session: Session) -> Holder:

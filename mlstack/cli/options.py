@@ -156,6 +156,22 @@ Context = Annotated[
 Namespace = Annotated[
     str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Another namespace, for this run.")
 ]
+Create = Annotated[
+    bool, typer.Option("--create/--no-create", help="Whether objects that are missing are created.")
+]
+Adopt = Annotated[
+    bool, typer.Option("--adopt", help="Take over objects of other apps, environments and tools.")
+]
+ForceConflicts = Annotated[
+    bool, typer.Option("--force-conflicts", help="Take fields from the programs that own them too.")
+]
+AllowDestructive = Annotated[
+    bool,
+    typer.Option("--allow-destructive-crds", help="Let definitions lose fields and versions that exist."),
+]
+AllowLargePrune = Annotated[
+    bool, typer.Option("--allow-large-prune", help="Also delete more than half of what was deployed.")
+]
 Kubeconfig = Annotated[
     str | None,
     typer.Option("--kubeconfig", metavar="FILE", help="Kubeconfig file. Default: `$KUBECONFIG`."),

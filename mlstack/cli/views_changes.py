@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mlstack.cli.page import WIDTH, Block, Line, Page, Style, text_width
@@ -11,6 +12,7 @@ from mlstack.cli.views import VIEWS, one_line_value
 if TYPE_CHECKING:
     from mlstack.model.fields import FieldChange
     from mlstack.model.report import ChangeReport, ObjectChange, RunResult
+    from mlstack.operations.plan import PlanResult
 
 STYLES: Mapping[str, Style] = {
     "create": "add",
@@ -40,12 +42,21 @@ def change_report(result: ChangeReport) -> Page:
     return _changes(result, manifests=True)
 
 
+@VIEWS.register("PlanResult")
+def plan_result(result: PlanResult) -> Page:
+    """Show every object that would change, and where the plan was written."""
+    page = _changes(result, manifests=True)
+    if result.file is None:
+        return page
+    return replace(page, notes=(f"plan written to {result.file}", f"next: mlstack apply {result.file}"))
+
+
 def change_summary(result: ChangeReport) -> Page:
     """Show every object that would change, new ones by their names alone."""
     return _changes(result, manifests=False)
 
 
-def _changes(result: ChangeReport, *, manifests: bool) -> Page:
+def _changes(result: ChangeReport | PlanResult, *, manifests: bool) -> Page:
     changed = [row for row in result.objects if row.action not in ("unchanged", "kept", "missing")]
     blocks = changed_objects(changed, result.environment if manifests else None)
     blocks += [Line(f"note: {note}", hang=2) for note in result.notes]

@@ -37,3 +37,7 @@ class ApplyOptions:
     timeout_s: float | None = None
     wait_for_jobs: bool = False
     on_failure: OnFailure = "stop"
+
+
+DECIDING = ("create", "adopt", "force_conflicts", "allow_destructive", "prune", "allow_large_prune")
+"""Options that decide what happens; the others are about how it is done."""

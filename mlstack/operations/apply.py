@@ -1,11 +1,15 @@
 """`apply`: work out what would change, and after the question carry out exactly that."""
 
+from pathlib import Path
+
 from mlstack.cluster.api import Opener
+from mlstack.engine import approving
 from mlstack.engine.deployment import Deployment, propose
 from mlstack.engine.rollback import Retreat
 from mlstack.engine.rollback import retreat as work_out
 from mlstack.engine.target import Target, reach
 from mlstack.errors import MlstackError
+from mlstack.files import planfile
 from mlstack.model.clock import Clock
 from mlstack.model.events import OnEvent, silent
 from mlstack.model.options import ApplyOptions
@@ -27,6 +31,34 @@ def compute(target: Target, *, opener: Opener, options: ApplyOptions = _USUAL) -
         ClusterError: the cluster cannot be asked, is another one, or refuses an object.
     """
     return propose(reach(target, opener), options)
+
+
+def compute_planned(
+    file: Path, target: Target, *, opener: Opener, options: ApplyOptions = _USUAL
+) -> Deployment:
+    """Work out what an apply of a plan file would do: what was approved, or nothing.
+
+    Args:
+        file: the plan file.
+        target: the app directory; of the rest another context and parameters that the file may not hold.
+        opener: opens a cluster by its context.
+        options: how it is to be done; what decides what happens is taken from the file.
+
+    Raises:
+        ConfigError: the file is damaged or another app's, or files of the app have changed since.
+        WrongClusterError: another cluster answers.
+        ConflictError: something would be done that the file does not hold, as the cluster has moved since.
+    """
+    approval = planfile.read(file)
+    planned = approving.target_of(approval, target)
+    state = planned.desired()
+    approving.refuse_moved_files(approval, planned, where=str(file))
+    reached = reach(planned, opener, state=state)
+    approving.refuse_moved_cluster(approval, reached.identity, context=reached.place.context)
+    what = f"apply of the plan of {approval.created}"
+    found = propose(reached, approving.options_of(approval, options), what=what)
+    approving.refuse_moved_objects(approval, found, where=str(file))
+    return found
 
 
 def execute(plan: Deployment, *, clock: Clock, on_event: OnEvent = silent) -> RunResult:

@@ -1,4 +1,4 @@
-"""`render` (alias `show`), `validate`, `diff`, `apply`, `delete`, `status`."""
+"""`render` (alias `show`), `validate`, `apply`, `delete`, `status`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mlstack.cli import options, progress
-from mlstack.cli.adapters import app_dir, code_store, environment_name, lock_holder, opener, overrides
+from mlstack.cli.adapters import app_dir, code_store, environment_name, opener, overrides, target_of
 from mlstack.cli.output import emit, say
 from mlstack.cli.parsing import family
 from mlstack.errors import UsageError
@@ -16,42 +16,9 @@ from mlstack.errors import UsageError
 if TYPE_CHECKING:
     from mlstack.engine.target import Target
     from mlstack.model.objects import DesiredState
+    from mlstack.model.options import ApplyOptions
 
 commands = family("From the app to the cluster.")
-
-
-def _target(
-    ctx: typer.Context,
-    folder: Path | None,
-    env: str | None,
-    components: list[str] | None,
-    sets: list[str] | None = None,
-    values: list[Path] | None = None,
-    *,
-    context: str | None = None,
-    namespace: str | None = None,
-) -> Target:
-    """Say what a command is about, as its options have it."""
-    from mlstack.engine.target import Target
-
-    app = app_dir(ctx.obj, folder)
-    return Target(
-        app=app,
-        environment=environment_name(app, env),
-        components=components or (),
-        overrides=overrides(sets, values),
-        store=code_store(),
-        context=context,
-        namespace=namespace,
-        who=ctx.obj.ports.who(),
-        holder=lock_holder(ctx.obj),
-    )
-
-
-AllowDestructive = Annotated[
-    bool,
-    typer.Option("--allow-destructive-crds", help="Let definitions lose fields and versions that exist."),
-]
 
 
 @commands.command(epilog=options.example("mlstack render gke -c cnn", "mlstack render gke --out manifests/"))
@@ -106,31 +73,8 @@ def validate(
     return emit(result, output)
 
 
-@commands.command(epilog=options.example("mlstack diff gke", "mlstack diff gke -c cnn -o json"))
-def diff(
-    ctx: typer.Context,
-    env: options.EnvArgument = None,
-    components: options.Components = None,
-    sets: options.SetValues = None,
-    values: options.ValuesFiles = None,
-    context: options.Context = None,
-    namespace: options.Namespace = None,
-    prune: options.Prune = True,
-    kubeconfig: options.Kubeconfig = None,
-    folder: options.Dir = None,
-    output: options.Output = "table",
-) -> int:
-    """Show what apply would change; exits with 1 when there is anything."""
-    from mlstack.operations import diff as operation
-
-    target = _target(ctx, folder, env, components, sets, values, context=context, namespace=namespace)
-    with progress.waiting("comparing with the cluster"):
-        result = operation.diff(target, opener=opener(ctx.obj, kubeconfig), prune=prune)
-    return emit(result, output)
-
-
 @commands.command(
-    epilog=options.example("mlstack apply minikube -c kubeflow-core", "mlstack apply gke --dry-run")
+    epilog=options.example("mlstack apply minikube -c kubeflow-core", "mlstack apply gke-plan.json")
 )
 def apply(
     ctx: typer.Context,
@@ -141,21 +85,12 @@ def apply(
     context: options.Context = None,
     namespace: options.Namespace = None,
     dry_run: options.DryRun = False,
-    create: Annotated[
-        bool, typer.Option("--create/--no-create", help="Whether objects that are missing are created.")
-    ] = True,
+    create: options.Create = True,
     prune: options.Prune = True,
-    allow_large_prune: Annotated[
-        bool,
-        typer.Option("--allow-large-prune", help="Also delete more than half of what was deployed."),
-    ] = False,
-    adopt: Annotated[
-        bool, typer.Option("--adopt", help="Take over objects of other apps, environments and tools.")
-    ] = False,
-    force_conflicts: Annotated[
-        bool, typer.Option("--force-conflicts", help="Take fields from the programs that own them too.")
-    ] = False,
-    allow_destructive: AllowDestructive = False,
+    allow_large_prune: options.AllowLargePrune = False,
+    adopt: options.Adopt = False,
+    force_conflicts: options.ForceConflicts = False,
+    allow_destructive: options.AllowDestructive = False,
     on_failure: options.OnFailure = "stop",
     wait: options.Wait = True,
     timeout: options.Timeout = None,
@@ -167,13 +102,13 @@ def apply(
     folder: options.Dir = None,
     output: options.Output = "table",
 ) -> int:
-    """Make the cluster match the app; asks before anything that exists changes."""
+    """Make the cluster match the app, or do what a plan file holds; asks before existing objects change."""
     from mlstack.cli import runs
     from mlstack.model.options import ApplyOptions
     from mlstack.operations import apply as operation
 
-    target = _target(ctx, folder, env, components, sets, values, context=context, namespace=namespace)
-    options = ApplyOptions(
+    target = target_of(ctx.obj, folder, env, components, sets, values, context=context, namespace=namespace)
+    how = ApplyOptions(
         dry_run=dry_run,
         create=create,
         prune=prune,
@@ -187,10 +122,19 @@ def apply(
         wait_for_jobs=wait_for_jobs,
         on_failure="rollback" if on_failure == "rollback" else "stop",
     )
+    file = _plan_file(env)
+    if file is not None:
+        _refuse_decided(target, how)
     with progress.waiting("comparing with the cluster"):
-        plan = operation.compute(target, opener=opener(ctx.obj, kubeconfig), options=options)
+        cluster = opener(ctx.obj, kubeconfig)
+        if file is None:
+            plan = operation.compute(target, opener=cluster, options=how)
+        else:
+            plan = operation.compute_planned(file, target, opener=cluster, options=how)
+    # A plan file was approved when it was made; a protected environment wants its name all the same.
+    sure = yes or file is not None
     if not dry_run and not runs.confirmed(
-        plan, verb="apply", ports=ctx.obj.ports, yes=yes, yes_i_mean=yes_i_mean
+        plan, verb="apply", ports=ctx.obj.ports, yes=sure, yes_i_mean=yes_i_mean
     ):
         return 1
     with runs.going_back(plan, output, clock=ctx.obj.ports.clock), runs.reporting(plan, output) as on_event:
@@ -233,7 +177,7 @@ def delete(
     from mlstack.model.pruning import Spare
     from mlstack.operations import delete as operation
 
-    target = _target(ctx, folder, env, components, context=context, namespace=namespace)
+    target = target_of(ctx.obj, folder, env, components, context=context, namespace=namespace)
     spare = Spare(definitions=not include_crds, namespaces=not include_namespaces, claims=not include_claims)
     with progress.waiting("looking at the cluster"):
         plan = operation.compute(
@@ -267,10 +211,37 @@ def status(
     """Tell whether what was applied works, and why not; exits with 1 when it does not."""
     from mlstack.operations import status as operation
 
-    target = _target(ctx, folder, env, components, context=context)
+    target = target_of(ctx.obj, folder, env, components, context=context)
     with progress.waiting("looking at the cluster"):
         result = operation.status(target, opener=opener(ctx.obj, kubeconfig), clock=ctx.obj.ports.clock)
     return emit(result, output)
+
+
+def _plan_file(word: str | None) -> Path | None:
+    """Tell a plan file from an environment: it ends with `.json` and exists, or has a folder before it."""
+    if word is None or not word.endswith(".json"):
+        return None
+    return Path(word) if "/" in word or Path(word).is_file() else None
+
+
+def _refuse_decided(target: Target, how: ApplyOptions) -> None:
+    """Refuse options whose answer stands in the plan file.
+
+    Raises:
+        UsageError: one was given.
+    """
+    from mlstack.model.options import DECIDING, ApplyOptions
+
+    usual = ApplyOptions()
+    named = (name for name in DECIDING if getattr(how, name) != getattr(usual, name))
+    given = [_SPELLED.get(name, f"--{name.replace('_', '-')}") for name in named]
+    given += ["--component"] if target.components else []
+    given += ["--namespace"] if target.namespace else []
+    if given:
+        raise UsageError(f"the plan file decides `{given[0]}`", hint="give it when the plan is made")
+
+
+_SPELLED = {"create": "--no-create", "prune": "--no-prune", "allow_destructive": "--allow-destructive-crds"}
 
 
 def _write(state: DesiredState, out: Path, output_format: str) -> int:

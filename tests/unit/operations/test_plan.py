@@ -1,0 +1,228 @@
+"""A plan file is applied exactly, or refused with what moved."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlstack.cluster.api import ObjectRef
+from mlstack.errors import ConfigError, ConflictError, MlstackError, UsageError, WrongClusterError
+from mlstack.files import planfile
+from mlstack.files.overrides import read
+from mlstack.model.options import ApplyOptions
+from mlstack.model.report import RunResult
+from mlstack.operations import apply, plan
+from mlstack.operations.plan import PlanResult
+from tests.support.deploying import Stack, config_map, deployment, secret
+from tests.support.registry import generate, small_app
+
+SETTINGS = ObjectRef("v1", "ConfigMap", "ml", "settings")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "plan.json"
+
+
+@pytest.fixture
+def parametrised(tmp_path: Path, stack: Stack) -> Stack:
+    """The same clusters with a component of a prototype that has a secret parameter."""
+    made = Stack(tmp_path / "demo", namespace="ml", opener=stack.opener, clock=stack.clock)
+    generate(small_app(tmp_path))
+    return made
+
+
+def planned(stack: Stack, file: Path | None, **facts: Any) -> PlanResult:
+    options = ApplyOptions(dry_run=True, **facts.pop("options", {}))
+    target = stack.target(**facts)
+    return plan.plan(target, opener=stack.opener, clock=stack.clock, options=options, out=file)
+
+
+def applied(stack: Stack, file: Path, *, environment: str = "minikube", **facts: Any) -> RunResult:
+    target = stack.target(environment, **facts)
+    found = apply.compute_planned(file, target, opener=stack.opener, options=ApplyOptions(wait=False))
+    return apply.execute(found, clock=stack.clock)
+
+
+def refused(stack: Stack, file: Path, error: type[MlstackError], **facts: Any) -> str:
+    with pytest.raises(error) as caught:
+        applied(stack, file, **facts)
+    assert "mlstack plan" in (caught.value.hint or "") or isinstance(caught.value, UsageError)
+    return caught.value.message
+
+
+def outcomes(result: RunResult) -> dict[str, str]:
+    return {row.name: row.outcome for row in result.objects}
+
+
+def test_what_was_planned_is_done(stack: Stack, file: Path) -> None:
+    stack.write("web", config_map(a="1"), secret(password="hush"))
+    assert planned(stack, file).changed
+    assert outcomes(applied(stack, file)) == {"ml": "created", "settings": "created", "keys": "created"}
+
+
+def test_a_plan_writes_nothing_in_the_cluster(stack: Stack, file: Path) -> None:
+    stack.write("web", config_map(a="1"))
+    planned(stack, file)
+    assert stack.opener("minikube").get(SETTINGS) is None
+
+
+def test_a_plan_that_was_applied_can_be_applied_again(stack: Stack, file: Path) -> None:
+    stack.write("web", config_map(a="1"))
+    stack.apply()
+    stack.write("web", config_map(a="2"), deployment())
+    planned(stack, file)
+    applied(stack, file)
+    assert set(outcomes(applied(stack, file)).values()) == {"unchanged"}
+
+
+def test_files_that_moved_are_named(stack: Stack, file: Path) -> None:
+    stack.write("web", config_map(a="1"))
+    planned(stack, file)
+    stack.write("web", config_map(a="2"))
+    stack.write("more", config_map("more"))
+    assert refused(stack, file, ConfigError).splitlines() == [
+        "the files have changed since the plan was made; nothing was done",
+        "  `components/more.yaml` is new",
+        "  `components/web.yaml` has changed",
+    ]
+
+
+def test_a_comment_in_a_file_that_is_not_read_does_not_matter(stack: Stack, file: Path) -> None:
+    stack.write("web", config_map(a="1"))
+    stack.write("other", config_map("other"))
+    planned(stack, file, components=["web"])
+    stack.write("other", config_map("other", b="2"))
+    assert outcomes(applied(stack, file)) == {"ml": "created", "settings": "created"}
+
+
+def test_objects_that_moved_are_named(stack: Stack, file: Path) -> None:
+    stack.write("web", config_map(a="1"), config_map("same", b="1"))
+    stack.apply()
+    stack.write("web", config_map(a="2"), config_map("same", b="1"))
+    planned(stack, file)
+    cluster = stack.opener("minikube")
+    cluster.patch(ObjectRef("v1", "ConfigMap", "ml", "same"), {"data": {"b": "x"}}, manager="kubectl-edit")
+    cluster.patch(SETTINGS, {"data": {"a": "3"}}, manager="kubectl-edit")
+    said = refused(stack, file, ConflictError).splitlines()
+    assert said[0] == "the cluster has moved since the plan was made; nothing was done"
+    assert sorted(said[1:]) == [
+        "  ConfigMap ml/same: would be updated, not left as it is",
+        "  ConfigMap ml/settings: differs in another way than when it was approved: `data.a`",
+    ]
+    live = cluster.get(SETTINGS)
+    assert live is not None
+    assert live["data"]["a"] == "3"
+
+
+def test_an_object_made_anew_by_somebody_else_is_another_one(stack: Stack, file: Path) -> None:
+    stack.write("web", config_map(a="1"))
+    stack.apply()
+    stack.write("web", config_map(a="2"))
+    planned(stack, file)
+    cluster = stack.opener("minikube")
+    old = cluster.get(SETTINGS)
+    assert old is not None
+    cluster.delete(SETTINGS)
+    metadata = {key: old["metadata"][key] for key in ("name", "namespace", "labels")}
+    cluster.create({**config_map(a="1"), "metadata": metadata}, manager="kubectl-create")
+    assert "was deleted and made anew by somebody else" in refused(stack, file, ConflictError)
+
+
+def test_another_cluster_is_refused(stack: Stack, file: Path) -> None:
+    stack.write("web", config_map(a="1"))
+    planned(stack, file)
+    said = refused(stack, file, WrongClusterError, context="gke")
+    assert said.startswith("the plan is for another cluster than context `gke` leads to: made for ")
+
+
+def test_another_apps_plan_is_refused(stack: Stack, file: Path, tmp_path: Path) -> None:
+    stack.write("web", config_map(a="1"))
+    planned(stack, file)
+    other = Stack(tmp_path / "other", namespace="ml", opener=stack.opener, name="other", clock=stack.clock)
+    with pytest.raises(ConfigError) as caught:
+        applied(other, file)
+    assert caught.value.message == "the plan is for app `demo`, this is app `other`"
+
+
+def test_deletions_are_approved_one_by_one(stack: Stack, file: Path) -> None:
+    stack.write("web", config_map(a="1"), config_map("old"), config_map("older"))
+    stack.apply()
+    stack.write("web", config_map(a="1"), config_map("older"))
+    found = planned(stack, file)
+    assert {row.name: row.action for row in found.objects}["old"] == "delete"
+    assert outcomes(applied(stack, file))["old"] == "deleted"
+    assert stack.opener("minikube").get(ObjectRef("v1", "ConfigMap", "ml", "older")) is not None
+
+
+def test_options_that_decide_are_those_of_the_plan(stack: Stack, file: Path) -> None:
+    stack.write("web", config_map(a="1"), config_map("old"))
+    stack.apply()
+    stack.write("web", config_map(a="2"))
+    planned(stack, file, options={"prune": False})
+    assert "old" not in outcomes(applied(stack, file))
+    assert stack.opener("minikube").get(ObjectRef("v1", "ConfigMap", "ml", "old")) is not None
+
+
+def test_no_secret_stands_in_the_file_nor_a_bare_hash_of_one(stack: Stack, file: Path) -> None:
+    stack.write("web", secret(password="hush-hush"))
+    stack.apply()
+    stack.write("web", secret(password="other-word"))
+    planned(stack, file)
+    text = file.read_text()
+    assert "hush" not in text
+    assert "other-word" not in text
+    assert "aHVzaC1odXNo" not in text  # in base64
+    found = json.loads(text)
+    acting = [one["digest"] for one in found["objects"] if one["action"] != "unchanged"]
+    assert all(digest.startswith("scrypt:") for digest in [*acting, found["inputs"]["components/web.yaml"]])
+    assert [one["path"] for row in found["objects"] for one in row["fields"]] == ["data.password"]
+
+
+def test_a_secret_that_changes_after_the_plan_is_not_approved(stack: Stack, file: Path) -> None:
+    stack.write("web", secret(password="one"))
+    planned(stack, file)
+    stack.write("web", secret(password="two"))
+    assert "`components/web.yaml` has changed" in refused(stack, file, ConfigError)
+
+
+def test_parameters_of_the_run_are_kept(parametrised: Stack, file: Path) -> None:
+    overrides = read(["front.color=green"], [])
+    planned(parametrised, file, overrides=overrides)
+    applied(parametrised, file)
+    live = parametrised.opener("minikube").get(ObjectRef("v1", "ConfigMap", "ml", "front"))
+    assert live is not None
+    assert live["data"]["color"] == "green"
+
+
+def test_secret_parameters_of_the_run_are_not_kept_but_held_to(parametrised: Stack, file: Path) -> None:
+    planned(parametrised, file, overrides=read(["front.token=s3cret"], []))
+    assert "s3cret" not in file.read_text()
+    assert "give the same" not in refused(parametrised, file, UsageError)
+    wrong = refused(parametrised, file, UsageError, overrides=read(["front.token=other"], []))
+    assert wrong.endswith("these are others")
+    done = applied(parametrised, file, overrides=read(["front.token=s3cret"], []))
+    assert set(outcomes(done).values()) == {"created"}
+
+
+def test_the_file_says_what_it_was_made_from(stack: Stack, file: Path) -> None:
+    stack.write("web", config_map(a="1"))
+    planned(stack, file, components=["web"])
+    found = planfile.read(file)
+    assert (found.app, found.environment, found.context, found.namespace) == (
+        "demo",
+        "minikube",
+        "minikube",
+        "ml",
+    )
+    assert found.selection == found.components == ("web",)
+    assert found.cluster.uid is not None
+    assert found.inputs["components/web.yaml"].startswith("sha256:")
+    assert found.options["prune"] is True
+    assert [(one.identity.name, one.action) for one in found.objects] == [
+        ("ml", "create"),
+        ("settings", "create"),
+    ]
