@@ -18,24 +18,18 @@ from mlstack.cli.output import camel
 from mlstack.files import schema as schemas
 from mlstack.model.app import API_VERSION
 from mlstack.model.report import ChangeReport, RunResult
-<<<<<<< ours
 from mlstack.operations.history import HistoryResult, RevisionDiff, RevisionResult
-=======
 from mlstack.operations.plan import PlanResult
->>>>>>> theirs
 from mlstack.operations.status import StatusResult
 
 RESULTS: Mapping[str, type] = {
     "ApplyResult": RunResult,
     "DeleteResult": RunResult,
     "DiffResult": ChangeReport,
-<<<<<<< ours
     "HistoryResult": HistoryResult,
     "RevisionDiff": RevisionDiff,
     "RevisionResult": RevisionResult,
-=======
     "PlanResult": PlanResult,
->>>>>>> theirs
     "StatusResult": StatusResult,
 }
 PROMISE = "Within v1 fields may be added; none is removed or gets another meaning."
