@@ -67,6 +67,18 @@ def held(
         keeper.end()
 
 
+def tidy(cluster: Cluster, place: Environment, app: str, *, holder: Holder, clock: Clock) -> None:
+    """Take away the lock of a run that was killed, where there is nothing to lock for now.
+
+    Whoever may not, or cannot tell, leaves it: it expires.
+    """
+    lease = lease_of(cluster, place, app, holder=holder, clock=clock)
+    with suppress(ClusterError):
+        term = lease.read()
+        if term is not None and (holder.is_gone(term.holder) or lease.left_s() <= 0):
+            lease.release(term)
+
+
 def lease_of(cluster: Cluster, place: Environment, app: str, *, holder: Holder, clock: Clock) -> Lease:
     """Give the Lease that is the lock of an app's environment."""
     labels = marks(app=app, environment=place.name, component="")

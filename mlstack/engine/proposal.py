@@ -135,6 +135,8 @@ class Proposal:
     @contextmanager
     def _locked(self, clock: Clock, on_event: OnEvent) -> Iterator[Cluster]:
         """Give the cluster to write to, fenced by the lock unless there is nothing to write or to lock."""
+        if not self.writes:
+            lock.tidy(self.cluster, self.place, self.changes.app, holder=self.holder, clock=clock)
         if not (self.writes and self._has_namespace()):
             yield self.cluster
             return

@@ -187,3 +187,21 @@ def test_a_lock_is_renewed_while_its_run_does_nothing(
 )
 def test_holders_are_named_as_people_do(name: str, said: str) -> None:
     assert spoken(name) == said
+
+
+@pytest.mark.parametrize(
+    ("holder", "passed_s", "stays"),
+    [
+        (GRACE, 0.0, True),
+        (GRACE, 60.0, False),
+        (Holder(name=GRACE.name, is_gone=lambda name: name == ADA.name), 0.0, False),
+    ],
+    ids=["alive", "expired", "gone"],
+)
+def test_who_has_nothing_to_lock_takes_away_what_a_killed_run_left(
+    cluster: MemoryCluster, clock: VirtualClock, holder: Holder, passed_s: float, stays: bool
+) -> None:
+    lock.lease_of(cluster, PLACE, "demo", holder=ADA, clock=clock).take()
+    clock.sleep(passed_s)
+    lock.tidy(cluster, PLACE, "demo", holder=holder, clock=clock)
+    assert (cluster.get(LEASE) is not None) == stays
