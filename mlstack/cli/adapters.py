@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 Connect = Callable[[str, str | None], "Cluster"]
 
+# While it is only worked out what would change, a webhook that starts is waited for so long.
+WEBHOOK_S = 30.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Ports:
@@ -89,10 +92,17 @@ class SystemClock:
 
 
 def connect(context: str, kubeconfig: str | None) -> Cluster:
-    """Open the real cluster behind a kubectl context."""
+    """Open the real cluster behind a kubectl context; once it has answered, it is waited for."""
+    from mlstack.cli.output import say
     from mlstack.cluster import kube
+    from mlstack.cluster.patient import PatientCluster
 
-    return kube.connect(context, kubeconfig=kubeconfig)
+    return PatientCluster(
+        kube.connect(context, kubeconfig=kubeconfig),
+        clock=SystemClock(),
+        told=lambda text: say(f"waiting: {text}"),
+        webhook_s=WEBHOOK_S,
+    )
 
 
 def opener(session: Session, kubeconfig: str | None) -> Callable[[str], Cluster]:

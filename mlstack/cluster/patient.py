@@ -39,12 +39,20 @@ class PatientCluster:
         clock: for pauses.
         told: told in one sentence when waiting begins and when it ends.
         answered: whether the server is known to have answered already.
+        webhook_s: how long a webhook may fail to answer.
     """
 
     def __init__(
-        self, cluster: Cluster, *, clock: Clock, told: Callable[[str], None], answered: bool = False
+        self,
+        cluster: Cluster,
+        *,
+        clock: Clock,
+        told: Callable[[str], None],
+        answered: bool = False,
+        webhook_s: float = 0.0,
     ) -> None:
         """Hold the parts; nothing is asked."""
+        self._webhook_s = webhook_s
         self._cluster, self._clock, self._told = cluster, clock, told
         self._lock = Lock()
         self._answered = answered
@@ -62,7 +70,7 @@ class PatientCluster:
                 self._rides_out(error, asked_s)
             except TransientError as error:
                 self._heard()
-                if error.webhook or self._clock.now_s() - begun >= BUSY_S:
+                if self._clock.now_s() - begun >= (self._webhook_s if error.webhook else BUSY_S):
                     raise
                 self._say_busy(error)
             except (ForbiddenError, ObjectNotFoundError) as error:
@@ -110,7 +118,7 @@ class PatientCluster:
         with self._lock:
             first, self._busy = not self._busy, True
         if first:
-            self._told(f"the API server asks for patience: {error.message}")
+            self._told(error.message if error.webhook else f"the API server is busy: {error.message}")
 
     def identity(self) -> ClusterIdentity:
         """Give what tells this cluster from others."""

@@ -1,10 +1,12 @@
 """Wait for what the next write needs: a definition that is served, an object that is gone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from mlstack.cluster.api import Cluster, ObjectRef
-from mlstack.errors import NotReadyError
+from mlstack.errors import ClusterError, NotReadyError
 from mlstack.model.clock import Clock
+from mlstack.model.kinds import kinds_of_crd
 from mlstack.model.obstacles import obstacles
 from mlstack.model.readiness.assess import assess
 from mlstack.model.readiness.base import Facts
@@ -14,6 +16,8 @@ ESTABLISHED_S = 60.0
 # Pods have 30 s to end unless they ask for more.
 GONE_S = 120.0
 
+# Objects that hold a definition: more than these are counted, not listed.
+_NAMED = 5
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
 
@@ -58,6 +62,24 @@ def until_gone(
     if not _until(gone, timeout_s, clock):
         held = f"; {left}" if left else ""
         raise NotReadyError(f"`{ref}` was not gone within {timeout_s:.0f} s{held}", where=str(ref))
+
+
+def instances_held(cluster: Cluster, definition: ObjectRef) -> str:
+    """Name the objects that keep a definition from going, with their finalizers; empty if there are none."""
+    kinds = kinds_of_crd(cluster.get(definition) or {})
+    if not kinds:
+        return ""
+    try:
+        items = cluster.list(kinds[-1].api_version, kinds[-1].kind, metadata_only=True).items
+    except ClusterError:  # a remark is no reason to fail
+        return ""
+    held = [_held(item) for item in items if item["metadata"].get("finalizers")]
+    more = f" and {len(held) - _NAMED} more" if len(held) > _NAMED else ""
+    return f"held by {', '.join(held[:_NAMED])}{more}" if held else ""
+
+
+def _held(item: Mapping[str, Any]) -> str:
+    return f"{ObjectRef.of(item)} ({', '.join(item['metadata']['finalizers'])})"
 
 
 def _until(holds: Callable[[], bool], timeout_s: float, clock: Clock) -> bool:

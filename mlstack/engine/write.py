@@ -6,11 +6,12 @@ from typing import TypeVar
 from mlstack.cluster.api import Applied, Cluster, ObjectRef, Propagation
 from mlstack.engine import renew
 from mlstack.engine.send import Again, Sender
-from mlstack.engine.wait import GONE_S, until_established, until_gone
+from mlstack.engine.wait import GONE_S, instances_held, until_established, until_gone
 from mlstack.errors import (
     ConflictError,
     ForbiddenError,
     MlstackError,
+    NotReadyError,
     ObjectNotFoundError,
     OutdatedError,
     TransientError,
@@ -65,7 +66,7 @@ class Writer:
             self._take_away(change, ref)
             reached("was deleted and is not made anew yet: ")
         if change.action in ("recreate", "create") and change.live_uid:
-            until_gone(self._cluster, ref, change.live_uid, clock=self._clock)
+            self._until_gone(ref, change.live_uid)
         applied = self._written(change, ref)
         reached("")
         if change.identity.kind == "CustomResourceDefinition":
@@ -95,8 +96,18 @@ class Writer:
         except ObjectNotFoundError:
             return False
         if wait:
-            until_gone(self._cluster, ref, change.live_uid, clock=self._clock)
+            self._until_gone(ref, change.live_uid)
         return True
+
+    def _until_gone(self, ref: ObjectRef, uid: str) -> None:
+        try:
+            until_gone(self._cluster, ref, uid, clock=self._clock)
+        except NotReadyError as error:
+            held = instances_held(self._cluster, ref)
+            if held:
+                error.message += f"; {held}"
+                error.args = (error.message,)
+            raise
 
     def _is_there(self, ref: ObjectRef, uid: str) -> bool:
         live = self._cluster.get(ref)
@@ -127,7 +138,7 @@ class Writer:
         if not metadata.get("deletionTimestamp"):
             return applied
         self._say("waiting", change.identity, "is being deleted by somebody; until it is gone")
-        until_gone(self._cluster, ref, str(metadata["uid"]), clock=self._clock)
+        self._until_gone(ref, str(metadata["uid"]))
         desired = {} if change.desired is None else change.desired.data
         return self._persist(change, lambda: self._cluster.apply(desired))
 

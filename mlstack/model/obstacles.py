@@ -30,9 +30,4 @@ def _obstacles(live: Mapping[str, Any]) -> Iterator[str]:
         yield "what it owns is still there"
     for condition in (live.get("status") or {}).get("conditions") or ():
         if condition.get("type") in _TELLING and condition.get("status") == "True":
-            yield _sentence(str(condition.get("message") or condition.get("reason") or ""))
-
-
-def _sentence(text: str) -> str:
-    line = " ".join(text.split())
-    return line[:1].lower() + line[1:]
+            yield " ".join(str(condition.get("message") or condition.get("reason") or "").split())

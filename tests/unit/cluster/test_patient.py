@@ -109,7 +109,7 @@ def test_a_busy_server_is_given_time_but_not_for_ever() -> None:
     waiting.fails_until(10_000, TransientError("too many requests"))
     with pytest.raises(TransientError):
         waiting.get()
-    assert waiting.told == ["the API server asks for patience: too many requests"]
+    assert waiting.told == ["the API server is busy: too many requests"]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,623 @@
+"""What comes after what on a real API server, and everything that goes wrong on the way."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread, Timer
+from typing import Any
+
+import pytest
+
+from mlstack.cluster import kube
+from mlstack.errors import (
+    ClusterError,
+    ConfigError,
+    ForbiddenError,
+    InvalidError,
+    MlstackError,
+    NotReadyError,
+)
+from mlstack.model.dependencies import DEPENDS_ON
+from mlstack.model.events import Event
+from mlstack.model.pruning import Spare
+from mlstack.model.report import RunResult
+from mlstack.operations import apply, delete
+from tests.support.certificates import self_signed
+from tests.support.cluster import TestCluster
+from tests.support.deploying import RealClock, Stack, config_map, crd, deployment, secret
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.cluster
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+TIMEOUT = "mlstack.dev/timeout"
+EVERYTHING = Spare(definitions=False)
+
+
+class FastClock(RealClock):
+    """A clock on which time limits come thirty times sooner."""
+
+    def __init__(self) -> None:
+        self._begun = time.time()
+
+    def now_s(self) -> float:
+        """Give the time, which runs ahead."""
+        return self._begun + (time.time() - self._begun) * 30
+
+
+@pytest.fixture
+def stack(tmp_path: Path, namespace: str, kubeconfig: Path) -> Stack:
+    """An app that deploys into the test's own namespace of minikube."""
+    return Stack(
+        tmp_path / "app",
+        namespace=namespace,
+        opener=lambda context: kube.connect(context, kubeconfig=str(kubeconfig)),
+    )
+
+
+def annotated(obj: dict[str, Any], **annotations: str) -> dict[str, Any]:
+    keys = {"after": DEPENDS_ON, "timeout": TIMEOUT, "waiting": "mlstack.dev/test-waiting"}
+    metadata = {**obj["metadata"], "annotations": {keys[key]: text for key, text in annotations.items()}}
+    return {**obj, "metadata": metadata}
+
+
+def stuck(name: str = "web", *, timeout: str = "4s", **container: Any) -> dict[str, Any]:
+    """Build a Deployment whose image cannot be pulled."""
+    found = annotated(deployment(name, **container), timeout=timeout)
+    template = found["spec"]["template"]
+    template["metadata"]["annotations"] = {"mlstack.dev/test-waiting": "ImagePullBackOff"}
+    return found
+
+
+def job(image: str = "i", *, exits: str = "0", text: str = "a") -> dict[str, Any]:
+    container = {"name": "main", "image": image, "env": [{"name": "A", "value": text}]}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "migrate"},
+        "spec": {
+            "backoffLimit": 0,
+            "template": {
+                "metadata": {"annotations": {"mlstack.dev/test-exit": exits}},
+                "spec": {"restartPolicy": "Never", "containers": [container]},
+            },
+        },
+    }
+
+
+def outcomes(result: object) -> dict[str, str]:
+    assert isinstance(result, RunResult)
+    return {row.name: row.outcome for row in result.objects}
+
+
+def texts(result: object) -> dict[str, str]:
+    assert isinstance(result, RunResult)
+    return {row.name: row.text for row in result.objects}
+
+
+def failed(stack: Stack, kind: type[MlstackError] = MlstackError, **options: Any) -> MlstackError:
+    with pytest.raises(kind) as caught:
+        stack.apply(**options)
+    return caught.value
+
+
+def applied(stack: Stack, on_event: Callable[[Event], None]) -> RunResult:
+    """Apply, telling what happens as it does."""
+    return apply.execute(stack.plan(), clock=stack.clock, on_event=on_event)
+
+
+class After:
+    """Does something once so many objects have ended."""
+
+    def __init__(self, count: int, what: Callable[[], object]) -> None:
+        self._left, self._what = count, what
+
+    def __call__(self, event: Event) -> None:
+        if event.identity is not None:
+            self._left -= 1
+            if self._left == 0:
+                self._what()
+
+
+def path(namespace: str, kind: str, name: str) -> str:
+    group = {"deployments": "apis/apps/v1", "jobs": "apis/batch/v1"}.get(kind, "api/v1")
+    return f"/{group}/namespaces/{namespace}/{kind}/{name}"
+
+
+def many(count: int = 200) -> list[dict[str, Any]]:
+    return [config_map(f"many-{number:03}", a="b") for number in range(count)]
+
+
+# --- what people say -------------------------------------------------------------------------------
+
+
+def test_an_annotation_waits_until_what_it_names_works(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    late = annotated(config_map("late"), after=f"apps/namespaces/{namespace}/Deployment/web")
+    stack.write("a", late, deployment(replicas=2), config_map("early"))
+    seen: dict[str, Any] = {}
+
+    def look(event: Event) -> None:
+        if event.identity is not None and event.identity.name == "late" and event.kind == "created":
+            seen.update(minikube.request("GET", path(namespace, "deployments", "web"))["status"])
+
+    result = applied(stack, look)
+    assert seen["readyReplicas"] == 2
+    assert list(outcomes(result)).index("late") > list(outcomes(result)).index("web")
+
+
+def test_what_depends_on_something_that_does_not_work_is_skipped_and_the_rest_goes_on(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    late = annotated(config_map("late"), after="apps/Deployment/web")
+    later = annotated(config_map("later"), after="/ConfigMap/late")
+    stack.write("a", stuck(), late, later)
+    stack.write("b", config_map("other"))
+    error = failed(stack, NotReadyError)
+    assert outcomes(error.partial) == {
+        "web": "created",
+        "late": "skipped",
+        "later": "skipped",
+        "other": "created",
+    }
+    assert "ImagePullBackOff" in error.message
+    told = texts(error.partial)
+    assert told["late"] == f"depends on `Deployment {namespace}/web`, which is not ready"
+    assert told["later"] == f"depends on `ConfigMap {namespace}/late`, which was skipped"
+    assert minikube.find(path(namespace, "configmaps", "late")) is None
+
+
+def test_a_job_that_others_depend_on_has_to_end_well(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    late = annotated(config_map("late"), after="batch/Job/migrate")
+    stack.write("a", job(), late)
+    assert outcomes(stack.apply())["late"] == "created"
+    live = minikube.request("GET", path(namespace, "jobs", "migrate"))
+    assert live["status"]["succeeded"] == 1
+    stack.delete()
+    stack.write("a", job(exits="3"), late)
+    error = failed(stack, NotReadyError)
+    assert outcomes(error.partial)["late"] == "skipped"
+
+
+def test_a_target_outside_the_run_has_to_be_there(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    late = annotated(config_map("late"), after=f"/namespaces/{namespace}/Secret/theirs")
+    stack.write("a", late, config_map("other"))
+    error = failed(stack, ConfigError)
+    assert f"`ConfigMap {namespace}/late` depends on `Secret {namespace}/theirs`" in error.message
+    assert minikube.find(path(namespace, "configmaps", "other")) is None
+    minikube.kubectl("create", "secret", "generic", "theirs", "-n", namespace)
+    assert outcomes(stack.apply()) == {"late": "created", "other": "created"}
+
+
+def test_a_circle_is_refused_before_anything_is_written(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    stack.write(
+        "a",
+        annotated(config_map("one"), after="/ConfigMap/two"),
+        annotated(config_map("two"), after="/ConfigMap/one"),
+        config_map("other"),
+    )
+    assert "in a circle: `ConfigMap" in failed(stack, ConfigError).message
+    assert minikube.find(path(namespace, "configmaps", "other")) is None
+
+
+# --- what content needs ----------------------------------------------------------------------------
+
+
+def test_what_needs_something_that_failed_is_skipped(stack: Stack, namespace: str) -> None:
+    needy = deployment("needy", envFrom=[{"configMapRef": {"name": "bad"}}])
+    bad = {**config_map("bad"), "data": {"not a key": "x"}}
+    stack.write("a", needy, bad, deployment("fine"), secret("x"))
+    error = failed(stack, InvalidError)
+    assert outcomes(error.partial) == {
+        "bad": "failed",
+        "needy": "skipped",
+        "fine": "created",
+        "x": "created",
+    }
+    assert texts(error.partial)["needy"] == f"depends on `ConfigMap {namespace}/bad`, which failed"
+    assert error.where == "component a"
+
+
+def test_definitions_and_many_objects_of_theirs_in_one_apply(stack: Stack, namespace: str) -> None:
+    kinds = [("lamps", "Lamp"), ("fans", "Fan"), ("doors", "Door")]
+    group = f"{namespace}.example.com"
+    made = [
+        {"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"name": f"{plural}-{number}"}}
+        for plural, kind in kinds
+        for number in range(10)
+    ]
+    stack.write("jobs", *made)
+    stack.write("definitions", *(crd(plural, kind, group=group) for plural, kind in kinds))
+    assert set(outcomes(stack.apply()).values()) == {"created"}
+    assert set(outcomes(stack.apply()).values()) == {"unchanged"}
+    assert set(outcomes(stack.delete(spare=EVERYTHING)).values()) == {"deleted"}
+
+
+@contextmanager
+def released(cluster: TestCluster, path: str, after_s: float) -> Iterator[None]:
+    """Take an object's finalizers away after a while."""
+
+    def release() -> None:
+        body = json.dumps({"metadata": {"finalizers": None}})
+        cluster.request("PATCH", path, json.loads(body), content_type="application/merge-patch+json")
+
+    timer = Timer(after_s, release)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.join()
+
+
+# --- what is being deleted -------------------------------------------------------------------------
+
+
+def held(name: str = "settings") -> dict[str, Any]:
+    found = config_map(name, a="1")
+    return {**found, "metadata": {**found["metadata"], "finalizers": ["example.org/hold"]}}
+
+
+def test_an_object_that_is_being_deleted_is_waited_for(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    minikube.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(held()))
+    minikube.kubectl("delete", "configmap", "settings", "-n", namespace, "--wait=false")
+    stack.write("a", config_map(a="1"))
+    with released(minikube, path(namespace, "configmaps", "settings"), 1.5):
+        assert outcomes(stack.apply()) == {"settings": "created"}
+    live = minikube.request("GET", path(namespace, "configmaps", "settings"))
+    assert "deletionTimestamp" not in live["metadata"]
+
+
+def test_a_definition_that_is_being_deleted_is_waited_for(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    group = f"{namespace}.example.com"
+    lamp = {"apiVersion": f"{group}/v1", "kind": "Lamp", "metadata": {"name": "one"}}
+    stack.write("a", crd("lamps", "Lamp", group=group), lamp)
+    stack.apply()
+    address = f"/apis/{group}/v1/namespaces/{namespace}/lamps/one"
+    finalizers = '{"metadata": {"finalizers": ["example.org/hold"]}}'
+    minikube.kubectl("patch", f"lamps.{group}", "one", "-n", namespace, "--type=merge", "-p", finalizers)
+    minikube.kubectl("delete", "crd", f"lamps.{group}", "--wait=false")
+    with released(minikube, address, 2):
+        assert outcomes(stack.apply()) == {f"lamps.{group}": "created", "one": "created"}
+    assert minikube.find(address) is not None
+    stack.delete(spare=EVERYTHING)
+
+
+def test_a_namespace_that_is_being_deleted_is_made_anew(
+    tmp_path: Path, kubeconfig: Path, minikube: TestCluster, namespace: str
+) -> None:
+    own = f"{namespace}-own"
+    stack = Stack(
+        tmp_path / "app",
+        namespace=own,
+        opener=lambda context: kube.connect(context, kubeconfig=str(kubeconfig)),
+    )
+    stack.write("a", config_map("one"), config_map("two"))
+    stack.apply()
+    minikube.kubectl("apply", "-n", own, "-f", "-", input=json.dumps(held()))
+    minikube.kubectl("delete", "namespace", own, "--wait=false")
+    with released(minikube, path(own, "configmaps", "settings"), 2):
+        result = stack.apply()
+    assert outcomes(result) == {own: "created", "one": "created", "two": "created"}
+    assert set(outcomes(stack.apply()).values()) == {"unchanged"}
+    minikube.kubectl("delete", "namespace", own, "--wait=false")
+
+
+def test_a_namespace_that_is_deleted_in_the_middle_is_told_and_the_next_apply_mends_it(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    stack.write("a", *many())
+
+    def drop() -> None:
+        minikube.kubectl("delete", "namespace", namespace, "--wait=false")
+
+    with pytest.raises(ClusterError, match=f"namespace `{namespace}`") as caught:
+        applied(stack, After(20, drop))
+    assert isinstance(caught.value.partial, RunResult)
+    assert {"created", "failed"} >= set(outcomes(caught.value.partial).values())
+    result = stack.apply()
+    assert set(outcomes(result).values()) == {"created"}
+    assert len(minikube.request("GET", f"/api/v1/namespaces/{namespace}/configmaps")["items"]) >= 200
+
+
+def test_an_object_deleted_in_the_middle_is_not_made_anew_unseen(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    stack.write("a", config_map(a="1"))
+    stack.apply()
+    stack.write("a", config_map(a="2"))
+    plan = stack.plan()
+    minikube.kubectl("delete", "configmap", "settings", "-n", namespace)
+    with pytest.raises(ClusterError, match="changed since it was shown"):
+        apply.execute(plan, clock=stack.clock)
+    assert minikube.find(path(namespace, "configmaps", "settings")) is None
+
+
+# --- deleting --------------------------------------------------------------------------------------
+
+
+def test_what_depends_on_something_is_gone_before_it_goes(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    web = deployment("web", replicas=2, envFrom=[{"configMapRef": {"name": "settings"}}])
+    late = annotated(config_map("late"), after="apps/Deployment/web")
+    stack.write("a", config_map(a="1"), web, late)
+    stack.apply()
+    order: list[str] = []
+    left: list[bool] = []
+
+    def look(event: Event) -> None:
+        if event.identity is not None and event.kind == "deleted":
+            order.append(event.identity.name)
+            pods = minikube.request("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
+            left.append(bool(pods))
+
+    delete.execute(delete.compute(stack.target(), opener=stack.opener), clock=stack.clock, on_event=look)
+    assert order == ["late", "web", "settings"]
+    assert left == [True, False, False]
+
+
+def test_what_does_not_go_keeps_what_it_needs_and_is_named(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    web = deployment("web", envFrom=[{"configMapRef": {"name": "settings"}}])
+    web["metadata"]["finalizers"] = ["example.org/hold"]
+    stack.write("a", config_map(a="1"), web)
+    stack.write("b", secret("x"))
+    stack.apply()
+    stack.clock = FastClock()
+    with released(minikube, path(namespace, "deployments", "web"), 8):
+        with pytest.raises(NotReadyError, match=r"finalizers are still there: example\.org/hold") as caught:
+            stack.delete()
+        assert texts(caught.value.partial)["settings"] == (
+            f"`Deployment {namespace}/web`, which goes before it, was not deleted"
+        )
+        assert minikube.find(path(namespace, "configmaps", "settings")) is not None
+    stack.clock = RealClock()
+    assert outcomes(stack.delete())["settings"] == "deleted"
+
+
+def test_a_definition_whose_object_does_not_go_says_so(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    group = f"{namespace}.example.com"
+    stack.write("a", crd("lamps", "Lamp", group=group))
+    stack.apply()
+    metadata = {"name": "theirs", "namespace": namespace, "finalizers": ["example.org/hold"]}
+    lamp = {"apiVersion": f"{group}/v1", "kind": "Lamp", "metadata": metadata}
+    minikube.kubectl("apply", "-f", "-", input=json.dumps(lamp))
+    stack.clock = FastClock()
+    with (
+        released(minikube, f"/apis/{group}/v1/namespaces/{namespace}/lamps/theirs", 8),
+        pytest.raises(
+            NotReadyError,
+            match=rf"was not gone within 120 s; .*Lamp {namespace}/theirs \(example\.org/hold\)",
+        ),
+    ):
+        stack.delete(spare=EVERYTHING)
+    minikube.wait_until_gone(f"{DEFINITIONS}/lamps.{group}")
+
+
+# --- webhooks --------------------------------------------------------------------------------------
+
+
+def hook(
+    name: str, client: Mapping[str, Any], *, namespace: str, resource: str, group: str = ""
+) -> dict[str, Any]:
+    one = {
+        "name": "a.example.com",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "timeoutSeconds": 2,
+        "clientConfig": dict(client),
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "rules": [
+            {
+                "apiGroups": [group],
+                "apiVersions": ["v1"],
+                "operations": ["CREATE", "UPDATE"],
+                "resources": [resource],
+            }
+        ],
+    }
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": name},
+        "webhooks": [one],
+    }
+
+
+def service(name: str = "web") -> dict[str, Any]:
+    ports = [{"port": 443, "targetPort": 8443}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name},
+        "spec": {"selector": {"app": name}, "ports": ports},
+    }
+
+
+@pytest.fixture
+def own_hook(stack: Stack, minikube: TestCluster, namespace: str) -> Iterator[dict[str, Any]]:
+    """A webhook configuration whose Service is part of the run."""
+    client = {"service": {"namespace": namespace, "name": "web"}}
+    yield annotated(
+        hook(f"own-{namespace}", client, namespace=namespace, resource="deployments", group="apps"),
+        timeout="5s",
+    )
+    minikube.kubectl("delete", "validatingwebhookconfiguration", f"own-{namespace}", "--ignore-not-found")
+
+
+def test_a_webhook_is_set_up_once_its_service_answers(
+    stack: Stack, minikube: TestCluster, namespace: str, own_hook: dict[str, Any]
+) -> None:
+    seen: list[bool] = []
+
+    def look(event: Event) -> None:
+        if event.identity is not None and event.identity.kind.startswith("Validating"):
+            labels = "labelSelector=kubernetes.io%2Fservice-name%3Dweb"
+            slices = minikube.request(
+                "GET", f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices?{labels}"
+            )["items"]
+            ready = [one["conditions"]["ready"] for found in slices for one in found["endpoints"] or ()]
+            seen.append(any(ready))
+
+    stack.write("a", own_hook, service(), deployment("web"), config_map())
+    result = applied(stack, look)
+    assert seen == [True]
+    assert [row.name for row in result.objects][-1] == f"own-{namespace}"
+
+
+def test_a_webhook_whose_pods_do_not_start_is_not_set_up(
+    stack: Stack, minikube: TestCluster, namespace: str, own_hook: dict[str, Any]
+) -> None:
+    stack.write("a", own_hook, service(), stuck("web"), config_map())
+    error = failed(stack, NotReadyError)
+    assert "ImagePullBackOff" in error.message
+    assert outcomes(error.partial)[f"own-{namespace}"] == "skipped"
+    assert minikube.find(f"{HOOKS}/own-{namespace}") is None
+
+
+class _Admission(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        answer = {"uid": review["request"]["uid"], "allowed": True}
+        body = json.dumps({**review, "response": answer}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def admission(folder: Path, *, after_s: float) -> Iterator[dict[str, str]]:
+    """Run a webhook that takes its port now and answers later; gives its `clientConfig`."""
+    certificate = self_signed("127.0.0.1")
+    files = certificate.write(folder, "hook")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*files)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Admission, bind_and_activate=False)
+    server.handle_error = lambda request, client_address: None  # type: ignore[method-assign]
+    server.server_bind()
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+
+    def serve() -> None:
+        time.sleep(after_s)
+        server.server_activate()
+        server.serve_forever(poll_interval=0.05)
+
+    thread = Thread(target=serve, daemon=True)
+    thread.start()
+    authority = base64.b64encode(certificate.certificate.encode()).decode()
+    try:
+        yield {"url": f"https://127.0.0.1:{server.server_address[1]}/", "caBundle": authority}
+    finally:
+        time.sleep(0)
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_a_webhook_of_others_that_starts_is_waited_for(
+    stack: Stack, minikube: TestCluster, namespace: str, tmp_path: Path
+) -> None:
+    name = f"theirs-{namespace}"
+    stack.write("a", config_map("one", a="1"), secret("x"))
+    with admission(tmp_path, after_s=3) as client:
+        theirs = hook(name, client, namespace=namespace, resource="secrets")
+        minikube.kubectl("apply", "-f", "-", input=json.dumps(theirs))
+        time.sleep(1)  # the API server learns of a webhook after a moment, and tells nobody when
+        try:
+            result = stack.apply()
+        finally:
+            minikube.kubectl("delete", "validatingwebhookconfiguration", name)
+    assert outcomes(result) == {"one": "created", "x": "created"}
+    assert any("admission webhook `a.example.com`" in event.text for event in stack.events)
+
+
+# --- what cannot change ----------------------------------------------------------------------------
+
+
+def test_what_the_server_says_of_a_job_is_cut_before_its_template(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    stack.write("a", job(text="very-secret-text"))
+    stack.apply()
+    changed = job(image="other", text="another-secret-text")
+    changed["metadata"]["namespace"] = namespace
+    with pytest.raises(InvalidError) as caught:
+        stack.opener("minikube").apply(changed, force=True)
+    said = str(caught.value)
+    assert said.startswith(f"`Job {namespace}/migrate` is refused: `spec.template` ")
+    assert "field is immutable" in said
+    assert len(said) < 120
+    assert "secret-text" not in said + repr(caught.value.causes)
+    stack.write("a", changed)
+    assert "secret-text" not in repr([change.reason for change in stack.plan().changes.changes])
+
+
+# --- quota, credentials, servers that go -----------------------------------------------------------
+
+
+def test_a_quota_fails_what_it_does_not_take_and_nothing_else(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}}
+    quota["spec"] = {"hard": {"count/secrets": "1"}}
+    minikube.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(quota))
+    minikube.wait_for(
+        f"/api/v1/namespaces/{namespace}/resourcequotas/few",
+        lambda found: found.get("status", {}).get("hard"),
+    )
+    secrets = [{**secret("x"), "metadata": {"name": f"s{number}"}} for number in range(3)]
+    stack.write("a", *secrets, config_map())
+    error = failed(stack, ForbiddenError)
+    found = outcomes(error.partial)
+    assert found["settings"] == "created"
+    assert "failed" in {found["s0"], found["s1"], found["s2"]}
+    assert "exceeded quota" in error.message
+    assert f"kubectl describe quota -n {namespace}" in str(error.hint)
+
+
+def test_an_api_server_that_is_restarted_in_the_middle_is_ridden_out(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    stack.write("a", *many(300))
+    said: list[Event] = []
+    plan = stack.plan()
+    with ThreadPoolExecutor(max_workers=1) as aside:
+        running = aside.submit(apply.execute, plan, clock=stack.clock, on_event=said.append)
+        wait_until(lambda: len(said) > 30 or None, what="30 objects")
+        minikube.restart_apiserver()
+        result = running.result(timeout=90)
+    assert set(outcomes(result).values()) == {"created"}
+    assert [event.text for event in said if event.kind == "waiting"] == [
+        "the API server does not answer; trying again for 60 s",
+        "the API server answers again",
+    ]
+    assert len(minikube.request("GET", f"/api/v1/namespaces/{namespace}/configmaps")["items"]) >= 300
+    assert set(outcomes(stack.apply()).values()) == {"unchanged"}
