@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from mlstack.cli.page import Line, Page, Table, fold, layout
@@ -19,7 +19,7 @@ def show(page: Page, *, to_stderr: bool = False) -> None:
 
     console = Console(stderr=to_stderr, highlight=False, emoji=False, markup=False)
     for block in page.blocks:
-        for line in _rows(block, console.width) if isinstance(block, Table) else _lines(block, console.width):
+        for line in _laid_out(block, console.width):
             console.print(Text(line.text, style=STYLES[line.style]), soft_wrap=True)
 
 
@@ -44,3 +44,25 @@ def waiting(text: str) -> Iterator[None]:
 
     with Console(stderr=True).status(text):
         yield
+
+
+@contextmanager
+def redrawing() -> Iterator[Callable[[Page], None]]:
+    """Give what shows a page on stdout in the place of the one before; the last one is taken away."""
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    console = Console(highlight=False, emoji=False, markup=False)
+    with Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop") as live:
+
+        def draw(page: Page) -> None:
+            lines = [line for block in page.blocks for line in _laid_out(block, console.width)]
+            text = Text("\n").join(Text(line.text, style=STYLES[line.style]) for line in lines)
+            live.update(text, refresh=True)
+
+        yield draw
+
+
+def _laid_out(block: Line | Table, width: int) -> Iterator[Line]:
+    return _rows(block, width) if isinstance(block, Table) else _lines(block, width)

@@ -10,9 +10,9 @@ from mlstack.cli.page import Block, Line, Page, Style, Table
 from mlstack.cli.views import VIEWS, count, one_line_value
 
 if TYPE_CHECKING:
+    from mlstack.model.health import ComponentStatus, PodStatus, StatusResult
     from mlstack.model.readiness.base import State
     from mlstack.operations.explain import ExplainedParameter, ExplainResult
-    from mlstack.operations.status import ComponentStatus, PodStatus, StatusResult
     from mlstack.operations.unlock import UnlockResult
     from mlstack.operations.validate import ValidateResult
 
@@ -71,13 +71,24 @@ def status(result: StatusResult) -> Page:
     blocks: list[Block] = []
     for found in result.components:
         blocks += _component_status(found)
+    blocks += _left_over(result)
     blocks += [Line(f"note: {note}", hang=2) for note in result.notes]
-    verdict = "everything works" if result.ok else "not everything works"
-    line = f"`{result.environment}` (context {result.context}, namespace {result.namespace}): {verdict}"
     return Page(
-        (*blocks, Line(line, "head" if result.ok else "remove", hang=2)),
+        (*blocks, verdict(result)),
         tuple(row.object for found in result.components for row in found.objects),
     )
+
+
+def _left_over(result: StatusResult) -> Iterator[Block]:
+    if not result.left_over:
+        return
+    yield Line("no longer in the files:", "head")
+    for row in result.left_over:
+        word, reason = ("kept", f": {row.reason}") if row.is_kept else ("surplus", "")
+        origin = f" (of component {row.component})" if row.component else ""
+        yield Line(f"  {word:<8} {row.object}{origin}{reason}", "dim", hang=11)
+    if not all(row.is_kept for row in result.left_over):
+        yield Line(f"      hint: mlstack apply {result.environment} deletes what is surplus", hang=12)
 
 
 def _component_status(found: ComponentStatus) -> Iterator[Block]:
@@ -103,6 +114,18 @@ def _pods(alike: Sequence[PodStatus]) -> Iterator[Block]:
     for pod in alike:
         node = f" on {pod.node}" if pod.node else ""
         yield _state(pod.state, f"pod {pod.name}", reason or node, indent=6)
+
+
+def state_text(state: State, name: str, reason: str) -> str:
+    """Write how one object does on one line."""
+    return f"{state:<8} {name}{f': {reason}' if reason else ''}"
+
+
+def verdict(result: StatusResult) -> Line:
+    """Sum up how an environment does."""
+    told = "everything works" if result.ok else "not everything works"
+    line = f"`{result.environment}` (context {result.context}, namespace {result.namespace}): {told}"
+    return Line(line, "head" if result.ok else "remove", hang=2)
 
 
 def _state(state: State, name: str, tail: str, *, indent: int) -> Line:

@@ -46,7 +46,8 @@ class Lookout:
         clock: tells the time, and lets it pass while no watch is open.
         labels: what all of them carry, so that other people's objects are not sent.
         wait_for_load_balancer: whether a Service of type LoadBalancer needs its address.
-        uids: the UIDs they are known to have; another one means that somebody made them anew.
+        uids: the UIDs they are known to have; another one means that somebody made them anew. None where
+            that is nobody's business.
         everything: look also at kinds that need nothing but to be there.
     """
 
@@ -68,6 +69,7 @@ class Lookout:
         self._judge = Judge(cluster, self._relatives, wait_for_load_balancer=wait_for_load_balancer)
         self._live: dict[Identity, Data] = {}
         self._uids = dict(uids or {})
+        self._is_jealous = uids is not None
         self._answers: dict[Identity, tuple[float, Data | None]] = {}
         self._judged: dict[Identity, tuple[float, Seen]] = {}
         self._dirty: set[Identity] = set()
@@ -175,7 +177,7 @@ class Lookout:
         if live is None:
             return Seen(wanted=wanted, live=None, readiness=self._absent(wanted))
         uid = str(live["metadata"].get("uid"))
-        if self._uids.setdefault(identity, uid) != uid:
+        if self._is_jealous and self._uids.setdefault(identity, uid) != uid:
             return Seen(wanted=wanted, live=live, readiness=REPLACED)
         return self._judge.judge(wanted, live, now_s=now_s)
 

@@ -1,102 +1,22 @@
 """`status`: whether what was applied works, and why not: component, object, pods."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Sequence
 
 from mlstack.cluster.api import Opener
+from mlstack.engine import inventory as inventories
 from mlstack.engine.inspect import inspect
 from mlstack.engine.judge import Seen
+from mlstack.engine.lookout import UNSEEN, Lookout
+from mlstack.engine.prune import prune
 from mlstack.engine.surroundings import placed
-from mlstack.engine.target import Target, reach
+from mlstack.engine.target import Reached, Target, reach
+from mlstack.errors import ClusterError
 from mlstack.files.appdir import AppDir
-from mlstack.model.app import API_VERSION, Component
+from mlstack.model.app import Component
 from mlstack.model.clock import Clock
-from mlstack.model.readiness.base import State
-
-
-@dataclass(frozen=True, kw_only=True)
-class PodStatus:
-    """One pod of an object.
-
-    Attributes:
-        name: name of the pod.
-        state: state by the rule for pods.
-        reason: what it waits for or why it failed.
-        node: node it runs on, empty if it has none yet.
-    """
-
-    name: str
-    state: State
-    reason: str
-    node: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class ObjectStatus:
-    """One object of a component.
-
-    Attributes:
-        object: the object as people name it.
-        kind: its kind.
-        namespace: its namespace, empty for cluster-scoped objects.
-        name: its name.
-        state: `missing` if it is not in the cluster.
-        reason: what it waits for or why it failed.
-        hint: what to do about it, empty if nothing is known.
-        pods: its pods, by name.
-    """
-
-    object: str
-    kind: str
-    namespace: str
-    name: str
-    state: State
-    reason: str
-    hint: str
-    pods: tuple[PodStatus, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ComponentStatus:
-    """One component of an environment.
-
-    Attributes:
-        name: full name of the component.
-        ok: whether all its objects work.
-        objects: its objects in the order they are applied.
-    """
-
-    name: str
-    ok: bool
-    objects: tuple[ObjectStatus, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class StatusResult:
-    """How an environment does; `ok` if everything works.
-
-    Attributes:
-        api_version: version of this format.
-        kind: kind of this format.
-        ok: whether every object is ready, done or suspended on purpose.
-        app: name of the app.
-        environment: name of the environment.
-        namespace: its namespace.
-        context: the kubectl context.
-        components: by name.
-        notes: remarks, as what could not be read.
-    """
-
-    api_version: str = API_VERSION
-    kind: Literal["StatusResult"] = "StatusResult"
-    ok: bool
-    app: str
-    environment: str
-    namespace: str
-    context: str
-    components: tuple[ComponentStatus, ...]
-    notes: tuple[str, ...] = ()
+from mlstack.model.diff import Change
+from mlstack.model.health import ComponentStatus, LeftOver, ObjectStatus, PodStatus, StatusResult
+from mlstack.model.objects import selector
 
 
 def status(target: Target, *, opener: Opener, clock: Clock) -> StatusResult:
@@ -111,23 +31,137 @@ def status(target: Target, *, opener: Opener, clock: Clock) -> StatusResult:
         ConfigError: a file, parameter or template is wrong.
         ClusterError: the cluster cannot be asked or is another one.
     """
-    reached = reach(target, opener, confined=False)
-    state, place = reached.state, reached.place
+    report = _Report(reach(target, opener, confined=False))
     seen, notes = inspect(
-        placed(state.objects, reached.cluster),
-        reached.cluster,
+        report.wanted,
+        report.reached.cluster,
         now_s=clock.now_s(),
-        wait_for_load_balancer=place.wait_for_load_balancer,
+        wait_for_load_balancer=report.reached.place.wait_for_load_balancer,
     )
-    rows = tuple(_component(target.app, name, seen, place.name) for name in state.components)
-    return StatusResult(
-        ok=all(row.ok for row in rows),
-        app=state.app,
-        environment=state.environment,
-        namespace=state.namespace,
-        context=place.context,
-        components=rows,
-        notes=(*state.notes, *notes),
+    report.find_left_over(seen)
+    return report.of(seen, notes)
+
+
+def watch(
+    target: Target,
+    *,
+    opener: Opener,
+    clock: Clock,
+    on_change: Callable[[StatusResult], object],
+    timeout_s: float | None = None,
+) -> StatusResult:
+    """Judge every object again whenever one changes, until all of them work.
+
+    Args:
+        target: what to look at.
+        opener: opens a cluster by its context.
+        clock: tells the time.
+        on_change: called with everything, once at first and then whenever something is another.
+        timeout_s: seconds after which it ends whatever is seen; None for never.
+
+    Returns:
+        What was seen last.
+
+    Raises:
+        ConfigError: a file, parameter or template is wrong.
+        ClusterError: the cluster cannot be asked or is another one.
+    """
+    report = _Report(reach(target, opener, confined=False))
+    reached, state = report.reached, report.reached.state
+    lookout = Lookout(
+        reached.cluster,
+        report.wanted,
+        clock=clock,
+        labels=selector(app=state.app, environment=state.environment),
+        wait_for_load_balancer=reached.place.wait_for_load_balancer,
+        everything=True,
+    )
+    ends_s = None if timeout_s is None else clock.now_s() + timeout_s
+    last: StatusResult | None = None
+    with lookout:
+        for seen in lookout.rounds():
+            is_late = ends_s is not None and clock.now_s() >= ends_s
+            if not is_late and any(one.readiness is UNSEEN for one in seen):
+                continue
+            if last is None:
+                report.find_left_over(seen)
+            found = report.of(seen, (*lookout.notes, *_outage(lookout)))
+            if found != last:
+                on_change(found)
+            last = found
+            if found.ok or is_late:
+                break
+    return last if last is not None else report.of((), ())
+
+
+def _outage(lookout: Lookout) -> tuple[str, ...]:
+    error = lookout.outage()
+    return (error.message,) if error is not None else ()
+
+
+class _Report:
+    """Writes down what is seen of one environment."""
+
+    def __init__(self, reached: Reached) -> None:
+        self.reached = reached
+        self.wanted = placed(reached.state.objects, reached.cluster)
+        self._left_over: tuple[LeftOver, ...] = ()
+        self._notes: tuple[str, ...] = ()
+
+    def find_left_over(self, seen: Sequence[Seen]) -> None:
+        """Look up what the inventory has and the files no longer bring."""
+        state, cluster = self.reached.state, self.reached.cluster
+        brought = [_as_it_is(one) for one in seen]
+        try:
+            inventory = inventories.read(
+                cluster, app=state.app, environment=state.environment, namespace=state.namespace
+            )
+            found = prune(self.reached, inventory, brought)
+        except ClusterError as error:
+            self._notes = (f"what the files no longer bring may be missing: {error.message}",)
+            return
+        self._left_over = tuple(_left_over(change) for change in found.changes)
+
+    def of(self, seen: Sequence[Seen], notes: Sequence[str]) -> StatusResult:
+        """Give the whole state."""
+        reached, state = self.reached, self.reached.state
+        app, environment = reached.target.app, reached.place.name
+        rows = tuple(_component(app, name, seen, environment) for name in state.components)
+        return StatusResult(
+            ok=all(row.ok for row in rows),
+            app=state.app,
+            environment=state.environment,
+            namespace=state.namespace,
+            context=reached.place.context,
+            components=rows,
+            left_over=self._left_over,
+            notes=(*state.notes, *self._notes, *notes),
+        )
+
+
+def _as_it_is(seen: Seen) -> Change:
+    uid = str(seen.live["metadata"].get("uid") or "") if seen.live else ""
+    wanted = seen.wanted
+    return Change(
+        identity=wanted.identity,
+        component=wanted.component,
+        api_version=wanted.api_version,
+        action="unchanged",
+        desired=wanted,
+        live_uid=uid,
+    )
+
+
+def _left_over(change: Change) -> LeftOver:
+    identity = change.identity
+    return LeftOver(
+        object=str(identity),
+        kind=identity.kind,
+        namespace=identity.namespace,
+        name=identity.name,
+        component=change.component,
+        is_kept=change.action == "kept",
+        reason=change.reason,
     )
 
 

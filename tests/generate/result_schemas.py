@@ -17,10 +17,10 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from mlstack.cli.output import camel
 from mlstack.files import schema as schemas
 from mlstack.model.app import API_VERSION
+from mlstack.model.health import StatusResult
 from mlstack.model.report import ChangeReport, RunResult
 from mlstack.operations.history import HistoryResult, RevisionDiff, RevisionResult
 from mlstack.operations.plan import PlanResult
-from mlstack.operations.status import StatusResult
 
 RESULTS: Mapping[str, type] = {
     "ApplyResult": RunResult,

@@ -15,11 +15,11 @@ from mlstack.engine.target import Target
 from mlstack.files.appdir import AppDir
 from mlstack.model import emit
 from mlstack.model.events import Event
+from mlstack.model.health import StatusResult
 from mlstack.model.history import Revision
 from mlstack.model.options import ApplyOptions
 from mlstack.model.report import ChangeReport, RunResult
 from mlstack.operations import apply, delete, diff, history, rollback, status
-from mlstack.operations.status import StatusResult
 from tests.support.builders import MINIMAL_APP, write_tree
 
 Objects = Sequence[Mapping[str, Any]]

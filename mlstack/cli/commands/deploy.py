@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,11 +10,12 @@ import typer
 
 from mlstack.cli import options, progress
 from mlstack.cli.adapters import app_dir, code_store, environment_name, opener, overrides, target_of
-from mlstack.cli.output import emit, say
+from mlstack.cli.output import emit, is_terminal, page_text, say, write
 from mlstack.cli.parsing import family
 from mlstack.errors import UsageError
 
 if TYPE_CHECKING:
+    from mlstack.cluster.api import Opener
     from mlstack.engine.target import Target
     from mlstack.model.objects import DesiredState
     from mlstack.model.options import ApplyOptions
@@ -204,6 +206,19 @@ def status(
     env: options.EnvArgument = None,
     components: options.Components = None,
     context: options.Context = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Go on until everything works, showing what changes.")
+    ] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout",
+            metavar="DURATION",
+            parser=options.duration,
+            help="End `--watch` after this time (90s, 5m, 1h).",
+            show_default=False,
+        ),
+    ] = None,
     kubeconfig: options.Kubeconfig = None,
     folder: options.Dir = None,
     output: options.Output = "table",
@@ -212,6 +227,10 @@ def status(
     from mlstack.operations import status as operation
 
     target = target_of(ctx.obj, folder, env, components, context=context)
+    if timeout is not None and not watch:
+        raise UsageError("`--timeout` is how long `--watch` goes on", hint="add --watch")
+    if watch:
+        return _watch(ctx, target, opener(ctx.obj, kubeconfig), timeout, output)
     with progress.waiting("looking at the cluster"):
         result = operation.status(target, opener=opener(ctx.obj, kubeconfig), clock=ctx.obj.ports.clock)
     return emit(result, output)
@@ -242,6 +261,21 @@ def _refuse_decided(target: Target, how: ApplyOptions) -> None:
 
 
 _SPELLED = {"create": "--no-create", "prune": "--no-prune", "allow_destructive": "--allow-destructive-crds"}
+
+
+def _watch(ctx: typer.Context, target: Target, opened: Opener, timeout_s: float | None, output: str) -> int:
+    from mlstack.cli import views_cluster, watching
+    from mlstack.cli.page import Page
+    from mlstack.operations import status as operation
+
+    with watching.showing(output) as show:
+        result = operation.watch(
+            target, opener=opened, clock=ctx.obj.ports.clock, on_change=show, timeout_s=timeout_s
+        )
+    if output == "table" and not is_terminal(sys.stdout):
+        write(page_text(Page((views_cluster.verdict(result),))))
+        return 0 if result.ok else 1
+    return emit(result, output)
 
 
 def _write(state: DesiredState, out: Path, output_format: str) -> int:

@@ -6,7 +6,10 @@ import pytest
 
 from mlstack.cluster.api import ObjectRef
 from mlstack.cluster.memory import MemoryCluster
+from mlstack.cluster.simulated import Simulation
 from mlstack.errors import ForbiddenError
+from mlstack.model.health import StatusResult
+from mlstack.operations import status
 from tests.support.builders import write_tree
 from tests.support.deploying import Stack, config_map, crd, deployment, tfjob
 from tests.support.packages import COMMON, JOBS, vendored
@@ -152,3 +155,54 @@ def test_events_that_may_not_be_read_are_said(
     result = stack.status()
     assert result.notes == ("reasons may be missing: `viewer` may not list events",)
     assert result.components[0].objects[0].state == "waiting"
+
+
+def test_what_the_files_no_longer_bring_is_shown_apart(stack: Stack) -> None:
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}}
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    stack.write("a", config_map("one"))
+    stack.write("b", config_map("two"), {**claim, "spec": spec})
+    stack.apply()
+    assert stack.status(components=["a"]).left_over == ()
+    stack.remove("b")
+    result = stack.status()
+    assert result.ok
+    assert [(row.object, row.component, row.is_kept) for row in result.left_over] == [
+        ("PersistentVolumeClaim ml/data", "b", True),
+        ("ConfigMap ml/two", "b", False),
+    ]
+
+
+def watched(stack: Stack, **options: Any) -> tuple[StatusResult, list[StatusResult]]:
+    changes: list[StatusResult] = []
+    target = stack.target()
+    last = status.watch(target, opener=stack.opener, clock=stack.clock, on_change=changes.append, **options)
+    return last, changes
+
+
+def test_watching_ends_when_everything_works(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", deployment(), config_map())
+    stack.apply()
+    clusters["minikube"].on_idle = Simulation(clusters["minikube"]).step
+    last, changes = watched(stack)
+    assert last.ok
+    assert changes[-1] == last
+
+
+def test_watching_ends_when_its_time_is_up(stack: Stack) -> None:
+    stack.write("a", deployment(), config_map())
+    stack.apply()
+    begun_s = stack.clock.now_s()
+    last, changes = watched(stack, timeout_s=20)
+    assert not last.ok
+    assert 20 <= stack.clock.now_s() - begun_s < 25
+    assert [row.state for row in changes[0].components[0].objects] == ["ready", "waiting"]
+
+
+def test_watching_sees_what_goes_away(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", config_map())
+    stack.apply()
+    assert watched(stack)[0].ok
+    clusters["minikube"].delete(ObjectRef("v1", "ConfigMap", "ml", "settings"))
+    last, _ = watched(stack, timeout_s=5)
+    assert last.components[0].objects[0].state == "missing"

@@ -1,0 +1,145 @@
+"""Waiting on the command line: exit code 7 with the reasons, lines as they change, `status --watch`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mlstack.cli import progress
+from mlstack.cli.page import Line, Page
+from mlstack.model import emit
+from tests.support.builders import write_tree
+from tests.support.cli import Runner
+from tests.support.deploying import config_map, deployment
+from tests.support.registry import small_app
+
+GPU = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
+REASON = (
+    "0 of 1 pods ready: no node of this cluster has nvidia.com/gpu (0/1 nodes: Insufficient nvidia.com/gpu)"
+)
+
+
+@pytest.fixture
+def run(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
+    small_app(tmp_path)
+    monkeypatch.chdir(tmp_path / "demo")
+    run.ok("env add minikube --no-preset")
+    return run
+
+
+def write(*objects: dict[str, object]) -> None:
+    write_tree(Path.cwd(), {"components/model.yaml": emit.to_yaml_documents(objects)})
+
+
+def test_apply_of_what_runs_gives_0_and_says_little(run: Runner) -> None:
+    write(deployment(), config_map())
+    ran = run("apply minikube")
+    assert ran.code == 0
+    assert "waiting" not in ran.err
+
+
+def test_apply_of_what_cannot_run_gives_7_with_the_reason_also_in_a_log(run: Runner) -> None:
+    write(deployment(**GPU))
+    ran = run("apply minikube --timeout 30s")
+    assert ran.code == 7
+    assert f"waiting: Deployment default/web: {REASON}\n" in ran.err
+    assert "error: `Deployment default/web` is not ready after 3" in ran.err
+    assert "hint: mlstack status minikube" in ran.err
+    assert "1 created" in ran.out
+
+
+def test_nobody_has_to_wait(run: Runner) -> None:
+    write(deployment(**GPU))
+    assert run("apply minikube --no-wait").code == 0
+
+
+def test_what_is_unchanged_and_broken_gives_7_as_well(run: Runner) -> None:
+    write(deployment(**GPU))
+    run.ok("apply minikube --no-wait")
+    assert run("apply minikube --timeout 5s").code == 7
+
+
+def test_json_holds_state_and_reason_of_each_object(run: Runner) -> None:
+    write(deployment(**GPU), config_map())
+    ran = run("apply minikube --timeout 30s -o json")
+    rows = {row["name"]: (row["state"], row["reason"]) for row in json.loads(ran.out)["objects"]}
+    assert rows == {"web": ("waiting", REASON), "settings": ("ready", "")}
+    assert json.loads(ran.out)["ok"] is False
+
+
+def test_a_component_has_a_timeout_of_its_own(run: Runner) -> None:
+    run.ok("generate web front --image nginx")
+    file = Path("components/front.yaml")
+    file.write_text(file.read_text() + "timeout: soon\n")
+    assert "is no duration" in run("render minikube").err or run("render minikube").code == 3
+    file.write_text(file.read_text().replace("soon", "90s"))
+    assert run("render minikube").code == 0
+
+
+@pytest.mark.parametrize(
+    ("annotation", "code", "said"),
+    [
+        ("mlstack.dev/wait: maybe", 3, "annotation `mlstack.dev/wait` is `maybe`"),
+        ("mlstack.dev/timeout: soon", 3, "`soon` is no duration"),
+        ("mlstack.dev/wait: optional", 0, "goes on by itself"),
+        ("mlstack.dev/timeout: 30s", 7, "is not ready after 3"),
+    ],
+)
+def test_annotations(run: Runner, annotation: str, code: int, said: str) -> None:
+    name, value = annotation.split(": ")
+    data = deployment(**GPU)
+    write({**data, "metadata": {**data["metadata"], "annotations": {name: value}}})
+    ran = run("apply minikube")
+    assert ran.code == code
+    assert said in ran.err
+
+
+@pytest.mark.parametrize("line", ["apply minikube --timeout soon", "status minikube --timeout 5s"])
+def test_wrong_options(run: Runner, line: str) -> None:
+    assert run(line).code == 2
+
+
+def test_watching_in_a_pipe_gives_a_line_a_change(run: Runner) -> None:
+    write(deployment(**GPU), config_map())
+    run.ok("apply minikube --no-wait")
+    ran = run("status minikube --watch --timeout 20s")
+    assert ran.code == 1
+    lines = ran.out.splitlines()
+    assert lines[0] == "ready    ConfigMap default/settings"
+    assert f"waiting  Deployment default/web: {REASON}" in lines
+    assert lines[-1] == "`minikube` (context minikube, namespace default): not everything works"
+
+
+def test_watching_ends_with_0_when_everything_works(run: Runner) -> None:
+    write(deployment())
+    run.ok("apply minikube --no-wait")
+    ran = run("status minikube --watch")
+    assert (ran.code, ran.out.splitlines()[-1].endswith(": everything works")) == (0, True)
+
+
+def test_watching_as_json_gives_the_end_alone(run: Runner) -> None:
+    write(config_map())
+    run.ok("apply minikube --no-wait")
+    assert run("status minikube --watch -o json").json["kind"] == "StatusResult"
+
+
+def test_what_the_files_no_longer_bring_is_shown(run: Runner) -> None:
+    write(config_map("one"), config_map("two"))
+    run.ok("apply minikube")
+    write(config_map("one"))
+    out = run.ok("status minikube")
+    assert "no longer in the files:\n  surplus  ConfigMap default/two (of component model)" in out
+    assert "hint: mlstack apply minikube deletes what is surplus" in out
+
+
+def test_on_a_terminal_the_page_is_drawn_in_the_place_of_the_last(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {"COLUMNS": "40", "TERM": "xterm-256color", "FORCE_COLOR": "1"}.items():
+        monkeypatch.setenv(name, value)
+    with progress.redrawing() as redraw:
+        redraw(Page((Line("waiting [web]", "change"), Line("x"))))
+        redraw(Page((Line("ready    [web]", "add"), Line("x"))))
+    text = capsys.readouterr().out
+    assert "waiting [web]" in text
+    assert "\x1b[1A" in text  # one line up again
