@@ -77,7 +77,8 @@ class Bench:
 
     def ours(self, verb: str, name: str) -> Command:
         """Give a command of ours."""
-        argv = [*MLSTACK, verb, name] if verb == "diff" else [*MLSTACK, verb, name, "--yes"]
+        # kubectl does not wait for pods either.
+        argv = [*MLSTACK, verb, name, *([] if verb == "diff" else ["--yes", "--no-wait"])]
         statuses = frozenset({0, 1} if verb == "diff" else {0})  # 1 says that there are changes
         return Command(
             name=f"mlstack {verb}", argv=argv, cwd=self.app, environ=self.environ, statuses=statuses
@@ -158,7 +159,7 @@ def test_requests_of_an_apply(
     monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
     monkeypatch.chdir(bench.app)
     for title in ("first apply", "nothing changed"):
-        sent = _requests(monkeypatch, ["apply", name, "--yes"])
+        sent = _requests(monkeypatch, ["apply", name, "--yes", "--no-wait"])
         total = ", ".join(f"{count} {method}" for method, count in sorted(sent.items()))
         print(f"\nrequests of 300 objects, {title}: {total}")
 
