@@ -145,7 +145,8 @@ class RemoteCluster:
             items += (_named(item, api_version, kind) for item in page.get("items") or ())
             metadata = page.get("metadata") or {}
             if not metadata.get("continue"):
-                return Listing(items=tuple(items), resource_version=str(metadata["resourceVersion"]))
+                version = metadata.get("resourceVersion") or ""  # lists of ComponentStatus have none
+                return Listing(items=tuple(items), resource_version=str(version))
             query = query | {"continue": str(metadata["continue"])}
 
     def apply(

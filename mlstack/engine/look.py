@@ -103,6 +103,7 @@ class Look:
             *settled.forced.warnings,
             *(conflicts.describe_taken(one) for one in settled.taken if one.said),
             *(conflicts.describe_left(one) for one in settled.left),
+            *(conflicts.describe_swept(one) for one in conflicts.swept(live, settled.forced.object)),
             *([number.note] if number.note else []),
             *takeover.describe(live, gone, adopt=self.outlook.options.adopt),
         )

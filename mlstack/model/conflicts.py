@@ -5,7 +5,7 @@ before and no longer owns in the answer is what we would take, so no message has
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -83,7 +83,7 @@ MANAGERS: tuple[ManagerRow, ...] = (
     ManagerRow(
         name=r"Lens|OpenLens|Freelens|node-fetch|Headlamp|headlamp|octant|dashboard|Mozilla|rancher-ui"
     ),
-    ManagerRow(name=r"before-first-apply|unknown", operation="Update", subresources=("",)),
+    ManagerRow(name="before-first-apply", operation="Update", subresources=("",)),
 )
 
 
@@ -167,23 +167,47 @@ def lost(live: Mapping[str, Any], forced: Mapping[str, Any]) -> tuple[Lost, ...]
         live: the object as it is.
         forced: the server's answer to a forced dry run of our payload.
     """
+    tree = fields.owned(forced, MANAGER)
+    ours, whole = set(fields.paths(tree)), set(_wholes(tree))
+    # A controller may drop fields of its own between our two readings: those went to nobody.
+    return tuple(
+        Lost(owner=owner, paths=moved)
+        for owner, gone in _gone(live, forced)
+        if (moved := tuple(path for path in gone if _touches(path, ours, whole)))
+    )
+
+
+def swept(live: Mapping[str, Any], forced: Mapping[str, Any]) -> tuple[Lost, ...]:
+    """Give the fields others lose because they lie in something of ours that goes, as an item of a list."""
+    had = set(fields.paths(fields.owned(live, MANAGER)))
+    left = had - set(fields.paths(fields.owned(forced, MANAGER)))
+    return tuple(
+        Lost(owner=owner, paths=inside)
+        for owner, gone in _gone(live, forced)
+        if (inside := tuple(path for path in gone if any(path[: len(one)] == one for one in left)))
+    )
+
+
+def _gone(live: Mapping[str, Any], forced: Mapping[str, Any]) -> Iterator[tuple[Owner, tuple[Path, ...]]]:
+    """Give of everybody but us what they own in one object and not in the other."""
     left = {entry.key: entry.tree for entry in fields.entries(forced)}
-    ours = set(fields.paths(fields.owned(forced, MANAGER)))
-    found = []
     for entry in fields.entries(live):
-        if entry.key == (MANAGER, "Apply", ""):
-            continue
-        gone = fields.minus(entry.tree, left.get(entry.key, {}))
-        # A controller may drop fields of its own between our two readings: those went to nobody.
-        moved = tuple(path for path in fields.paths(gone) if _touches(path, ours))
-        if moved:
-            found.append(Lost(owner=owner_of(entry), paths=moved))
-    return tuple(found)
+        if entry.key != (MANAGER, "Apply", ""):
+            gone = fields.minus(entry.tree, left.get(entry.key, {}))
+            yield owner_of(entry), tuple(fields.paths(gone))
 
 
-def _touches(path: Path, ours: set[Path]) -> bool:
-    above = any(path[:length] in ours for length in range(1, len(path) + 1))
-    return above or any(one[: len(path)] == path for one in ours)
+def _wholes(tree: fields.Tree, path: Path = ()) -> Iterator[Path]:
+    """Give the paths that own all there is below them: a list or map that is one value."""
+    for key, inner in tree.items():
+        if not inner and key != ".":
+            yield (*path, key)
+        yield from _wholes(inner, (*path, key))
+
+
+def _touches(path: Path, ours: set[Path], whole: set[Path]) -> bool:
+    above = any(path[:length] in whole for length in range(1, len(path)))
+    return path in ours or above or any(one[: len(path)] == path for one in ours)
 
 
 def owner_of(entry: fields.Entry) -> Owner:
@@ -210,6 +234,11 @@ def describe_taken(loss: Lost) -> str:
 def describe_left(loss: Lost) -> str:
     """Say in one line whose fields stay as they are in the cluster."""
     return f"leaves {_listed(loss.texts)} to {loss.owner}"
+
+
+def describe_swept(loss: Lost) -> str:
+    """Say in one line what of others goes with something of ours."""
+    return f"removes {_listed(loss.texts)} of {loss.owner} with what it is part of"
 
 
 def _listed(texts: Sequence[str]) -> str:

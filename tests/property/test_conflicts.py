@@ -1,0 +1,195 @@
+"""Laws of fields that several managers own, on the cluster in memory."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlstack.cluster.api import ObjectRef
+from mlstack.cluster.memory import MemoryCluster
+from mlstack.engine.settle import settle, with_uid
+from mlstack.errors import ConflictError
+from mlstack.files.kubernetes import load_schemas
+from mlstack.model import conflicts, fieldpaths, fields, payload
+from mlstack.model.conflicts import Owner, Policy
+from mlstack.model.digest import fingerprint
+from mlstack.model.fields import MISSING, FieldChange
+from mlstack.model.objects import KubeObject
+from tests.support.deploying import VirtualClock, deployment
+
+SCHEMAS = load_schemas("1.36")
+REF = ObjectRef("apps/v1", "Deployment", "default", "web")
+PERSON, PROGRAM = "kubectl-edit", "operator"
+
+VALUES = st.sampled_from(["1", "2", "3"])
+ENV = st.dictionaries(st.sampled_from("ABC"), VALUES, max_size=3)
+CONTENT = st.fixed_dictionaries(
+    {"replicas": st.integers(1, 3)},
+    optional={"limits": st.dictionaries(st.sampled_from(["cpu", "memory"]), VALUES, min_size=1), "env": ENV},
+)
+WRITERS = st.sampled_from([(PERSON, "Update"), (PROGRAM, "Update"), (PROGRAM, "Apply")])
+
+
+def wanted(content: dict[str, Any]) -> dict[str, Any]:
+    env = [{"name": name, "value": value} for name, value in sorted(content.get("env", {}).items())]
+    extra = {"env": env} if env else {}
+    if content.get("limits"):
+        extra["resources"] = {"limits": content["limits"]}  # type: ignore[assignment]
+    made = deployment(replicas=content["replicas"], **extra)
+    return {**made, "metadata": {**made["metadata"], "namespace": "default"}}
+
+
+def cluster_with(
+    content: dict[str, Any], writes: list[tuple[tuple[str, str], dict[str, Any]]]
+) -> MemoryCluster:
+    """Apply ours, then let others write theirs over it."""
+    cluster = MemoryCluster(SCHEMAS, clock=VirtualClock())
+    cluster.apply(wanted(content))
+    for (manager, operation), other in writes:
+        if operation == "Apply":
+            cluster.apply(wanted(other), manager=manager, force=True)
+        else:
+            cluster.patch(REF, {"spec": wanted(other)["spec"]}, manager=manager)
+    return cluster
+
+
+def live_of(cluster: MemoryCluster) -> dict[str, Any]:
+    live = cluster.get(REF)
+    assert live is not None
+    return live
+
+
+WRITES = st.lists(st.tuples(WRITERS, CONTENT), max_size=3)
+
+
+@given(CONTENT, WRITES, CONTENT)
+def test_a_forced_dry_run_shows_the_conflicts_of_an_unforced_one(
+    first: dict[str, Any], writes: list[Any], now: dict[str, Any]
+) -> None:
+    cluster = cluster_with(first, writes)
+    live = live_of(cluster)
+    data = with_uid(wanted(now), live["metadata"]["uid"])
+    forced = cluster.apply(data, force=True, dry_run=True).object
+    shown = {(loss.owner.manager, text) for loss in conflicts.lost(live, forced) for text in loss.texts}
+    try:
+        cluster.apply(data, dry_run=True)
+        told = set()
+    except ConflictError as error:
+        told = {(one.manager, _as_people_write(one.path)) for one in error.conflicts}
+    assert shown == told
+
+
+def _as_people_write(path: str) -> str:
+    return path.removeprefix(".").replace('[name="', "[").replace('"]', "]")
+
+
+@given(CONTENT, WRITES, CONTENT)
+def test_programs_keep_their_fields_and_everything_else_is_as_wanted(
+    first: dict[str, Any], writes: list[Any], now: dict[str, Any]
+) -> None:
+    cluster = cluster_with(first, writes)
+    before = live_of(cluster)
+    found = KubeObject(data=wanted(now))
+    settled = settle(cluster, found, found.data, before, Policy())
+    cluster.apply(with_uid(settled.payload, before["metadata"]["uid"]), force=True)
+    after = live_of(cluster)
+    left = {path for loss in settled.left for path in loss.paths}
+    for path in left:
+        assert payload.value_at(after, path) == payload.value_at(before, path)
+    for path in fields.paths(fields.owned(after, "mlstack")):
+        value = payload.value_at(found.data, path)
+        if value is not MISSING and not isinstance(value, dict):
+            assert payload.value_at(after, path) == value
+    again = settle(cluster, found, found.data, after, Policy())
+    assert again.forced.object["spec"] == after["spec"]
+    assert not again.taken
+
+
+@given(CONTENT, WRITES, CONTENT)
+def test_force_leaves_nothing_to_anybody(
+    first: dict[str, Any], writes: list[Any], now: dict[str, Any]
+) -> None:
+    cluster = cluster_with(first, writes)
+    found = KubeObject(data=wanted(now))
+    settled = settle(cluster, found, found.data, live_of(cluster), Policy(forced=True))
+    assert settled.left == ()
+    assert settled.payload == found.data
+
+
+@given(CONTENT, WRITES, CONTENT)
+def test_ignored_fields_stay_as_they_are(
+    first: dict[str, Any], writes: list[Any], now: dict[str, Any]
+) -> None:
+    cluster = cluster_with(first, writes)
+    before = live_of(cluster)
+    found = KubeObject(data=wanted(now))
+    policy = Policy(ignore=fieldpaths.read_list("spec.replicas, spec.template.spec.containers[*].resources"))
+    settled = settle(cluster, found, found.data, before, policy)
+    cluster.apply(with_uid(settled.payload, before["metadata"]["uid"]), force=True)
+    after = live_of(cluster)
+    assert after["spec"]["replicas"] == before["spec"]["replicas"]
+    had, has = (one["spec"]["template"]["spec"]["containers"][0] for one in (before, after))
+    assert has.get("resources") == had.get("resources")
+
+
+# --- taking fields out ----------------------------------------------------------------------------
+
+KEYS = st.sampled_from("abc")
+DATA = st.dictionaries(
+    KEYS,
+    st.recursive(st.integers(0, 3), lambda inner: st.dictionaries(KEYS, inner, min_size=1), max_leaves=6),
+    min_size=1,
+)
+
+
+@given(DATA, st.data())
+def test_a_cut_takes_out_what_it_names_and_nothing_else(data: dict[str, Any], draw: st.DataObject) -> None:
+    every = list(fields.paths(fields.tree_of(data)))
+    named = draw.draw(st.lists(st.sampled_from(every), unique=True))
+    left = payload.cut(data, named)
+    for path in every:
+        value = payload.value_at(left, path)
+        assert value == (MISSING if path in named else payload.value_at(data, path))
+    assert payload.cut(left, named) == left
+
+
+@given(DATA, st.data())
+def test_what_was_cut_can_be_put_back(data: dict[str, Any], draw: st.DataObject) -> None:
+    path = draw.draw(st.sampled_from(list(fields.paths(fields.tree_of(data)))))
+    assert payload.put(payload.cut(data, [path]), path, payload.value_at(data, path)) == data
+
+
+# --- paths and hashes -----------------------------------------------------------------------------
+
+NAMES = st.text("ab./-", min_size=1, max_size=4)
+STEPS = st.one_of(
+    NAMES.map(lambda name: f"f:{name}"),
+    st.text("ab", min_size=1).map(lambda name: f"k:{json.dumps({'name': name})}"),
+    st.text("ab", min_size=1).map(lambda name: f"v:{json.dumps(name)}"),
+)
+
+
+@given(st.lists(STEPS, min_size=1, max_size=4))
+def test_any_path_a_diff_writes_can_be_read_back(steps: list[str]) -> None:
+    if not steps[0].startswith("f:"):
+        steps = ["f:spec", *steps]
+    assert fieldpaths.read(fields.path_text(steps)).covers(steps)
+
+
+@given(DATA, DATA)
+def test_a_fingerprint_tells_other_values_and_not_how_they_are_grouped(
+    one: dict[str, Any], other: dict[str, Any]
+) -> None:
+    whole = [FieldChange(path="x", action="added", new=one)]
+    parts = [FieldChange(path=f"x.{key}", action="added", new=value) for key, value in one.items()]
+    assert fingerprint(whole) == fingerprint(parts)
+    assert (fingerprint(whole) == fingerprint([FieldChange(path="x", action="added", new=other)])) is (
+        one == other
+    )
+
+
+@pytest.mark.parametrize("manager", ["kubectl-edit", "operator"])
+def test_every_owner_is_decided(manager: str) -> None:
+    assert Policy().taker(Owner(manager=manager), ("f:a",)) in ("ours", "theirs")
