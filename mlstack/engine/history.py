@@ -12,6 +12,7 @@ from mlstack.engine import parallel
 from mlstack.errors import (
     ClusterError,
     ConflictError,
+    ForbiddenError,
     MlstackError,
     NotFoundError,
     ObjectNotFoundError,
@@ -197,14 +198,26 @@ class History:
         _all(parallel.run(delete, names))
 
     def _items(self) -> tuple[Mapping[str, Any], ...]:
-        labels = f"{objects.selector(app=self.app, environment=self.environment)},{packing.REVISION_LABEL}"
-        found = self.cluster.list(
-            "v1", "Secret", namespace=self.namespace, labels=labels, metadata_only=True
-        ).items
-        return tuple(item for item in found if packing.belongs(item, self.name))
+        return _items(self.cluster, app=self.app, environment=self.environment, namespace=self.namespace)
 
     def _ref(self, name: str) -> ObjectRef:
         return ObjectRef("v1", "Secret", self.namespace, name)
+
+
+def exists(app: str, place: Environment, cluster: Cluster) -> bool:
+    """Tell whether an environment has a past; false where its Secrets may not be listed."""
+    try:
+        found = _items(cluster, app=app, environment=place.name, namespace=place.namespace)
+    except ForbiddenError:
+        return False
+    return bool(found)
+
+
+def _items(cluster: Cluster, *, app: str, environment: str, namespace: str) -> tuple[Mapping[str, Any], ...]:
+    labels = f"{objects.selector(app=app, environment=environment)},{packing.REVISION_LABEL}"
+    found = cluster.list("v1", "Secret", namespace=namespace, labels=labels, metadata_only=True).items
+    name = name_of(app, environment)
+    return tuple(item for item in found if packing.belongs(item, name))
 
 
 def _all(results: Sequence[Any]) -> list[Any]:

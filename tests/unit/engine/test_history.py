@@ -9,9 +9,10 @@ import pytest
 
 from mlstack.cluster.api import Applied, ObjectRef
 from mlstack.cluster.memory import MemoryCluster
-from mlstack.engine.history import History
+from mlstack.engine.history import History, exists
 from mlstack.errors import ClusterError, NotFoundError, TransientError
 from mlstack.files.kubernetes import load_schemas
+from mlstack.model.app import Environment
 from mlstack.model.history import Revision
 from mlstack.model.objects import DesiredState
 from tests.support.deploying import VirtualClock
@@ -200,3 +201,10 @@ def test_a_deleted_component_is_no_part_of_the_next_set(kept: History) -> None:
     assert after is not None
     assert [each.name for each in kept.load(after).objects] == ["x"]
     assert after.unsettled == ("a",)
+
+
+def test_an_environment_has_a_past_once_a_revision_was_written(kept: History, cluster: Flaky) -> None:
+    place = Environment(name="gke", namespace="ml")
+    assert not exists("demo", place, cluster)
+    kept.record(draft("a"), state(a="x"))
+    assert exists("demo", place, cluster)
