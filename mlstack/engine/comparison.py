@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from mlstack.engine import history
 from mlstack.engine import inventory as inventories
 from mlstack.engine.observe import observe
 from mlstack.engine.prune import Pruning, prune
@@ -35,11 +36,14 @@ def compare(reached: Reached, options: ApplyOptions) -> Comparison:
     """
     state, place = reached.state, reached.place
     applyset.refuse_members(found.data for found in state.objects)
-    read = inventories.known if place.cluster is not None else inventories.read
-    inventory = read(reached.cluster, app=state.app, environment=state.environment, namespace=place.namespace)
+    inventory = inventories.read(
+        reached.cluster, app=state.app, environment=state.environment, namespace=place.namespace
+    )
     members = tuple(found.with_data(inventory.label(found.data)) for found in state.objects)
     reached = replace(reached, state=replace(state, objects=members))
     changes = observe(reached, options=options, inventory=inventory, check_new=options.dry_run)
+    if not inventory.exists and options.prune and _was_deployed(reached, changes):
+        inventory = inventories.found_again(reached.cluster, inventory)
     found = prune(reached, inventory, changes.changes) if options.prune else Pruning()
     return Comparison(
         changes=replace(
@@ -50,6 +54,13 @@ def compare(reached: Reached, options: ApplyOptions) -> Comparison:
         inventory=inventory,
         pruning=found,
     )
+
+
+def _was_deployed(reached: Reached, changes: Changes) -> bool:
+    """Tell whether the environment was there before: an inventory that is missing was lost then."""
+    if any(change.live_uid for change in changes.changes):
+        return True
+    return history.exists(reached.state.app, reached.place, reached.cluster)
 
 
 def _large(found: Pruning, options: ApplyOptions) -> tuple[str, ...]:

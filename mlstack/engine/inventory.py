@@ -94,7 +94,16 @@ def known(cluster: Cluster, *, app: str, environment: str, namespace: str) -> In
         ClusterError: as `read`.
     """
     found = read(cluster, app=app, environment=environment, namespace=namespace)
-    return found if found.exists else _rebuilt(cluster, found, "there is no inventory")
+    return found if found.exists else found_again(cluster, found)
+
+
+def found_again(cluster: Cluster, missing: Inventory) -> Inventory:
+    """Give an inventory that is not in the cluster as the marks on the objects tell it.
+
+    Raises:
+        ClusterError: the cluster cannot be asked.
+    """
+    return _rebuilt(cluster, missing, "there is no inventory")
 
 
 def _rebuilt(cluster: Cluster, empty: Inventory, why: str) -> Inventory:

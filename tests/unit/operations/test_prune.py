@@ -370,6 +370,30 @@ def test_a_lost_inventory_is_rebuilt_from_the_marks(stack: Stack, clusters: Clus
     assert listed(clusters) == ["one"]
 
 
+def test_a_lost_inventory_is_seen_though_all_is_new(stack: Stack, clusters: Clusters) -> None:
+    many(stack, "a", "one", "two")
+    stack.apply()
+    clusters["minikube"].delete(PARENT)
+    many(stack, "a", "three")
+    assert outcomes(stack.apply()) == {"three": "created", "one": "deleted", "two": "deleted"}
+
+
+def test_a_first_apply_scans_nothing(
+    stack: Stack, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    listing = clusters["minikube"].list
+
+    def count(api_version: str, kind: str, **how: Any) -> Any:
+        asked.append(kind)
+        return listing(api_version, kind, **how)
+
+    many(stack, "a", "one")
+    monkeypatch.setattr(clusters["minikube"], "list", count)
+    assert stack.apply().notes == ("namespace `ml` is created first",)
+    assert len(asked) < 10
+
+
 def test_marks_alone_make_no_member(stack: Stack, clusters: Clusters) -> None:
     cluster = clusters["minikube"]
     many(stack, "a", "one")
