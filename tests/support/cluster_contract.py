@@ -17,11 +17,13 @@ import pytest
 
 from mlstack.cluster.api import Cluster, ObjectRef
 from mlstack.cluster.lease import HeldError, Lease, LostError, Taken
+from mlstack.engine.settle import with_uid
 from mlstack.errors import (
     ConflictError,
     InvalidError,
     ObjectNotFoundError,
 )
+from mlstack.model import adoption, conflicts
 from mlstack.model.rights import Right
 
 T = TypeVar("T")
@@ -367,6 +369,89 @@ class ClusterContract:
         taken = cluster.patch(ObjectRef.of(created), operations, kind="json").object
         assert entry(taken, "mlstack") == mine["fieldsV1"]
         assert cluster.apply(config_map(namespace, x="1")).object["data"] == {"x": "1"}
+
+    def test_a_take_over_changes_nothing_until_the_next_apply(self, cluster: Cluster, namespace: str) -> None:
+        theirs = with_container(deployment(namespace, replicas=0), args=["old"])
+        theirs["metadata"]["labels"] = {"team": "ml"}
+        created = cluster.create(theirs, manager="kubectl-client-side-apply").object
+        cluster.apply(deployment(namespace))
+        live = cluster.get(ObjectRef.of(created))
+        assert live is not None
+        patched = cluster.patch(
+            ObjectRef.of(created), adoption.take_over(live, api_version="apps/v1"), kind="json"
+        ).object
+        assert generation(patched) == generation(live)
+        assert patched["spec"] == live["spec"]
+        assert entry(patched, "kubectl-client-side-apply", "Update") == {}
+        after = cluster.apply(with_uid(deployment(namespace), patched["metadata"]["uid"]), force=True).object
+        assert "args" not in container_of(after)
+        assert "team" not in after["metadata"].get("labels", {})
+        assert generation(after) == generation(live) + 1
+
+    def test_a_take_over_of_another_version_is_refused(self, cluster: Cluster, namespace: str) -> None:
+        created = cluster.create(config_map(namespace, x="1"), manager="kubectl-create").object
+        cluster.patch(ObjectRef.of(created), {"data": {"y": "2"}}, manager="other")
+        with pytest.raises(InvalidError) as caught:
+            cluster.patch(ObjectRef.of(created), adoption.take_over(created, api_version="v1"), kind="json")
+        assert not caught.value.causes
+
+    def test_another_manager_holds_a_number_that_changes_hands(
+        self, cluster: Cluster, namespace: str
+    ) -> None:
+        first = cluster.apply(deployment(namespace, replicas=3)).object
+        bare = deployment(namespace)
+        del bare["spec"]["replicas"]
+        held = {key: first[key] for key in ("apiVersion", "kind")} | {
+            "metadata": {"name": "web", "namespace": namespace},
+            "spec": {"replicas": 3},
+        }
+        both = cluster.apply(held, manager="mlstack-handover").object
+        assert entry(both, "mlstack-handover") == {"f:spec": {"f:replicas": {}}}
+        after = cluster.apply(bare, force=True).object
+        assert after["spec"]["replicas"] == 3
+        assert generation(after) == generation(first)
+        scale = {"spec": {"replicas": 5}}
+        cluster.patch(ObjectRef.of(first), scale, subresource="scale", manager="kube-controller-manager")
+        live = cluster.get(ObjectRef.of(first))
+        assert live is not None
+        assert entry(live, "mlstack-handover") == {}
+        assert cluster.apply(bare, force=True, dry_run=True).object["spec"]["replicas"] == 5
+
+    def test_a_write_of_another_version_is_refused(self, cluster: Cluster, namespace: str) -> None:
+        first = cluster.apply(config_map(namespace, x="1")).object
+        ref = ObjectRef.of(first)
+        cluster.patch(ref, {"metadata": {"labels": {"a": "b"}}}, manager="other")
+        stale = with_uid(config_map(namespace, x="2"), first["metadata"]["uid"], version(first))
+        with pytest.raises(ConflictError) as caught:
+            cluster.apply(stale, force=True)
+        assert caught.value.conflicts == ()
+        live = cluster.get(ref)
+        assert live is not None
+        assert cluster.apply(with_uid(stale, live["metadata"]["uid"], version(live)), force=True)
+
+    def test_a_forced_dry_run_shows_what_others_would_lose(self, cluster: Cluster, namespace: str) -> None:
+        env = [{"name": "A", "value": "1"}, {"name": "B", "value": "1"}]
+        wanted = with_container(deployment(namespace), env=env, args=["x"])
+        ref = ObjectRef.of(cluster.apply(wanted).object)
+        theirs = with_container(
+            deployment(namespace), env=[{"name": "A", "value": "2"}], args=["y"], image="example.com/web:2"
+        )
+        cluster.apply(theirs, manager="operator", force=True)
+        cluster.patch(ref, {"spec": {"replicas": 2}}, subresource="scale", manager="hpa")
+        live = cluster.get(ref)
+        assert live is not None
+        forced = cluster.apply(wanted, force=True, dry_run=True).object
+        shown = {(one.owner.manager, text) for one in conflicts.lost(live, forced) for text in one.texts}
+        main = "spec.template.spec.containers[main]"
+        assert shown == {
+            ("hpa", "spec.replicas"),
+            ("operator", f"{main}.env[A].value"),
+            ("operator", f"{main}.args"),
+            ("operator", f"{main}.image"),
+        }
+        with pytest.raises(ConflictError) as caught:
+            cluster.apply(wanted)
+        assert len(caught.value.conflicts) == len(shown)
 
     # Lists
 
