@@ -149,6 +149,17 @@ def generation(obj: Mapping[str, Any]) -> int:
     return int(obj["metadata"]["generation"])
 
 
+def _taken_over(cluster: Cluster, ref: ObjectRef) -> tuple[Obj, Obj] | None:
+    """Take an object over; controllers write its status meanwhile."""
+    live = cluster.get(ref)
+    assert live is not None
+    patch = adoption.take_over(live, api_version=ref.api_version)
+    try:
+        return live, dict(cluster.patch(ref, patch, kind="json").object)
+    except InvalidError:
+        return None
+
+
 class ClusterContract:
     """The suite; see the module."""
 
@@ -375,11 +386,7 @@ class ClusterContract:
         theirs["metadata"]["labels"] = {"team": "ml"}
         created = cluster.create(theirs, manager="kubectl-client-side-apply").object
         cluster.apply(deployment(namespace))
-        live = cluster.get(ObjectRef.of(created))
-        assert live is not None
-        patched = cluster.patch(
-            ObjectRef.of(created), adoption.take_over(live, api_version="apps/v1"), kind="json"
-        ).object
+        live, patched = eventually(lambda: _taken_over(cluster, ObjectRef.of(created)))
         assert generation(patched) == generation(live)
         assert patched["spec"] == live["spec"]
         assert entry(patched, "kubectl-client-side-apply", "Update") == {}
