@@ -116,10 +116,13 @@ class _Report:
             inventory = inventories.read(
                 cluster, app=state.app, environment=state.environment, namespace=state.namespace
             )
+            if not inventory.exists and any(one.live for one in seen):
+                inventory = inventories.found_again(cluster, inventory)
             found = prune(self.reached, inventory, brought)
         except ClusterError as error:
             self._notes = (f"what the files no longer bring may be missing: {error.message}",)
             return
+        self._notes = inventory.notes
         self._left_over = tuple(_left_over(change) for change in found.changes)
 
     def of(self, seen: Sequence[Seen], notes: Sequence[str]) -> StatusResult:

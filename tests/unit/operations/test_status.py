@@ -206,3 +206,13 @@ def test_watching_sees_what_goes_away(stack: Stack, clusters: Clusters) -> None:
     clusters["minikube"].delete(ObjectRef("v1", "ConfigMap", "ml", "settings"))
     last, _ = watched(stack, timeout_s=5)
     assert last.components[0].objects[0].state == "missing"
+
+
+def test_a_lost_inventory_is_found_again_by_the_labels(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", config_map("one"), config_map("two"))
+    stack.apply()
+    clusters["minikube"].delete(ObjectRef("v1", "ConfigMap", "ml", "mlstack-demo.minikube"))
+    stack.write("a", config_map("one"))
+    result = stack.status()
+    assert [row.object for row in result.left_over] == ["ConfigMap ml/two"]
+    assert result.notes == ("there is no inventory: 2 objects found by their labels",)
