@@ -29,8 +29,10 @@ _CONFLICT = re.compile(r'conflict with "(?P<manager>[^"]*)"(?: with subresource 
 _WEBHOOK = re.compile(r'(?:failed calling|admission) webhook "(?P<name>[^"]+)"')
 _WARNING = re.compile(r'\b\d{3} \S+ "((?:[^"\\]|\\.)*)"')
 _SHORT_VALUE = re.compile(
-    r'("(?:[^"\\]|\\.){0,40}"|-?[\d.]{1,20}|null|true|false|\{\}|\[\]): (.*)', re.DOTALL
+    r'("(?:[^"\\]|\\.){0,40}"|\["(?:[^"\\]|\\.){0,40}"\]|-?[\d.]{1,20}|null|true|false|\{\}|\[\]): (.*)',
+    re.DOTALL,
 )
+_PLAIN_TEXT = re.compile(r"[A-Za-z]+(?:['-][a-z]+)* \S")  # no Go value has a blank after its first letters
 _GO_VALUE = re.compile(r"got &value\.valueUnstructured\{Value:(.{0,8}).*\}", re.DOTALL)
 _TYPED = re.compile(r"failed to create typed \w+ object \([^)]*\): ")
 _CONVERT = re.compile(r"failed to convert new object \([^)]*\) to proper version: ")
@@ -284,6 +286,8 @@ def _readable(message: str, *, secret: bool) -> str:
     short = _SHORT_VALUE.fullmatch(rest)
     if short and not secret:
         return f"{head}{short[1]}: {short[2]}"
+    if _PLAIN_TEXT.match(rest):  # rules about changes are told without the value
+        return f"{head}{rest}"
     tail = rest.rpartition("}: ")[2] if "}: " in rest else rest.rpartition('": ')[2]
     return f"{head}{tail}" if tail and tail != rest and len(tail) < MESSAGE_LIMIT else f"{head}invalid value"
 

@@ -202,13 +202,16 @@ class Look:
         """Tell a change that cannot be made in place from an object that is wrong: ask under another name."""
         tree = fields.tree_of(self.wanted.data)
         changed = tuple(fields.compare(live, self.wanted.data, tree))
-        if not renewal.says_fixed(error.causes) and probe.as_new(self.cluster, self.wanted.data) is None:
-            raise error
         is_definition = refusals.is_definition(self.wanted)
+        fault = None if is_definition else probe.fault(self.cluster, self.wanted.data)
+        if not renewal.says_fixed(error.causes) and (is_definition or fault is not None):
+            raise error
         lost = refusals.losses(self.cluster, live, self.wanted.data) if is_definition else ()
         why = needs_new_run(self.wanted.with_data(live), changed)
         fixed = "; ".join(lost) or renewal.sentence(self.wanted, error.causes, changed)
         verdict = renewal.judge(self.wanted, self.world.state.environment, fixed=fixed, why=why)
+        if fault is not None and verdict.recreate:
+            verdict = renewal.unless_refused(verdict, fault)
         return self._anew(live, changed, verdict)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from mlstack.cluster.api import Cluster
+from mlstack.cluster.api import Cluster, ObjectRef
 from mlstack.engine import parallel
 from mlstack.engine.target import Reached
 from mlstack.errors import ForbiddenError
@@ -140,8 +140,10 @@ def _of_records(
 def _of_looking(reached: Reached, *, writing: bool) -> Iterator[Need]:
     place, state = reached.place, reached.state
     plurals = _Plurals(reached.cluster, [found.data for found in state.objects])
-    for found in state.objects:
-        verbs = ("get", "patch", *(("create",) if writing else ()))
+    answers = parallel.run(lambda found: reached.cluster.get(ObjectRef.of(found.data)), state.objects)
+    for found, live in zip(state.objects, answers, strict=True):
+        # New objects are tried out as well, so that looking needs the right to create them.
+        verbs = ("get", "patch") if isinstance(live, Mapping) else ("get", "patch", "create")
         yield from plurals.needs(found.api_version, found.kind, found.namespace, found.name, verbs)
     if writing:
         yield from _of_records(place, state.app, None, deletes=False)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mlstack.errors import Cause, ConfigError
+from mlstack.errors import Cause, ConfigError, ForbiddenError, InvalidError, MlstackError
 from mlstack.model.fields import FieldChange
 from mlstack.model.kinds import CRD_GROUP
 from mlstack.model.objects import KubeObject
@@ -92,6 +92,22 @@ def judge(wanted: KubeObject, environment: str, *, fixed: str, why: str | None) 
         f" (in its manifest, or in {place}), or put the field back"
     )
     return Verdict(recreate=False, reason=fixed, hint=hint)
+
+
+def unless_refused(verdict: Verdict, fault: MlstackError) -> Verdict:
+    """Keep what would be refused when it is made anew: deleted, it would not come back.
+
+    Args:
+        verdict: that it is to be made anew.
+        fault: what the server says against a copy of another name.
+    """
+    is_taken = "already allocated" in fault.message  # by the very object that goes first
+    if is_taken or (isinstance(fault, ForbiddenError) and fault.why == "rights"):
+        return verdict
+    causes = fault.causes if isinstance(fault, InvalidError) else ()
+    told = "; ".join(f"`{cause.field}` {cause.message}".replace("`` ", "") for cause in causes)
+    text = f"{verdict.reason}, and made anew it would be refused: {told or fault.message}"
+    return Verdict(recreate=False, reason=text, hint="mend it first, or put the field back")
 
 
 def _annotation(wanted: KubeObject) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -95,14 +96,16 @@ def grouped(rights: Iterable[Right]) -> tuple[Missing, ...]:
 def commands(missing: Iterable[Missing], *, name: str) -> tuple[str, ...]:
     """Give the kubectl commands that would grant what is missing to `USER`.
 
-    Kinds of one place that lack the same verbs share a role; each role is bound as well.
+    Kinds of one place that lack the same verbs share a role; each role is bound as well. A role is called
+    after what it grants, so that two messages never name two roles alike.
     """
     alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for one in missing:
         alike.setdefault((one.namespace, one.verbs), []).append(one.full_resource)
     lines = []
-    for number, ((namespace, verbs), resources) in enumerate(sorted(alike.items()), start=1):
-        role = name if len(alike) == 1 else f"{name}-{number}"
+    for (namespace, verbs), resources in sorted(alike.items()):
+        content = f"{namespace} {verbs} {resources}"
+        role = f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:6]}"
         kind, where = ("role", f" -n {namespace}") if namespace else ("clusterrole", "")
         lines.append(
             f"kubectl create {kind} {role}{where} --verb={','.join(verbs)} --resource={','.join(resources)}"

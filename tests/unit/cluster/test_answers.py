@@ -262,6 +262,21 @@ def test_refused_values_are_not_repeated(value: str) -> None:
     assert "hunter2" not in repr(error.__dict__)
 
 
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("Invalid value: the mode is chosen once", "the mode is chosen once"),
+        ('Invalid value: ["10.0.0.77"]: may not change once set', '["10.0.0.77"]: may not change once set'),
+        ('Invalid value: v1.Spec{A: "hunter2"}', "invalid value"),
+        ('Invalid value: ["hunter2", "b"]', "invalid value"),
+    ],
+    ids=["a rule's own words", "a short list", "a structure", "a list alone"],
+)
+def test_what_is_no_value_is_told(message: str, said: str) -> None:
+    error = read(refusal(422, "..", causes=[{"field": "spec.mode", "message": message}]))
+    assert error.message == f"`Deployment q3/d` is refused: `spec.mode` {said}"
+
+
 def test_values_of_secrets_are_not_repeated_however_short() -> None:
     causes = [{"field": "data[key]", "message": 'Invalid value: "hunter2": field is immutable'}]
     error = read(refusal(422, "..", causes=causes), kind="Secret")

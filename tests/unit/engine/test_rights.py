@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -64,8 +65,10 @@ def test_the_hint_can_be_typed(tmp_path: Path) -> None:
     assert (refused.value.hint or "").splitlines() == [
         "nothing was written; check one with `kubectl auth can-i create deployments.apps -n ml`; an"
         " administrator can grant them:",
-        "      kubectl create role mlstack-minikube -n ml --verb=create,patch --resource=deployments.apps",
-        "      kubectl create rolebinding mlstack-minikube -n ml --role=mlstack-minikube --user=USER",
+        "      kubectl create role mlstack-minikube-90c2a4 -n ml --verb=create,patch"
+        " --resource=deployments.apps",
+        "      kubectl create rolebinding mlstack-minikube-90c2a4 -n ml --role=mlstack-minikube-90c2a4"
+        " --user=USER",
     ]
 
 
@@ -189,12 +192,14 @@ def test_commands_share_a_role_where_the_verbs_are_alike() -> None:
         Missing(full_resource="secrets", namespace="ml", verbs=("create", "patch")),
         Missing(full_resource="clusterroles.rbac.authorization.k8s.io", namespace="", verbs=("create",)),
     ]
-    assert commands(found, name="m") == (
-        "kubectl create clusterrole m-1 --verb=create --resource=clusterroles.rbac.authorization.k8s.io",
-        "kubectl create clusterrolebinding m-1 --clusterrole=m-1 --user=USER",
-        "kubectl create role m-2 -n ml --verb=create,patch --resource=deployments.apps,secrets",
-        "kubectl create rolebinding m-2 -n ml --role=m-2 --user=USER",
-    )
+    lines = commands(found, name="m")
+    assert [re.sub(r"m-[0-9a-f]{6}", "m-#", line) for line in lines] == [
+        "kubectl create clusterrole m-# --verb=create --resource=clusterroles.rbac.authorization.k8s.io",
+        "kubectl create clusterrolebinding m-# --clusterrole=m-# --user=USER",
+        "kubectl create role m-# -n ml --verb=create,patch --resource=deployments.apps,secrets",
+        "kubectl create rolebinding m-# -n ml --role=m-# --user=USER",
+    ]
+    assert len({line.split()[3] for line in lines}) == 2
 
 
 def test_verbs_of_one_kind_are_put_together() -> None:

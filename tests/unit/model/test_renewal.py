@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from mlstack.errors import Cause, ConfigError
+from mlstack.errors import Cause, ConfigError, ForbiddenError, InvalidError, MlstackError
 from mlstack.model.fields import FieldChange
 from mlstack.model.objects import KubeObject
-from mlstack.model.renewal import RECREATE, judge, says_fixed, sentence
+from mlstack.model.renewal import RECREATE, Verdict, judge, says_fixed, sentence, unless_refused
 
 
 def an_object(api_version: str, kind: str, recreate: str | None = None) -> KubeObject:
@@ -95,6 +95,32 @@ def test_a_fault_beside_a_fixed_field_is_a_fault() -> None:
     fixed, fault = Cause(field="a", message="field is immutable"), Cause(field="b", message="Required value")
     assert not says_fixed([fixed, fault])
     assert not says_fixed([])
+
+
+ANEW = Verdict(recreate=True, reason=FIXED)
+
+
+def test_what_would_be_refused_when_made_anew_stays() -> None:
+    cause = Cause(field="spec.clusterIP", message="is not in the valid range")
+    verdict = unless_refused(ANEW, InvalidError("`Service ml/web-mlstack-probe` is refused", causes=[cause]))
+    assert not verdict.recreate
+    assert verdict.reason == (
+        f"{FIXED}, and made anew it would be refused: `spec.clusterIP` is not in the valid range"
+    )
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        InvalidError(
+            "`Service ml/x` is refused: `spec.ports[0].nodePort` provided port is already allocated"
+        ),
+        ForbiddenError("cannot create resource", why="rights"),
+    ],
+    ids=["its own port", "no right to try"],
+)
+def test_what_only_the_copy_stumbles_over_is_made_anew(fault: MlstackError) -> None:
+    assert unless_refused(ANEW, fault) == ANEW
 
 
 def changed(path: str) -> FieldChange:

@@ -1,0 +1,681 @@
+"""What keeps a shared cluster safe: locks, rights, fixed fields, definitions, objects of others."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlstack.cli.holder import holder
+from mlstack.cluster import kube
+from mlstack.cluster.api import ObjectRef
+from mlstack.engine import lock
+from mlstack.errors import ClusterError, ConflictError, ForbiddenError, InvalidError, LockedError
+from mlstack.model import emit
+from mlstack.model.holder import Holder
+from mlstack.model.report import ObjectChange, RunResult
+from mlstack.operations import apply
+from tests.support.cluster import TestCluster
+from tests.support.controlplane import ControlPlane
+from tests.support.deploying import Objects, RealClock, Stack, config_map, crd, deployment, is_established
+from tests.support.kubeconfig import write_kubeconfig
+
+pytestmark = pytest.mark.cluster
+
+Data = dict[str, Any]
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+@pytest.fixture
+def stack(tmp_path: Path, namespace: str, kubeconfig: Path) -> Stack:
+    """An app that deploys into the test's own namespace, as the admin of both clusters."""
+    return Stack(tmp_path / "app", namespace=namespace, opener=opener(kubeconfig))
+
+
+def opener(kubeconfig: Path) -> Callable[[str], Any]:
+    return lambda context: kube.connect(context, kubeconfig=str(kubeconfig))
+
+
+def path(namespace: str, kind: str, name: str = "") -> str:
+    group = {
+        "deployments": "apis/apps/v1",
+        "statefulsets": "apis/apps/v1",
+        "leases": "apis/coordination.k8s.io/v1",
+    }.get(kind, "api/v1")
+    return f"/{group}/namespaces/{namespace}/{kind}" + (f"/{name}" if name else "")
+
+
+def outcomes(result: RunResult) -> dict[str, str]:
+    return {row.name: row.outcome for row in result.objects}
+
+
+def row_of(stack: Stack, name: str) -> ObjectChange:
+    (found,) = (row for row in stack.diff().objects if row.name == name)
+    return found
+
+
+def annotated(data: Mapping[str, Any], **annotations: str) -> Data:
+    named = {f"mlstack.dev/{name.replace('_', '-')}": value for name, value in annotations.items()}
+    known = data["metadata"].get("annotations") or {}
+    return {**data, "metadata": {**data["metadata"], "annotations": {**known, **named}}}
+
+
+# --- fields that cannot change: every row of apply-kubernetes 7 ---------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fixed:
+    """A change that the server refuses to make in place.
+
+    Attributes:
+        first: the object as it is made.
+        then: as it is wanted later.
+        said: what is told of it.
+        anew: `asked` if the annotation lets it be made anew, `itself` if that needs no asking, `never`.
+    """
+
+    first: Data
+    then: Data
+    said: str
+    anew: str = "asked"
+
+
+def an_object(api_version: str, kind: str, name: str = "it", **content: Any) -> Data:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **content}
+
+
+def workload(kind: str, labels: Mapping[str, str], **spec: Any) -> Data:
+    pod = {"containers": [{"name": "main", "image": "nginx:1.27"}]}
+    template = {"metadata": {"labels": dict(labels)}, "spec": pod}
+    return an_object(
+        "apps/v1", kind, spec={"selector": {"matchLabels": dict(labels)}, "template": template, **spec}
+    )
+
+
+def stateful(size: str = "1Gi", **spec: Any) -> Data:
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}},
+    }
+    facts = {"serviceName": "db", "replicas": 1, "volumeClaimTemplates": [claim], **spec}
+    return workload("StatefulSet", {"app": "it"}, **facts)
+
+
+def job(image: str = "job:1", completions: int = 1) -> Data:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": image}]}
+    return an_object("batch/v1", "Job", spec={"completions": completions, "template": {"spec": pod}})
+
+
+def claim(size: str = "1Gi", storage_class: str = "standard") -> Data:
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": storage_class,
+        "resources": {"requests": {"storage": size}},
+    }
+    return an_object("v1", "PersistentVolumeClaim", spec=spec)
+
+
+def service(address: str) -> Data:
+    return an_object(
+        "v1", "Service", spec={"clusterIP": address, "ports": [{"port": 80}], "selector": {"a": "b"}}
+    )
+
+
+def binding(role: str) -> Data:
+    group = "rbac.authorization.k8s.io"
+    return an_object(
+        f"{group}/v1",
+        "RoleBinding",
+        roleRef={"apiGroup": group, "kind": "Role", "name": role},
+        subjects=[{"kind": "User", "name": "ada", "apiGroup": group}],
+    )
+
+
+def storage_class(provisioner: str) -> Data:
+    return an_object("storage.k8s.io/v1", "StorageClass", "safety-class", provisioner=provisioner)
+
+
+ONE, TWO = {"app": "it"}, {"app": "it", "tier": "front"}
+HEADLESS = "None"
+FIXED = {
+    "Deployment selector": Fixed(
+        first=workload("Deployment", ONE), then=workload("Deployment", TWO), said="`spec.selector`"
+    ),
+    "DaemonSet selector": Fixed(
+        first=workload("DaemonSet", ONE), then=workload("DaemonSet", TWO), said="`spec.selector`"
+    ),
+    "StatefulSet serviceName": Fixed(
+        first=stateful(), then=stateful(serviceName="other"), said="`spec.serviceName`"
+    ),
+    "StatefulSet claims": Fixed(first=stateful(), then=stateful("2Gi"), said="`spec.volumeClaimTemplates"),
+    "StatefulSet pod management": Fixed(
+        first=stateful(), then=stateful(podManagementPolicy="Parallel"), said="`spec.podManagementPolicy`"
+    ),
+    "Job template": Fixed(first=job(), then=job("job:2"), said="`spec.template`", anew="itself"),
+    "Job completions": Fixed(first=job(), then=job(completions=2), said="`spec.completions`", anew="itself"),
+    "claim's class": Fixed(
+        first=claim(), then=claim(storage_class="other"), said="`spec.storageClassName`", anew="never"
+    ),
+    "unbound claim's size": Fixed(
+        first=claim(storage_class="nobody"),
+        then=claim("2Gi", "nobody"),
+        said="`spec.resources.requests.storage`",
+        anew="never",
+    ),
+    "Service address": Fixed(
+        first=service(HEADLESS), then=service("10.96.200.77"), said="`spec.clusterIPs[0]`"
+    ),
+    "role of a binding": Fixed(first=binding("one"), then=binding("two"), said="`roleRef`"),
+    "StorageClass": Fixed(
+        first=storage_class("example.com/one"), then=storage_class("example.com/two"), said="`provisioner`"
+    ),
+    "Secret type": Fixed(
+        first=an_object("v1", "Secret", type="Opaque", stringData={"a": "hush-hush"}),
+        then=an_object("v1", "Secret", type="example.com/other", stringData={"a": "hush-hush"}),
+        said="`type`",
+    ),
+    "IngressClass": Fixed(
+        first=an_object(
+            "networking.k8s.io/v1", "IngressClass", "safety-class", spec={"controller": "example.com/one"}
+        ),
+        then=an_object(
+            "networking.k8s.io/v1", "IngressClass", "safety-class", spec={"controller": "example.com/two"}
+        ),
+        said="`spec.controller`",
+    ),
+    "immutable ConfigMap": Fixed(
+        first=an_object("v1", "ConfigMap", immutable=True, data={"a": "1"}),
+        then=an_object("v1", "ConfigMap", immutable=True, data={"a": "2"}),
+        said="`data`",
+    ),
+    "PriorityClass": Fixed(
+        first=an_object("scheduling.k8s.io/v1", "PriorityClass", "safety-class", value=10),
+        then=an_object("scheduling.k8s.io/v1", "PriorityClass", "safety-class", value=20),
+        said="`value`",
+    ),
+}
+CLUSTER_SCOPED = ("StorageClass", "IngressClass", "PriorityClass")
+
+
+@pytest.fixture
+def swept(minikube: TestCluster) -> Iterator[None]:
+    """Nothing of this test is left outside its namespace."""
+    yield
+    for kind in CLUSTER_SCOPED:
+        minikube.kubectl("delete", kind.lower(), "safety-class", "--ignore-not-found")
+
+
+def named(text: str) -> str:
+    """Give the names in backticks and what follows, without the object's own."""
+    return text.rpartition("it`: ")[2] or text
+
+
+def test_what_would_be_refused_anew_is_not_deleted(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    stack.write("a", service(HEADLESS))
+    stack.apply()
+    before = minikube.request("GET", path(namespace, "services", "it"))
+    stack.write("a", annotated(service("192.0.2.1"), recreate="true"))
+    with pytest.raises(InvalidError, match="made anew it would be refused") as refused:
+        stack.apply()
+    assert "not in the valid range" in refused.value.message
+    assert minikube.request("GET", path(namespace, "services", "it")) == before
+
+
+@pytest.mark.usefixtures("swept")
+@pytest.mark.parametrize("case", FIXED.values(), ids=FIXED)
+def test_a_field_that_cannot_change_is_named_with_what_lets_it(stack: Stack, case: Fixed) -> None:
+    stack.write("a", case.first)
+    stack.apply()
+    name, kind = case.first["metadata"]["name"], case.first["kind"]
+    before = stack.opener("minikube").get(_ref(stack, case.first))
+    stack.write("a", case.then)
+    row = row_of(stack, name)
+    if case.anew == "itself":
+        assert (row.action, row.refused) == ("recreate", ())
+        assert case.said in row.reason
+    else:
+        assert row.action == "update"
+        (said,) = row.refused
+        assert case.said in said
+        assert "cannot change while the object exists" in said
+        assert "hush-hush" not in said
+        with pytest.raises(InvalidError) as refused:
+            stack.apply()
+        assert case.said in refused.value.message
+        assert kind in refused.value.message
+        lets = "never made anew" if case.anew == "never" else 'mlstack.dev/recreate: "true"'
+        assert lets in (refused.value.hint or "")
+        assert stack.opener("minikube").get(_ref(stack, case.first)) == before or kind not in (
+            "ConfigMap",
+            "Secret",
+        )
+    stack.write("a", annotated(case.then, recreate="true"))
+    if case.anew == "never":
+        assert row_of(stack, name).action == "update"
+        return
+    assert stack.plan().destructive
+    assert outcomes(stack.apply())[name] == "recreated"
+    assert before is not None
+    live = stack.opener("minikube").get(_ref(stack, case.first))
+    assert live is not None
+    assert live["metadata"]["uid"] != before["metadata"]["uid"]
+    assert stack.diff().ok
+
+
+def _ref(stack: Stack, data: Data) -> ObjectRef:
+    namespace = "" if data["kind"] in CLUSTER_SCOPED else stack.namespace
+    return ObjectRef(data["apiVersion"], data["kind"], namespace, data["metadata"]["name"])
+
+
+def test_an_annotation_keeps_a_job_from_being_made_anew(stack: Stack) -> None:
+    stack.write("a", job())
+    stack.apply()
+    stack.write("a", annotated(job("job:2"), recreate="never"))
+    with pytest.raises(InvalidError) as refused:
+        stack.apply()
+    assert "keeps it from being made anew" in (refused.value.hint or "")
+
+
+def test_no_part_of_a_pod_template_is_told(stack: Stack) -> None:
+    stack.write("a", job("registry.example.com/secret-name:1"))
+    stack.apply()
+    changed = annotated(job(), recreate="never")
+    changed["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "TOKEN", "value": "hush-hush"}]
+    stack.write("a", changed)
+    with pytest.raises(InvalidError) as refused:
+        stack.apply()
+    assert "hush-hush" not in f"{refused.value.message} {refused.value.hint}"
+    assert len(refused.value.message) < 300
+
+
+# --- a StatefulSet and its claims ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changed", ["claims", "service"])
+def test_a_stateful_set_made_anew_keeps_claims_that_it_owns(
+    stack: Stack, minikube: TestCluster, namespace: str, changed: str
+) -> None:
+    owning = {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete", "whenScaled": "Retain"}}
+    stack.write("a", stateful(**owning))
+    stack.apply()
+    disk = path(namespace, "persistentvolumeclaims", "data-it-0")
+    first = minikube.wait_for(
+        disk, lambda found: found["metadata"].get("ownerReferences"), what="owned claim"
+    )
+    pod = minikube.wait_for(
+        path(namespace, "pods", "it-0"), lambda found: found["status"].get("phase") == "Running"
+    )
+    then = stateful("2Gi", **owning) if changed == "claims" else stateful(serviceName="other", **owning)
+    stack.write("a", annotated(then, recreate="true"))
+    assert outcomes(stack.apply()) == {"it": "recreated"}
+    minikube.wait_for(
+        path(namespace, "statefulsets", "it"), lambda found: found["status"].get("readyReplicas") == 1
+    )
+    again = minikube.request("GET", disk)
+    assert again["metadata"]["uid"] == first["metadata"]["uid"]
+    assert "deletionTimestamp" not in again["metadata"]
+    same_pod = (
+        minikube.request("GET", path(namespace, "pods", "it-0"))["metadata"]["uid"] == pod["metadata"]["uid"]
+    )
+    assert same_pod is (changed == "claims")
+
+
+# --- the lock -----------------------------------------------------------------------------------------
+
+
+def lease_path(namespace: str) -> str:
+    return path(namespace, "leases", "mlstack-demo.minikube")
+
+
+def test_of_applies_at_once_each_ends_whole(stack: Stack, namespace: str, kubeconfig: Path) -> None:
+    """Each run writes both objects with its own word; whoever is last, both say the same in the end."""
+    stacks = [
+        Stack(stack.root.parent / f"app-{number}", namespace=namespace, opener=opener(kubeconfig))
+        for number in range(4)
+    ]
+    for number, one in enumerate(stacks):
+        one.write("a", *(config_map(f"c{index}", word=str(number)) for index in range(20)))
+    failures: list[Exception] = []
+
+    def run(number: int) -> None:
+        try:
+            stacks[number].apply(holder=Holder(name=f"person-{number}@laptop/{number}/x"))
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(isinstance(error, ClusterError) for error in failures), failures
+    assert len(failures) < 4
+    cluster = stack.opener("minikube")
+    words = {
+        item["data"]["word"]
+        for item in cluster.list("v1", "ConfigMap", namespace=namespace).items
+        if item["metadata"]["name"].startswith("c")
+    }
+    assert len(words) == 1, failures
+    assert cluster.list("coordination.k8s.io/v1", "Lease", namespace=namespace).items == ()
+
+
+HOLD = """
+import sys
+from mlstack.cli.adapters import SystemClock
+from mlstack.cli.holder import holder
+from mlstack.cluster import kube
+from mlstack.engine import lock
+from mlstack.model.app import Environment
+
+place = Environment(name="minikube", context="minikube", namespace=sys.argv[2])
+cluster = kube.connect("minikube", kubeconfig=sys.argv[1])
+who = holder("ada@laptop")
+with lock.held(cluster, place, "demo", holder=who, clock=SystemClock(), on_event=print):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holding(namespace: str, kubeconfig: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds the lock."""
+    words = [sys.executable, "-c", HOLD, str(kubeconfig), namespace]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ}
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_a_held_lock_refuses_and_names_its_holder(
+    stack: Stack, namespace: str, minikube: TestCluster, holding: subprocess.Popen[str]
+) -> None:
+    stack.write("a", config_map())
+    with pytest.raises(LockedError, match=rf"held by ada@laptop \(pid {holding.pid}\) since .*, expires in"):
+        stack.apply(lock_timeout_s=0)
+    assert minikube.find(path(namespace, "configmaps", "settings")) is None
+    assert not stack.diff().ok
+
+
+def test_an_apply_waits_for_a_lock_that_is_released(
+    stack: Stack, namespace: str, holding: subprocess.Popen[str]
+) -> None:
+    stack.write("a", config_map())
+    timer = threading.Timer(1.0, lambda: holding.stdin and holding.stdin.close())
+    timer.start()
+    assert outcomes(stack.apply()) == {"settings": "created"}
+    assert any("until environment `minikube` is free" in event.text for event in stack.events)
+    timer.join()
+
+
+def test_a_killed_run_of_this_machine_blocks_nobody(
+    stack: Stack, namespace: str, minikube: TestCluster, holding: subprocess.Popen[str]
+) -> None:
+    holding.send_signal(signal.SIGKILL)
+    os.waitid(os.P_PID, holding.pid, os.WEXITED | os.WNOWAIT)
+    assert minikube.find(lease_path(namespace)) is not None
+    stack.write("a", config_map())
+    began = RealClock().now_s()
+    assert outcomes(stack.apply(holder=holder("grace@laptop"), lock_timeout_s=0)) == {"settings": "created"}
+    assert RealClock().now_s() - began < 5
+    assert any("took over the lock of ada@laptop" in event.text for event in stack.events)
+
+
+def test_a_killed_run_of_another_machine_blocks_for_seconds_alone(
+    stack: Stack, holding: subprocess.Popen[str]
+) -> None:
+    holding.send_signal(signal.SIGKILL)
+    stack.write("a", config_map())
+    began = RealClock().now_s()
+    assert outcomes(stack.apply(holder=Holder(name="grace@elsewhere/1/x"))) == {"settings": "created"}
+    assert 5 < RealClock().now_s() - began < 25
+
+
+def test_a_run_whose_lock_was_stolen_writes_nothing_more(
+    stack: Stack, namespace: str, minikube: TestCluster, kubeconfig: Path
+) -> None:
+    cluster = stack.opener("minikube")
+    place = stack.target().place()
+    with lock.held(
+        cluster, place, "demo", holder=Holder(name="ada@laptop/1/x"), clock=RealClock(), on_event=print
+    ) as fenced:
+        fenced.apply({**config_map("before"), "metadata": {"name": "before", "namespace": namespace}})
+        patch = {"spec": {"holderIdentity": "grace@ci/7/y"}}
+        cluster.patch(ObjectRef("coordination.k8s.io/v1", "Lease", namespace, "mlstack-demo.minikube"), patch)
+        after = {**config_map("after"), "metadata": {"name": "after", "namespace": namespace}}
+        deadline = RealClock().now_s() + 20
+        with pytest.raises(LockedError, match=r"grace@ci \(pid 7\)"):
+            while RealClock().now_s() < deadline:
+                fenced.apply(after)
+    assert minikube.request("GET", lease_path(namespace))["spec"]["holderIdentity"] == "grace@ci/7/y"
+
+
+# --- rights -------------------------------------------------------------------------------------------
+
+
+def test_the_commands_that_are_told_grant_what_is_missing(
+    tmp_path: Path, namespace: str, minikube: TestCluster
+) -> None:
+    user = minikube.create_user(f"{namespace}-poor", [], namespace=namespace)
+    config = minikube.write_kubeconfig(tmp_path / "poor", user)
+    stack = Stack(tmp_path / "app", namespace=namespace, opener=opener(config))
+    stack.write("web", deployment(), config_map(), stateful())
+    for _ in range(3):
+        try:
+            result = stack.apply()
+            break
+        except ForbiddenError as refused:
+            assert "missing for this run on environment `minikube`" in refused.message
+            for line in (refused.hint or "").splitlines():
+                if "kubectl create" in line:
+                    minikube.kubectl(*shlex.split(line.strip().replace("USER", user.name))[1:])
+    else:
+        pytest.fail("never granted")
+    assert outcomes(result) == {"settings": "created", "web": "created", "it": "created"}
+
+
+def test_all_missing_rights_are_told_before_anything_is_written(
+    tmp_path: Path, namespace: str, minikube: TestCluster
+) -> None:
+    rules = [
+        {
+            "apiGroups": ["", "apps"],
+            "resources": ["configmaps", "deployments"],
+            "verbs": ["get", "list", "patch"],
+        },
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]},
+    ]
+    user = minikube.create_user(f"{namespace}-half", rules, namespace=namespace)
+    config = minikube.write_kubeconfig(tmp_path / "half", user)
+    stack = Stack(tmp_path / "app", namespace=namespace, opener=opener(config))
+    stack.write("web", deployment(), config_map())
+    with pytest.raises(ForbiddenError) as refused:
+        stack.apply()
+    assert refused.value.message.splitlines()[1:] == [
+        f"  create deployments.apps in namespace {namespace}",
+        f"  create, delete, get, update leases.coordination.k8s.io in namespace {namespace}",
+    ]
+    assert minikube.request("GET", path(namespace, "configmaps"))["items"][1:] == []
+    stack.write("web", config_map())
+    assert not stack.diff().ok  # looking needs less
+
+
+def test_a_viewer_is_told_every_right_that_a_diff_needs(
+    tmp_path: Path, namespace: str, minikube: TestCluster, stack: Stack
+) -> None:
+    stack.write("web", deployment(), config_map())
+    stack.apply()
+    stack.write("web", deployment(replicas=2), config_map(a="1"))
+    config = minikube.write_kubeconfig(tmp_path / "viewer", minikube.viewer)
+    stack.opener = opener(config)
+    with pytest.raises(ForbiddenError) as refused:
+        stack.diff()
+    assert refused.value.message.splitlines()[1:] == [
+        f"  patch configmaps in namespace {namespace}",
+        f"  patch deployments.apps in namespace {namespace}",
+    ]
+
+
+# --- definitions --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def group(namespace: str, minikube: TestCluster) -> Iterator[str]:
+    """An API group of this test alone."""
+    found = f"{namespace}.safety.example.com"
+    yield found
+    minikube.kubectl("delete", "crd", f"widgets.{found}", "--ignore-not-found", "--wait=true")
+
+
+def definition(group: str, *fields: str, rules: Objects = (), **spec: Any) -> Data:
+    found = crd(group=group)
+    named = {name: {"type": "string"} for name in fields}
+    inner = {
+        "type": "object",
+        "properties": named,
+        **({"x-kubernetes-validations": list(rules)} if rules else {}),
+    }
+    schema = {"type": "object", "properties": {"spec": inner}}
+    found["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema
+    found["spec"] |= spec
+    return found
+
+
+def version(found: Data, name: str, *, storage: bool) -> Data:
+    return {**found["spec"]["versions"][0], "name": name, "storage": storage}
+
+
+def settled(minikube: TestCluster, group: str) -> None:
+    minikube.wait_for(f"{DEFINITIONS}/widgets.{group}", is_established)
+
+
+def test_a_definition_that_would_lose_a_field_is_refused(
+    stack: Stack, minikube: TestCluster, group: str
+) -> None:
+    stack.write("a", definition(group, "size", "color"))
+    stack.apply()
+    settled(minikube, group)
+    before = minikube.request("GET", f"{DEFINITIONS}/widgets.{group}")
+    stack.write("a", definition(group, "size"))
+    said = ("version `v1`: field `spec.color` would be removed",)
+    assert row_of(stack, f"widgets.{group}").refused == said
+    with pytest.raises(InvalidError, match=r"`spec\.color` would be removed"):
+        stack.apply()
+    assert minikube.request("GET", f"{DEFINITIONS}/widgets.{group}") == before
+    stack.write("a", annotated(definition(group, "size"), allow_destructive="true"))
+    assert outcomes(stack.apply()) == {f"widgets.{group}": "updated"}
+    assert stack.diff().ok
+
+
+@pytest.mark.parametrize("change", ["scope", "stored version"])
+def test_what_the_server_refuses_of_a_definition_is_explained(
+    stack: Stack, minikube: TestCluster, group: str, change: str
+) -> None:
+    stack.write("a", definition(group, "size"))
+    stack.apply()
+    settled(minikube, group)
+    then = definition(group, "size", scope="Cluster")
+    said = "`scope` would change from Namespaced to Cluster"
+    if change == "stored version":
+        then = definition(group, "size")
+        then["spec"]["versions"] = [version(then, "v2", storage=True)]
+        said = "version `v1` would be removed, and objects are stored in it"
+    for wanted in (then, annotated(then, recreate="true")):
+        stack.write("a", wanted)
+        with pytest.raises(InvalidError) as refused:
+            stack.apply()
+        assert said in refused.value.message
+        assert "never made anew" in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize("used", [True, False], ids=["objects", "no objects"])
+def test_a_version_that_objects_use_stays_served(
+    stack: Stack, minikube: TestCluster, group: str, namespace: str, used: bool
+) -> None:
+    first = definition(group, "size")
+    first["spec"]["versions"].append(version(first, "v1beta1", storage=False))
+    stack.write("a", first)
+    stack.apply()
+    settled(minikube, group)
+    if used:
+        widget = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "w"}}
+        text = emit.to_yaml_documents([widget])
+        minikube.kubectl("create", "-n", namespace, "-f", "-", input=text)
+    stack.write("a", definition(group, "size"))
+    refused = row_of(stack, f"widgets.{group}").refused
+    assert refused == (("version `v1beta1` would not be served any more",) if used else ())
+
+
+def test_a_rule_of_a_definition_about_changes_is_told_in_its_words(
+    stack: Stack, minikube: TestCluster, group: str
+) -> None:
+    rule = {"rule": "self.mode == oldSelf.mode", "message": "the mode is chosen once"}
+    widget = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "it"}}
+    stack.write("a", definition(group, "mode", rules=[rule]))
+    stack.write("b", {**widget, "spec": {"mode": "fast"}})
+    stack.apply()
+    stack.write("b", {**widget, "spec": {"mode": "slow"}})
+    (said,) = row_of(stack, "it").refused
+    assert said == "`spec.mode` cannot change while the object exists (the mode is chosen once)"
+    stack.write("b", annotated({**widget, "spec": {"mode": "slow"}}, recreate="true"))
+    assert outcomes(stack.apply())["it"] == "recreated"
+
+
+# --- objects of others --------------------------------------------------------------------------------
+
+
+def test_an_object_of_another_app_stays_as_it_is(
+    stack: Stack, minikube: TestCluster, namespace: str, kubeconfig: Path, tmp_path: Path
+) -> None:
+    other = Stack(tmp_path / "other", namespace=namespace, opener=opener(kubeconfig), name="shop")
+    other.write("a", config_map(a="theirs"), config_map("more"))
+    other.apply()
+    kinds = [path(namespace, "configmaps", name) for name in ("settings", "more")]
+    before = [minikube.request("GET", one) for one in kinds]
+    stack.write("a", config_map(a="ours"), config_map("mine"))
+    with pytest.raises(ConflictError, match="belongs to environment `minikube` of app `shop`"):
+        stack.apply()
+    assert minikube.find(path(namespace, "configmaps", "mine")) is None
+    stack.write("a", config_map("mine"))
+    stack.apply()
+    stack.delete()
+    assert [minikube.request("GET", one) for one in kinds] == before
+    stack.write("a", config_map(a="ours"))
+    assert outcomes(stack.apply(adopt=True)) == {"settings": "updated"}
+    assert minikube.request("GET", kinds[0])["data"] == {"a": "ours"}
+
+
+# --- contexts -----------------------------------------------------------------------------------------
+
+
+def test_what_was_shown_of_one_cluster_is_not_done_to_another(
+    stack: Stack,
+    minikube: TestCluster,
+    gke: TestCluster,
+    namespace: str,
+    kubeconfig: Path,
+    control_plane: ControlPlane,
+) -> None:
+    stack.write("a", config_map("one"))
+    stack.apply()
+    stack.write("a", config_map("one"), config_map("two"))
+    plan = stack.plan()
+    swapped = replace(gke.login(), context="minikube")
+    write_kubeconfig(kubeconfig, [swapped], current_context=swapped.context)
+    apply.execute(plan, clock=stack.clock)
+    assert minikube.find(path(namespace, "configmaps", "two")) is not None
+    assert gke.find(path(namespace, "configmaps", "two")) is None
