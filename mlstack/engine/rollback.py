@@ -33,7 +33,8 @@ def propose_rollback(
 ) -> Deployment:
     """Work out what going back to a revision would do; nothing is written.
 
-    Claims stay as they are: those of today are neither deleted nor given the size they had.
+    Claims stay as they are: those of today are neither deleted nor given the size they had. So do
+    definitions that would lose something.
 
     Args:
         target: the environment.
@@ -57,8 +58,7 @@ def propose_rollback(
 def _point(kept: History, number: int | None) -> _Point:
     known = kept.revisions()
     found, notes = (kept.find(number), ()) if number is not None else _before_newest(kept, known)
-    state, claims = history.with_claims_as_now(kept.load(found), kept.load(known[-1]))
-    said = tuple(f"{one} stays as it is: the size of a claim is not rolled back" for one in claims)
+    state, said = history.gone_back(kept.load(found), kept.load(known[-1]))
     return _Point(revision=found, state=state, notes=(*notes, *said))
 
 
@@ -126,7 +126,7 @@ def retreat(failed: Deployment, error: MlstackError, *, clock: Clock) -> Retreat
         return Retreat(proposal=None, notes=(why,))
     known = kept.load(good)
     earlier = history.only(known, reached.state.components) if reached.selective else known
-    state, claims = history.with_claims_as_now(earlier, reached.state)
+    state, said = history.gone_back(earlier, reached.state)
     # The set was whole once, so that what goes is what the failed apply brought.
     options = replace(failed.options, prune=True, create=True, allow_large_prune=True)
     back = propose(
@@ -136,10 +136,9 @@ def retreat(failed: Deployment, error: MlstackError, *, clock: Clock) -> Retreat
         may_be_empty=True,
     )
     stays = (f"{one.identity} stays: {one.reason}" for one in back.changes.changes if one.action == "kept")
-    sizes = (f"{one} stays as it is: the size of a claim is not rolled back" for one in claims)
     return Retreat(
         proposal=replace(back, pin=None),
-        notes=(f"rolling back to revision {good.number}", *stays, *sizes, *_lost(done)),
+        notes=(f"rolling back to revision {good.number}", *stays, *said, *_lost(done)),
     )
 
 

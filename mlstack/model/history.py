@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Literal
 
-from mlstack.model import fields, report
+from mlstack.model import definitions, fields, report
 from mlstack.model.diff import Action, Change
 from mlstack.model.fields import FieldChange
+from mlstack.model.kinds import kinds_of_crd
 from mlstack.model.objects import DesiredState, KubeObject
 
 Result = Literal["done", "failed", "not ready"]
@@ -106,19 +107,29 @@ def unsettled(previous: Revision | None, applied: Iterable[str], result: Result)
     return tuple(sorted(before - names if result == "done" else before | names))
 
 
-def with_claims_as_now(earlier: DesiredState, now: DesiredState) -> tuple[DesiredState, tuple[str, ...]]:
-    """Give an earlier set with the volume claims of today, and whose earlier form is given up.
+def gone_back(earlier: DesiredState, now: DesiredState) -> tuple[DesiredState, tuple[str, ...]]:
+    """Give an earlier set as far as one can go back to it, and say what stays as it is today.
 
-    A claim holds data: it is neither replaced nor made smaller, so one that changed since stays as it is.
+    A claim holds data: it is neither replaced nor made smaller. A definition that would lose fields or
+    versions would take along what is stored in them.
     """
-    claims = {one.identity: one for one in now.objects if is_claim(one)}
-    kept = [claims.get(one.identity, one) if is_claim(one) else one for one in earlier.objects]
-    changed = [
-        str(one.identity)
-        for one, before in zip(kept, earlier.objects, strict=True)
-        if one.data != before.data
-    ]
-    return replace(earlier, objects=tuple(kept)), tuple(changed)
+    today = {one.identity: one for one in now.objects}
+    reasons = {one.identity: _lasting(one, today.get(one.identity)) for one in earlier.objects}
+    kept = [today[one.identity] if reasons[one.identity] else one for one in earlier.objects]
+    told = tuple(f"{who} stays as it is: {why}" for who, why in reasons.items() if why)
+    return replace(earlier, objects=tuple(kept)), told
+
+
+def _lasting(earlier: KubeObject, today: KubeObject | None) -> str:
+    """Say why an object cannot get its earlier form again, nothing if it can."""
+    if today is None or today.data == earlier.data:
+        return ""
+    if is_claim(earlier):
+        return "a claim is not rolled back"
+    if kinds_of_crd(earlier.data) and not definitions.is_allowed(earlier.data):
+        lost = definitions.losses(today.data, earlier.data)
+        return f"going back would lose something ({lost[0]})" if lost else ""
+    return ""
 
 
 def is_claim(found: KubeObject) -> bool:

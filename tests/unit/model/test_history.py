@@ -4,7 +4,8 @@ import pytest
 
 from mlstack.model import history
 from mlstack.model.history import Result
-from mlstack.model.objects import DesiredState
+from mlstack.model.objects import DesiredState, KubeObject
+from tests.support.deploying import crd
 from tests.support.revisions import one, revision, state
 
 
@@ -62,9 +63,32 @@ def test_a_claim_stays_as_it_is_now_and_is_told() -> None:
         made = tuple(one(name, kind="PersistentVolumeClaim", storage=value) for name, value in size.items())
         return DesiredState(app="demo", environment="gke", namespace="ml", objects=made)
 
-    mixed, told = history.with_claims_as_now(claims(data="1Gi", old="1Gi"), claims(data="5Gi", later="1Gi"))
+    mixed, told = history.gone_back(claims(data="1Gi", old="1Gi"), claims(data="5Gi", later="1Gi"))
     assert [each.data["spec"]["storage"] for each in mixed.objects] == ["5Gi", "1Gi"]
-    assert told == ("PersistentVolumeClaim ml/data",)
+    assert told == ("PersistentVolumeClaim ml/data stays as it is: a claim is not rolled back",)
+
+
+def versions(*names: str, **fields: str) -> DesiredState:
+    """Build a set of one definition."""
+    made = crd(group="x.org")
+    version = made["spec"]["versions"][0]
+    made["spec"]["versions"] = [{**version, "name": name, "storage": name == names[0]} for name in names]
+    found = KubeObject(data={**made, "metadata": {**made["metadata"], **fields}}, component="a")
+    return DesiredState(app="demo", environment="gke", namespace="ml", objects=(found,))
+
+
+def test_a_definition_that_would_lose_a_version_stays_as_it_is() -> None:
+    today = versions("v1", "v2")
+    mixed, told = history.gone_back(versions("v1"), today)
+    assert mixed.objects == today.objects
+    assert told[0].startswith("CustomResourceDefinition widgets.x.org stays as it is: going back would lose")
+
+
+def test_a_definition_that_loses_nothing_goes_back() -> None:
+    earlier = versions("v1", "v2")
+    mixed, told = history.gone_back(earlier, versions("v1"))
+    assert mixed.objects == earlier.objects
+    assert told == ()
 
 
 def test_times_are_written_in_utc() -> None:
