@@ -187,7 +187,8 @@ def settle(
     """
     gone = {key for key, event in run.outcomes.items() if event.kind in ("deleted", "gone")}
     made = membership.settled(inventory, changes, written=run.written, gone=gone | set(forgotten))
-    return write(run.cluster, inventory, made, on_event=on_event, refresh=True)
+    defined = any(key.kind == "CustomResourceDefinition" for key in (*run.written, *gone))
+    return write(run.cluster, inventory, made, on_event=on_event, refresh=defined)
 
 
 def remove(cluster: Cluster, inventory: Inventory) -> None:
