@@ -80,8 +80,8 @@ class Terms:
         if found.state in ("failed", "missing"):
             settled: Verdict = "left" if self.policy == "optional" else "failed"
             return settled if held_s >= SURE_S else "wait"
-        if self.brief and waited_s >= self.brief_s:
-            return "left"
+        if self.brief:
+            return "left" if waited_s >= min(self.brief_s, self.timeout_s) else "wait"
         lost = found.queue == "node" and held_s >= self.no_node_s
         return "late" if waited_s >= self.timeout_s or lost else "wait"
 
