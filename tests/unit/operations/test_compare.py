@@ -1,0 +1,189 @@
+"""Comparing with a cluster in memory: what is asked, whose fields are left, what is taken over."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlstack.cluster.api import ObjectRef
+from mlstack.cluster.memory import MemoryCluster
+from mlstack.errors import ConfigError, SchemaError
+from mlstack.model.report import RunResult
+from tests.support.counted import Counted
+from tests.support.deploying import Stack, config_map, crd, deployment
+
+Clusters = dict[str, MemoryCluster]
+
+MAP = ObjectRef("v1", "ConfigMap", "ml", "settings")
+WEB = ObjectRef("apps/v1", "Deployment", "ml", "web")
+
+
+@pytest.fixture
+def watched(stack: Stack, clusters: Clusters) -> Callable[[], Counted]:
+    """Let the app meet its cluster through a counter from now on, and give that."""
+    counters: list[Counted] = []
+
+    def opener(context: str) -> Any:
+        counters.append(Counted(clusters[context]))
+        return counters[-1]
+
+    def begin() -> Counted:
+        stack.opener = opener
+        return counters[-1]
+
+    stack.opener = opener
+    return begin
+
+
+def outcomes(result: RunResult) -> dict[str, str]:
+    return {row.name: row.outcome for row in result.objects}
+
+
+def get(clusters: Clusters, ref: ObjectRef) -> dict[str, Any]:
+    live = clusters["minikube"].get(ref)
+    assert live is not None
+    return live
+
+
+def test_unchanged_objects_are_not_tried(stack: Stack, watched: Callable[[], Counted]) -> None:
+    maps = [config_map(f"map-{number}", a="1") for number in range(40)]
+    widget = {"apiVersion": "x.org/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {}}
+    stack.write("a", crd(group="x.org"), widget, *maps)
+    stack.apply()
+    assert set(outcomes(stack.apply()).values()) == {"unchanged"}
+    counter = watched()
+    assert counter.asked["dry run"] == 0
+    assert counter.asked["metadata"] == 3
+    assert counter.written == []
+
+
+def test_without_an_inventory_everything_is_tried_and_nothing_written(
+    stack: Stack, clusters: Clusters, watched: Callable[[], Counted]
+) -> None:
+    stack.write("a", config_map(a="1"), deployment())
+    stack.apply()
+    before = get(clusters, WEB)["metadata"]["resourceVersion"]
+    inventory = next(
+        item["metadata"]["name"]
+        for item in clusters["minikube"].list("v1", "ConfigMap", namespace="ml").items
+        if item["metadata"]["name"].startswith("mlstack-")
+    )
+    clusters["minikube"].delete(ObjectRef("v1", "ConfigMap", "ml", inventory))
+    assert set(outcomes(stack.apply()).values()) == {"unchanged"}
+    assert watched().asked["dry run"] == 2
+    assert get(clusters, WEB)["metadata"]["resourceVersion"] == before
+
+
+def test_the_same_fields_of_another_environment_are_not_taken_for_unchanged(
+    stack: Stack, clusters: Clusters
+) -> None:
+    stack.write("a", config_map(a="1"))
+    stack.apply()
+    stolen = get(clusters, MAP)
+    stolen["metadata"] = {
+        "name": "settings",
+        "namespace": "ml",
+        "labels": {**stolen["metadata"]["labels"], "mlstack.dev/environment": "gke"},
+    }
+    clusters["minikube"].apply({**stolen, "data": {"a": "2"}})
+    assert [row.action for row in stack.diff().objects] != ["unchanged"]
+
+
+def test_an_annotation_that_holds_no_path_is_an_error(stack: Stack) -> None:
+    broken = config_map(a="1")
+    broken["metadata"]["annotations"] = {"mlstack.dev/ignore-fields": "data..a"}
+    stack.write("a", config_map(a="1"))
+    stack.apply()
+    stack.write("a", broken)
+    with pytest.raises(
+        ConfigError, match=r"annotation `mlstack.dev/ignore-fields` of `ConfigMap ml/settings`"
+    ):
+        stack.diff()
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("{path: data, take: mine}", "take"),
+        ("{path: 'data..a', take: ours}", "is no path of a field"),
+        ("{take: ours}", "path"),
+        ("{path: data, take: ours, who: x}", "who"),
+    ],
+)
+def test_wrong_rules_are_refused(stack: Stack, rule: str, said: str) -> None:
+    file: Path = stack.root / "app.yaml"
+    file.write_text(file.read_text() + f"conflicts:\n- {rule}\n")
+    stack.write("a", config_map())
+    with pytest.raises(SchemaError, match=said) as caught:
+        stack.diff()
+    assert "app.yaml:5" in f"{caught.value.message} {caught.value.where}"
+
+
+def test_rules_of_the_app_are_followed(stack: Stack, clusters: Clusters) -> None:
+    file: Path = stack.root / "app.yaml"
+    file.write_text(file.read_text() + "conflicts:\n- {path: data.a, manager: operator, take: ours}\n")
+    stack.write("a", config_map(a="1", b="1"))
+    stack.apply()
+    clusters["minikube"].patch(MAP, {"data": {"a": "x", "b": "x"}}, manager="operator")
+    stack.apply()
+    assert get(clusters, MAP)["data"] == {"a": "1", "b": "x"}
+
+
+def test_what_goes_with_an_item_of_ours_is_said(stack: Stack, clusters: Clusters) -> None:
+    env = [{"name": "A", "value": "1"}, {"name": "B", "value": "1"}]
+    stack.write("a", deployment(env=env))
+    stack.apply()
+    theirs = get(clusters, WEB)["spec"]
+    theirs["template"]["spec"]["containers"][0]["env"][0]["value"] = "theirs"
+    clusters["minikube"].patch(WEB, {"spec": theirs}, manager="operator")
+    stack.write("a", deployment(env=env[1:]))
+    (row,) = stack.diff().objects
+    assert row.notes == (
+        "removes `spec.template.spec.containers[main].env[A].value` of `operator` with what it is part of",
+    )
+    stack.apply()
+    assert get(clusters, WEB)["spec"]["template"]["spec"]["containers"][0]["env"] == env[1:]
+
+
+def test_adoption_takes_over_and_then_removes(stack: Stack, clusters: Clusters) -> None:
+    theirs = deployment(args=["old"])
+    theirs["metadata"] |= {"namespace": "ml", "labels": {"team": "ml"}}
+    clusters["minikube"].create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}})
+    clusters["minikube"].create(theirs, manager="kubectl-client-side-apply")
+    stack.write("a", deployment())
+    (row,) = stack.diff().objects
+    assert "taking it over with --adopt would remove `metadata.labels.team`" in row.notes[0]
+    stack.apply(adopt=True)
+    live = get(clusters, WEB)
+    assert "args" not in live["spec"]["template"]["spec"]["containers"][0]
+    assert "team" not in live["metadata"]["labels"]
+    assert stack.diff().ok
+
+
+def test_a_kind_of_the_apps_own_hands_its_number_over(stack: Stack, clusters: Clusters) -> None:
+    definition = crd(group="x.org")
+    scale = {"specReplicasPath": ".spec.workers", "statusReplicasPath": ".status.workers"}
+    definition["spec"]["versions"][0]["subresources"] = {"status": {}, "scale": scale}
+    widget = {
+        "apiVersion": "x.org/v1",
+        "kind": "Widget",
+        "metadata": {"name": "w"},
+        "spec": {"workers": 3, "color": "red"},
+    }
+    hpa = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "scaler"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "x.org/v1", "kind": "Widget", "name": "w"},
+            "maxReplicas": 9,
+        },
+    }
+    stack.write("a", definition, widget, hpa)
+    stack.apply(wait=False)
+    live = get(clusters, ObjectRef("x.org/v1", "Widget", "ml", "w"))
+    assert live["spec"] == {"workers": 3, "color": "red"}
+    ours = next(one for one in live["metadata"]["managedFields"] if one["manager"] == "mlstack")
+    assert "f:workers" not in ours["fieldsV1"]["f:spec"]
+    assert set(outcomes(stack.apply(wait=False)).values()) == {"unchanged"}
