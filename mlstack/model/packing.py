@@ -9,7 +9,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mlstack.errors import ClusterError
@@ -26,6 +26,7 @@ REVISION_LABEL = "mlstack.dev/revision"
 FACTS = "mlstack.dev/facts"
 CONTENT = "set.json.gz"
 
+_FACTS_CHARACTERS = 200_000  # the API server takes 262,144 bytes of annotations
 _GZIP = 16 + zlib.MAX_WBITS
 
 
@@ -156,8 +157,17 @@ def content_of(secret: Mapping[str, Any], number: int) -> bytes:
 
 
 def _facts(revision: Revision) -> str:
-    facts = {key: value for key, value in vars(revision).items() if key != "number"}
-    return json.dumps(facts, sort_keys=True)
+    text = json.dumps(
+        {key: value for key, value in vars(revision).items() if key != "number"}, sort_keys=True
+    )
+    if len(text) <= _FACTS_CHARACTERS:
+        return text
+    # So many components that only their number is worth anything: the set itself still names them.
+    return _facts(
+        replace(
+            revision, components=(), unsettled=("…",) if revision.unsettled else (), what=revision.what[:200]
+        )
+    )
 
 
 def revisions(items: Iterable[Mapping[str, Any]]) -> tuple[Revision, ...]:

@@ -112,6 +112,15 @@ def test_facts_come_back_from_the_metadata_alone() -> None:
     assert packing.revisions(metadata(secrets(known))) == (known,)
 
 
+def test_facts_of_very_many_components_still_fit_into_an_annotation() -> None:
+    names = tuple(f"component-{number:06}" for number in range(20_000))
+    known = replace(revision(1), components=names, unsettled=names, what=f"apply -c {','.join(names)}")
+    made = secrets(known)
+    assert len(made[0]["metadata"]["annotations"][packing.FACTS]) < 1000
+    found = packing.revisions(metadata(made))[0]
+    assert (found.components, found.unsettled, found.is_good) == ((), ("…",), False)
+
+
 def test_a_revision_without_its_last_secret_is_not_offered_and_goes() -> None:
     whole, broken = secrets(revision(1)), secrets(revision(2, parts=3))[:-1]
     items = metadata([*broken, *whole])
