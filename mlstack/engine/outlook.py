@@ -9,7 +9,8 @@ from mlstack.engine.scalers import Scalers
 from mlstack.engine.surroundings import Surroundings
 from mlstack.errors import ConfigError
 from mlstack.model import adoption, fieldpaths, fields, payload
-from mlstack.model.conflicts import AUTOSCALING, FORCE_FIELDS, IGNORE_FIELDS, Policy
+from mlstack.model.conflicts import FORCE_FIELDS, IGNORE_FIELDS, Policy
+from mlstack.model.fieldmanagers import AUTOSCALING
 from mlstack.model.fieldpaths import FieldPattern
 from mlstack.model.fieldrules import ConflictRule
 from mlstack.model.fields import MISSING

@@ -6,9 +6,9 @@ from typing import Any
 from mlstack.cluster.api import Applied, Cluster, ObjectRef
 from mlstack.engine.settle import with_uid
 from mlstack.errors import ConflictError, InvalidError, MlstackError, OutdatedError
-from mlstack.model.conflicts import HANDOVER
 from mlstack.model.diff import Change
 from mlstack.model.digest import what_moved
+from mlstack.model.fieldmanagers import HANDOVER
 
 Again = Callable[[Change], Change]
 """Looks at an object once more and gives the change that would be made of it now."""

@@ -7,7 +7,7 @@ from mlstack.cluster.api import Cluster
 from mlstack.engine import probe
 from mlstack.engine.settle import Settled
 from mlstack.model import adoption, fields, payload
-from mlstack.model.conflicts import owner_of
+from mlstack.model.fieldmanagers import owner_of
 from mlstack.model.fields import MISSING, FieldChange
 from mlstack.model.objects import MANAGER
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlstack.model import fields
-from mlstack.model.conflicts import Owner, owner_of
+from mlstack.model.fieldmanagers import Owner, owner_of
 from mlstack.model.fields import Tree
 from mlstack.model.objects import MANAGER
 

@@ -4,87 +4,20 @@ The API server's answer to a forced dry run already holds the conflicts: what an
 before and no longer owns in the answer is what we would take, so no message has to be parsed.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from mlstack.model import fields
+from mlstack.model.fieldmanagers import Owner, owner_of, row_of
 from mlstack.model.fieldpaths import FieldPattern
 from mlstack.model.fieldrules import ConflictRule, Taker
 from mlstack.model.objects import MANAGER
 
 Path = tuple[str, ...]
 
-HANDOVER = f"{MANAGER}-handover"
-"""Holds a field between us, who let go of it, and the autoscaler that has not written it yet."""
-
 FORCE_FIELDS = "mlstack.dev/force-fields"
 IGNORE_FIELDS = "mlstack.dev/ignore-fields"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Owner:
-    """A field manager as the API server tells it from others.
-
-    Attributes:
-        manager: its name.
-        operation: `Apply` or `Update`.
-        subresource: `scale` or `status` if it writes through one.
-    """
-
-    manager: str
-    operation: str = "Update"
-    subresource: str = ""
-
-    def __str__(self) -> str:
-        """Write the manager as people read it."""
-        how = f" (through `{self.subresource}`)" if self.subresource else ""
-        return f"`{self.manager}`{how}"
-
-
-AUTOSCALING = Owner(manager="kube-controller-manager", subresource="scale")
-"""The HorizontalPodAutoscaler: what it set is ours again when its object goes."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ManagerRow:
-    """A row of the table of managers whose fields are ours to take.
-
-    Attributes:
-        name: of the manager, as a regular expression for all of it.
-        operation: `Apply` or `Update`, empty for both.
-        subresources: through which it may have written; None for any.
-        said: whether taking its fields is worth a line.
-    """
-
-    name: str
-    operation: str = ""
-    subresources: tuple[str, ...] | None = None
-    said: bool = True
-
-    def matches(self, owner: Owner) -> bool:
-        """Tell whether this row speaks of a manager."""
-        return (
-            re.fullmatch(self.name, owner.manager) is not None
-            and self.operation in ("", owner.operation)
-            and (self.subresources is None or owner.subresource in self.subresources)
-        )
-
-
-# Field managers that stand for a person at a keyboard: what they set by hand is put back to what the
-# files say. Everything else is a program that would set its value again (an autoscaler, an operator, another
-# deployer) and keeps its fields. Browsers send their own name: Rancher, Lens, Headlamp, the dashboard.
-MANAGERS: tuple[ManagerRow, ...] = (
-    ManagerRow(name=re.escape(MANAGER), said=False),
-    ManagerRow(name=re.escape(HANDOVER), operation="Apply", said=False),
-    ManagerRow(name=r"kubectl(-.*)?", subresources=("", "scale")),
-    ManagerRow(name=r"kubectx|kubens|kubecolor|oc|k9s|k9s\..*|stern", subresources=("", "scale")),
-    ManagerRow(
-        name=r"Lens|OpenLens|Freelens|node-fetch|Headlamp|headlamp|octant|dashboard|Mozilla|rancher-ui"
-    ),
-    ManagerRow(name="before-first-apply", operation="Update", subresources=("",)),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +50,7 @@ class Policy:
         for rule in self.rules:
             if rule.speaks_of(owner.manager, path):
                 return rule.take
-        ours = owner in self.adopted or self.forced or _row(owner) is not None
+        ours = owner in self.adopted or self.forced or row_of(owner) is not None
         return "ours" if ours else "theirs"
 
     def ignored(self, path: Path) -> bool:
@@ -147,17 +80,8 @@ class Lost:
     @property
     def said(self) -> bool:
         """Tell whether anybody wants to hear of it."""
-        row = _row(self.owner)
+        row = row_of(self.owner)
         return row is None or row.said
-
-
-def _row(owner: Owner) -> ManagerRow | None:
-    return next((row for row in MANAGERS if row.matches(owner)), None)
-
-
-def is_persons_tool(owner: Owner) -> bool:
-    """Tell whether a manager stands for a person (or for us)."""
-    return _row(owner) is not None
 
 
 def lost(live: Mapping[str, Any], forced: Mapping[str, Any]) -> tuple[Lost, ...]:
@@ -208,11 +132,6 @@ def _wholes(tree: fields.Tree, path: Path = ()) -> Iterator[Path]:
 def _touches(path: Path, ours: set[Path], whole: set[Path]) -> bool:
     above = any(path[:length] in whole for length in range(1, len(path)))
     return path in ours or above or any(one[: len(path)] == path for one in ours)
-
-
-def owner_of(entry: fields.Entry) -> Owner:
-    """Give whose entry it is."""
-    return Owner(manager=entry.manager, operation=entry.operation, subresource=entry.subresource)
 
 
 def split(losses: Iterable[Lost], policy: Policy) -> tuple[tuple[Lost, ...], tuple[Lost, ...]]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from mlstack.model import conflicts, fields, report
+from mlstack.model import fieldmanagers, fields, report
 from mlstack.model.fields import Entry, FieldChange
 from mlstack.model.objects import MANAGER, KubeObject
 
@@ -96,7 +96,9 @@ class _Books:
         return self._without_owner(path, change)
 
     def _by(self, change: FieldChange, owner: Entry, *, sure: bool = True) -> Difference:
-        cause: Cause = "person" if conflicts.is_persons_tool(conflicts.owner_of(owner)) else "controller"
+        cause: Cause = (
+            "person" if fieldmanagers.is_persons_tool(fieldmanagers.owner_of(owner)) else "controller"
+        )
         return _difference(change, cause, owner=owner, sure=sure)
 
     def _without_owner(self, path: tuple[str, ...], change: FieldChange) -> Difference:

@@ -13,8 +13,9 @@ from mlstack.engine.settle import settle, with_uid
 from mlstack.errors import ConflictError
 from mlstack.files.kubernetes import load_schemas
 from mlstack.model import conflicts, fieldpaths, fields, payload
-from mlstack.model.conflicts import Owner, Policy
+from mlstack.model.conflicts import Policy
 from mlstack.model.digest import fingerprint
+from mlstack.model.fieldmanagers import Owner
 from mlstack.model.fields import MISSING, FieldChange
 from mlstack.model.objects import KubeObject
 from tests.support.deploying import VirtualClock, deployment

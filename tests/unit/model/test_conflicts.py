@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from mlstack.model import conflicts, fieldpaths
-from mlstack.model.conflicts import Lost, Owner, Policy
+from mlstack.model.conflicts import Lost, Policy
+from mlstack.model.fieldmanagers import Owner
 from mlstack.model.fieldrules import ConflictRule, Taker
 
 PATH = ("f:spec", "f:replicas")
