@@ -8,7 +8,7 @@ from mlstack.cluster.api import Opener
 from mlstack.engine import guard
 from mlstack.engine.history import History
 from mlstack.engine.target import Reached, Target
-from mlstack.errors import ClusterError, MlstackError, NotReadyError
+from mlstack.errors import ClusterError, MlstackError, NotReadyError, UnreachableError
 from mlstack.model.clock import Clock
 from mlstack.model.diff import Changes
 from mlstack.model.events import Event, OnEvent
@@ -48,6 +48,8 @@ def record(
     changed = any(event.kind in _CHANGING for event in outcomes.values())
     missing = {change.identity for change in changes.changes if change.action == "missing"}
     if not changed and (error is not None or missing or not waited):
+        return
+    if isinstance(error, UnreachableError):  # whoever applies next makes up for it
         return
     draft = _draft(reached, changes, outcomes, what=what, clock=clock)
     # What was not to be created is not to be created by a later rollback either.

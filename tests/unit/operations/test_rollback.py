@@ -9,7 +9,14 @@ import pytest
 from mlstack.cluster.api import ObjectRef
 from mlstack.cluster.memory import MemoryCluster
 from mlstack.engine.history import History
-from mlstack.errors import ForbiddenError, MlstackError, NotFoundError, UsageError, WrongClusterError
+from mlstack.errors import (
+    ForbiddenError,
+    MlstackError,
+    NotFoundError,
+    UnreachableError,
+    UsageError,
+    WrongClusterError,
+)
 from mlstack.model import packing
 from mlstack.operations import rollback
 from tests.support.cut import CutCluster
@@ -249,3 +256,11 @@ def test_wherever_a_run_is_cut_off_the_next_one_leaves_its_set_as_the_newest_rev
         assert values == {f"{writes}"}, f"cut off after {writes} writes"
         parts = sum(one.parts for one in stack.revisions())
         assert len(whole.list("v1", "Secret", namespace="ml").items) == parts
+
+
+def test_a_server_that_is_gone_is_not_asked_for_the_history_too(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", *(config_map(f"m{number}") for number in range(3)))
+    stack.opener = lambda context: CutCluster(clusters["minikube"], writes=4, answered=True)  # type: ignore[return-value]
+    with pytest.raises(UnreachableError):
+        stack.apply()
+    assert not any("history" in note for note in stack.notes)
