@@ -19,6 +19,7 @@ def page(result: object) -> Page:
         views_app,
         views_changes,
         views_cluster,
+        views_drift,
         views_history,
         views_prototypes,
     )

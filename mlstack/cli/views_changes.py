@@ -56,6 +56,16 @@ def change_summary(result: ChangeReport) -> Page:
     return _changes(result, manifests=False)
 
 
+def names_alone(page: Page) -> Page:
+    """Give of a page about objects their heads and the last line; all else is indented below them."""
+    heads = [block for block in page.blocks[:-1] if isinstance(block, Line) and _is_head(block)]
+    return replace(page, blocks=(*heads, *page.blocks[-1:]))
+
+
+def _is_head(line: Line) -> bool:
+    return line.text[:2] in ("+ ", "~ ", "- ", "  ") and line.text[2:3] not in (" ", "+", "~", "-")
+
+
 def _changes(result: ChangeReport | PlanResult, *, manifests: bool) -> Page:
     changed = [row for row in result.objects if row.action not in ("unchanged", "kept", "missing")]
     blocks = changed_objects(changed, result.environment if manifests else None)
@@ -84,7 +94,7 @@ def _change(row: ObjectChange) -> Iterator[Block]:
     if row.reason:
         yield Line(f"    because {row.reason}", hang=6)
     for field in row.fields:
-        yield from _field(field)
+        yield from field_lines(field)
     for note in row.notes:
         yield Line(f"    note: {note}", hang=6)
     for reason in row.refused:
@@ -114,7 +124,7 @@ def _beginning(lines: Sequence[Line], where: str = "") -> Iterator[Line]:
     yield Line(f"    … {len(lines) - FIRST_LINES} more lines{where}", "dim")
 
 
-def _field(field: FieldChange) -> Iterator[Line]:
+def field_lines(field: FieldChange) -> Iterator[Line]:
     """Show a value on the line of its field, or where it is long the lines of it that differ below."""
     style = STYLES[field.action]
     values = {"added": (field.new,), "removed": (field.old,)}.get(field.action, (field.old, field.new))

@@ -48,7 +48,7 @@ def observe(
     refuse_absent_targets((*extra, *wanted), cluster)
     everything = order.ordered((*extra, *wanted), state.depends)
     known = Known(cluster, state, inventory, adopt=options.adopt)
-    outlook = _outlook(reached, world, options, check_new=check_new)
+    outlook = outlook_of(reached, world, options, check_new=check_new)
     known.look_around([found for found in everything if world.is_reachable(found)], outlook.payload)
     looking = replace(outlook, known=known)
     results = parallel.run(lambda found: Look(looking, found).change(), everything)
@@ -70,7 +70,7 @@ def observe(
 
 def looking_again(reached: Reached, options: ApplyOptions = _USUAL) -> Callable[[Change], Change]:
     """Give what looks at one object once more, when it moved after its change was worked out."""
-    outlook = _outlook(reached, Surroundings(reached.state, reached.cluster), options, check_new=False)
+    outlook = outlook_of(reached, Surroundings(reached.state, reached.cluster), options, check_new=False)
 
     def again(change: Change) -> Change:
         if change.desired is None:
@@ -80,7 +80,10 @@ def looking_again(reached: Reached, options: ApplyOptions = _USUAL) -> Callable[
     return again
 
 
-def _outlook(reached: Reached, world: Surroundings, options: ApplyOptions, *, check_new: bool) -> Outlook:
+def outlook_of(
+    reached: Reached, world: Surroundings, options: ApplyOptions = _USUAL, *, check_new: bool = False
+) -> Outlook:
+    """Give what holds for every object of a run."""
     return Outlook(
         world=world,
         scalers=Scalers(reached.state.objects, reached.cluster, going=_going(reached, options)),

@@ -27,14 +27,20 @@ def scan(cluster: Cluster, inventory: Inventory) -> tuple[tuple[Member, ...], tu
         cluster: where to look; nothing is written.
         inventory: whose members are looked for.
     """
+    items, notes = marked(cluster, inventory)
+    members = [member_of(item) for item in items if is_ours(item, inventory)]
+    return tuple({member.identity: member for member in members}.values()), notes
+
+
+def marked(cluster: Cluster, inventory: Inventory) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
+    """Give the metadata of every object with our marks, whoever set them, and what could not be seen."""
     query = objects.selector(app=inventory.app, environment=inventory.environment)
     kinds = list(_kinds(cluster))
 
     def look(kind: Kind) -> Sequence[Mapping[str, Any]]:
         return _items(cluster, kind, f"{query},{objects.COMPONENT_LABEL}", inventory.namespace)
 
-    found: dict[Identity, Member] = {}
-    uids: set[str] = set()
+    found: dict[str, Mapping[str, Any]] = {}
     unseen: list[str] = []
     for kind, items in zip(kinds, parallel.run(look, kinds), strict=True):
         if isinstance(items, MlstackError):
@@ -43,11 +49,8 @@ def scan(cluster: Cluster, inventory: Inventory) -> tuple[tuple[Member, ...], tu
             elif not isinstance(items, ObjectNotFoundError | InvalidError):
                 raise items
             continue
-        for item in items:
-            if _is_ours(item, inventory) and item["metadata"]["uid"] not in uids:
-                uids.add(item["metadata"]["uid"])  # an object may be served by two groups
-                member = _member_of(item)
-                found[member.identity] = member
+        for item in items:  # an object may be served by two groups
+            found.setdefault(item["metadata"]["uid"], item)
     notes = [f"no right to list {', '.join(sorted(unseen))}: such objects may be missed"] if unseen else []
     return tuple(found.values()), tuple(notes)
 
@@ -72,12 +75,13 @@ def _items(cluster: Cluster, kind: Kind, query: str, namespace: str) -> Sequence
     ).items
 
 
-def _is_ours(live: Mapping[str, Any], inventory: Inventory) -> bool:
+def is_ours(live: Mapping[str, Any], inventory: Inventory) -> bool:
+    """Tell whether an object was applied by us, for this environment."""
     owned = live["metadata"].get("ownerReferences")
     return not owned and pruning.is_applied_by_us(live) and not pruning.whose(live, inventory)
 
 
-def _member_of(live: Mapping[str, Any]) -> Member:
+def member_of(live: Mapping[str, Any]) -> Member:
     """Give a live object as a member."""
     metadata = live["metadata"]
     identity = Identity(

@@ -90,7 +90,7 @@ def _document(approval: Approval) -> dict[str, Any]:
         "cluster": _without_empty({"uid": cluster.uid, "ca": cluster.ca, "server": cluster.server}),
         "selection": list(approval.selection),
         "components": list(approval.components),
-        "options": dict(approval.options),
+        "options": {_camel(name): value for name, value in approval.options.items()},
         "overrides": dict(approval.overrides),
         "overridesDigest": approval.overrides_digest,
         "packages": dict(approval.packages),
@@ -101,6 +101,15 @@ def _document(approval: Approval) -> dict[str, Any]:
         "notes": list(approval.notes),
         "objects": [_object(one) for one in approval.objects],
     }
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
 
 
 def _without_empty(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,7 +147,7 @@ def _approval(value: Mapping[str, Any]) -> Approval:
         cluster=ClusterIdentity(**value["cluster"]),
         selection=tuple(value["selection"]),
         components=tuple(value["components"]),
-        options=value["options"],
+        options={_snake(name): chosen for name, chosen in value["options"].items()},
         inputs=value["inputs"],
         packages=value["packages"],
         overrides=value["overrides"],

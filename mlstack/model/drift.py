@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mlstack.model import fieldmanagers, fields, report
-from mlstack.model.fields import Entry, FieldChange
-from mlstack.model.objects import MANAGER, KubeObject
+from mlstack.model import payload as payloads
+from mlstack.model.fields import MISSING, Entry, FieldChange
+from mlstack.model.objects import APP_LABEL, MANAGER, Identity, KubeObject
 
 Cause = Literal["person", "controller", "stale", "unknown"]
+DriftState = Literal["same", "changed", "missing", "new", "extra"]
 DriftAction = Literal["changed", "removed", "added"]
 
 _SEEN_FROM_LIVE: Mapping[str, DriftAction] = {"changed": "changed", "added": "removed", "removed": "added"}
@@ -47,10 +49,45 @@ class Difference:
     sure: bool = True
 
 
+@dataclass(frozen=True, kw_only=True)
+class ObjectDrift:
+    """How one live object stands against the files and the last apply.
+
+    Attributes:
+        identity: the object.
+        component: full name of its component.
+        state: `missing` was applied and is not there, `new` was not applied so far, `extra` is there
+            with our marks and not in the files.
+        reason: what happened to the object as a whole, empty if nothing did.
+        manager: the field manager that made an extra object ours, empty if nobody is recorded.
+        time: when it did.
+        differences: fields that are not as the files say.
+    """
+
+    identity: Identity
+    component: str
+    state: DriftState
+    reason: str = ""
+    manager: str = ""
+    time: str = ""
+    differences: tuple[Difference, ...] = ()
+
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """Give what it counts as: the cause of each difference, or what became of the whole object."""
+        whole: Mapping[DriftState, tuple[str, ...]] = {
+            "missing": ("missing",),
+            "extra": ("extra",),
+            "new": ("stale",),
+        }
+        return whole.get(self.state, tuple(one.cause for one in self.differences))
+
+
 def differences(
     live: Mapping[str, Any],
     wanted: Mapping[str, Any],
     *,
+    tree: fields.Tree | None = None,
     files_changed: bool | None = None,
     applied: Mapping[str, Any] | None = None,
 ) -> tuple[Difference, ...]:
@@ -61,16 +98,17 @@ def differences(
     Args:
         live: the object as it is.
         wanted: the server's answer to a forced dry run of what the files say.
+        tree: the fields to look at; None for those that we own and those we would own.
         files_changed: whether the files say something else of it than when it was applied last; None
             if that is not known.
         applied: what was applied last, if that is known.
     """
     books = _Books(live, files_changed=files_changed, applied=applied)
-    tree = fields.union(fields.owned(live, MANAGER), fields.owned(wanted, MANAGER))
+    ours = fields.union(fields.owned(live, MANAGER), fields.owned(wanted, MANAGER))
     identity = KubeObject(data=live).identity
     return tuple(
         books.judge(path, shown)
-        for path, change in fields.located(live, wanted, tree)
+        for path, change in fields.located(live, wanted, ours if tree is None else tree)
         for shown in report.masked(identity, [change])
     )
 
@@ -96,9 +134,7 @@ class _Books:
         return self._without_owner(path, change)
 
     def _by(self, change: FieldChange, owner: Entry, *, sure: bool = True) -> Difference:
-        cause: Cause = (
-            "person" if fieldmanagers.is_persons_tool(fieldmanagers.owner_of(owner)) else "controller"
-        )
+        cause: Cause = "person" if _is_person(owner) else "controller"
         return _difference(change, cause, owner=owner, sure=sure)
 
     def _without_owner(self, path: tuple[str, ...], change: FieldChange) -> Difference:
@@ -113,11 +149,26 @@ class _Books:
     def _was_applied(self, path: tuple[str, ...]) -> bool | None:
         """Tell whether our last apply brought a field; None if that is not known."""
         if self._applied is not None:
-            return fields.has(self._applied, path)
+            return payloads.value_at(self._applied, path) is not MISSING
         return None if self._files_changed is None or self._files_changed else True
 
     def _wrote_after_us(self, entry: Entry) -> bool:
         return bool(self._ours) and entry.time >= self._ours[0].time
+
+
+def marked_by(live: Mapping[str, Any]) -> Entry | None:
+    """Give who set our mark on a live object: us, or somebody who copied it; None if nobody is recorded."""
+    label = ("f:metadata", "f:labels", f"f:{APP_LABEL}")
+    return next((entry for entry in fields.entries(live) if _owns(entry, label)), None)
+
+
+def is_made_by_hand(entry: Entry) -> bool:
+    """Tell whether a person's tool wrote an entry, and not we."""
+    return entry.manager != MANAGER and _is_person(entry)
+
+
+def _is_person(entry: Entry) -> bool:
+    return fieldmanagers.is_persons_tool(fieldmanagers.owner_of(entry))
 
 
 def _owns(entry: Entry, path: Sequence[str]) -> bool:

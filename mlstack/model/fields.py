@@ -199,16 +199,6 @@ def _has_keys(item: Any, keys: Mapping[str, Any]) -> bool:
     return isinstance(item, Mapping) and all(item.get(name) == value for name, value in keys.items())
 
 
-def has(data: Mapping[str, Any], path: Sequence[str]) -> bool:
-    """Tell whether an object says something at a path."""
-    value: Any = data
-    for key in path:
-        value = step(value, key)
-        if value is MISSING:
-            return False
-    return True
-
-
 def project(value: Any, tree: Tree) -> Any:
     """Give only those parts of a value that the tree names; the whole value for a leaf."""
     inner = {key: below for key, below in tree.items() if key != _SELF}

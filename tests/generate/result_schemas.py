@@ -19,13 +19,17 @@ from mlstack.files import schema as schemas
 from mlstack.model.app import API_VERSION
 from mlstack.model.health import StatusResult
 from mlstack.model.report import ChangeReport, RunResult
+from mlstack.operations.compare import CompareResult
+from mlstack.operations.drift import DriftResult
 from mlstack.operations.history import HistoryResult, RevisionDiff, RevisionResult
 from mlstack.operations.plan import PlanResult
 
 RESULTS: Mapping[str, type] = {
     "ApplyResult": RunResult,
+    "CompareResult": CompareResult,
     "DeleteResult": RunResult,
     "DiffResult": ChangeReport,
+    "DriftResult": DriftResult,
     "HistoryResult": HistoryResult,
     "RevisionDiff": RevisionDiff,
     "RevisionResult": RevisionResult,

@@ -3,25 +3,50 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlstack.cli import options, progress
+from mlstack.cli import complete, options, progress
 from mlstack.cli.adapters import opener, target_of
-from mlstack.cli.output import emit
+from mlstack.cli.output import emit, page_of, show
 from mlstack.cli.parsing import family
 from mlstack.errors import UsageError
+
+if TYPE_CHECKING:
+    from mlstack.cli.adapters import Session
+    from mlstack.cluster.api import Opener
+    from mlstack.engine.target import Target
+    from mlstack.model.sides import Side
 
 commands = family("Before anything is written.")
 
 _SUFFIX = ".json"
 
 
-@commands.command(epilog=options.example("mlstack diff gke", "mlstack diff gke -c cnn -o json"))
+@commands.command(
+    epilog=options.example(
+        "mlstack diff gke -c cnn -o json",
+        "mlstack diff gke --live",
+        "mlstack diff local:minikube local:gke",
+        "mlstack diff remote:minikube remote:gke --summary",
+    )
+)
 def diff(
     ctx: typer.Context,
     env: options.EnvArgument = None,
+    other: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[OTHER]",
+            help="Compare with this environment: `local:ENV` is its files, `remote:ENV` its cluster.",
+            autocompletion=complete.environments,
+        ),
+    ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Tell of each live difference who made it, and when.")
+    ] = False,
+    summary: Annotated[bool, typer.Option("--summary", help="Show the names of objects alone.")] = False,
     components: options.Components = None,
     sets: options.SetValues = None,
     values: options.ValuesFiles = None,
@@ -33,12 +58,61 @@ def diff(
     output: options.Output = "table",
 ) -> int:
     """Show what apply would change; exits with 1 when there is anything."""
+    from mlstack.model import sides
+
+    if other is not None:
+        _refuse_beside_other(live=live, context=context, namespace=namespace)
+        left = sides.read_side(env or "")
+        target = target_of(ctx.obj, folder, left.environment, components, sets, values)
+        result = _compared(target, left, sides.read_side(other), opener(ctx.obj, kubeconfig))
+        return _emit(result, output, summary=summary)
+    name = env if env is None else sides.read_side(env).environment
+    target = target_of(ctx.obj, folder, name, components, sets, values, context=context, namespace=namespace)
+    with progress.waiting("comparing with the cluster"):
+        cluster = opener(ctx.obj, kubeconfig)
+        found = _drifted(target, cluster, ctx.obj) if live else _differing(target, cluster, prune=prune)
+    return _emit(found, output, summary=summary)
+
+
+def _differing(target: Target, cluster: Opener, *, prune: bool) -> object:
     from mlstack.operations import diff as operation
 
-    target = target_of(ctx.obj, folder, env, components, sets, values, context=context, namespace=namespace)
-    with progress.waiting("comparing with the cluster"):
-        result = operation.diff(target, opener=opener(ctx.obj, kubeconfig), prune=prune)
-    return emit(result, output)
+    return operation.diff(target, opener=cluster, prune=prune)
+
+
+def _drifted(target: Target, cluster: Opener, session: Session) -> object:
+    from mlstack.operations import drift
+
+    return drift.drift(target, opener=cluster, clock=session.ports.clock)
+
+
+def _compared(target: Target, left: Side, right: Side, cluster: Opener) -> object:
+    from mlstack.operations import compare
+
+    with progress.waiting(f"comparing {left} with {right}"):
+        return compare.compare(target, left, right, opener=cluster)
+
+
+def _refuse_beside_other(**given: object) -> None:
+    """Refuse options that speak of one environment.
+
+    Raises:
+        UsageError: one was given beside a second environment.
+    """
+    named = next((name for name, value in given.items() if value), None)
+    if named is not None:
+        raise UsageError(
+            f"`--{named}` is about one environment, and two are named", hint="mlstack diff local:A remote:B"
+        )
+
+
+def _emit(result: object, output: str, *, summary: bool) -> int:
+    if not summary or output != "table":
+        return emit(result, output)
+    from mlstack.cli.views_changes import names_alone
+
+    show(names_alone(page_of(result)))
+    return 0 if getattr(result, "ok", True) else 1
 
 
 @commands.command(

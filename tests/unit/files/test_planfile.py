@@ -24,7 +24,7 @@ APPROVAL = Approval(
     cluster=ClusterIdentity(uid="c1", ca="sha256:" + "a" * 64),
     selection=("web",),
     components=("web",),
-    options={"prune": True, "create": False},
+    options={"allow_large_prune": True, "create": False},
     inputs={"app.yaml": "sha256:" + "b" * 64, "components/params.yaml": ""},
     packages={"kubeflow/core@0.1.0": "sha256:" + "c" * 64},
     overrides={"sets": [{"path": ["web", "n"], "text": "2", "asString": False}]},

@@ -70,6 +70,9 @@ def test_what_commands_print_fits_the_schemas(
     run.ok("generate web front --image nginx --token s3cret")
     lines = [
         "diff minikube",
+        "plan minikube",
+        "diff minikube --live",
+        "diff local:minikube remote:minikube",
         "apply minikube --dry-run",
         "apply minikube --yes",
         "status minikube",

@@ -1,0 +1,162 @@
+"""`diff --live` says of each live difference who made it; nothing else is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mlstack.cluster.api import ObjectRef
+from mlstack.cluster.memory import MemoryCluster
+from mlstack.operations import drift
+from mlstack.operations.drift import DriftResult, DriftRow
+from tests.support.deploying import Stack, config_map, crd, deployment, secret
+
+WEB = ObjectRef("apps/v1", "Deployment", "ml", "web")
+SETTINGS = ObjectRef("v1", "ConfigMap", "ml", "settings")
+
+
+@pytest.fixture
+def cluster(clusters: dict[str, MemoryCluster]) -> MemoryCluster:
+    return clusters["minikube"]
+
+
+@pytest.fixture
+def applied(stack: Stack) -> Stack:
+    """A Deployment and a ConfigMap that were applied."""
+    stack.write("web", config_map(a="1", b="1"), deployment(replicas=2))
+    stack.apply()
+    return stack
+
+
+def look(stack: Stack, **facts: Any) -> DriftResult:
+    return drift.drift(stack.target(**facts), opener=stack.opener, clock=stack.clock)
+
+
+def rows(found: DriftResult) -> dict[str, DriftRow]:
+    return {row.name: row for row in found.objects if row.state != "same"}
+
+
+def test_nothing_differs_after_an_apply(applied: Stack) -> None:
+    found = look(applied)
+    assert found.ok
+    assert {row.state for row in found.objects} == {"same"}
+    assert found.counts == {}
+
+
+def test_a_person_and_a_controller_are_told_apart(applied: Stack, cluster: MemoryCluster) -> None:
+    cluster.patch(WEB, {"spec": {"replicas": 7}}, manager="kube-controller-manager", subresource="scale")
+    cluster.patch(SETTINGS, {"data": {"a": "2"}}, manager="kubectl-edit")
+    found = look(applied)
+    assert not found.ok
+    assert found.counts == {"controller": 1, "person": 1}
+    (one,) = rows(found)["web"].differences
+    assert (one.path, one.live, one.wanted, one.manager) == ("spec.replicas", 7, 2, "kube-controller-manager")
+    assert one.time
+
+
+def test_an_apply_that_is_behind_its_files_is_stale(applied: Stack) -> None:
+    applied.write("web", config_map(a="9", c="1"), deployment(replicas=2), config_map("more"))
+    found = look(applied)
+    assert {one.path: one.cause for one in rows(found)["settings"].differences} == {
+        "data.a": "stale",
+        "data.b": "stale",
+        "data.c": "stale",
+    }
+    assert rows(found)["more"].state == "new"
+    assert found.counts == {"stale": 4}
+
+
+def test_a_removed_field_is_known_from_the_last_apply(applied: Stack, cluster: MemoryCluster) -> None:
+    cluster.patch(SETTINGS, {"data": {"a": None}}, manager="kubectl-edit")
+    applied.write("web", config_map(a="1", b="1", c="1"), deployment(replicas=2))
+    found = {one.path: one for one in rows(look(applied))["settings"].differences}
+    assert (found["data.a"].action, found["data.a"].cause) == ("removed", "unknown")
+    assert (found["data.c"].action, found["data.c"].cause) == ("removed", "stale")
+
+
+def test_what_was_deleted_is_missing(applied: Stack, cluster: MemoryCluster) -> None:
+    cluster.delete(SETTINGS)
+    found = look(applied)
+    assert rows(found)["settings"].state == "missing"
+    assert found.counts == {"missing": 1}
+
+
+def test_what_was_deleted_and_made_anew_is_said(applied: Stack, cluster: MemoryCluster) -> None:
+    live = cluster.get(SETTINGS)
+    assert live is not None
+    cluster.delete(SETTINGS)
+    metadata = {key: live["metadata"][key] for key in ("name", "namespace", "labels")}
+    cluster.create({**config_map(a="2", b="1"), "metadata": metadata}, manager="kubectl-create")
+    row = rows(look(applied))["settings"]
+    assert row.reason == "was deleted and made anew since it was applied"
+    assert [(one.path, one.cause) for one in row.differences] == [("data.a", "person")]
+
+
+def test_what_the_files_no_longer_bring_is_extra(applied: Stack) -> None:
+    applied.write("web", deployment(replicas=2))
+    row = rows(look(applied))["settings"]
+    assert (row.state, row.reason) == ("extra", "the files do not bring it any more")
+
+
+def test_a_copy_with_our_labels_is_extra(applied: Stack, cluster: MemoryCluster) -> None:
+    live = cluster.get(SETTINGS)
+    assert live is not None
+    copy = {**config_map("copy"), "metadata": {"name": "copy", "namespace": "ml"}}
+    copy["metadata"]["labels"] = live["metadata"]["labels"]
+    cluster.create(copy, manager="kubectl-create")
+    row = rows(look(applied))["copy"]
+    assert (row.state, row.manager) == ("extra", "kubectl-create")
+    assert row.reason == "carries our labels, and mlstack did not make it"
+
+
+def test_what_a_controller_labels_like_ours_is_no_extra(applied: Stack, cluster: MemoryCluster) -> None:
+    live = cluster.get(SETTINGS)
+    assert live is not None
+    copy = {**config_map("copy"), "metadata": {"name": "copy", "namespace": "ml"}}
+    copy["metadata"]["labels"] = live["metadata"]["labels"]
+    cluster.create(copy, manager="endpoints-controller")
+    assert look(applied).ok
+
+
+def test_fields_and_objects_of_others_are_none_of_ours(applied: Stack, cluster: MemoryCluster) -> None:
+    cluster.patch(WEB, {"metadata": {"annotations": {"team": "red"}}}, manager="kubectl-annotate")
+    other = config_map("other")
+    cluster.create({**other, "metadata": {"name": "other", "namespace": "ml"}}, manager="kubectl-create")
+    assert look(applied).ok
+
+
+def test_only_selected_components_are_looked_at(applied: Stack, cluster: MemoryCluster) -> None:
+    applied.write("side", config_map("side", a="1"), config_map("gone"))
+    applied.apply()
+    applied.write("side", config_map("side", a="1"))
+    cluster.patch(SETTINGS, {"data": {"a": "2"}}, manager="kubectl-edit")
+    assert rows(look(applied, components=["side"])).keys() == {"gone"}
+    assert rows(look(applied, components=["web"])).keys() == {"settings"}
+
+
+def test_secrets_are_masked(stack: Stack, cluster: MemoryCluster) -> None:
+    stack.write("web", secret(password="hush"))
+    stack.apply()
+    ref = ObjectRef("v1", "Secret", "ml", "keys")
+    cluster.patch(ref, {"stringData": {"password": "loud"}}, manager="kubectl-edit")
+    found = look(stack)
+    assert found.counts == {"person": 1}
+    assert "loud" not in repr(found)
+    assert "hush" not in repr(found)
+
+
+def test_an_environment_that_was_never_applied_is_all_new(stack: Stack) -> None:
+    stack.write("web", config_map(a="1"), crd(group="x.org"))
+    found = look(stack)
+    assert {row.state for row in found.objects} == {"new"}
+
+
+def test_what_cannot_change_in_place_is_told_all_the_same(stack: Stack, cluster: MemoryCluster) -> None:
+    stack.write("web", deployment())
+    stack.apply()
+    changed = deployment()
+    changed["spec"]["selector"]["matchLabels"]["tier"] = "a"
+    changed["spec"]["template"]["metadata"]["labels"]["tier"] = "a"
+    stack.write("web", changed)
+    assert {one.cause for one in rows(look(stack))["web"].differences} == {"stale"}
