@@ -230,7 +230,7 @@ def going_back(plan: Deployment, output_format: str, *, clock: Clock) -> Iterato
 def _go_back(plan: Deployment, error: MlstackError, output_format: str, clock: Clock) -> None:
     from mlstack.operations import apply
 
-    say(f"failed: {error.message}")
+    say(f"failed: {error.message.partition(chr(10))[0]}")
     try:
         found = apply.retreat(plan, error, clock=clock)
         for note in found.notes:

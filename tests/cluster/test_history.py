@@ -16,6 +16,7 @@ from mlstack.operations import apply, history
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
 from tests.support.deploying import Stack, config_map, deployment, secret
+from tests.support.shell import Shell
 
 pytestmark = pytest.mark.cluster
 
@@ -231,3 +232,24 @@ def test_secrets_are_in_the_cluster_alone(stack: Stack) -> None:
     shown = history.show(stack.target(), opener=stack.opener, clock=stack.clock)
     assert "aHVudGVyMg" not in json.dumps([dict(one.manifest) for one in shown.objects])
     assert shown.objects[0].manifest["data"] == {"token": "********"}
+
+
+def test_the_command_goes_back_by_itself_and_still_fails(
+    stack: Stack, minikube: TestCluster, namespace: str, kubeconfig: Path
+) -> None:
+    shell = Shell(root=stack.root, kubeconfig=kubeconfig)
+    stack.write("web", config_map(a="1"), deployment())
+    status, ran = shell.run("apply", "minikube")
+    assert status == 0, ran.err
+    hopeless = deployment()
+    hopeless["spec"]["template"]["metadata"]["annotations"] = {"mlstack.dev/test-waiting": "ImagePullBackOff"}
+    stack.write("web", config_map(a="2"), hopeless, config_map("later"), claim())
+    status, ran = shell.run("apply", "minikube", "--yes", "--timeout=5s", "--on-failure=rollback")
+    assert status == 7, ran.err
+    assert "rolling back to revision 1" in ran.err
+    assert f"PersistentVolumeClaim {namespace}/data stays: volume claims are kept" in ran.err
+    assert minikube.request("GET", path(namespace, "configmaps", "settings"))["data"] == {"a": "1"}
+    assert minikube.find(path(namespace, "configmaps", "later")) is None
+    assert minikube.find(path(namespace, "persistentvolumeclaims", "data")) is not None
+    status, ran = shell.run("history", "minikube", "-o", "name")
+    assert (status, ran.out.split()) == (0, ["3", "2", "1"])

@@ -205,6 +205,18 @@ def test_after_a_deletion_of_a_component_it_does_not_come_back(stack: Stack, clu
     assert live(clusters, "ConfigMap", "other") is None
 
 
+def test_a_component_that_the_files_no_longer_have_leaves_the_history_when_it_is_deleted(
+    stack: Stack,
+) -> None:
+    stack.write("a", config_map(a="1"))
+    stack.write("b", config_map("other"))
+    stack.apply()
+    stack.remove("b")
+    stack.delete(components=["b"])
+    kept = stack.revisions()[0]
+    assert (kept.number, kept.objects, kept.components) == (2, 1, ("b",))
+
+
 def test_an_apply_after_a_kill_before_the_revision_was_written_makes_up_for_it(
     twice: Stack, clusters: Clusters
 ) -> None:
