@@ -84,8 +84,10 @@ def record_removal(
         on_event: told when no history can be kept.
     """
     draft = _draft(reached, changes, outcomes, what=of(reached.target, "delete"), clock=clock)
+    # The files need not know a component any more.
+    names = {*draft.components, *(change.component for change in changes.changes)} - {""}
     try:
-        _history(reached, clock).record_removal(draft)
+        _history(reached, clock).record_removal(replace(draft, components=tuple(sorted(names))))
     except ClusterError as failure:
         on_event(_unkept(failure))
 
