@@ -49,7 +49,13 @@ def compare(reached: Reached, options: ApplyOptions) -> Comparison:
         changes=replace(
             changes,
             changes=(*changes.changes, *found.changes),
-            notes=(*changes.notes, *inventory.notes, *found.notes, *_large(found, options)),
+            notes=(
+                *changes.notes,
+                *inventory.notes,
+                *found.notes,
+                *_large(found, options),
+                *_elsewhere(reached, inventory),
+            ),
         ),
         inventory=inventory,
         pruning=found,
@@ -61,6 +67,17 @@ def _was_deployed(reached: Reached, changes: Changes) -> bool:
     if any(change.live_uid for change in changes.changes):
         return True
     return history.exists(reached.state.app, reached.place, reached.cluster)
+
+
+def _elsewhere(reached: Reached, inventory: Inventory) -> tuple[str, ...]:
+    """Say it when an environment comes to another namespace: what it has in the old one is left there."""
+    if inventory.exists:
+        return ()
+    name = reached.place.name
+    return tuple(
+        f"environment `{name}` has objects in namespace `{one}` too: mlstack delete {name} -n {one}"
+        for one in inventories.elsewhere(reached.cluster, inventory)
+    )
 
 
 def _large(found: Pruning, options: ApplyOptions) -> tuple[str, ...]:

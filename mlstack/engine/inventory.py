@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import mlstack
 from mlstack.cluster.api import Applied, Cluster, ObjectRef
 from mlstack.engine import scan
-from mlstack.errors import ClusterError, ConflictError, ObjectNotFoundError
-from mlstack.model import applyset, membership, stored
+from mlstack.errors import ClusterError, ConflictError, ForbiddenError, ObjectNotFoundError
+from mlstack.model import applyset, membership, objects, stored
 from mlstack.model.diff import Change
 from mlstack.model.events import Event, OnEvent, silent
 from mlstack.model.inventory import Inventory
@@ -53,6 +53,11 @@ def read(cluster: Cluster, *, app: str, environment: str, namespace: str) -> Inv
         if len(parts) < len(names):
             raise stored.DamagedError("a part of it is missing")
         return replace(found, members=stored.members(parent, parts))
+    except stored.NewerError as newer:
+        raise ClusterError(
+            f"the inventory `{_ref(found, found.name)}` was written by a newer mlstack (format {newer})",
+            hint="use that version, or a later one",
+        ) from newer
     except stored.DamagedError as fault:
         return _rebuilt(cluster, found, f"the inventory `{_ref(found, found.name)}` is damaged ({fault})")
 
@@ -104,6 +109,16 @@ def found_again(cluster: Cluster, missing: Inventory) -> Inventory:
         ClusterError: the cluster cannot be asked.
     """
     return _rebuilt(cluster, missing, "there is no inventory")
+
+
+def elsewhere(cluster: Cluster, inventory: Inventory) -> tuple[str, ...]:
+    """Give the other namespaces in which the same environment keeps an inventory, as far as one may look."""
+    query = f"{objects.selector(app=inventory.app, environment=inventory.environment)},{applyset.ID_LABEL}"
+    try:
+        found = cluster.list("v1", "ConfigMap", labels=query, metadata_only=True).items
+    except ForbiddenError:
+        return ()
+    return tuple(sorted({str(item["metadata"]["namespace"]) for item in found} - {inventory.namespace}))
 
 
 def _rebuilt(cluster: Cluster, empty: Inventory, why: str) -> Inventory:

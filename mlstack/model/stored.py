@@ -35,6 +35,10 @@ class DamagedError(Exception):
     """Raised when the lines of an inventory cannot be read; never leaves the engine."""
 
 
+class NewerError(Exception):
+    """Raised when an inventory was written by a later mlstack; never leaves the engine."""
+
+
 def documents(
     inventory: Inventory, *, version: str, kinds: Kinds, limit_bytes: int = LIMIT_BYTES
 ) -> tuple[dict[str, Any], tuple[dict[str, Any], ...]]:
@@ -80,8 +84,11 @@ def members(parent: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> di
 
     Raises:
         DamagedError: the lines are not those that were written.
+        NewerError: they are of a later format.
     """
     data = parent.get("data") or {}
+    if str(data.get(_FORMAT_KEY, "")).isdecimal() and int(data[_FORMAT_KEY]) > int(_FORMAT):
+        raise NewerError(data[_FORMAT_KEY])
     if data.get(_FORMAT_KEY) != _FORMAT or not (data.keys() & {_MEMBERS_KEY, _PARTS_KEY}):
         raise DamagedError(f"it has no members of format {_FORMAT}")
     texts = [str(data.get(_MEMBERS_KEY) or "")]

@@ -72,7 +72,7 @@ def test_parts_are_named_by_what_they_hold() -> None:
     [
         {},
         {"format": "1"},
-        {"format": "2", "members": ""},
+        {"format": "x", "members": ""},
         {"format": "1", "members": "not json\n"},
         {"format": "1", "members": '["apps/v1","Deployment","ml"]\n'},
         {"format": "1", "members": '{"a":1}\n'},
@@ -83,6 +83,11 @@ def test_parts_are_named_by_what_they_hold() -> None:
 def test_damage_is_seen(data: dict[str, str]) -> None:
     with pytest.raises(stored.DamagedError):
         stored.members({"data": data}, ())
+
+
+def test_a_later_format_is_no_damage() -> None:
+    with pytest.raises(stored.NewerError):
+        stored.members({"data": {"format": "2", "something": "else"}}, ())
 
 
 def test_a_changed_part_is_seen() -> None:

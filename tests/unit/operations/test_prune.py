@@ -422,6 +422,24 @@ def test_two_namespaces_are_two_sets(stack: Stack, clusters: Clusters) -> None:
     assert clusters["minikube"].get(ref("two")) is not None
 
 
+def test_what_is_left_in_another_namespace_is_said(stack: Stack) -> None:
+    many(stack, "a", "one")
+    stack.apply()
+    said = "environment `minikube` has objects in namespace `ml` too: mlstack delete minikube -n ml"
+    assert said in stack.apply(namespace="other").notes
+    assert said not in stack.apply(namespace="other").notes
+    stack.delete(namespace="ml")
+    assert outcomes(stack.delete(namespace="other")) == {"one": "deleted"}
+
+
+def test_an_inventory_of_a_newer_version_is_left_alone(stack: Stack, clusters: Clusters) -> None:
+    many(stack, "a", "one")
+    stack.apply()
+    clusters["minikube"].patch(PARENT, {"data": {"format": "7"}})
+    with pytest.raises(ClusterError, match=r"was written by a newer mlstack \(format 7\)"):
+        stack.apply()
+
+
 def test_a_dry_run_prunes_nothing(stack: Stack, clusters: Clusters) -> None:
     many(stack, "a", "one", "two")
     stack.apply()
