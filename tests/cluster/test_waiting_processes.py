@@ -110,6 +110,20 @@ def test_watches_that_are_refused_are_tried_again(shell: Shell, proxy: Troubled,
     assert code == 0, run.err
 
 
+def test_a_restart_of_the_api_server_is_outlived(shell: Shell, gke: TestCluster, namespace: str) -> None:
+    run = shell.start("apply", "gke", "--timeout", "3m")
+    told(run, NO_GPU)
+    gke.machinery.kill_apiserver()
+    told(run, "the API server does not answer")
+    gke.machinery.start_apiserver()
+    remove = '[{"op": "remove", "path": "/spec/template/spec/containers/0/resources"}]'
+    patch = ("patch", "deployment", "web", "-n", namespace, "--type=json", "-p", remove)
+    wait_until(
+        lambda: gke.kubectl(*patch, check=False).returncode == 0, what="the server to be back", timeout_s=60
+    )
+    assert run.end(timeout_s=120) == 0, run.err
+
+
 def test_status_watches_until_everything_works(shell: Shell) -> None:
     assert shell.run("apply", "gke", "--no-wait")[0] == 0
     run = shell.start("status", "gke", "--watch")
