@@ -68,16 +68,17 @@ class Look:
         warnings: tuple[str, ...] = ()
         if reachable and self.outlook.check_new:
             warnings = self.cluster.apply(self.wanted.data, dry_run=True).warnings
-        return self._creation(notes=warnings)
+        return self._creation(reachable, notes=warnings)
 
-    def _creation(self, **facts: Any) -> Change:
+    def _creation(self, reachable: bool, **facts: Any) -> Change:
         """Give a creation; the number that an autoscaler sets is sent once and handed over at once."""
-        handover = None
-        if self._data != self.wanted.data:
-            path = self.outlook.scalers.path(self.wanted)
+        path, handover, data = self.outlook.scalers.path(self.wanted), None, self._data
+        if reachable and self.outlook.sets(self.wanted, path) and self.outlook.scalers.live(self.wanted):
+            data = payload.cut(data, [path])
+        if data != self.wanted.data:
             handover = holding(self.wanted.data, path, payload.value_at(self.wanted.data, path))
         made = digest_of(self.wanted.data)
-        return self._change(action="create", fingerprint=made, handover=handover, **facts)
+        return self._change(action="create", fingerprint=made, handover=handover, payload=data, **facts)
 
     def _ending(self, live: Mapping[str, Any]) -> Change:
         if not self.outlook.options.create:
@@ -85,7 +86,7 @@ class Look:
                 action="missing", writes=False, reason="is being deleted, and creation is off"
             )
         reason = "once the old one, which is being deleted, is gone"
-        return self._creation(live_uid=live["metadata"]["uid"], reason=reason)
+        return self._creation(True, live_uid=live["metadata"]["uid"], reason=reason)
 
     def _existing(self, live: Mapping[str, Any]) -> Change:
         number = self.outlook.number(self.wanted, live)

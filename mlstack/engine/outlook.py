@@ -50,7 +50,7 @@ class Outlook:
             ConfigError: an annotation holds no paths.
         """
         path = self.scalers.path(wanted)
-        ended = bool(path) and self.sets(wanted, path) and self.scalers.loses(wanted)
+        ended = self.sets(wanted, path) and self.scalers.loses(wanted)
         return Policy(
             force=_patterns(wanted, FORCE_FIELDS),
             ignore=_patterns(wanted, IGNORE_FIELDS),
@@ -62,13 +62,13 @@ class Outlook:
 
     @staticmethod
     def sets(wanted: KubeObject, path: tuple[str, ...]) -> bool:
-        """Tell whether an object says a field."""
-        return payload.value_at(wanted.data, path) is not MISSING
+        """Tell whether an object says a field, if there is such a field."""
+        return bool(path) and payload.value_at(wanted.data, path) is not MISSING
 
     def number(self, wanted: KubeObject, live: Mapping[str, Any]) -> "Number":
         """Tell how a workload's number of replicas is to be treated."""
         path, data, note = self.scalers.path(wanted), self.payload(wanted), ""
-        if path and self.sets(wanted, path):
+        if self.sets(wanted, path):
             scaler = self.scalers.brought(wanted) or self.scalers.live(wanted)
             if scaler is not None:
                 data = payload.cut(wanted.data, [path])

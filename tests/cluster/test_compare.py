@@ -15,6 +15,8 @@ from mlstack.operations import apply
 from tests.support.cluster import TestCluster
 from tests.support.counted import Counted
 from tests.support.deploying import Stack, config_map, crd, deployment, is_established, secret
+from tests.support.looking import looked_at
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -633,3 +635,85 @@ def test_a_new_object_is_shown_before_its_namespace_and_definition_are_there(
     assert shown["w"] is not None
     assert shown["w"]["spec"] == {"a": 1}
     assert "aHVzaC1odXNo" not in repr(report)
+
+
+# --- what the cluster changes itself --------------------------------------------------------------
+
+
+@pytest.fixture
+def mutating(minikube: TestCluster, namespace: str) -> Iterator[None]:
+    """A policy that writes a label and an image of its own into Deployments of the namespace."""
+    mutation = (
+        "Object{metadata: Object.metadata{labels: {'team': 'platform'}},"
+        " spec: Object.spec{template: Object.spec.template{spec: Object.spec.template.spec{"
+        "containers: object.spec.template.spec.containers.map(one,"
+        " Object.spec.template.spec.containers{name: one.name, image: 'mirror.example.com/nginx:1.27'})}}}}"
+    )
+    policy = {
+        "kind": "MutatingAdmissionPolicy",
+        "metadata": {"name": namespace},
+        "spec": {
+            "reinvocationPolicy": "Never",
+            "matchConstraints": {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                "resourceRules": [
+                    {
+                        "apiGroups": ["apps"],
+                        "apiVersions": ["v1"],
+                        "operations": ["CREATE", "UPDATE"],
+                        "resources": ["deployments"],
+                    }
+                ],
+            },
+            "mutations": [
+                {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": mutation}}
+            ],
+        },
+    }
+    binding = {
+        "kind": "MutatingAdmissionPolicyBinding",
+        "metadata": {"name": namespace},
+        "spec": {"policyName": namespace},
+    }
+    group = "/apis/admissionregistration.k8s.io"
+    version = next((one for one in ("v1", "v1beta1") if minikube.find(f"{group}/{one}/{POLICIES}")), None)
+    if version is None:
+        pytest.skip("this API server has no mutating policies")
+    minikube.request("POST", f"{group}/{version}/{POLICIES}", policy)
+    minikube.request("POST", f"{group}/{version}/mutatingadmissionpolicybindings", binding)
+    yield
+    minikube.request("DELETE", f"{group}/{version}/mutatingadmissionpolicybindings/{namespace}")
+    minikube.request("DELETE", f"{group}/{version}/{POLICIES}/{namespace}")
+
+
+POLICIES = "mutatingadmissionpolicies"
+
+
+@pytest.mark.usefixtures("mutating")
+def test_what_admission_changes_on_every_write_is_no_difference(
+    stack: Stack, eyes: Eyes, minikube: TestCluster, namespace: str
+) -> None:
+    where = path(namespace, "web")
+    probe = deployment("probe")
+    probe["metadata"]["namespace"] = namespace
+
+    def mutates() -> bool:
+        answer = minikube.request("POST", f"{path(namespace, '').rstrip('/')}?dryRun=All", probe)
+        return "team" in answer["metadata"].get("labels", {})
+
+    wait_until(mutates, what="the policy")
+    stack.write("a", deployment())
+    stack.apply()
+    live = minikube.request("GET", where)
+    assert live["metadata"]["labels"]["team"] == "platform"
+    assert live["spec"]["template"]["spec"]["containers"][0]["image"] == "mirror.example.com/nginx:1.27"
+    assert stack.diff().ok
+    assert outcomes(stack.apply()) == {"web": "unchanged"}
+    assert eyes.last.written == []
+    tried = looked_at(stack.target(), eyes)
+    assert not tried.visible
+    stack.write("a", deployment(replicas=2))
+    assert [field.path for field in stack.diff().objects[0].fields] == ["spec.replicas"]
+    stack.apply()
+    assert stack.diff().ok
+    assert not looked_at(stack.target(), eyes).visible

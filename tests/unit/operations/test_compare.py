@@ -161,6 +161,29 @@ def test_adoption_takes_over_and_then_removes(stack: Stack, clusters: Clusters) 
     assert stack.diff().ok
 
 
+def test_an_autoscaler_that_was_there_before_gets_the_number_at_once(
+    stack: Stack, clusters: Clusters
+) -> None:
+    scaler = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "theirs", "namespace": "ml"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "maxReplicas": 9,
+        },
+    }
+    clusters["minikube"].create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}})
+    clusters["minikube"].create(scaler)
+    stack.write("a", deployment(replicas=2))
+    stack.apply(wait=False)
+    live = get(clusters, WEB)
+    assert live["spec"]["replicas"] == 2
+    before = live["metadata"]["resourceVersion"]
+    assert outcomes(stack.apply(wait=False)) == {"web": "unchanged"}
+    assert get(clusters, WEB)["metadata"]["resourceVersion"] == before
+
+
 def test_a_kind_of_the_apps_own_hands_its_number_over(stack: Stack, clusters: Clusters) -> None:
     definition = crd(group="x.org")
     scale = {"specReplicasPath": ".spec.workers", "statusReplicasPath": ".status.workers"}
