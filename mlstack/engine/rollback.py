@@ -69,7 +69,7 @@ def _before_newest(kept: History, known: Sequence[Revision]) -> tuple[Revision, 
             f"environment `{kept.environment}` has nothing to go back to: {there}",
             hint=f"mlstack history {kept.environment}",
         )
-    found = history.previous_good(known[:-1]) or known[-2]
+    found = history.last_good(known[:-1]) or known[-2]
     passed = [str(one.number) for one in known[:-1] if one.number > found.number]
     if not passed:
         return found, ()
@@ -120,7 +120,7 @@ def retreat(failed: Deployment, error: MlstackError, *, clock: Clock) -> Retreat
         return Retreat(proposal=None, notes=("nothing was changed, so nothing is rolled back",))
     reached = failed.reached
     kept = History.of(reached.state.app, reached.place, reached.cluster, clock=clock)
-    good = history.previous_good(kept.revisions())
+    good = history.last_good(kept.revisions(), reached.state.components if reached.selective else ())
     if good is None:
         why = "nothing is rolled back: no earlier revision of this environment worked"
         return Retreat(proposal=None, notes=(why,))

@@ -1,6 +1,6 @@
 """The history of an environment as values: its revisions, and the sets that they hold."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Literal
@@ -13,6 +13,8 @@ from mlstack.model.objects import DesiredState, KubeObject
 
 Result = Literal["done", "failed", "not ready"]
 
+UNNAMED = "…"
+"""Stands among the components that do not work for too many to be named."""
 KEPT = 10
 """How many revisions of an environment stay."""
 
@@ -57,11 +59,20 @@ class Revision:
         return self.result == "done" and not self.unsettled
 
 
-def previous_good(known: Sequence[Revision], *, before: int | None = None) -> Revision | None:
-    """Give the newest revision that worked, of those before a number; None if there is none."""
-    return next(
-        (one for one in reversed(known) if one.is_good and (before is None or one.number < before)), None
-    )
+def last_good(known: Sequence[Revision], components: Collection[str] = ()) -> Revision | None:
+    """Give the newest revision of which everything worked, or all of some components; None if none did.
+
+    Args:
+        known: oldest first.
+        components: those that matter; none means all.
+    """
+    return next((one for one in reversed(known) if _worked(one, components)), None)
+
+
+def _worked(found: Revision, components: Collection[str]) -> bool:
+    if found.is_good:
+        return True
+    return bool(components) and not {*found.unsettled} & {*components, UNNAMED}
 
 
 def merged(known: DesiredState, applied: DesiredState) -> DesiredState:

@@ -14,7 +14,7 @@ from typing import Any
 
 from mlstack.errors import ClusterError
 from mlstack.model import objects
-from mlstack.model.history import KEPT, Revision
+from mlstack.model.history import KEPT, UNNAMED, Revision
 from mlstack.model.objects import DesiredState, KubeObject, Source
 
 Secret = dict[str, Any]
@@ -165,7 +165,10 @@ def _facts(revision: Revision) -> str:
     # So many components that only their number is worth anything: the set itself still names them.
     return _facts(
         replace(
-            revision, components=(), unsettled=("…",) if revision.unsettled else (), what=revision.what[:200]
+            revision,
+            components=(),
+            unsettled=(UNNAMED,) if revision.unsettled else (),
+            what=revision.what[:200],
         )
     )
 

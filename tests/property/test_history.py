@@ -116,4 +116,4 @@ def test_the_newest_that_worked_is_never_let_go(known: list[Revision]) -> None:
     items = [item for one in known for item in written(one)]
     going = packing.outdated(items)
     left = packing.revisions([item for item in items if item["metadata"]["name"] not in going])  # type: ignore[index]
-    assert history.previous_good(left) == history.previous_good(known)
+    assert history.last_good(left) == history.last_good(known)

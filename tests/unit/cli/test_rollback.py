@@ -126,6 +126,16 @@ def test_only_the_components_of_the_failed_apply_go_back(run: Runner) -> None:
     assert live(run, "ConfigMap", "other")["data"] == {"b": "9"}
 
 
+def test_a_component_that_does_not_work_keeps_no_other_from_going_back(run: Runner) -> None:
+    write("sick", broken("sick"))
+    assert run("apply minikube").code == 6
+    write("sick", config_map("sick"), broken())
+    assert run("apply minikube -c sick").code == 6
+    write("web", config_map(a="2"), broken())
+    assert run("apply minikube -c web --yes --on-failure=rollback").code == 6
+    assert live(run, "ConfigMap", "settings")["data"] == {"a": "1"}
+
+
 def test_a_component_that_never_worked_goes_again(run: Runner) -> None:
     write("fresh", config_map("fresh"), broken())
     assert run("apply minikube -c fresh --yes --on-failure=rollback").code == 6

@@ -52,10 +52,18 @@ def test_a_component_is_unsettled_until_it_was_applied_well(
 
 def test_the_last_good_revision_is_one_of_which_everything_worked() -> None:
     known = [revision(1), revision(2, unsettled=("a",)), revision(3, result="not ready", unsettled=("a",))]
-    found = history.previous_good(known)
+    found = history.last_good(known)
     assert found is not None
     assert found.number == 1
-    assert history.previous_good(known, before=1) is None
+    assert history.last_good(known[1:]) is None
+
+
+def test_for_some_components_the_others_need_not_have_worked() -> None:
+    known = [revision(1), revision(2, result="failed", unsettled=("a",)), revision(3, unsettled=("…",))]
+    of_a, of_b = history.last_good(known, ["a"]), history.last_good(known, ["b"])
+    assert of_a is not None
+    assert of_b is not None
+    assert (of_a.number, of_b.number) == (1, 2)
 
 
 def test_a_claim_stays_as_it_is_now_and_is_told() -> None:
