@@ -1,5 +1,9 @@
 """Laws of field sets, normal form, patches, and of applying."""
 
+import atexit
+import shutil
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,7 @@ from mlstack.model.events import silent
 from mlstack.model.normalise import normalised
 from mlstack.model.objects import DesiredState, KubeObject
 from mlstack.model.patching import patched, read_patch
+from tests.support.builders import MINIMAL_APP, write_tree
 from tests.support.deploying import VirtualClock, config_map, deployment, secret
 
 NAMES = st.text("abcxyz", min_size=1, max_size=3)
@@ -111,8 +116,16 @@ def states(draw: st.DrawFn) -> DesiredState:
     return DesiredState(app="demo", environment="dev", namespace="default", objects=order.ordered(wanted))
 
 
+@cache
+def an_app() -> AppDir:
+    """Give an app directory without components: an apply asks it for rules about fields."""
+    folder = Path(tempfile.mkdtemp(prefix="mlstack-test-app-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return AppDir.find(write_tree(folder, {"app.yaml": MINIMAL_APP}))
+
+
 def compare(state: DesiredState, cluster: MemoryCluster) -> Changes:
-    target = Target(app=AppDir(Path("nowhere")), environment=PLACE.name)
+    target = Target(app=an_app(), environment=PLACE.name)
     who = cluster.identity()
     return observe(Reached(target=target, place=PLACE, state=state, cluster=cluster, identity=who))
 
