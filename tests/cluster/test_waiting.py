@@ -196,6 +196,30 @@ def test_a_broken_stateful_and_daemon_set_can_be_mended(stack: Stack) -> None:
     assert states(stack.apply(wait=True, timeout_s=60)) == {"all": "ready"}
 
 
+def test_a_stateful_set_that_is_stuck_says_what_to_do(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    def workload(**annotations: str) -> dict[str, Any]:
+        base = annotated(deployment("db", **SMALL), **annotations)
+        spec = {name: base["spec"][name] for name in ("selector", "template")}
+        metadata = {"name": "db"}
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "metadata": metadata,
+            "spec": {**spec, "serviceName": "db"},
+        }
+
+    stack.write("a", workload(waiting="InvalidImageName"))
+    with pytest.raises(NotReadyError, match="InvalidImageName"):
+        stack.apply(wait=True)
+    stack.write("a", workload())
+    run = Background(stack, timeout_s=60)
+    run.told("a StatefulSet does not replace such a pod by itself: kubectl delete pod db-0")
+    minikube.kubectl("delete", "pod", "db-0", "-n", namespace)
+    assert states(run.end()) == {"db": "ready"}
+
+
 def test_a_job_without_operator_goes_on_by_itself(stack: Stack, definitions: None) -> None:
     stack.write("a", tfjob())
     begun_s = time.monotonic()

@@ -36,7 +36,6 @@ _BETWEEN: Mapping[str, tuple[Kind, ...]] = {
     "trainer.kubeflow.org": (("jobset.x-k8s.io/v1alpha2", "JobSet"), _JOB),
 }
 _REVISION = "deployment.kubernetes.io/revision"
-_HASH = "controller-revision-hash"
 _GENERATION = "pod-template-generation"
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
@@ -127,15 +126,10 @@ class Relatives:
 
 def _of_newest_revision(owner: Data, pods: list[Data]) -> list[Data]:
     """Leave out the pods that a rolling update is about to replace, once there are newer ones to come."""
-    if owner.get("kind") == "StatefulSet":
-        wanted, label = (owner.get("status") or {}).get("updateRevision"), _HASH
-    elif owner.get("kind") == "DaemonSet":
-        wanted, label = (owner["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION), _GENERATION
-    else:
+    wanted = (owner["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION)
+    if owner.get("kind") != "DaemonSet" or wanted is None:
         return pods
-    if wanted is None:
-        return pods
-    return [pod for pod in pods if (pod["metadata"].get("labels") or {}).get(label, wanted) == wanted]
+    return [pod for pod in pods if (pod["metadata"].get("labels") or {}).get(_GENERATION, wanted) == wanted]
 
 
 def _revision(replica_set: Data) -> tuple[int, str]:

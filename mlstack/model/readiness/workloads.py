@@ -1,5 +1,7 @@
 """Readiness of built-in workloads: Deployment, StatefulSet, DaemonSet, ReplicaSet, Job."""
 
+from dataclasses import replace
+
 from mlstack.model.readiness import pods
 from mlstack.model.readiness.base import (
     Facts,
@@ -15,6 +17,7 @@ from mlstack.model.readiness.base import (
     waiting,
 )
 
+_REVISION_LABEL = "controller-revision-hash"
 _QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
@@ -46,6 +49,11 @@ def stateful_set(facts: Facts) -> Readiness:
     """A StatefulSet is ready when all pods are ready at the newest revision that its strategy asks for."""
     want, have = number(facts.spec, "replicas", 1), facts.status
     strategy = facts.spec.get("updateStrategy") or {}
+    old, facts = _apart(facts)
+    is_ordered = facts.spec.get("podManagementPolicy") != "Parallel"
+    if is_ordered and (stuck := pods.worst(old, facts)):
+        name = next(str(pod["metadata"]["name"]) for pod in old if pods.trouble(pod, facts))
+        return waiting(f"{_counted(facts)}: old pod {name} is stuck ({stuck.reason}){_NOT_REPLACED}{name}")
     if number(have, "readyReplicas") < want:
         return _pods_missing(facts, number(have, "readyReplicas"), want)
     if number(have, "replicas") > want:
@@ -60,6 +68,26 @@ def stateful_set(facts: Facts) -> Readiness:
     if not partition and have.get("currentRevision") != have.get("updateRevision"):
         return pods.because(facts, f"{number(have, 'updatedReplicas')} of {want} pods are updated")
     return ready(f"{want} of {want} pods")
+
+
+# https://kubernetes.io/docs/concepts/workloads/controllers/statefulset/#forced-rollback
+_NOT_REPLACED = "; a StatefulSet does not replace such a pod by itself: kubectl delete pod "
+
+
+def _apart(facts: Facts) -> tuple[list[pods.Pod], Facts]:
+    """Take the pods of an older revision out: their faults are not those of the new one."""
+    wanted = facts.status.get("updateRevision")
+
+    def is_new(pod: pods.Pod) -> bool:
+        labels = (pod.get("metadata") or {}).get("labels") or {}
+        return wanted is None or labels.get(_REVISION_LABEL, wanted) == wanted
+
+    old = [pod for pod in facts.pods if not is_new(pod)]
+    return old, replace(facts, pods=[pod for pod in facts.pods if is_new(pod)])
+
+
+def _counted(facts: Facts) -> str:
+    return f"{number(facts.status, 'readyReplicas')} of {number(facts.spec, 'replicas', 1)} pods ready"
 
 
 @rule("apps/DaemonSet")

@@ -407,6 +407,20 @@ def test_stateful_set() -> None:
     assert judge(*kind, status={}, pods=[stuck("ErrImagePull")]).state == "failed"
 
 
+def test_an_old_pod_that_holds_up_a_stateful_set_is_named_with_the_cure() -> None:
+    old = stuck("InvalidImageName")
+    old["metadata"]["labels"] = {"controller-revision-hash": "a"}
+    status = {"currentRevision": "a", "updateRevision": "b"}
+    found = judge("apps/v1", "StatefulSet", status=status, pods=[old])
+    assert told(found) == (
+        "waiting",
+        "0 of 1 pods ready: old pod p is stuck (container main: InvalidImageName); a StatefulSet does not"
+        " replace such a pod by itself: kubectl delete pod p",
+    )
+    spec = {"podManagementPolicy": "Parallel"}
+    assert judge("apps/v1", "StatefulSet", spec=spec, status=status, pods=[old]).reason == "0 of 1 pods ready"
+
+
 def test_stateful_set_updated_in_part() -> None:
     done = {"replicas": 3, "readyReplicas": 3, "currentRevision": "a", "updateRevision": "b"}
     spec = {"replicas": 3, "updateStrategy": {"rollingUpdate": {"partition": 2}}}
