@@ -1,18 +1,27 @@
 """Look once at live objects, the pods that belong to them, and events, and judge them all."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mlstack.cluster.api import Cluster, ObjectRef
 from mlstack.engine import parallel
 from mlstack.engine.judge import Judge, Seen
 from mlstack.errors import ForbiddenError, MlstackError, ObjectNotFoundError
-from mlstack.model.objects import KubeObject
+from mlstack.model.objects import Identity, KubeObject
 from mlstack.model.readiness.relatives import Data, Relatives, kinds_below
+
+# From so many objects of a kind and namespace on, one list is cheaper than asking for each.
+_MANY = 5
 
 
 def inspect(
-    wanted: Sequence[KubeObject], cluster: Cluster, *, now_s: float, wait_for_load_balancer: bool
+    wanted: Sequence[KubeObject],
+    cluster: Cluster,
+    *,
+    now_s: float,
+    wait_for_load_balancer: bool,
+    labels: str = "",
 ) -> tuple[tuple[Seen, ...], tuple[str, ...]]:
     """Look at every wanted object and judge it.
 
@@ -23,12 +32,19 @@ def inspect(
         cluster: where to look.
         now_s: the time in seconds since 1970.
         wait_for_load_balancer: whether a Service of type LoadBalancer needs its address.
+        labels: what the objects carry if they are ours; empty where that is not known.
 
     Returns:
         What was seen of each object, and remarks on what could not be read.
     """
     judge = Judge(cluster, Relatives(), wait_for_load_balancer=wait_for_load_balancer)
-    live = _results(parallel.run(lambda found: cluster.get(ObjectRef.of(found.data)), wanted))
+    listed = _listed(wanted, cluster, labels) if labels else {}
+
+    def look(found: KubeObject) -> Data | None:
+        known = listed.get(found.identity)
+        return cluster.get(ObjectRef.of(found.data)) if known is None else known
+
+    live = _results(parallel.run(look, wanted))
     pairs = list(zip(wanted, live, strict=True))
     _read_pods(cluster, [data for data in live if data is not None], judge)
     seen = [judge.judge(found, data, now_s=now_s) for found, data in pairs]
@@ -38,6 +54,21 @@ def inspect(
     _read(cluster, [("v1", "Event", name) for name in sorted(troubled) if name], judge)
     again = tuple(judge.judge(found, data, now_s=now_s) for found, data in pairs)
     return again, tuple(judge.notes)
+
+
+def _listed(wanted: Sequence[KubeObject], cluster: Cluster, labels: str) -> Mapping[Identity, Data]:
+    """List kinds that there is much of; what is not among them is asked for by name."""
+    counts = Counter((found.api_version, found.kind, found.namespace) for found in wanted)
+    many = sorted(key for key, count in counts.items() if count >= _MANY)
+
+    def read(key: tuple[str, str, str]) -> Sequence[Data]:
+        try:
+            return cluster.list(key[0], key[1], namespace=key[2] or None, labels=labels).items
+        except (ForbiddenError, ObjectNotFoundError):  # whoever may not list asks for each object
+            return ()
+
+    items = [item for found in _results(parallel.run(read, many)) for item in found]
+    return {KubeObject(data=item).identity: item for item in items}
 
 
 def _read_pods(cluster: Cluster, live: Iterable[Data], judge: Judge) -> None:

@@ -37,6 +37,7 @@ def status(target: Target, *, opener: Opener, clock: Clock) -> StatusResult:
         report.reached.cluster,
         now_s=clock.now_s(),
         wait_for_load_balancer=report.reached.place.wait_for_load_balancer,
+        labels=report.labels,
     )
     report.find_left_over(seen)
     return report.of(seen, notes)
@@ -67,12 +68,12 @@ def watch(
         ClusterError: the cluster cannot be asked or is another one.
     """
     report = _Report(reach(target, opener, confined=False))
-    reached, state = report.reached, report.reached.state
+    reached = report.reached
     lookout = Lookout(
         reached.cluster,
         report.wanted,
         clock=clock,
-        labels=selector(app=state.app, environment=state.environment),
+        labels=report.labels,
         wait_for_load_balancer=reached.place.wait_for_load_balancer,
         everything=True,
     )
@@ -105,6 +106,7 @@ class _Report:
     def __init__(self, reached: Reached) -> None:
         self.reached = reached
         self.wanted = placed(reached.state.objects, reached.cluster)
+        self.labels = selector(app=reached.state.app, environment=reached.state.environment)
         self._left_over: tuple[LeftOver, ...] = ()
         self._notes: tuple[str, ...] = ()
 

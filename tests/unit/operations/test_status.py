@@ -216,3 +216,22 @@ def test_a_lost_inventory_is_found_again_by_the_labels(stack: Stack, clusters: C
     result = stack.status()
     assert [row.object for row in result.left_over] == ["ConfigMap ml/two"]
     assert result.notes == ("there is no inventory: 2 objects found by their labels",)
+
+
+def test_many_objects_are_listed_and_not_asked_for_one_by_one(
+    stack: Stack, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack.write("a", *[config_map(f"many-{number}") for number in range(10)])
+    stack.apply()
+    asked: list[str] = []
+    get = clusters["minikube"].get
+
+    def counting(ref: ObjectRef) -> Any:
+        asked.append(ref.name)
+        return get(ref)
+
+    monkeypatch.setattr(clusters["minikube"], "get", counting)
+    strip = [{"op": "remove", "path": "/metadata/labels"}]
+    clusters["minikube"].patch(ObjectRef("v1", "ConfigMap", "ml", "many-3"), strip, kind="json")
+    assert stack.status().ok
+    assert [name for name in asked if name.startswith("many")] == ["many-3"]
