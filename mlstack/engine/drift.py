@@ -13,9 +13,10 @@ from mlstack.engine.settle import with_uid
 from mlstack.engine.surroundings import Surroundings, placed
 from mlstack.engine.target import Reached
 from mlstack.errors import ClusterError, InvalidError, MlstackError
-from mlstack.model import drift, fields
+from mlstack.model import drift, fields, pruning
 from mlstack.model.clock import Clock
 from mlstack.model.drift import ObjectDrift
+from mlstack.model.fields import Entry
 from mlstack.model.inventory import Inventory, Member, owned_hash, payload_hash
 from mlstack.model.objects import MANAGER, Identity, KubeObject
 
@@ -159,18 +160,25 @@ def _extra(
 def _extra_row(item: Mapping[str, Any], inventory: Inventory) -> ObjectDrift | None:
     found, maker = scan.member_of(item), drift.marked_by(item)
     is_ours = scan.is_ours(item, inventory)
-    if not is_ours and (maker is None or not drift.is_made_by_hand(maker)):
-        return None  # controllers copy labels to what they make
+    if not is_ours and not _is_copy(item, maker, inventory):
+        return None
+    left = "the files do not bring it any more"
     return ObjectDrift(
         identity=found.identity,
         component=found.component,
         state="extra",
-        reason="the files do not bring it any more"
-        if is_ours
-        else "carries our labels, and mlstack did not make it",
+        reason=left if is_ours else "carries our labels, and mlstack did not make it",
         manager=maker.manager if maker else "",
         time=maker.time if maker else "",
     )
+
+
+def _is_copy(item: Mapping[str, Any], maker: Entry | None, inventory: Inventory) -> bool:
+    """Tell an object that a person made with our marks; controllers copy labels to what they make as well."""
+    if maker is None or not drift.is_made_by_hand(maker) or pruning.whose(item, inventory):
+        return False
+    places = {inventory.namespace, *(member.namespace for member in inventory.members)}
+    return item["metadata"].get("namespace", "") in {"", *places}
 
 
 def summary(objects: Sequence[ObjectDrift]) -> dict[str, int]:
