@@ -17,7 +17,7 @@ from mlstack.operations.env import EnvironmentChanged, EnvironmentList, Environm
 from mlstack.operations.param import ParamList, ParamRow
 
 # Shown by other means: objects as manifests, plans by their report.
-NO_VIEW = {"DesiredState", "Deployment", "DeletePlan", "UnlockPlan"}
+NO_VIEW = {"DesiredState", "Deployment", "DeletePlan", "Retreat", "UnlockPlan"}
 
 
 def result_types() -> Iterator[str]:
