@@ -24,6 +24,7 @@ WAIT_S = 30.0
 
 _RENEWALS = 4  # while a Lease lasts; three may fail
 _PAUSE_S = 1.0
+_RELEASE_S = 4.0
 
 
 @contextmanager
@@ -143,8 +144,14 @@ class _Keeper:
         self._thread.start()
 
     def end(self) -> None:
-        """Stop renewing and release the lock; what cannot be released expires."""
+        """Stop renewing and release the lock; what cannot be released soon expires."""
         self._ended.set()
+        # Nobody waits for a server that is silent: a person who interrupts wants an end.
+        release = Thread(target=self._release, name="mlstack-unlock", daemon=True)
+        release.start()
+        release.join(_RELEASE_S)
+
+    def _release(self) -> None:
         with self._mutex, suppress(ClusterError):
             if self._lost is None and not self._let_go:
                 self._lease.release(self._term)

@@ -31,6 +31,9 @@ WEBHOOK_S = 120.0
 # Others write the same object, or something before the API server says so: it passes.
 CONFLICT_S = 60.0
 
+# An empty namespace takes 6 s to go, one with pods a minute.
+NAMESPACE_GONE_S = 90.0
+
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
 
@@ -65,8 +68,10 @@ class Writer:
             self._say("waiting", change.identity, "until the old one is gone")
             self._take_away(change, ref)
             reached("was deleted and is not made anew yet: ")
+        elif change.action == "create" and change.live_uid:
+            self._say("waiting", change.identity, "is being deleted; until it is gone")
         if change.action in ("recreate", "create") and change.live_uid:
-            self._until_gone(ref, change.live_uid)
+            self._until_free(ref, change.live_uid)
         applied = self._written(change, ref)
         reached("")
         if change.identity.kind == "CustomResourceDefinition":
@@ -99,9 +104,20 @@ class Writer:
             self._until_gone(ref, change.live_uid)
         return True
 
-    def _until_gone(self, ref: ObjectRef, uid: str) -> None:
+    def _until_free(self, ref: ObjectRef, uid: str) -> None:
+        """Return when an object that is being deleted has left its name to another one."""
         try:
-            until_gone(self._cluster, ref, uid, clock=self._clock)
+            self._until_gone(ref, uid)
+        except NotReadyError as error:
+            message = f"`{ref}` is being deleted and {error.message.removeprefix(f'`{ref}` ')}"
+            raise ForbiddenError(
+                message, why="terminating", hint=f"kubectl get {_address(ref)} -o yaml"
+            ) from error
+
+    def _until_gone(self, ref: ObjectRef, uid: str) -> None:
+        timeout_s = NAMESPACE_GONE_S if ref.kind == "Namespace" else GONE_S
+        try:
+            until_gone(self._cluster, ref, uid, clock=self._clock, timeout_s=timeout_s)
         except NotReadyError as error:
             held = instances_held(self._cluster, ref)
             if held:
@@ -138,7 +154,7 @@ class Writer:
         if not metadata.get("deletionTimestamp"):
             return applied
         self._say("waiting", change.identity, "is being deleted by somebody; until it is gone")
-        self._until_gone(ref, str(metadata["uid"]))
+        self._until_free(ref, str(metadata["uid"]))
         desired = {} if change.desired is None else change.desired.data
         return self._persist(change, lambda: self._cluster.apply(desired))
 
@@ -156,6 +172,11 @@ class Writer:
                     self._say("waiting", change.identity, said.removeprefix(f"`{change.identity}`: "))
             self._clock.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_S)
+
+
+def _address(ref: ObjectRef) -> str:
+    place = f" -n {ref.namespace}" if ref.namespace else ""
+    return f"{ref.kind.lower()} {ref.name}{place}"
 
 
 def ref_of(change: Change) -> ObjectRef:
