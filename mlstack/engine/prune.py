@@ -42,7 +42,7 @@ class Pruning:
     @property
     def warning(self) -> str:
         """Say how much would go."""
-        return f"{self._going} of {self.of} objects of the environment would be deleted"
+        return f"{self._going} of {self.of} deployed objects would be deleted"
 
 
 def prune(reached: Reached, inventory: Inventory, changes: Sequence[Change]) -> Pruning:

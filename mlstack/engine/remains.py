@@ -18,8 +18,7 @@ from mlstack.model.inventory import Inventory, Member
 from mlstack.model.kinds import kinds_of_crd
 from mlstack.model.objects import DesiredState, Identity, KubeObject
 from mlstack.model.order import last_first
-from mlstack.model.pruning import Spare as Spare
-from mlstack.model.pruning import Verdict
+from mlstack.model.pruning import Spare, Verdict
 
 # Names of objects that go with a definition: more than these are counted, not listed.
 _NAMED = 5
@@ -68,31 +67,20 @@ def find(target: Target, opener: Opener, *, spare: Spare) -> Remains:
         raise fault
     seen = survey(cluster, [*members, *_of_files(reached, known), *_own_namespace(reached, spare)])
     verdicts = {one.identity: _verdict(one, seen, known, spare) for one in seen.members}
-    full = _full(cluster, [one for one in seen.members if verdicts[one.identity].fate == "delete"])
-    brought = {found.identity for found in state.objects}
-    found = [
-        _change(one, verdicts[one.identity], full.get(one.identity) or seen.live.get(one.identity), brought)
-        for one in seen.members
-        if verdicts[one.identity].fate != "gone"
-    ]
+    found = _changes(reached, seen, verdicts)
     going = [change.found for change in found if change.action == "delete" and change.found is not None]
-    return Remains(
-        reached=reached,
-        changes=Changes(
-            app=state.app,
-            environment=state.environment,
-            namespace=state.namespace,
-            context=place.context,
-            cluster=reached.identity,
-            changes=_ordered(found, state),
-            depends=state.depends,
-            notes=tuple(_notes(reached, known, fault, going)),
-        ),
-        inventory=known,
-        forgotten=frozenset(
-            key for key, one in verdicts.items() if key in known.members and one.fate in ("gone", "foreign")
-        ),
+    changes = Changes(
+        app=state.app,
+        environment=state.environment,
+        namespace=state.namespace,
+        context=place.context,
+        cluster=reached.identity,
+        changes=found,
+        depends=state.depends,
+        notes=tuple(_notes(reached, known, fault, going)),
     )
+    lost = (key for key, one in verdicts.items() if key in known.members and one.fate in ("gone", "foreign"))
+    return Remains(reached=reached, changes=changes, inventory=known, forgotten=frozenset(lost))
 
 
 def _rendered(target: Target) -> tuple[DesiredState, MlstackError | None]:
@@ -140,6 +128,19 @@ def _verdict(member: Member, seen: Survey, known: Inventory, spare: Spare) -> Ve
     return pruning.judge(seen.live.get(member.identity), member, known, spare=spare)
 
 
+def _changes(reached: Reached, seen: Survey, verdicts: Mapping[Identity, Verdict]) -> tuple[Change, ...]:
+    """Give what becomes of everything that is there, in the order of execution."""
+    full = _full(reached.cluster, [one for one in seen.members if verdicts[one.identity].fate == "delete"])
+    brought, lives = {found.identity for found in reached.state.objects}, {**seen.live, **full}
+    found = {
+        one.identity: _change(one, verdicts[one.identity], lives.get(one.identity), brought)
+        for one in seen.members
+        if verdicts[one.identity].fate != "gone"
+    }
+    subjects = [change.subject for change in found.values()]
+    return tuple(found[one] for one in last_first(subjects, reached.state.depends))
+
+
 def _full(cluster: Cluster, members: Sequence[Member]) -> Mapping[Identity, Live]:
     """Read whole objects: what they hold says what they need and what goes with them."""
     results = parallel.run(lambda one: cluster.get(ref_of(one)), members)
@@ -163,12 +164,6 @@ def _change(member: Member, verdict: Verdict, live: Live | None, brought: Iterab
         writes=goes,
         found=KubeObject(data=live, component=member.component) if live is not None else None,
     )
-
-
-def _ordered(changes: Sequence[Change], state: DesiredState) -> tuple[Change, ...]:
-    by_identity = {change.identity: change for change in changes}
-    order = last_first([change.subject for change in changes], state.depends)
-    return tuple(by_identity[one] for one in order)
 
 
 def _notes(

@@ -325,6 +325,11 @@ def picture(stack: Stack, cluster: TestCluster, namespace: str) -> dict[str, Any
     return found
 
 
+def wait_for_a_moment(name: str, *, within_s: float) -> None:
+    """Let a run get somewhere: how far is what is tested, and differs from name to name."""
+    time.sleep(Random(name).uniform(0.2, 1.0) * within_s)
+
+
 def test_whenever_a_run_is_killed_the_next_one_makes_it_good(
     stack: Stack, minikube: TestCluster, namespace: str, kubeconfig: Path, tmp_path: Path
 ) -> None:
@@ -348,9 +353,7 @@ def test_whenever_a_run_is_killed_the_next_one_makes_it_good(
     for number in range(KILLS):
         write(stack, both[number % 2])
         killed = shell.start("apply", "minikube", "--yes")
-        time.sleep(
-            Random(f"{number}").uniform(0.2, 1.0) * lasted[2 + number % 2]
-        )  # the moment is what is tested
+        wait_for_a_moment(f"{number}", within_s=lasted[2 + number % 2])
         killed.kill()
         status, ran = shell.run("apply", "minikube", "--yes")
         assert status == 0, f"after kill {number}: {ran.out}{ran.err}"
@@ -363,3 +366,34 @@ def test_whenever_a_run_is_killed_the_next_one_makes_it_good(
     marked = "?labelSelector=mlstack.dev/app=demo"
     for kind in ("configmaps", "secrets", "leases", "deployments"):
         assert minikube.request("GET", path(namespace, kind=kind) + marked)["items"] == []
+
+
+def test_a_first_run_and_a_delete_may_be_killed_too(
+    stack: Stack, minikube: TestCluster, namespace: str, kubeconfig: Path
+) -> None:
+    shell = Shell(root=stack.root, kubeconfig=kubeconfig)
+    minikube.request("POST", path(namespace), {"metadata": {"name": "unlabelled"}, "data": {"a": "1"}})
+    bystander = minikube.request("GET", path(namespace, "unlabelled"))
+    write(stack, states(namespace)[0])
+    words = {"apply": ("apply", "minikube"), "delete": ("delete", "minikube", "--yes")}
+    lasted: dict[str, float] = {}
+    expected: dict[str, Any] = {}
+    for name, typed in words.items():
+        begun = time.monotonic()
+        status, ran = shell.run(*typed)
+        assert status == 0, ran.err
+        lasted[name] = time.monotonic() - begun
+        expected[name] = picture(stack, minikube, namespace)
+    for number in range(KILLS):
+        for name, typed in words.items():
+            killed = shell.start(*typed)
+            wait_for_a_moment(f"{name} {number}", within_s=lasted[name])
+            killed.kill()
+            status, ran = shell.run(*typed)
+            assert status == 0, f"after {name} {number} was killed: {ran.out}{ran.err}"
+            seen = picture(stack, minikube, namespace)
+            assert seen == expected[name], f"after {name} {number} was killed: {killed.out}{killed.err}"
+    marked = "?labelSelector=mlstack.dev/app=demo"
+    for kind in ("configmaps", "secrets", "leases", "deployments"):
+        assert minikube.request("GET", path(namespace, kind=kind) + marked)["items"] == []
+    assert minikube.request("GET", path(namespace, "unlabelled")) == bystander

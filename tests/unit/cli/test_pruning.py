@@ -66,7 +66,7 @@ def test_too_much_at_once_is_refused_with_the_way_out(run: Runner) -> None:
         run.ok(f"component rm {name}")
     refused = run("apply minikube --yes")
     assert refused.code == 2
-    assert "5 of 6 objects of the environment would be deleted: more than half" in refused.err
+    assert "5 of 6 deployed objects would be deleted: more than half" in refused.err
     assert "--allow-large-prune" in refused.err
     assert run("apply minikube --yes --allow-large-prune").code == 0
     assert not is_there(run)

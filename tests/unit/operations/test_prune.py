@@ -170,14 +170,14 @@ def test_more_than_half_is_refused(stack: Stack, clusters: Clusters) -> None:
     many(stack, "a", *(f"c{number}" for number in range(7)))
     stack.apply()
     many(stack, "a", "c0", "c1", "c2")
-    with pytest.raises(UsageError, match="4 of 7 objects of the environment would be deleted") as caught:
+    with pytest.raises(UsageError, match="4 of 7 deployed objects would be deleted") as caught:
         stack.apply()
     assert "--allow-large-prune" in (caught.value.hint or "")
     assert clusters["minikube"].get(ref("c6")) is not None
     report = stack.diff()
     assert [row.action for row in report.objects].count("delete") == 4
     assert report.notes == (
-        "4 of 7 objects of the environment would be deleted: more than half, which an apply does only with"
+        "4 of 7 deployed objects would be deleted: more than half, which an apply does only with"
         " --allow-large-prune",
     )
     assert list(outcomes(stack.apply(allow_large_prune=True)).values()).count("deleted") == 4
