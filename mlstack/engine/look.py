@@ -99,7 +99,7 @@ class Look:
             return self._refused(live, error)
         gone: tuple[FieldChange, ...] = ()
         if adoption.adoptable(live):
-            gone = takeover.goes(self.cluster, live, settled, spare=number.spared)
+            gone = takeover.goes(self.cluster, live, settled, number.data, spare=number.spared)
         notes = (
             *settled.forced.warnings,
             *(conflicts.describe_taken(one) for one in settled.taken if one.said),

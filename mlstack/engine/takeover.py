@@ -15,7 +15,12 @@ _NAMED = 4  # a note, not a list: a diff with `--adopt` has them all
 
 
 def goes(
-    cluster: Cluster, live: Mapping[str, Any], settled: Settled, *, spare: Sequence[payload.Path] = ()
+    cluster: Cluster,
+    live: Mapping[str, Any],
+    settled: Settled,
+    data: Mapping[str, Any],
+    *,
+    spare: Sequence[payload.Path] = (),
 ) -> tuple[FieldChange, ...]:
     """Tell what changes in an object when fields that other tools applied, and we do not, belong to us.
 
@@ -25,15 +30,18 @@ def goes(
     Args:
         cluster: where to ask; nothing is written.
         live: the object as it is.
-        settled: what is to be sent.
+        settled: what is sent without a take-over, and whose fields that leaves.
+        data: what is sent with one.
         spare: fields that nobody takes over.
     """
-    tree = adoption.going(live, fields.owned(settled.forced.object, MANAGER), spare=spare)
+    wanted = [path for loss in settled.left for path in loss.paths]
+    ours = fields.owned(settled.forced.object, MANAGER)
+    tree = adoption.going(live, ours, spare=[*spare, *wanted])
     if not tree:
         return ()
     paths = list(fields.paths(tree))
     after = payload.cut(live, paths)
-    fresh = probe.as_new(cluster, settled.payload)
+    fresh = probe.as_new(cluster, data)
     for path in paths:
         value = MISSING if path[-1].startswith("k:") else payload.value_at(fresh or {}, path)
         after = after if value is MISSING else payload.put(after, path, value)
