@@ -9,7 +9,7 @@ from mlstack.cluster.api import Opener
 from mlstack.engine.deployment import Deployment, propose
 from mlstack.engine.history import History
 from mlstack.engine.recording import history_of
-from mlstack.engine.target import Target, reach
+from mlstack.engine.target import Reached, Target, reach
 from mlstack.errors import MlstackError, NotFoundError
 from mlstack.model import history
 from mlstack.model.clock import Clock
@@ -50,9 +50,15 @@ def propose_rollback(
     kept = history_of(target, opener, clock=clock)
     point = _point(kept, number)
     reached = reach(target, lambda context: kept.cluster, state=point.state)
-    made = propose(reached, options, what=f"rollback to {point.revision.number}", may_be_empty=True)
+    made = _proposed(reached, options, f"rollback to {point.revision.number}")
     notes = (*point.notes, *_files_differ(target, point.state))
     return replace(made, changes=replace(made.changes, notes=(*made.changes.notes, *notes)))
+
+
+def _proposed(reached: Reached, options: ApplyOptions, what: str) -> Deployment:
+    made = propose(reached, options, what=what, may_be_empty=True)
+    spared = tuple(map(history.sparing_claims, made.changes.changes))
+    return replace(made, changes=replace(made.changes, changes=spared))
 
 
 def _point(kept: History, number: int | None) -> _Point:
@@ -129,11 +135,8 @@ def retreat(failed: Deployment, error: MlstackError, *, clock: Clock) -> Retreat
     state, said = history.gone_back(earlier, reached.state)
     # The set was whole once, so that what goes is what the failed apply brought.
     options = replace(failed.options, prune=True, create=True, allow_large_prune=True)
-    back = propose(
-        replace(reached, state=state, whole=known),
-        options,
-        what=f"rollback to {good.number} after a failure",
-        may_be_empty=True,
+    back = _proposed(
+        replace(reached, state=state, whole=known), options, f"rollback to {good.number} after a failure"
     )
     stays = (f"{one.identity} stays: {one.reason}" for one in back.changes.changes if one.action == "kept")
     return Retreat(

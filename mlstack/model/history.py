@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from mlstack.model import definitions, fields, report
-from mlstack.model.diff import Action, Change
+from mlstack.model.diff import DESTRUCTIVE, Action, Change
 from mlstack.model.fields import FieldChange
 from mlstack.model.kinds import kinds_of_crd
 from mlstack.model.objects import DesiredState, KubeObject
@@ -141,6 +141,18 @@ def _lasting(earlier: KubeObject, today: KubeObject | None) -> str:
         lost = definitions.losses(today.data, earlier.data)
         return f"going back would lose something ({lost[0]})" if lost else ""
     return ""
+
+
+def sparing_claims(change: Change) -> Change:
+    """Give a change of a rollback, or nothing at all where claims would be deleted along with the object."""
+    live = change.found.data if change.found is not None else {}
+    policy = (live.get("spec") or {}).get("persistentVolumeClaimRetentionPolicy") or {}
+    if change.identity.kind != "StatefulSet" or policy.get("whenDeleted") != "Delete":
+        return change
+    if change.action not in DESTRUCTIVE:
+        return change
+    why = "its volume claims would be deleted with it (persistentVolumeClaimRetentionPolicy)"
+    return replace(change, action="kept", reason=why, writes=False, desired=None)
 
 
 def is_claim(found: KubeObject) -> bool:

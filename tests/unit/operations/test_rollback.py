@@ -109,6 +109,28 @@ def test_claims_that_came_later_are_kept(stack: Stack, clusters: Clusters) -> No
     assert live(clusters, "PersistentVolumeClaim", "data") is not None
 
 
+def stateful(retention: str) -> dict[str, Any]:
+    """Build a StatefulSet whose claims go with it, or stay."""
+    labels = {"app": "db"}
+    pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "db:1"}]}}
+    spec = {
+        "serviceName": "db",
+        "selector": {"matchLabels": labels},
+        "template": pod,
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": retention, "whenScaled": "Retain"},
+    }
+    return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"}, "spec": spec}
+
+
+@pytest.mark.parametrize(("retention", "outcome"), [("Delete", "kept"), ("Retain", "deleted")])
+def test_what_would_take_its_claims_along_is_kept(stack: Stack, retention: str, outcome: str) -> None:
+    stack.write("a", config_map(a="1"))
+    stack.apply()
+    stack.write("a", config_map(a="2"), stateful(retention))
+    stack.apply()
+    assert outcomes(stack, 1)["StatefulSet ml/db"] == outcome
+
+
 def test_a_claim_that_grew_keeps_its_size_and_it_is_said(stack: Stack, clusters: Clusters) -> None:
     stack.write("a", claim(size="1Gi"), config_map(a="1"))
     stack.apply()
