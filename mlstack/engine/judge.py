@@ -156,6 +156,6 @@ class Judge:
 
 def _is_silent(facts: Facts) -> bool:
     """Tell whether only the definition of its kind can say if an object is to get a status."""
-    if facts.data.get("status") is not None or key_of(facts.data) in RULES:
+    if facts.status or key_of(facts.data) in RULES:
         return False
     return Kinds.builtin().lookup(str(facts.data["apiVersion"]), str(facts.data["kind"])) is None

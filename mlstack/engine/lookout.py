@@ -49,6 +49,7 @@ class Lookout:
         uids: the UIDs they are known to have; another one means that somebody made them anew. None where
             that is nobody's business.
         everything: look also at kinds that need nothing but to be there.
+        ahead_s: seconds by which the server's clock is ahead of ours.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Lookout:
         wait_for_load_balancer: bool = False,
         uids: Mapping[Identity, str] | None = None,
         everything: bool = False,
+        ahead_s: float = 0.0,
     ) -> None:
         """Hold the parts; nothing is watched before it is entered."""
         self._cluster, self._clock = cluster, clock
@@ -69,6 +71,7 @@ class Lookout:
         self._judge = Judge(cluster, self._relatives, wait_for_load_balancer=wait_for_load_balancer)
         self._live: dict[Identity, Data] = {}
         self._uids = dict(uids or {})
+        self._ahead_s = ahead_s
         self._is_jealous = uids is not None
         self._answers: dict[Identity, tuple[float, Data | None]] = {}
         self._judged: dict[Identity, tuple[float, Seen]] = {}
@@ -179,7 +182,7 @@ class Lookout:
         uid = str(live["metadata"].get("uid"))
         if self._is_jealous and self._uids.setdefault(identity, uid) != uid:
             return Seen(wanted=wanted, live=live, readiness=REPLACED)
-        return self._judge.judge(wanted, live, now_s=now_s)
+        return self._judge.judge(wanted, live, now_s=now_s + self._ahead_s)
 
     def _absent(self, wanted: KubeObject) -> Readiness:
         if wanted.identity not in self._answers:

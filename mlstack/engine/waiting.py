@@ -14,7 +14,7 @@ from mlstack.model.diff import Change
 from mlstack.model.events import Event, OnEvent
 from mlstack.model.objects import Identity, KubeObject
 from mlstack.model.options import ApplyOptions
-from mlstack.model.readiness.base import Readiness
+from mlstack.model.readiness.base import Readiness, time_s
 from mlstack.model.readiness.terms import Standing, Terms, Verdict
 from mlstack.model.readiness.terms import terms_of as agree
 
@@ -25,6 +25,8 @@ SAY_EVERY_S = 10.0
 # So many objects with the same reason share a line.
 TOGETHER = 3
 _NAMED = 3
+# Clocks of people's machines stand wrong by minutes or not at all; a run takes seconds to come here.
+CLOCKS_DIFFER_S = 60.0
 # Refused credentials are no restart of the server after this time.
 REFUSED_S = 15.0
 
@@ -89,9 +91,22 @@ def until_applied(
         labels=objects.selector(app=reached.state.app, environment=reached.state.environment),
         wait_for_load_balancer=place.wait_for_load_balancer,
         uids=uids,
+        ahead_s=_ahead_s(written, clock.now_s()),
     )
     hint = f"mlstack status {place.name}"
     until_ready(lookout, terms, clock=clock, on_event=on_event, found=found, hint=hint)
+
+
+def _ahead_s(written: Mapping[Identity, Mapping[str, Any]], now_s: float) -> float:
+    """Give the seconds by which the server's clock is ahead of ours; 0 unless it is plainly another time."""
+    times = [
+        time_s(entry["time"])
+        for data in written.values()
+        for entry in data["metadata"].get("managedFields") or ()
+        if entry.get("time")
+    ]
+    ahead_s = max(times) - now_s if times else 0.0
+    return ahead_s if abs(ahead_s) > CLOCKS_DIFFER_S else 0.0
 
 
 def until_ready(
@@ -126,8 +141,9 @@ def until_ready(
                     break
     finally:
         found(watch.standings)
-    for note in lookout.notes:
-        on_event(Event("note", None, note))
+    if not watch.is_fine:
+        for note in lookout.notes:
+            on_event(Event("note", None, note))
     watch.teller.tell_left(watch.left)
     watch.refuse_troubles(hint)
 
@@ -175,6 +191,11 @@ class _Watch:
         """Tell whether there is nothing more to wait for: all is well, or something is not."""
         verdicts = {state.verdict for state in self.states.values()}
         return "wait" not in verdicts or bool(verdicts & {"failed", "late"})
+
+    @property
+    def is_fine(self) -> bool:
+        """Tell whether everything works, so that nobody misses a reason."""
+        return all(state.verdict == "fine" for state in self.states.values())
 
     @property
     def left(self) -> Mapping[Identity, Readiness]:

@@ -302,6 +302,10 @@ def test_who_may_not_watch_pods_still_gets_an_answer(
     )
     stack.write("web", deployment(**SMALL))
     assert states(stack.apply(wait=True, timeout_s=60)) == {"web": "ready"}
+    assert not any("reasons may be missing" in note for note in stack.notes)
+    stack.write("web", deployment(replicas=2, **GPU))
+    with pytest.raises(NotReadyError, match=r"pods ready|old pods"):
+        stack.apply(wait=True, timeout_s=5)
     assert any("reasons may be missing" in note for note in stack.notes)
 
 

@@ -79,7 +79,7 @@ def _by_kind(facts: Facts) -> Readiness:
     said = facts.condition("Ready")
     if said:
         return ready() if said.get("status") == "True" else pods.because(facts, condition_text(said))
-    if facts.data.get("status") is None and _has_controller(facts):
+    if not facts.status and _has_controller(facts):
         # Just created and ready at once would be a lie: its controller has had no time to say anything.
         silent = "no controller has written a status"
         return waiting(f"{silent} yet") if facts.age_s < STATUS_GRACE_S else ready(silent)
