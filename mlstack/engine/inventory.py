@@ -32,6 +32,7 @@ class Ended(Protocol):
         """Give the objects that were written, as the server answered."""
 
 
+_ATTEMPTS = 20  # a server that refuses one write of two is asked about that often once in a million runs
 _TIMES = 3  # a reader may meet a writer that has just put other parts in place of those that were named
 
 
@@ -162,7 +163,7 @@ def write(
     parent, parts = stored.documents(new, version=mlstack.__version__, kinds=kinds)
     for part in parts:
         _forced(cluster, part, on_event)
-    live = _forced(cluster, _only(parent, old), on_event).object["metadata"]
+    live = _sent(cluster, old, new, parent, on_event)["metadata"]
     names = tuple(str(part["metadata"]["name"]) for part in parts)
     if old.parts or names:
         _drop_parts(cluster, new, keep=names)
@@ -225,6 +226,27 @@ def remove(cluster: Cluster, inventory: Inventory) -> None:
     _drop_parts(cluster, inventory, keep=())
 
 
+def _sent(
+    cluster: Cluster, old: Inventory, new: Inventory, parent: dict[str, Any], on_event: OnEvent
+) -> Mapping[str, Any]:
+    """Write the parent; see through refusals that mean nothing, as when an answer of the server was lost.
+
+    Raises:
+        ConflictError: somebody else changed the members.
+    """
+    for attempt in range(_ATTEMPTS):
+        try:
+            return _forced(cluster, _only(parent, old), on_event).object
+        except ConflictError:
+            now = read(cluster, app=new.app, environment=new.environment, namespace=new.namespace)
+            if now.exists and now.members == new.members:
+                return {"metadata": {"uid": now.uid, "resourceVersion": now.version}}
+            if attempt + 1 == _ATTEMPTS or now.exists != old.exists or now.members != old.members:
+                raise
+            old = now
+    raise AssertionError("the last attempt returns or raises")
+
+
 def _only(parent: dict[str, Any], old: Inventory) -> dict[str, Any]:
     """Make a write one to the very version that was read."""
     if not old.exists:
@@ -241,11 +263,27 @@ def _forced(cluster: Cluster, document: Mapping[str, Any], on_event: OnEvent) ->
         return cluster.apply(document, manager=applyset.MANAGER)
     except ConflictError as error:
         if not error.conflicts:
-            raise
+            return _disputed(cluster, document, error)
         who = ", ".join(f"`{name}`" for name in error.managers)
         text = f"`{ObjectRef.of(document)}` was changed by {who}: set right again"
         on_event(Event("warning", None, text))
         return cluster.apply(document, manager=applyset.MANAGER, force=True)
+
+
+def _disputed(cluster: Cluster, document: Mapping[str, Any], error: ConflictError) -> Applied:
+    """Tell a change of somebody else from a write of ours whose answer was lost, and from a false alarm.
+
+    Raises:
+        ConflictError: somebody else changed it.
+    """
+    live = cluster.get(ObjectRef.of(document))
+    if live is None:
+        raise error
+    if live.get("data") == document["data"]:
+        return Applied(object=live)
+    if live["metadata"]["resourceVersion"] != document["metadata"].get("resourceVersion"):
+        raise error
+    return cluster.apply(document, manager=applyset.MANAGER)
 
 
 def _drop_parts(cluster: Cluster, inventory: Inventory, *, keep: Sequence[str]) -> None:
