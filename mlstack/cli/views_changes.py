@@ -12,7 +12,7 @@ from mlstack.cli.views import VIEWS, one_line_value
 if TYPE_CHECKING:
     from mlstack.model.fields import FieldChange
     from mlstack.model.report import ChangeReport, ObjectChange, RunResult
-    from mlstack.operations.plan import PlanResult
+    from mlstack.operations.plan import PlannedWait, PlanResult
 
 STYLES: Mapping[str, Style] = {
     "create": "add",
@@ -46,6 +46,8 @@ def change_report(result: ChangeReport) -> Page:
 def plan_result(result: PlanResult) -> Page:
     """Show every object that would change, and where the plan was written."""
     page = _changes(result, manifests=True)
+    waits = [Line(_wait(each), "dim", hang=2) for each in result.waits]
+    page = replace(page, blocks=(*page.blocks[:-1], *waits, *page.blocks[-1:]))
     if result.file is None:
         return page
     return replace(page, notes=(f"plan written to {result.file}", f"next: mlstack apply {result.file}"))
@@ -54,6 +56,12 @@ def plan_result(result: PlanResult) -> Page:
 def change_summary(result: ChangeReport) -> Page:
     """Show every object that would change, new ones by their names alone."""
     return _changes(result, manifests=False)
+
+
+def _wait(each: PlannedWait) -> str:
+    if each.goes_on:
+        return f"goes on by itself: {each.object}"
+    return f"then waits for {each.object}, {each.timeout_s:g} s at most"
 
 
 def names_alone(page: Page) -> Page:

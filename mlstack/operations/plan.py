@@ -6,16 +6,37 @@ from pathlib import Path
 from typing import Literal
 
 from mlstack.cluster.api import Opener
+from mlstack.engine import waiting
 from mlstack.engine.approving import approve
-from mlstack.engine.deployment import propose
+from mlstack.engine.deployment import Deployment, propose
 from mlstack.engine.target import Target, reach
 from mlstack.files import planfile
 from mlstack.model.app import API_VERSION, ClusterIdentity
 from mlstack.model.clock import Clock
 from mlstack.model.options import ApplyOptions
+from mlstack.model.readiness.assess import assess
+from mlstack.model.readiness.base import Facts
+from mlstack.model.readiness.terms import Policy
 from mlstack.model.report import ObjectChange
 
 _ASKING = ApplyOptions(dry_run=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedWait:
+    """What an apply would wait for after it wrote an object.
+
+    Attributes:
+        object: the object as people name it.
+        policy: `required` objects fail the run when they do not work, `optional` ones are told of.
+        timeout_s: for how many seconds at most.
+        goes_on: it runs to an end or is optional: only the reason it waits for is waited for.
+    """
+
+    object: str
+    policy: Policy
+    timeout_s: float
+    goes_on: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +56,7 @@ class PlanResult:
         file: the plan file that was written, null if none was.
         objects: one row an object, in the order of execution.
         counts: number of objects of each action.
+        waits: what would be waited for, in the order of execution; none with `--no-wait`.
         notes: remarks on the run as a whole.
     """
 
@@ -50,6 +72,7 @@ class PlanResult:
     file: str | None
     objects: tuple[ObjectChange, ...]
     counts: Mapping[str, int]
+    waits: tuple[PlannedWait, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -83,5 +106,20 @@ def plan(
         file=None if out is None else str(out),
         objects=report.objects,
         counts=report.counts,
+        waits=_waits(found),
         notes=report.notes,
+    )
+
+
+def _waits(found: Deployment) -> tuple[PlannedWait, ...]:
+    """Give the objects that change and do not work at once, with the terms of the wait."""
+    if not found.options.wait:
+        return ()
+    changed = [change.desired for change in found.changes.visible if change.desired is not None]
+    slow = [one for one in changed if not assess(Facts(data=one.data)).is_fine]
+    terms = waiting.terms_of(slow, found.reached, found.options)
+    return tuple(
+        PlannedWait(object=str(identity), policy=one.policy, timeout_s=one.timeout_s, goes_on=one.brief)
+        for identity, one in terms.items()
+        if one.policy != "none"
     )

@@ -136,6 +136,9 @@ def plan(
     adopt: options.Adopt = False,
     force_conflicts: options.ForceConflicts = False,
     allow_destructive: options.AllowDestructive = False,
+    wait: options.Wait = True,
+    timeout: options.Timeout = None,
+    wait_for_jobs: options.WaitForJobs = False,
     kubeconfig: options.Kubeconfig = None,
     folder: options.Dir = None,
     output: options.Output = "table",
@@ -155,6 +158,9 @@ def plan(
         adopt=adopt,
         force_conflicts=force_conflicts,
         allow_destructive=allow_destructive,
+        wait=wait,
+        timeout_s=timeout,
+        wait_for_jobs=wait_for_jobs,
     )
     with progress.waiting("comparing with the cluster"):
         result = operation.plan(

@@ -16,7 +16,7 @@ from mlstack.model.options import ApplyOptions
 from mlstack.model.report import RunResult
 from mlstack.operations import apply, plan
 from mlstack.operations.plan import PlanResult
-from tests.support.deploying import Stack, config_map, deployment, secret
+from tests.support.deploying import Stack, config_map, crd, deployment, secret, tfjob
 from tests.support.registry import generate, small_app
 
 SETTINGS = ObjectRef("v1", "ConfigMap", "ml", "settings")
@@ -226,3 +226,18 @@ def test_the_file_says_what_it_was_made_from(stack: Stack, file: Path) -> None:
         ("ml", "create"),
         ("settings", "create"),
     ]
+
+
+def test_what_would_be_waited_for_is_told(stack: Stack) -> None:
+    job = tfjob()
+    side = deployment("side")
+    side["metadata"]["annotations"] = {"mlstack.dev/wait": "none"}
+    stack.write(
+        "web", config_map(a="1"), deployment(), side, crd("tfjobs", "TFJob", group="kubeflow.org"), job
+    )
+    found = planned(stack, None, options={"timeout_s": 90.0})
+    told = {each.object: (each.policy, each.timeout_s, each.goes_on) for each in found.waits}
+    assert told["Deployment ml/web"] == ("required", 90.0, False)
+    assert told["TFJob ml/cnn"][2]
+    assert not {"ConfigMap ml/settings", "Deployment ml/side"} & told.keys()
+    assert planned(stack, None, options={"wait": False}).waits == ()
