@@ -280,7 +280,7 @@ def test_an_immutable_field_is_explained(stack: Stack) -> None:
     ) as caught:
         stack.apply()
     assert caught.value.hint is not None
-    assert "mlstack delete minikube -c a" in caught.value.hint
+    assert 'mlstack.dev/recreate: "true"' in caught.value.hint
 
 
 def test_an_object_that_is_being_deleted_is_made_anew(
@@ -402,7 +402,7 @@ def test_a_user_without_rights_is_told_so(tmp_path: Path, namespace: str, miniku
     config = minikube.write_kubeconfig(tmp_path / "viewer", minikube.viewer)
     stack = Stack(tmp_path / "app", namespace=namespace, opener=_open(config))
     stack.write("a", config_map())
-    with pytest.raises(ForbiddenError, match="settings"):
+    with pytest.raises(ForbiddenError, match=rf"create, patch configmaps in namespace {namespace}"):
         stack.apply()
     assert minikube.find(path(namespace, "configmaps", "settings")) is None
 
@@ -410,7 +410,14 @@ def test_a_user_without_rights_is_told_so(tmp_path: Path, namespace: str, miniku
 def test_a_user_of_one_namespace_can_apply_there(
     tmp_path: Path, namespace: str, minikube: TestCluster
 ) -> None:
-    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "patch", "create"]}]
+    rules = [
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "patch", "create"]},
+        {
+            "apiGroups": ["coordination.k8s.io"],
+            "resources": ["leases"],
+            "verbs": ["get", "create", "update", "delete"],
+        },
+    ]
     user: User = minikube.create_user(f"user-{namespace}", rules, namespace=namespace)
     config = minikube.write_kubeconfig(tmp_path / "user", user)
     stack = Stack(tmp_path / "app", namespace=namespace, opener=_open(config))
