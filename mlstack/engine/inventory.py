@@ -263,27 +263,11 @@ def _forced(cluster: Cluster, document: Mapping[str, Any], on_event: OnEvent) ->
         return cluster.apply(document, manager=applyset.MANAGER)
     except ConflictError as error:
         if not error.conflicts:
-            return _disputed(cluster, document, error)
+            raise
         who = ", ".join(f"`{name}`" for name in error.managers)
         text = f"`{ObjectRef.of(document)}` was changed by {who}: set right again"
         on_event(Event("warning", None, text))
         return cluster.apply(document, manager=applyset.MANAGER, force=True)
-
-
-def _disputed(cluster: Cluster, document: Mapping[str, Any], error: ConflictError) -> Applied:
-    """Tell a change of somebody else from a write of ours whose answer was lost, and from a false alarm.
-
-    Raises:
-        ConflictError: somebody else changed it.
-    """
-    live = cluster.get(ObjectRef.of(document))
-    if live is None:
-        raise error
-    if live.get("data") == document["data"]:
-        return Applied(object=live)
-    if live["metadata"]["resourceVersion"] != document["metadata"].get("resourceVersion"):
-        raise error
-    return cluster.apply(document, manager=applyset.MANAGER)
 
 
 def _drop_parts(cluster: Cluster, inventory: Inventory, *, keep: Sequence[str]) -> None:
