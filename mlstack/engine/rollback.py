@@ -14,6 +14,7 @@ from mlstack.errors import MlstackError, NotFoundError
 from mlstack.model import history
 from mlstack.model.clock import Clock
 from mlstack.model.history import Revision
+from mlstack.model.packing import DamagedError
 from mlstack.model.objects import DesiredState
 from mlstack.model.options import ApplyOptions
 from mlstack.model.report import RunResult
@@ -21,10 +22,11 @@ from mlstack.model.report import RunResult
 
 @dataclass(frozen=True, kw_only=True)
 class _Point:
-    """Where to go back to: a revision, its set, and what is to be said of both."""
+    """Where to go back to: a revision, its set, the set of today, and what is to be said."""
 
     revision: Revision
     state: DesiredState
+    now: DesiredState
     notes: tuple[str, ...]
 
 
@@ -50,22 +52,27 @@ def propose_rollback(
     kept = history_of(target, opener, clock=clock)
     point = _point(kept, number)
     reached = reach(target, lambda context: kept.cluster, state=point.state)
-    made = _proposed(reached, options, f"rollback to {point.revision.number}")
+    made = _proposed(reached, options, f"rollback to {point.revision.number}", now=point.now)
     notes = (*point.notes, *_files_differ(target, point.state))
     return replace(made, changes=replace(made.changes, notes=(*made.changes.notes, *notes)))
 
 
-def _proposed(reached: Reached, options: ApplyOptions, what: str) -> Deployment:
+def _proposed(reached: Reached, options: ApplyOptions, what: str, *, now: DesiredState) -> Deployment:
     made = propose(reached, options, what=what, may_be_empty=True)
-    spared = tuple(map(history.sparing_claims, made.changes.changes))
+    spared = history.sparing_claims(made.changes.changes, now)
     return replace(made, changes=replace(made.changes, changes=spared))
 
 
 def _point(kept: History, number: int | None) -> _Point:
     known = kept.revisions()
     found, notes = (kept.find(number), ()) if number is not None else _before_newest(kept, known)
-    state, said = history.gone_back(kept.load(found), kept.load(known[-1]))
-    return _Point(revision=found, state=state, notes=(*notes, *said))
+    earlier = kept.load(found)
+    try:
+        now = kept.load(known[-1])
+    except DamagedError as error:  # what is there now is known from the inventory all the same
+        now, notes = earlier, (*notes, error.message)
+    state, said = history.gone_back(earlier, now)
+    return _Point(revision=found, state=state, now=now, notes=(*notes, *said))
 
 
 def _before_newest(kept: History, known: Sequence[Revision]) -> tuple[Revision, tuple[str, ...]]:
@@ -136,7 +143,10 @@ def retreat(failed: Deployment, error: MlstackError, *, clock: Clock) -> Retreat
     # The set was whole once, so that what goes is what the failed apply brought.
     options = replace(failed.options, prune=True, create=True, allow_large_prune=True)
     back = _proposed(
-        replace(reached, state=state, whole=known), options, f"rollback to {good.number} after a failure"
+        replace(reached, state=state, whole=known),
+        options,
+        f"rollback to {good.number} after a failure",
+        now=reached.state,
     )
     stays = (f"{one.identity} stays: {one.reason}" for one in back.changes.changes if one.action == "kept")
     return Retreat(

@@ -143,16 +143,30 @@ def _lasting(earlier: KubeObject, today: KubeObject | None) -> str:
     return ""
 
 
-def sparing_claims(change: Change) -> Change:
-    """Give a change of a rollback, or nothing at all where claims would be deleted along with the object."""
-    live = change.found.data if change.found is not None else {}
-    policy = (live.get("spec") or {}).get("persistentVolumeClaimRetentionPolicy") or {}
-    if change.identity.kind != "StatefulSet" or policy.get("whenDeleted") != "Delete":
-        return change
-    if change.action not in DESTRUCTIVE:
-        return change
-    why = "its volume claims would be deleted with it (persistentVolumeClaimRetentionPolicy)"
-    return replace(change, action="kept", reason=why, writes=False, desired=None)
+def sparing_claims(changes: Iterable[Change], now: DesiredState) -> tuple[Change, ...]:
+    """Give the changes of a rollback without those that would take volume claims along.
+
+    Args:
+        changes: what is to be done.
+        now: the set of today: what is listed for deletion may be known by its metadata alone.
+    """
+    holding = {one.identity for one in now.objects if _takes_claims_along(one)}
+    return tuple(
+        replace(one, action="kept", reason=_ALONG, writes=False, desired=None)
+        if one.action in DESTRUCTIVE and (one.identity in holding or _takes_claims_along(one.found))
+        else one
+        for one in changes
+    )
+
+
+_ALONG = "its volume claims would be deleted with it (persistentVolumeClaimRetentionPolicy)"
+
+
+def _takes_claims_along(found: KubeObject | None) -> bool:
+    if found is None or found.kind != "StatefulSet":
+        return False
+    policy = (found.data.get("spec") or {}).get("persistentVolumeClaimRetentionPolicy") or {}
+    return bool(policy.get("whenDeleted") == "Delete")
 
 
 def is_claim(found: KubeObject) -> bool:

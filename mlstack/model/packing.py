@@ -78,7 +78,7 @@ def unpack(revision: Revision, parts: Sequence[bytes]) -> DesiredState:
     """Give the set of a revision back.
 
     Raises:
-        ClusterError: the parts are not what was kept.
+        DamagedError: the parts are not what was kept.
     """
     unpacker = zlib.decompressobj(_GZIP)
     try:
@@ -105,9 +105,13 @@ def _object(one: Mapping[str, Any], number: int) -> KubeObject:
     return KubeObject(data=one["object"], component=one["component"], source=source)
 
 
-def damaged(number: int) -> ClusterError:
+class DamagedError(ClusterError):
+    """Raised when the Secrets of a revision are not what was written."""
+
+
+def damaged(number: int) -> DamagedError:
     """Give the error for a revision that cannot be read."""
-    return ClusterError(
+    return DamagedError(
         f"revision {number} is damaged: its Secrets are not what was written",
         hint="choose another one; see `mlstack history ENV`",
     )
@@ -148,7 +152,7 @@ def content_of(secret: Mapping[str, Any], number: int) -> bytes:
     """Give the bytes a Secret holds.
 
     Raises:
-        ClusterError: it holds none of ours.
+        DamagedError: it holds none of ours.
     """
     try:
         return base64.b64decode(secret["data"][CONTENT], validate=True)

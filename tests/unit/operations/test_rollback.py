@@ -109,9 +109,9 @@ def test_claims_that_came_later_are_kept(stack: Stack, clusters: Clusters) -> No
     assert live(clusters, "PersistentVolumeClaim", "data") is not None
 
 
-def stateful(retention: str) -> dict[str, Any]:
+def stateful(retention: str, name: str = "db") -> dict[str, Any]:
     """Build a StatefulSet whose claims go with it, or stay."""
-    labels = {"app": "db"}
+    labels = {"app": name}
     pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "db:1"}]}}
     spec = {
         "serviceName": "db",
@@ -119,16 +119,18 @@ def stateful(retention: str) -> dict[str, Any]:
         "template": pod,
         "persistentVolumeClaimRetentionPolicy": {"whenDeleted": retention, "whenScaled": "Retain"},
     }
-    return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"}, "spec": spec}
+    return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name}, "spec": spec}
 
 
 @pytest.mark.parametrize(("retention", "outcome"), [("Delete", "kept"), ("Retain", "deleted")])
 def test_what_would_take_its_claims_along_is_kept(stack: Stack, retention: str, outcome: str) -> None:
     stack.write("a", config_map(a="1"))
     stack.apply()
-    stack.write("a", config_map(a="2"), stateful(retention))
+    names = [f"db{number}" for number in range(8)]  # so many are listed, not read one by one
+    stack.write("a", config_map(a="2"), *(stateful(retention, name) for name in names))
     stack.apply()
-    assert outcomes(stack, 1)["StatefulSet ml/db"] == outcome
+    found = outcomes(stack, 1, allow_large_prune=True)
+    assert {found[f"StatefulSet ml/{name}"] for name in names} == {outcome}
 
 
 def test_a_claim_that_grew_keeps_its_size_and_it_is_said(stack: Stack, clusters: Clusters) -> None:
@@ -298,3 +300,14 @@ def test_a_server_that_is_gone_is_not_asked_for_the_history_too(stack: Stack, cl
     with pytest.raises(UnreachableError):
         stack.apply()
     assert not any("history" in note for note in stack.notes)
+
+
+def test_a_damaged_newest_revision_does_not_stand_in_the_way(twice: Stack, clusters: Clusters) -> None:
+    ref = ObjectRef("v1", "Secret", "ml", "mlstack-demo.minikube.r2")
+    metadata = clusters["minikube"].get(ref)["metadata"]  # type: ignore[index]
+    clusters["minikube"].delete(ref)
+    kept = {key: metadata[key] for key in ("name", "namespace", "labels", "annotations")}
+    clusters["minikube"].create({"apiVersion": "v1", "kind": "Secret", "metadata": kept})
+    twice.rollback(1)
+    assert live(clusters, "ConfigMap", "settings")["data"] == {"a": "1"}
+    assert any("revision 2 is damaged" in note for note in twice.notes)
