@@ -14,9 +14,9 @@ from mlstack.errors import MlstackError, NotFoundError
 from mlstack.model import history
 from mlstack.model.clock import Clock
 from mlstack.model.history import Revision
-from mlstack.model.packing import DamagedError
 from mlstack.model.objects import DesiredState
 from mlstack.model.options import ApplyOptions
+from mlstack.model.packing import DamagedError
 from mlstack.model.report import RunResult
 
 
