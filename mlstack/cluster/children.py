@@ -101,6 +101,28 @@ def pod(owner: Obj, name: str, template: Obj, labels: Mapping[str, str]) -> dict
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
+def endpoint_slice(service: Obj, pods: list[Obj]) -> dict[str, Any]:
+    """Make the list of pods that a Service leads to, with whether each is ready."""
+    name = service["metadata"]["name"]
+    metadata = _owned(service, f"{name}-memory")
+    labels = {"kubernetes.io/service-name": name, "endpointslice.kubernetes.io/managed-by": NODE}
+    endpoints = [
+        {
+            "addresses": [f"10.0.0.{number}"],
+            "conditions": {"ready": ready([one]) == 1},
+            "targetRef": {"kind": "Pod", "name": one["metadata"]["name"]},
+        }
+        for number, one in enumerate(pods, start=1)
+    ]
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {**metadata, "labels": labels},
+        "addressType": "IPv4",
+        "endpoints": endpoints,
+    }
+
+
 def _labelled(template: Obj, labels: Mapping[str, str]) -> dict[str, Any]:
     metadata = template.get("metadata") or {}
     return {**template, "metadata": {**metadata, "labels": {**(metadata.get("labels") or {}), **labels}}}

@@ -70,6 +70,7 @@ class Simulation:
             self._stateful_sets,
             self._daemon_sets,
             self._jobs,
+            self._endpoint_slices,
             self._training_jobs,
         )
         return any([move() for move in moves])
@@ -128,6 +129,28 @@ class Simulation:
                 for number, service in enumerate(wanting, start=1)
             ]
         )
+
+    def _endpoint_slices(self) -> bool:
+        """List the pods of every Service that selects some."""
+        selecting = [one for one in self._all("v1", "Service") if one["spec"].get("selector")]
+        return any([self._set_endpoints(service) for service in selecting])
+
+    def _set_endpoints(self, service: Obj) -> bool:
+        wanted = service["spec"]["selector"].items()
+        pods = [
+            pod
+            for pod in self._all("v1", "Pod")
+            if pod["metadata"]["namespace"] == service["metadata"]["namespace"]
+            and wanted <= (pod["metadata"].get("labels") or {}).items()
+        ]
+        found = children.endpoint_slice(service, pods)
+        live = self._cluster.get(ObjectRef.of(found))
+        if live is None:
+            return self._create(found)
+        if live.get("endpoints") == found["endpoints"]:
+            return False
+        self._cluster.patch(ObjectRef.of(found), {"endpoints": found["endpoints"]}, manager=CONTROLLERS)
+        return True
 
     def _pods(self) -> bool:
         """Schedule pods in the order of their names, start them, and let pods of Jobs end."""

@@ -209,3 +209,24 @@ def test_the_same_happens_each_time() -> None:
         return [cluster.list(*kind).items for kind in (("v1", "Pod"), ("apps/v1", "Deployment"))]
 
     assert run() == run()
+
+
+def test_a_service_lists_its_pods_and_whether_they_are_ready(cluster: MemoryCluster) -> None:
+    cluster.apply(workload("Deployment", "web", replicas=2))
+    metadata = {"name": "front", "namespace": "default"}
+    spec = {"selector": {"app": "web"}, "ports": [{"port": 80}]}
+    cluster.apply({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
+    simulation, seen = Simulation(cluster), []
+    while simulation.step():
+        slices = cluster.list(
+            "discovery.k8s.io/v1",
+            "EndpointSlice",
+            namespace="default",
+            labels="kubernetes.io/service-name=front",
+        ).items
+        seen.append([one["conditions"]["ready"] for found in slices for one in found["endpoints"]])
+    assert True not in seen[0]
+    assert seen[-1] == [True, True]
+    cluster.delete(ObjectRef("v1", "Service", "default", "front"), propagation="Background")
+    simulation.settle()
+    assert cluster.list("discovery.k8s.io/v1", "EndpointSlice").items == ()
