@@ -294,7 +294,7 @@ class Teller:
             reason = found.reason or found.state
             if self._seen.get(who, ("", 0.0))[0] != reason:
                 self._seen[who] = (reason, now_s)
-            told, told_s = self._told.get(who, ("", self._seen[who][1]))
+            told, told_s = self._told.setdefault(who, ("", now_s))
             stayed = now_s - self._seen[who][1] >= SAY_AFTER_S
             if reason != told and (stayed or now_s - told_s >= SAY_EVERY_S):
                 self._told[who] = (reason, now_s)
