@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +11,7 @@ import typer
 from mlstack.cli import complete
 from mlstack.cli.output import FORMATS
 from mlstack.errors import UsageError
+from mlstack.model import durations
 from mlstack.model.names import nearest
 
 ON_FAILURE = ("stop", "rollback")
@@ -48,21 +48,16 @@ def split_names(values: Sequence[str] | None) -> list[str]:
     return names
 
 
-_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
-
-
 def duration(text: str | float) -> float:
     """Read a time as `5m`, `90s`, `1h30m` or a number of seconds; gives seconds.
 
     Raises:
         UsageError: it is none.
     """
-    written = str(text).strip()
-    found = _DURATION.fullmatch(written)
-    if not written or found is None:
-        raise UsageError(f"`{text}` is no time", hint="write it as 30s, 5m or 1h30m; 0 is none")
-    hours, minutes, seconds = (float(part or 0) for part in found.groups())
-    return hours * 3600 + minutes * 60 + seconds
+    try:
+        return durations.seconds(str(text))
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def check_on_failure(value: str) -> str:

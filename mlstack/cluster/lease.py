@@ -169,23 +169,21 @@ class Lease:
         Raises:
             ClusterError: the cluster does not answer or refuses.
         """
+        version = term.version
         while True:
-            live = self.cluster.get(self.ref)
-            if live is None or _holder(live) != term.holder or live["metadata"]["uid"] != term.uid:
-                return
-            metadata = live["metadata"]
             try:
                 self.cluster.delete(
-                    self.ref,
-                    propagation="Background",
-                    uid=str(metadata["uid"]),
-                    resource_version=str(metadata["resourceVersion"]),
+                    self.ref, propagation="Background", uid=term.uid, resource_version=version
                 )
-            except ConflictError:  # it was renewed in between
-                continue
             except ObjectNotFoundError:
                 return
-            return
+            except ConflictError:  # it was renewed in between, or somebody else has it
+                live = self.cluster.get(self.ref)
+                if live is None or _holder(live) != term.holder or live["metadata"]["uid"] != term.uid:
+                    return
+                version = str(live["metadata"]["resourceVersion"])
+            else:
+                return
 
     def left_s(self) -> float:
         """Give how many seconds the Lease lasts if it is not renewed; 0 where it is free."""

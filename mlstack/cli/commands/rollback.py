@@ -38,6 +38,7 @@ def rollback(
     force_conflicts: Annotated[
         bool, typer.Option("--force-conflicts", help="Take fields from the programs that own them too.")
     ] = False,
+    allow_destructive: options.AllowDestructive = False,
     wait: options.Wait = True,
     timeout: options.Timeout = None,
     wait_for_jobs: options.WaitForJobs = False,
@@ -63,6 +64,7 @@ def rollback(
         prune=prune,
         allow_large_prune=allow_large_prune,
         force_conflicts=force_conflicts,
+        allow_destructive=allow_destructive,
         wait=wait,
         timeout_s=timeout,
         wait_for_jobs=wait_for_jobs,

@@ -103,7 +103,7 @@ def test_unlock_prints_who_held_it(run: Runner) -> None:
 
 
 @pytest.mark.parametrize("text", ["soon", "5x", "", "-1"])
-def test_what_is_no_time_is_refused(run: Runner, text: str) -> None:
+def test_what_is_no_duration_is_refused(run: Runner, text: str) -> None:
     refused = run("apply", "minikube", f"--lock-timeout={text}")
     assert refused.code == 2
-    assert "is no time" in refused.err
+    assert "is no duration" in refused.err
