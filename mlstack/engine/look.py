@@ -6,7 +6,7 @@ from typing import Any
 from mlstack.engine import probe, refusals, takeover
 from mlstack.engine.outlook import Number, Outlook, holding
 from mlstack.engine.settle import Settled, settle
-from mlstack.errors import InvalidError, VersionGoneError
+from mlstack.errors import ConflictError, InvalidError, VersionGoneError
 from mlstack.model import adoption, conflicts, definitions, fields, payload, renewal, report
 from mlstack.model.diff import Change, Refusal
 from mlstack.model.digest import digest_of, fingerprint
@@ -14,6 +14,9 @@ from mlstack.model.fields import FieldChange
 from mlstack.model.objects import MANAGER, KubeObject
 from mlstack.model.renewal import Verdict
 from mlstack.model.replacement import needs_new_run
+
+# How often an object may be another one than a moment before, as while somebody recreates it.
+_MOVES = 4
 
 
 class Look:
@@ -31,7 +34,16 @@ class Look:
         self._data = outlook.payload(wanted)
 
     def change(self) -> Change:
-        """Give what would happen to the object."""
+        """Give what would happen to the object; one that changes while it is looked at is looked at again."""
+        for _ in range(_MOVES):
+            try:
+                return self._change_now()
+            except ConflictError as moved:
+                if moved.conflicts:
+                    raise
+        return self._change_now()
+
+    def _change_now(self) -> Change:
         known = self.outlook.known
         seen = known.unchanged(self.wanted) if known else None
         if seen is not None:

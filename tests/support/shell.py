@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -43,7 +43,7 @@ class Started:
         return self.process.wait(timeout_s)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Shell:
     """Where commands are typed.
 
@@ -54,6 +54,7 @@ class Shell:
 
     root: Path
     kubeconfig: Path
+    _started: list[Started] = field(default_factory=list)
 
     def start(self, *words: str) -> Started:
         """Start a command; nobody is there to answer its questions."""
@@ -67,7 +68,13 @@ class Shell:
                 stdout=out,
                 stderr=err,
             )
-        return Started(process, folder)
+        self._started.append(Started(process, folder))
+        return self._started[-1]
+
+    def close(self) -> None:
+        """End what still runs, as when a test has failed in the middle."""
+        for one in self._started:
+            one.kill()
 
     def run(self, *words: str) -> tuple[int, Started]:
         """Run a command to its end; gives its exit code and what it printed."""
