@@ -16,10 +16,11 @@ from tests.support.deploying import VirtualClock
 PEOPLE = ("ada", "grace", "joan")
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.sampled_from(PEOPLE), st.sampled_from(["take", "renew", "release"])),
-        st.tuples(st.just("time"), st.integers(1, 2 * DURATION_S)),
+        st.tuples(st.sampled_from(PEOPLE), st.sampled_from(["take", "take", "renew", "release"])),
+        st.tuples(st.just("time"), st.sampled_from([1, 4, 8, DURATION_S - 1, DURATION_S, DURATION_S + 2])),
     ),
-    max_size=25,
+    min_size=8,
+    max_size=40,
 )
 
 
