@@ -20,6 +20,7 @@ from mlstack.model.diff import Change
 from mlstack.model.objects import Identity
 from mlstack.model.options import DECIDING, ApplyOptions
 from mlstack.model.overrides import Overrides
+from mlstack.model.report import veiled
 
 
 def approve(found: Deployment, *, now_s: float, salt: str) -> Approval:
@@ -58,7 +59,12 @@ def approve(found: Deployment, *, now_s: float, salt: str) -> Approval:
         created=datetime.fromtimestamp(int(now_s), UTC).isoformat().replace("+00:00", "Z"),
         salt=salt,
         costly=seal.costly,
-        objects=tuple(approvals.approved(one, digests[one.identity]) for one in changes.changes),
+        objects=tuple(
+            approvals.approved(
+                replace(one, fields=veiled(one.fields, changes.secrets)), digests[one.identity]
+            )
+            for one in changes.changes
+        ),
         counts=dict(sorted(changes.counts().items())),
         notes=changes.notes,
     )

@@ -14,6 +14,7 @@ from mlstack.files.renders import Render, Renders
 from mlstack.model import objects, order
 from mlstack.model.app import Component, Environment, Manifest
 from mlstack.model.kinds import Kinds
+from mlstack.model.masking import secret_texts
 from mlstack.model.names import check_namespace
 from mlstack.model.normalise import normalised
 from mlstack.model.objects import DesiredState, KubeObject, Source
@@ -123,6 +124,7 @@ def _loaded(
         notes=tuple(dict.fromkeys(notes)),
         has_secrets=any(one.has_secrets for one in rendered)
         or any(each.kind == "Secret" for each in stamped),
+        secrets=tuple(dict.fromkeys(text for one in rendered for text in one.secrets)),
     )
 
 
@@ -170,6 +172,7 @@ class Rendered:
         namespace: where its namespaced objects go.
         notes: deprecations and the like.
         has_secrets: a secret parameter is set.
+        secrets: texts of secret parameters.
     """
 
     component: str
@@ -177,6 +180,7 @@ class Rendered:
     namespace: str
     notes: tuple[str, ...] = ()
     has_secrets: bool = False
+    secrets: tuple[str, ...] = ()
 
 
 class Loader:
@@ -235,6 +239,7 @@ class Loader:
             namespace=namespace,
             notes=(*resolved.notes, *(f"{component.full_name}: {note}" for note in notes)),
             has_secrets=prototype.has_secrets(resolved.values),
+            secrets=secret_texts(resolved.values, prototype.params),
         )
 
     def _made(

@@ -87,6 +87,7 @@ class _Judge:
         self, reached: Reached, inventory: Inventory, applied: Mapping[Identity, Mapping[str, Any]]
     ) -> None:
         self._cluster, self._members, self._applied = reached.cluster, inventory.members, applied
+        self._secrets = reached.state.secrets
         self._outlook = outlook_of(reached, Surroundings(reached.state, reached.cluster))
 
     def judge(self, wanted: KubeObject) -> ObjectDrift:
@@ -120,7 +121,7 @@ class _Judge:
         self, wanted: KubeObject, live: Mapping[str, Any], member: Member | None
     ) -> tuple[drift.Difference, ...]:
         data = self._outlook.number(wanted, live).asked
-        facts: dict[str, Any] = {"applied": self._applied.get(wanted.identity)}
+        facts: dict[str, Any] = {"applied": self._applied.get(wanted.identity), "secrets": self._secrets}
         if member is not None and member.payload_hash:
             facts["files_changed"] = member.payload_hash != payload_hash(data)
         try:

@@ -64,6 +64,7 @@ def observe(
         cluster=reached.identity,
         changes=changes,
         depends=state.depends,
+        secrets=state.secrets,
         notes=(*state.notes, *(f"namespace `{one.name}` is created first" for one in extra), *_left(changes)),
     )
 

@@ -10,7 +10,7 @@ from mlstack.engine import inventory as inventories
 from mlstack.engine.survey import ref_of
 from mlstack.engine.target import Reached, Target, reach
 from mlstack.errors import MlstackError
-from mlstack.model import applyset, fields, history, sides
+from mlstack.model import applyset, fields, history, report, sides
 from mlstack.model.app import Environment
 from mlstack.model.diff import Change
 from mlstack.model.inventory import Member
@@ -54,7 +54,11 @@ def _alike(
     target: Target, left: Side, right: Side, opener: Opener
 ) -> tuple[tuple[Change, ...], tuple[str, ...]]:
     (before, here), (after, there) = (_state(_target(target, side), side, opener) for side in (left, right))
-    changes = history.compared(sides.moved_to(before, here, there), after)
+    secrets = (*before.secrets, *after.secrets)
+    changes = tuple(
+        replace(change, fields=report.veiled(change.fields, secrets))
+        for change in history.compared(sides.moved_to(before, here, there), after)
+    )
     return changes, tuple(dict.fromkeys((*before.notes, *after.notes)))
 
 
@@ -69,7 +73,8 @@ def _against_cluster(
     found = comparison.compare(reach(goal, opener, state=state), _ASKING)
     own = Identity("", "Namespace", "", state.namespace)  # which an apply would make first
     changes = found.changes.changes
-    return tuple(one for one in changes if one.component or one.identity != own), state.notes
+    shown = (replace(one, fields=report.veiled(one.fields, state.secrets)) for one in changes)
+    return tuple(one for one in shown if one.component or one.identity != own), state.notes
 
 
 def _place(target: Target) -> Environment:

@@ -130,6 +130,7 @@ class Changes:
         changes: one an object, in the order of execution.
         notes: remarks on the run as a whole.
         depends: for each component all components it depends on.
+        secrets: texts to be masked wherever they stand.
     """
 
     app: str
@@ -140,6 +141,7 @@ class Changes:
     changes: tuple[Change, ...]
     notes: tuple[str, ...] = ()
     depends: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    secrets: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def visible(self) -> tuple[Change, ...]:

@@ -90,6 +90,7 @@ def differences(
     tree: fields.Tree | None = None,
     files_changed: bool | None = None,
     applied: Mapping[str, Any] | None = None,
+    secrets: Sequence[str] = (),
 ) -> tuple[Difference, ...]:
     """Tell every field of ours in which a live object differs from what an apply would make of it.
 
@@ -102,6 +103,7 @@ def differences(
         files_changed: whether the files say something else of it than when it was applied last; None
             if that is not known.
         applied: what was applied last, if that is known.
+        secrets: texts to be masked wherever they stand.
     """
     books = _Books(live, files_changed=files_changed, applied=applied)
     ours = fields.union(fields.owned(live, MANAGER), fields.owned(wanted, MANAGER))
@@ -109,7 +111,7 @@ def differences(
     return tuple(
         books.judge(path, shown)
         for path, change in fields.located(live, wanted, ours if tree is None else tree)
-        for shown in report.masked(identity, [change])
+        for shown in report.veiled(report.masked(identity, [change]), secrets)
     )
 
 

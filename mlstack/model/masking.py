@@ -1,6 +1,6 @@
 """What a person must not read: secret parameters and the data of Secrets."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mlstack.model.prototype import Param
@@ -61,6 +61,24 @@ def _texts(value: Any) -> Iterable[str]:
             yield from _texts(inner)
     elif value is not None and not isinstance(value, bool) and str(value):
         yield str(value)
+
+
+# What is shorter stands by chance in too many texts; as a whole value it is hidden all the same.
+_TELLING = 4
+
+
+def mask_values(value: Any, secrets: Sequence[str]) -> Any:
+    """Give plain data in which texts that are or hold a secret are masked, wherever a template put them."""
+    if isinstance(value, Mapping):
+        return {key: mask_values(inner, secrets) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [mask_values(inner, secrets) for inner in value]
+    if value is None or isinstance(value, bool):
+        return value
+    if str(value) in secrets:
+        return MASK
+    longer = [secret for secret in secrets if len(secret) >= _TELLING]
+    return mask_text(value, longer) if isinstance(value, str) else value
 
 
 def mask_text(text: str, secrets: Iterable[str]) -> str:

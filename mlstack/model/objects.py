@@ -154,6 +154,7 @@ class DesiredState:
         has_secrets: a Secret is among the objects, or a secret parameter is set: not to be kept elsewhere.
         depends: for each component all components it depends on, through others as well.
         timeouts: seconds to wait until a component's objects work, where it says so.
+        secrets: texts of secret parameters, to be masked wherever they stand.
     """
 
     app: str
@@ -165,6 +166,7 @@ class DesiredState:
     has_secrets: bool = False
     depends: Mapping[str, Sequence[str]] = field(default_factory=dict)
     timeouts: Mapping[str, float] = field(default_factory=dict)
+    secrets: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
 
 def group_of(api_version: str) -> str:

@@ -1,7 +1,7 @@
 """What a deploy says about itself, ready to be read by a person or a program; secrets are masked."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -9,7 +9,7 @@ from mlstack.model.app import API_VERSION
 from mlstack.model.diff import Action, Change, Changes
 from mlstack.model.events import Event
 from mlstack.model.fields import FieldChange
-from mlstack.model.masking import MASK, mask_object
+from mlstack.model.masking import MASK, mask_object, mask_values
 from mlstack.model.objects import Identity
 from mlstack.model.readiness.base import State
 from mlstack.model.readiness.terms import Standing
@@ -164,14 +164,14 @@ def report(changes: Changes) -> ChangeReport:
         environment=changes.environment,
         namespace=changes.namespace,
         context=changes.context,
-        objects=tuple(_row(change) for change in changes.changes),
+        objects=tuple(_row(change, changes.secrets) for change in changes.changes),
         counts=dict(sorted(changes.counts().items())),
         notes=changes.notes,
     )
 
 
-def _row(change: Change) -> ObjectChange:
-    desired = change.desired
+def _row(change: Change, secrets: Sequence[str]) -> ObjectChange:
+    desired = change.desired if change.action == "create" else None
     return ObjectChange(
         object=str(change.identity),
         api_version=change.api_version,
@@ -181,9 +181,9 @@ def _row(change: Change) -> ObjectChange:
         component=change.component,
         action=change.action,
         reason=change.reason,
-        fields=change.fields,
+        fields=veiled(change.fields, secrets),
         notes=change.notes,
-        manifest=mask_object(desired.data) if change.action == "create" and desired is not None else None,
+        manifest=mask_values(mask_object(desired.data), secrets) if desired is not None else None,
         refused=change.refusal.reasons if change.refusal else (),
         hint=change.refusal.hint if change.refusal else "",
     )
@@ -254,6 +254,20 @@ def _masked(change: FieldChange) -> FieldChange:
         return change
     hidden = {side: _mask(getattr(change, side)) for side in ("old", "new")}
     return replace(change, **hidden)
+
+
+def veiled(changes: Iterable[FieldChange], secrets: Sequence[str]) -> tuple[FieldChange, ...]:
+    """Hide secrets that a template put into other objects; the value before one may have been one too."""
+    return tuple(_veiled(change, secrets) if secrets else change for change in changes)
+
+
+def _veiled(change: FieldChange, secrets: Sequence[str]) -> FieldChange:
+    old, new = (mask_values(value, secrets) for value in (change.old, change.new))
+    if (old, new) == (change.old, change.new):
+        return change
+    if isinstance(change.old, Mapping | list) or isinstance(change.new, Mapping | list):
+        return replace(change, old=old, new=new)
+    return replace(change, old=_mask(change.old), new=_mask(change.new))
 
 
 def _mask(value: Any) -> Any:

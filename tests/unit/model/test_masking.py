@@ -1,6 +1,6 @@
 """What a person reads holds no secret."""
 
-from mlstack.model.masking import MASK, mask_object, mask_params, mask_text, secret_texts
+from mlstack.model.masking import MASK, mask_object, mask_params, mask_text, mask_values, secret_texts
 from tests.support.builders import params
 
 DECLARED = params(token={"type": "string", "secret": True}, image={"type": "string"}, other={"secret": True})
@@ -39,3 +39,15 @@ def test_texts_lose_every_occurrence_longest_first() -> None:
     secrets = secret_texts({"token": "abc", "other": {"a": ["abcdef", 7]}}, DECLARED)
     assert secrets == ("abcdef", "abc", "7")
     assert mask_text("x abcdef abc", secrets) == f"x {MASK} {MASK}"
+
+
+def test_plain_data_loses_secrets_wherever_they_stand() -> None:
+    data = {"a": ["x abcdef", {"b": 7}], "c": "abc", "d": "x abc", "e": True, "f": None, "g": 70}
+    assert mask_values(data, ("abcdef", "abc", "7", "True")) == {
+        "a": [f"x {MASK}", {"b": MASK}],
+        "c": MASK,
+        "d": "x abc",  # three letters stand by chance in too many texts
+        "e": True,
+        "f": None,
+        "g": 70,
+    }

@@ -13,6 +13,7 @@ from mlstack.errors import ConfigError, ConflictError, MlstackError, UsageError,
 from mlstack.files import planfile
 from mlstack.files.overrides import read
 from mlstack.model.options import ApplyOptions
+from mlstack.model.params import ParamScope
 from mlstack.model.report import RunResult
 from mlstack.operations import apply, plan
 from mlstack.operations.plan import PlanResult
@@ -241,3 +242,19 @@ def test_what_would_be_waited_for_is_told(stack: Stack) -> None:
     assert told["TFJob ml/cnn"][2]
     assert not {"ConfigMap ml/settings", "Deployment ml/side"} & told.keys()
     assert planned(stack, None, options={"wait": False}).waits == ()
+
+
+def test_a_secret_parameter_is_masked_in_whatever_object_it_stands(parametrised: Stack, file: Path) -> None:
+    generate(parametrised.app, "back", image="hush-hush:1", token="hush-hush")
+    planned(parametrised, file, components=["back"])
+    assert "hush" not in file.read_text()
+    made = parametrised.diff(components=["back"])
+    assert "hush" not in repr(made)
+    parametrised.apply(components=["back"])
+    scope = ParamScope(kind="component", component="back")
+    for name, value in (("token", "quiet-please"), ("image", "quiet-please:2")):
+        parametrised.app.set_param(scope, [name], value)
+    found = planned(parametrised, file, components=["back"])
+    for text in (file.read_text(), repr(found), repr(parametrised.diff())):
+        assert not any(word in text for word in ("hush", "quiet"))
+    assert found.changed
