@@ -253,9 +253,7 @@ def component_list(result: component.ComponentList) -> Page:
 @VIEWS.register("ComponentRemoved")
 def component_removed(result: component.ComponentRemoved) -> Page:
     """Say which files changed."""
-    notes = (
-        "what was applied stays in the clusters: `mlstack delete ENV -c NAME` comes before `component rm`",
-    )
+    notes = ("what was applied goes from a cluster with the next `mlstack apply ENV`",)
     return Page(
         tuple(Line(f"removed `{result.name}` from {file}") for file in result.files), (result.name,), notes
     )
