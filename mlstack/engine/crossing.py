@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 
 from mlstack.engine.gates import Gates
 from mlstack.model.diff import Change
+from mlstack.model.graph import Gate, Graph, Node
 from mlstack.model.objects import Identity, KubeObject
-from mlstack.model.order import Gate, Graph, Node
 
 
 class Crossing:

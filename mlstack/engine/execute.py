@@ -19,8 +19,8 @@ from mlstack.model import order
 from mlstack.model.clock import Clock
 from mlstack.model.diff import Change
 from mlstack.model.events import Event, EventKind, OnEvent
+from mlstack.model.graph import Bond, Depends, Gate, Graph, Node
 from mlstack.model.objects import Identity, KubeObject
-from mlstack.model.order import Bond, Depends, Gate, Graph, Node
 from mlstack.model.readiness.terms import Standing, Terms, terms_of
 
 _DONE: Mapping[str, EventKind] = {"create": "created", "update": "updated", "recreate": "recreated"}

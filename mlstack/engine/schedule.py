@@ -8,7 +8,7 @@ from threading import Event
 
 from mlstack.engine.parallel import GRACE_S, WORKERS
 from mlstack.errors import ForbiddenError, LockedError, MlstackError, UnreachableError
-from mlstack.model.order import Bond, Gate, Graph, Node
+from mlstack.model.graph import Bond, Gate, Graph, Node
 
 _MOST_WAITERS = 64
 

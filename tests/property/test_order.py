@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from mlstack.engine.schedule import Schedule
 from mlstack.errors import ConfigError, MlstackError
-from mlstack.model import dag, order, ranks
+from mlstack.model import dag, dependencies, order, ranks
 from mlstack.model.dependencies import DEPENDS_ON
+from mlstack.model.graph import Gate, Graph, Node
 from mlstack.model.objects import KubeObject
-from mlstack.model.order import Gate, Graph, Node
 
 KINDS = [kind for _, kinds in ranks.RANKS for kind in kinds] + [("kubeflow.org", "TFJob"), ("x.org", "Y")]
 PLACES = ("", "a", "b")
@@ -66,6 +66,11 @@ def test_order_is_a_stable_permutation_by_rank(found: list[KubeObject]) -> None:
         assert [id(one) for one in ordered if ranks.rank(one.identity) == number] == same
 
 
+@given(objects(after=True))
+def test_the_order_is_that_of_the_graph(found: list[KubeObject]) -> None:
+    assert tuple(one.identity for one in order.ordered(found)) == order.graph(found).objects
+
+
 @given(objects(), DEPENDS)
 def test_namespaces_and_definitions_come_first(
     found: list[KubeObject], depends: dict[str, tuple[str, ...]]
@@ -84,7 +89,7 @@ def test_everything_comes_after_what_it_depends_on(graph: Graph) -> None:
 def test_what_people_say_is_heeded(found: list[KubeObject]) -> None:
     place = {one.identity: number for number, one in enumerate(order.ordered(found))}
     for one in found:
-        for target in order.dependencies.wanted(one):
+        for target in dependencies.wanted(one):
             assert place[target] < place[one.identity]
 
 

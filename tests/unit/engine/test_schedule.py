@@ -11,8 +11,8 @@ from mlstack.engine.parallel import WORKERS
 from mlstack.engine.schedule import Schedule
 from mlstack.errors import ForbiddenError, LockedError, MlstackError, UnreachableError
 from mlstack.model import order
+from mlstack.model.graph import Gate, Node
 from mlstack.model.objects import KubeObject
-from mlstack.model.order import Gate, Node
 
 
 def config_maps(count: int) -> list[KubeObject]:

@@ -10,8 +10,8 @@ import pytest
 from mlstack.errors import ConfigError
 from mlstack.model import order, ranks
 from mlstack.model.dependencies import DEPENDS_ON
+from mlstack.model.graph import Gate, Graph, Node
 from mlstack.model.objects import Identity, KubeObject
-from mlstack.model.order import Gate, Graph
 
 KINDS = [
     ("", "Namespace"),
@@ -82,7 +82,7 @@ def webhook(service: str = "hook", *, policy: str = "Fail", resources: str = "la
 def comes_before(graph: Graph, one: KubeObject, other: KubeObject) -> set[str]:
     """Give the bonds along which something is reached from what comes after it, gates passed through."""
     found: set[str] = set()
-    rest: list[tuple[order.Node, frozenset[str]]] = [(other.identity, frozenset())]
+    rest: list[tuple[Node, frozenset[str]]] = [(other.identity, frozenset())]
     while rest:
         node, bonds = rest.pop()
         for before, bond in graph.before[node].items():
