@@ -33,6 +33,8 @@ from mlstack.operations import apply, delete
 from tests.support.certificates import self_signed
 from tests.support.cluster import TestCluster
 from tests.support.deploying import RealClock, Stack, config_map, crd, deployment, secret
+from tests.support.fakeapi import status
+from tests.support.troubled import Troubled
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
@@ -601,6 +603,27 @@ def test_a_quota_fails_what_it_does_not_take_and_nothing_else(
     assert "failed" in {found["s0"], found["s1"], found["s2"]}
     assert "exceeded quota" in error.message
     assert f"kubectl describe quota -n {namespace}" in str(error.hint)
+
+
+def test_credentials_that_expire_in_the_middle_are_told_once(
+    stack: Stack, minikube: TestCluster, namespace: str, tmp_path: Path
+) -> None:
+    stack.write("a", *many())
+    directly, kubeconfig = stack.opener, tmp_path / "proxied"
+    proxy = Troubled(minikube.login(namespace=namespace))
+    with proxy.running(kubeconfig):
+        stack.opener = lambda context: kube.connect(context, kubeconfig=str(kubeconfig))
+        plan = stack.plan()
+        expired = status(401, "Unauthorized", reason="Unauthorized")
+        proxy.trouble = lambda method, path: expired if proxy.passed["PATCH"] > 60 else None
+        with pytest.raises(ForbiddenError, match="does not accept the credentials") as caught:
+            apply.execute(plan, clock=stack.clock)
+    found = list(outcomes(caught.value.partial).values())
+    assert 40 <= found.count("created") <= 62
+    assert found.count("failed") <= 16
+    assert "\n" not in caught.value.message
+    stack.opener = directly
+    assert set(outcomes(stack.apply()).values()) == {"created", "unchanged"}
 
 
 def test_an_api_server_that_is_restarted_in_the_middle_is_ridden_out(
