@@ -6,7 +6,7 @@ from typing import Any
 from mlstack.engine import probe, refusals, takeover
 from mlstack.engine.outlook import Number, Outlook, holding
 from mlstack.engine.settle import Settled, settle
-from mlstack.errors import ConflictError, InvalidError, VersionGoneError
+from mlstack.errors import ConflictError, InvalidError, MlstackError, VersionGoneError
 from mlstack.model import adoption, conflicts, definitions, fields, payload, renewal, report
 from mlstack.model.diff import Change, Refusal
 from mlstack.model.digest import digest_of, fingerprint
@@ -213,12 +213,16 @@ class Look:
 
     def _refused(self, live: Mapping[str, Any], error: InvalidError) -> Change:
         """Tell a change that cannot be made in place from an object that is wrong: ask under another name."""
-        tree = fields.tree_of(self.wanted.data)
-        changed = tuple(fields.compare(live, self.wanted.data, tree))
         is_definition = refusals.is_definition(self.wanted)
-        fault = None if is_definition else probe.fault(self.cluster, self.wanted.data)
+        copy = self.wanted.data if is_definition else probe.attempt(self.cluster, self.wanted.data)
+        fault = copy if isinstance(copy, MlstackError) else None
         if not renewal.says_fixed(error.causes) and (is_definition or fault is not None):
             raise error
+        after = self.wanted.data if isinstance(copy, MlstackError) else copy
+        tree = fields.union(fields.owned(live, MANAGER), fields.owned(after, MANAGER))
+        if after is self.wanted.data:  # as it is written, without what the server would fill in
+            tree = fields.tree_of(after)
+        changed = tuple(fields.compare(live, after, tree))
         lost = refusals.losses(self.cluster, live, self.wanted.data) if is_definition else ()
         why = needs_new_run(self.wanted.with_data(live), changed)
         fixed = "; ".join(lost) or renewal.sentence(self.wanted, error.causes, changed)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from mlstack.cluster.api import Applied, Cluster
+from mlstack.cluster.api import Cluster
 from mlstack.errors import MlstackError
 
 
@@ -12,19 +12,14 @@ def as_new(cluster: Cluster, data: Mapping[str, Any]) -> Mapping[str, Any] | Non
 
     The name of a definition is fixed, so it is always refused.
     """
-    answer = _asked(cluster, data)
-    return None if isinstance(answer, MlstackError) else answer.object
+    answer = attempt(cluster, data)
+    return None if isinstance(answer, MlstackError) else answer
 
 
-def fault(cluster: Cluster, data: Mapping[str, Any]) -> MlstackError | None:
-    """Give what the server says against a creation under another name; None if nothing does."""
-    answer = _asked(cluster, data)
-    return answer if isinstance(answer, MlstackError) else None
-
-
-def _asked(cluster: Cluster, data: Mapping[str, Any]) -> Applied | MlstackError:
+def attempt(cluster: Cluster, data: Mapping[str, Any]) -> Mapping[str, Any] | MlstackError:
+    """Give what a creation under another name would make of an object, or what the server has against it."""
     name = f"{str(data['metadata']['name'])[:40]}-mlstack-probe"
     try:
-        return cluster.apply({**data, "metadata": {**data["metadata"], "name": name}}, dry_run=True)
+        return cluster.apply({**data, "metadata": {**data["metadata"], "name": name}}, dry_run=True).object
     except MlstackError as error:  # whatever speaks against the copy, the caller knows what to make of it
         return error
