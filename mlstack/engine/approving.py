@@ -16,7 +16,8 @@ from mlstack.model import approval as approvals
 from mlstack.model import overrides as parameters
 from mlstack.model.app import ClusterIdentity, Component
 from mlstack.model.approval import Approval, Seal
-from mlstack.model.diff import Change
+from mlstack.model.diff import Change, Changes
+from mlstack.model.masking import mask_values
 from mlstack.model.objects import Identity
 from mlstack.model.options import DECIDING, ApplyOptions
 from mlstack.model.overrides import Overrides
@@ -39,7 +40,7 @@ def approve(found: Deployment, *, now_s: float, salt: str) -> Approval:
     if changes.cluster is None or not guard.is_known(changes.cluster):
         raise ClusterError("the cluster does not say who it is, so a plan could be applied to any other")
     seal = Seal(salt, costly=state.has_secrets)
-    digests = _digests(changes.changes, seal)
+    digests = _digests(changes, seal)
     given = parameters.plain(target.overrides)
     secret = _sets_secrets(target)
     return Approval(
@@ -77,9 +78,23 @@ def sealed_inputs(target: Target, seal: Seal) -> dict[str, str]:
     return dict(zip(found, map(str, sealed), strict=True))
 
 
-def _digests(changes: Sequence[Change], seal: Seal) -> Mapping[Identity, str]:
-    sealed = parallel.run(lambda change: seal(change.digest), changes)
-    return {change.identity: str(made) for change, made in zip(changes, sealed, strict=True)}
+def _digests(changes: Changes, seal: Seal) -> Mapping[Identity, str]:
+    """Give the sealed digest of each change; only those that a secret is behind are dear to compute."""
+    cheap = Seal(seal.salt, costly=False)
+
+    def sealed(change: Change) -> str:
+        made = seal if _holds_secret(change, changes.secrets) else cheap
+        return made(change.digest)
+
+    found = parallel.run(sealed, changes.changes)
+    return {change.identity: str(made) for change, made in zip(changes.changes, found, strict=True)}
+
+
+def _holds_secret(change: Change, secrets: Sequence[str]) -> bool:
+    if (change.identity.group, change.identity.kind) == ("", "Secret"):
+        return True
+    data = change.desired.data if change.desired is not None else {}
+    return bool(secrets) and mask_values(data, secrets) != data
 
 
 def _text(given: Mapping[str, Any]) -> str:
@@ -181,7 +196,7 @@ def refuse_moved_objects(approval: Approval, found: Deployment, *, where: str) -
     Raises:
         ConflictError: saying of each object what.
     """
-    digests = _digests(found.changes.changes, approval.seal)
+    digests = _digests(found.changes, approval.seal)
     moved = approvals.moved_objects(approval, found.changes, digests)
     if moved:
         raise ConflictError(
