@@ -169,10 +169,10 @@ _NAMED = 8  # a person reads no longer line; `-o json` of kubectl has them all
 
 
 def others_own(live: Mapping[str, Any], path: Path) -> bool:
-    """Tell whether anybody but us owns a field, or something that contains it."""
+    """Tell whether anybody but us owns a field, or a list or map that it is part of and that is one value."""
     for entry in fields.entries(live):
         if entry.key != (MANAGER, "Apply", ""):
-            owned = set(fields.paths(entry.tree))
-            if any(path[:length] in owned for length in range(1, len(path) + 1)):
+            owned, whole = set(fields.paths(entry.tree)), set(_wholes(entry.tree))
+            if path in owned or any(path[:length] in whole for length in range(1, len(path))):
                 return True
     return False
