@@ -1,0 +1,141 @@
+"""Laws of comparing with a cluster and of applying, when others write too; on the cluster in memory."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlstack.cluster.api import ObjectRef
+from mlstack.cluster.memory import MemoryCluster
+from mlstack.engine.execute import Run
+from mlstack.engine.observe import looking_again, observe
+from mlstack.engine.target import Reached, Target
+from mlstack.errors import OutdatedError
+from mlstack.files.appdir import AppDir
+from mlstack.files.kubernetes import load_schemas
+from mlstack.model import app as model
+from mlstack.model import fields
+from mlstack.model.app import Environment
+from mlstack.model.diff import Changes
+from mlstack.model.events import silent
+from mlstack.model.inventory import Inventory, Member, owned_hash, payload_hash
+from mlstack.model.objects import DesiredState, KubeObject
+from tests.support.deploying import VirtualClock, config_map
+
+SCHEMAS = load_schemas("1.36")
+PLACE = Environment(name="dev", context="dev", namespace="default")
+REF = ObjectRef("v1", "ConfigMap", "default", "settings")
+DATA = st.dictionaries(st.sampled_from("abc"), st.sampled_from(["1", "2", "3"]), max_size=3)
+WRITES = st.lists(st.tuples(st.sampled_from(["kubectl-edit", "operator"]), DATA), max_size=3)
+
+
+def reached(cluster: MemoryCluster, data: dict[str, str], app: Any) -> Reached:
+    found = config_map(**data)
+    labels = {"mlstack.dev/app": "demo", "mlstack.dev/environment": "dev"}
+    metadata = {"name": "settings", "namespace": "default", "labels": labels}
+    one = KubeObject(data={**found, "metadata": metadata}, component="a")
+    state = DesiredState(app="demo", environment="dev", namespace="default", objects=(one,))
+    target = Target(app=app, environment="dev")
+    return Reached(target=target, place=PLACE, state=state, cluster=cluster, identity=cluster.identity())
+
+
+class App(AppDir):
+    """An app that has no files."""
+
+    def __init__(self) -> None:
+        """Read nothing."""
+
+    def app(self) -> Any:
+        """Give an app without rules."""
+        return model.App(name="demo")
+
+
+def apply(about: Reached, changes: Changes | None = None) -> Changes:
+    found = changes or observe(about)
+    run = Run(about.cluster, on_event=silent, clock=VirtualClock(), again=looking_again(about))
+    run.apply(found.changes)
+    return found
+
+
+def live_of(cluster: MemoryCluster) -> dict[str, Any]:
+    live = cluster.get(REF)
+    assert live is not None
+    return live
+
+
+def write(cluster: MemoryCluster, writes: list[tuple[str, dict[str, str]]]) -> None:
+    for manager, data in writes:
+        cluster.patch(REF, {"data": data}, manager=manager)
+
+
+def inventory_of(cluster: MemoryCluster, about: Reached) -> Inventory:
+    """Give what is recorded after a write."""
+    (one,) = about.state.objects
+    live = live_of(cluster)
+    member = Member(
+        identity=one.identity,
+        api_version="v1",
+        component="a",
+        uid=live["metadata"]["uid"],
+        payload_hash=payload_hash(one.data),
+        owned_hash=owned_hash(live),
+    )
+    return Inventory(app="demo", environment="dev", namespace="default", members={one.identity: member})
+
+
+@given(DATA, WRITES, DATA)
+def test_hashes_and_dry_runs_agree_on_what_is_unchanged(
+    first: dict[str, str], writes: list[Any], now: dict[str, str]
+) -> None:
+    cluster = MemoryCluster(SCHEMAS, clock=VirtualClock())
+    before = reached(cluster, first, App())
+    apply(before)
+    inventory = inventory_of(cluster, before)
+    write(cluster, writes)
+    about = reached(cluster, now, App())
+    (quick,), (thorough,) = observe(about, inventory=inventory).changes, observe(about).changes
+    assert quick.action == thorough.action
+    if quick.seen is None and quick.action == "unchanged":  # told from hashes alone
+        assert not thorough.writes
+        assert not thorough.left
+
+
+@given(DATA, WRITES, DATA, WRITES)
+def test_what_was_approved_is_done_or_nothing(
+    first: dict[str, str], writes: list[Any], now: dict[str, str], later: list[Any]
+) -> None:
+    cluster = MemoryCluster(SCHEMAS, clock=VirtualClock())
+    apply(reached(cluster, first, App()))
+    write(cluster, writes)
+    about = reached(cluster, now, App())
+    shown = observe(about)
+    write(cluster, later)
+    between, (again,) = live_of(cluster), observe(about).changes
+    try:
+        apply(about, shown)
+    except OutdatedError as error:
+        assert "changed since it was shown" in str(error)
+        assert live_of(cluster) == between
+        assert again.digest != shown.changes[0].digest
+        return
+    if shown.changes[0].writes and again.digest == shown.changes[0].digest:
+        (after,) = observe(about).changes
+        assert after.action == "unchanged"
+
+
+@given(DATA, WRITES, DATA)
+def test_nothing_is_to_do_after_an_apply_among_others(
+    first: dict[str, str], writes: list[Any], now: dict[str, str]
+) -> None:
+    cluster = MemoryCluster(SCHEMAS, clock=VirtualClock())
+    apply(reached(cluster, first, App()))
+    write(cluster, writes)
+    about = reached(cluster, now, App())
+    apply(about)
+    before = live_of(cluster)
+    (change,) = apply(about).changes
+    assert (change.action, change.writes) == ("unchanged", False)
+    assert live_of(cluster) == before
+    left = {path for path, _ in change.left}
+    ours = {fields.path_text(path) for path in fields.paths(fields.owned(before, "mlstack"))}
+    assert not left & ours
