@@ -50,6 +50,7 @@ class Schedule:
         heapq.heapify(self._next)
         self._ended: SimpleQueue[tuple[Node, MlstackError | None]] = SimpleQueue()
         self._running: dict[Node, Future[None]] = {}
+        self._writing = 0
         self._ends: dict[Node, str] = {}
         self._handed_on: dict[Node, str] = {}
         self.failures: list[MlstackError] = []
@@ -85,9 +86,7 @@ class Schedule:
 
     def _begin(self, writers: ThreadPoolExecutor, waiters: ThreadPoolExecutor) -> bool:
         """Begin what can be begun; tell whether anything is under way."""
-        held: list[int] = []
-        writing = sum(not isinstance(node, Gate) for node in self._running)
-        while self._next:
+        while self._next and self._writing < WORKERS:
             node = self._graph.nodes[heapq.heappop(self._next)]
             why = self._reason_to_skip(node)
             if why:
@@ -98,13 +97,9 @@ class Schedule:
                 self._release(node)
             elif isinstance(node, Gate):
                 self._running[node] = waiters.submit(self._attempt, node)
-            elif writing < WORKERS:
-                writing += 1
-                self._running[node] = writers.submit(self._attempt, node)
             else:
-                held.append(self._numbers[node])
-        self._next = held
-        heapq.heapify(self._next)
+                self._writing += 1
+                self._running[node] = writers.submit(self._attempt, node)
         return bool(self._running)
 
     def _attempt(self, node: Node) -> None:
@@ -122,6 +117,7 @@ class Schedule:
 
     def _end(self, node: Node, error: MlstackError | None) -> None:
         del self._running[node]
+        self._writing -= not isinstance(node, Gate)
         if isinstance(error, _Fault):
             raise error.fault
         if error is not None and _ends_everything(error):
