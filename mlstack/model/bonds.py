@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from mlstack.errors import ConfigError
 from mlstack.model import admission, dag, dependencies, ranks
@@ -151,15 +151,17 @@ class Builder:
 
     def _levels(self) -> dict[Node, int]:
         """Give each node its rank, raised above everything that it has to come after."""
-        base = self._bases()
+        bases = self._bases()
         levels: dict[Node, int] = {}
         for node in dag.sort(self._nodes, self._before, lambda node: 0):
-            own = 0
-            if isinstance(node, Identity):
-                own = ranks.rank(node)
-                own += 0 if ranks.is_first(node) else base.get(self._objects[node].component, 0)
+            own = self._usual(node, bases) if isinstance(node, Identity) else 0
             levels[node] = max([own, *(levels[one] for one in self._before[node])])
         return levels
+
+    def _usual(self, one: Identity, bases: Mapping[str, int]) -> int:
+        """Give the level of an object as its kind and its component have it."""
+        base = 0 if ranks.is_first(one) else bases.get(self._objects[one].component, 0)
+        return ranks.rank(one) + base
 
     def _bases(self) -> dict[str, int]:
         """Give what is added to a component's ranks, so that it keeps its waves behind those of others."""
@@ -171,16 +173,28 @@ class Builder:
         return bases
 
     def _waves(self, levels: Mapping[Node, int]) -> None:
-        """Bind lower ranks before higher ones, inside each component and each namespace."""
-        scopes: dict[str, list[Identity]] = {}
-        for found in self._objects.values():
-            scopes.setdefault(f"component {found.component}", []).append(found.identity)
-            if found.namespace:
-                scopes.setdefault(f"namespace {found.namespace}", []).append(found.identity)
-        for scope, members in scopes.items():
-            self._waves_of(scope, members, levels)
+        """Bind lower ranks before higher ones, inside each component and each namespace.
 
-    def _waves_of(self, scope: str, members: Sequence[Identity], levels: Mapping[Node, int]) -> None:
+        Nothing comes later only because something of a lower rank waits for what people say: that may take
+        long, and the two may need each other. Nor does anything wait for webhooks.
+        """
+        bases = self._bases()
+        scopes: dict[str, list[Identity]] = {}
+        free: dict[str, set[Identity]] = {}
+        for found in self._objects.values():
+            one, level = found.identity, levels[found.identity]
+            places = [(f"component {found.component}", self._usual(one, bases))]
+            places += [(f"namespace {found.namespace}", ranks.rank(one))] if found.namespace else []
+            for scope, usual in places:
+                scopes.setdefault(scope, []).append(one)
+                if level == usual and not ranks.is_webhook(one):
+                    free.setdefault(scope, set()).add(one)
+        for scope, members in scopes.items():
+            self._waves_of(scope, members, free.get(scope, set()), levels)
+
+    def _waves_of(
+        self, scope: str, members: Sequence[Identity], free: Collection[Identity], levels: Mapping[Node, int]
+    ) -> None:
         last: tuple[Node, ...] = ()
         held: list[Node] = []
         for level in sorted({levels[one] for one in members}):
@@ -192,10 +206,4 @@ class Builder:
             those = [one for one in members if levels[one] == level]
             for after in those if last else ():
                 self._bind(last[0], after, "wave")
-            held = [one for one in those if self._holds_others_up(one, level, scope)]
-
-    def _holds_others_up(self, one: Identity, level: int, scope: str) -> bool:
-        """Tell whether what is of a higher rank has to come later: not for what itself may wait long."""
-        if ranks.is_webhook(one):
-            return False
-        return scope.startswith("component ") or level == ranks.rank(one)
+            held = [one for one in those if one in free]

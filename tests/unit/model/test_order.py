@@ -278,6 +278,14 @@ def test_an_annotation_orders_objects_against_their_ranks() -> None:
     assert comes_before(graph, settings, web) == set()
 
 
+def test_nothing_comes_later_only_because_something_waits_for_a_person_s_word() -> None:
+    web, settings = workload("web"), make("", "ConfigMap", after="apps/Deployment/web")
+    scaler = make("ex.com", "Thing")
+    graph = order.graph([settings, web, scaler])
+    assert comes_before(graph, settings, scaler) == set()
+    assert comes_before(graph, web, scaler) == {"wave"}
+
+
 def test_an_annotation_gives_way_to_nothing_that_content_needs() -> None:
     web = workload("web", container={"envFrom": [{"configMapRef": {"name": "a"}}]})
     settings = make("", "ConfigMap", after="apps/namespaces/ml/Deployment/web")
