@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
 from tests.support.deploying import Stack, config_map, deployment, secret
 from tests.support.shell import Shell
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -151,6 +153,32 @@ def test_a_broken_off_revision_is_never_offered_and_goes_with_the_next(
     stack.write("web", config_map(a="2"))
     stack.apply()
     assert secrets(minikube, namespace) == [f"mlstack-demo.minikube.r{number}" for number in (1, 3)]
+
+
+def test_a_run_killed_while_it_writes_its_revision_leaves_nothing_behind(
+    stack: Stack, minikube: TestCluster, namespace: str, kubeconfig: Path
+) -> None:
+    shell = Shell(root=stack.root, kubeconfig=kubeconfig)
+    for seed in range(2):
+        stack.write("big", *(incompressible(f"big-{number}", 10 * seed + number) for number in range(4)))
+        there = len(secrets(minikube, namespace))
+        killed = shell.start("apply", "minikube", "--yes")
+        begun = partial(_more_secrets, minikube, namespace, there)
+        wait_until(begun, what="the first Secret of a revision", timeout_s=60)
+        killed.kill()
+        offered = [one.number for one in stack.revisions()]
+        status, ran = shell.run("apply", "minikube", "--yes")
+        assert status == 0, ran.err
+        newest = stack.revisions()[0]
+        assert newest.number >= max(offered, default=0)
+        found = history.show(stack.target(), opener=stack.opener, clock=stack.clock).objects
+        noise = {one.manifest["metadata"]["name"]: one.manifest["data"]["noise"] for one in found}
+        assert noise["big-3"] == incompressible("big-3", 10 * seed + 3)["data"]["noise"]
+        assert len(secrets(minikube, namespace)) == sum(one.parts for one in stack.revisions())
+
+
+def _more_secrets(cluster: TestCluster, namespace: str, there: int) -> bool | None:
+    return len(secrets(cluster, namespace)) > there or None
 
 
 def test_a_component_alone_makes_a_whole_revision(
