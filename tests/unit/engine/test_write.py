@@ -70,7 +70,8 @@ class Told:
     """Writes changes to a cluster and keeps what is told."""
 
     def __init__(self, cluster: MemoryCluster) -> None:
-        self.clock, self.said = VirtualClock(0), []  # type: tuple[VirtualClock, list[str]]
+        self.clock = VirtualClock(0)
+        self.said: list[str] = []
         self.reached: list[str] = []
         self.writer = Writer(
             cluster, clock=self.clock, say=lambda kind, identity, text: self.said.append(f"{kind}: {text}")
