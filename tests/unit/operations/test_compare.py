@@ -161,20 +161,43 @@ def test_adoption_takes_over_and_then_removes(stack: Stack, clusters: Clusters) 
     assert stack.diff().ok
 
 
-def test_an_autoscaler_that_was_there_before_gets_the_number_at_once(
-    stack: Stack, clusters: Clusters
-) -> None:
-    scaler = {
+def scaler() -> dict[str, Any]:
+    return {
         "apiVersion": "autoscaling/v2",
         "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": "theirs", "namespace": "ml"},
+        "metadata": {"name": "scaler"},
         "spec": {
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
             "maxReplicas": 9,
         },
     }
+
+
+@pytest.mark.parametrize("brought", [True, False], ids=["with an autoscaler", "dropped by the files"])
+def test_a_number_of_ours_stays_when_we_let_go_of_it(stack: Stack, clusters: Clusters, brought: bool) -> None:
+    stack.write("a", deployment(replicas=3))
+    stack.apply(wait=False)
+    bare = deployment()
+    del bare["spec"]["replicas"]
+    stack.write("a", *([deployment(replicas=3), scaler()] if brought else [bare]))
+    assert [row.action for row in stack.diff().objects if row.name == "web"] == ["unchanged"]
+    stack.apply(wait=False)
+    live = get(clusters, WEB)
+    assert live["spec"]["replicas"] == 3
+    owners = [
+        one["manager"]
+        for one in live["metadata"]["managedFields"]
+        if "f:replicas" in one["fieldsV1"].get("f:spec", {})
+    ]
+    assert owners == ["mlstack-handover"]
+    assert set(outcomes(stack.apply(wait=False)).values()) == {"unchanged"}
+
+
+def test_an_autoscaler_that_was_there_before_gets_the_number_at_once(
+    stack: Stack, clusters: Clusters
+) -> None:
     clusters["minikube"].create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}})
-    clusters["minikube"].create(scaler)
+    clusters["minikube"].create({**scaler(), "metadata": {"name": "theirs", "namespace": "ml"}})
     stack.write("a", deployment(replicas=2))
     stack.apply(wait=False)
     live = get(clusters, WEB)
