@@ -14,7 +14,7 @@ from mlstack.engine.schedule import Schedule
 from mlstack.engine.send import Again
 from mlstack.engine.stopping import EndedClock, StoppedClock
 from mlstack.engine.write import Writer
-from mlstack.errors import MlstackError
+from mlstack.errors import MlstackError, NotReadyError
 from mlstack.model import order
 from mlstack.model.clock import Clock
 from mlstack.model.diff import Change
@@ -166,7 +166,7 @@ class Run:
             self._close()
             raise
         if schedule.failures:
-            raise parallel.together(schedule.failures)
+            raise _together(schedule.failures)
 
     def skip(self, change: Change, kind: EventKind, text: str) -> None:
         """Tell the end of a change that needs nothing done."""
@@ -243,6 +243,15 @@ class _Failure:
             self._run.failed(self._change, self._so_far + text)
         elif isinstance(error, KeyboardInterrupt) and self._so_far:
             self._run.failed(self._change, f"{self._so_far}interrupted")
+
+
+def _together(failures: Sequence[MlstackError]) -> MlstackError:
+    """Make one error of all failures; refusals of the cluster say more than what was not ready in time."""
+    ordered = sorted(failures, key=lambda one: isinstance(one, NotReadyError))
+    joined = parallel.together(ordered)
+    places = sorted({one.where for one in failures if one.where})
+    joined.where = ", ".join(places) or None
+    return joined
 
 
 def _usual_terms(found: KubeObject) -> Terms:

@@ -168,6 +168,16 @@ def test_all_failures_of_a_wave_are_told_together(stack: Stack) -> None:
     assert "two" in caught.value.message
 
 
+def test_failures_of_several_components_name_them(stack: Stack) -> None:
+    stack.write("a", {**config_map("one"), "nonsense": 1})
+    stack.write("b", {**config_map("two"), "nonsense": 1})
+    stack.write("c", config_map("three"))
+    with pytest.raises(InvalidError) as caught:
+        stack.apply()
+    assert caught.value.where == "component a, component b"
+    assert outcomes(caught.value.partial)["three"] == "created"
+
+
 def test_an_interrupted_run_says_what_was_done(stack: Stack) -> None:
     stack.write("a", config_map(), deployment())
     plan = stack.plan()
@@ -260,5 +270,3 @@ def test_an_interruption_between_deletion_and_creation_is_told(
     assert (row.outcome, row.text) == ("failed", "was deleted and is not made anew yet: interrupted")
     monkeypatch.undo()
     assert outcomes(stack.apply())["cnn"] == "created"
-
-
