@@ -189,15 +189,29 @@ class _Keeper:
         try:
             self._term = self._lease.renew(self._term)
         except LostError as lost:
-            self._lost = _gone(self._place, lost)
+            self._lost = _gone(self._place, lost, is_going=lost.term is None and self._is_going())
             raise self._lost from None
         self._renewed_s = began_s
 
+    def _is_going(self) -> bool:
+        try:
+            live = self._lease.cluster.get(ObjectRef("v1", "Namespace", "", self._lease.namespace))
+        except ClusterError:  # nobody can tell
+            return False
+        return live is None or bool(live["metadata"].get("deletionTimestamp"))
 
-def _gone(place: Environment, lost: LostError) -> LockedError:
+
+def _gone(place: Environment, lost: LostError, *, is_going: bool) -> LockedError:
+    if is_going:
+        return LockedError(
+            f"namespace `{place.namespace}` is being deleted, and the lock of environment `{place.name}`"
+            " with it; nothing more was written",
+            hint=f"wait until `kubectl get namespace {place.namespace}` finds nothing, then run the command"
+            " again",
+        )
     by = f": {describe(lost.term)} has it now" if lost.term is not None else ""
     return LockedError(
         f"this run lost the lock of environment `{place.name}`{by}; nothing more was written",
-        hint=f"somebody ran `mlstack unlock`, or namespace `{place.namespace}` was deleted;"
-        f" see what is there with `mlstack diff {place.name}`, then run the command again",
+        hint=f"somebody ran `mlstack unlock`, or took the lock over; see what is there with"
+        f" `mlstack diff {place.name}`, then run the command again",
     )

@@ -151,6 +151,16 @@ def test_a_deleted_lock_stops_the_run(cluster: MemoryCluster, held: Holding, clo
             fenced.apply(a_write())
 
 
+def test_a_namespace_that_goes_takes_the_lock_along_and_is_told(
+    cluster: MemoryCluster, held: Holding, clock: VirtualClock
+) -> None:
+    with held(ADA) as fenced:
+        cluster.delete(ObjectRef("v1", "Namespace", "", "default"))
+        clock.sleep(10)
+        with pytest.raises(LockedError, match="namespace `default` is being deleted"):
+            fenced.apply(a_write())
+
+
 def test_a_run_may_delete_the_namespace_of_its_lock(
     cluster: MemoryCluster, held: Holding, clock: VirtualClock
 ) -> None:
