@@ -1,12 +1,13 @@
 """Wait until everything that a run has applied works, telling what each object waits for."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mlstack.engine.judge import Seen
 from mlstack.engine.lookout import UNSEEN, Lookout
 from mlstack.engine.target import Reached
+from mlstack.engine.teller import SAY_AFTER_S, Teller
 from mlstack.errors import ForbiddenError, MlstackError, NotReadyError
 from mlstack.model import durations, objects
 from mlstack.model.clock import Clock
@@ -18,13 +19,6 @@ from mlstack.model.readiness.base import Readiness, time_s
 from mlstack.model.readiness.terms import Standing, Terms, Verdict
 from mlstack.model.readiness.terms import terms_of as agree
 
-# A reason that passes sooner is not worth a line.
-SAY_AFTER_S = 2.0
-# A reason that changes all the time, as a count does, is told so often all the same.
-SAY_EVERY_S = 10.0
-# So many objects with the same reason share a line.
-TOGETHER = 3
-_NAMED = 3
 # Clocks of people's machines stand wrong by minutes or not at all; a run takes seconds to come here.
 CLOCKS_DIFFER_S = 60.0
 # Refused credentials are no restart of the server after this time.
@@ -158,7 +152,7 @@ class _State:
 
 
 class _Watch:
-    def __init__(self, terms: Mapping[Identity, Terms], clock: Clock, teller: "Teller") -> None:
+    def __init__(self, terms: Mapping[Identity, Terms], clock: Clock, teller: Teller) -> None:
         self._terms, self._clock, self.teller = terms, clock, teller
         self._begun_s = clock.now_s()
         self._outage: MlstackError | None = None
@@ -253,49 +247,3 @@ def _kind(found: Readiness) -> tuple[str, str]:
 
 def _sentence(who: Identity, found: Readiness) -> str:
     return f"{who}: {found.reason or found.state}"
-
-
-@dataclass
-class Teller:
-    """Tells what objects wait for: once a reason has stayed for a moment, and only when it is a new one."""
-
-    clock: Clock
-    on_event: OnEvent
-    _seen: dict[Identity, tuple[str, float]] = field(default_factory=dict)
-    _told: dict[Identity, tuple[str, float]] = field(default_factory=dict)
-
-    def say(self, text: str) -> None:
-        """Tell something about the run as a whole."""
-        self.on_event(Event("pending", None, text))
-
-    def tell(self, waiting: Mapping[Identity, Readiness]) -> None:
-        """Take what waits now, and tell what is new and has stayed."""
-        due: dict[str, list[Identity]] = {}
-        for who in self._due(waiting):
-            due.setdefault(waiting[who].reason or waiting[who].state, []).append(who)
-        for reason, names in due.items():
-            if len(names) > TOGETHER:
-                some = ", ".join(str(who) for who in names[:_NAMED])
-                self.say(f"{len(names)} objects ({some} …): {reason}")
-                continue
-            for who in names:
-                self.on_event(Event("pending", who, reason))
-
-    def tell_left(self, left: Mapping[Identity, Readiness]) -> None:
-        """Tell of what nobody waits for any longer."""
-        for who, found in left.items():
-            text = "failed, but is optional" if found.state in ("failed", "missing") else "goes on by itself"
-            reason = f": {found.reason}" if found.reason else ""
-            self.on_event(Event("note", who, f"{text}{reason}"))
-
-    def _due(self, waiting: Mapping[Identity, Readiness]) -> Iterator[Identity]:
-        now_s = self.clock.now_s()
-        for who, found in waiting.items():
-            reason = found.reason or found.state
-            if self._seen.get(who, ("", 0.0))[0] != reason:
-                self._seen[who] = (reason, now_s)
-            told, told_s = self._told.setdefault(who, ("", now_s))
-            stayed = now_s - self._seen[who][1] >= SAY_AFTER_S
-            if reason != told and (stayed or now_s - told_s >= SAY_EVERY_S):
-                self._told[who] = (reason, now_s)
-                yield who

@@ -1,6 +1,6 @@
 """When a reason is told: soon, once, and not for what only passes."""
 
-from mlstack.engine.waiting import SAY_AFTER_S, SAY_EVERY_S, Teller
+from mlstack.engine.teller import SAY_AFTER_S, SAY_EVERY_S, Teller
 from mlstack.model.events import Event
 from mlstack.model.objects import Identity
 from mlstack.model.readiness.base import waiting
