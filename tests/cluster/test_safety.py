@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
 from tests.support.deploying import Objects, RealClock, Stack, config_map, crd, deployment, is_established
 from tests.support.kubeconfig import write_kubeconfig
+from tests.support.shell import Shell
 
 pytestmark = pytest.mark.cluster
 
@@ -369,6 +371,25 @@ def test_of_applies_at_once_each_ends_whole(stack: Stack, namespace: str, kubeco
     }
     assert len(words) == 1, failures
     assert cluster.list("coordination.k8s.io/v1", "Lease", namespace=namespace).items == ()
+
+
+def test_of_two_programs_at_once_one_waits_or_is_told(
+    namespace: str, kubeconfig: Path, tmp_path: Path, minikube: TestCluster
+) -> None:
+    people = []
+    for word in ("one", "two"):
+        made = Stack(tmp_path / word, namespace=namespace, opener=opener(kubeconfig))
+        made.write("a", *(config_map(f"c{index}", word=word) for index in range(60)))
+        people.append(Shell(root=made.root, kubeconfig=kubeconfig))
+    with closing(people[0]), closing(people[1]):
+        started = [person.start("apply", "minikube", "--yes") for person in people]
+        codes = [one.end() for one in started]
+    assert 0 in codes
+    assert set(codes) <= {0, 6}, [one.err for one in started]
+    items = minikube.request("GET", path(namespace, "configmaps"))["items"]
+    words = {item["data"]["word"] for item in items if item["metadata"]["name"].startswith("c")}
+    assert len(words) == 1
+    assert minikube.request("GET", path(namespace, "leases"))["items"] == []
 
 
 HOLD = """
