@@ -85,7 +85,7 @@ class Look:
     def _creation(self, reachable: bool, **facts: Any) -> Change:
         """Give a creation; the number that an autoscaler sets is sent once and handed over at once."""
         path, handover, data = self.outlook.scalers.path(self.wanted), None, self._data
-        if reachable and self.outlook.sets(self.wanted, path) and self.outlook.scalers.live(self.wanted):
+        if reachable and self.outlook.sets(self.wanted, path) and self.outlook.scaler(self.wanted):
             data = payload.cut(data, [path])
         if data != self.wanted.data:
             handover = holding(self.wanted.data, path, payload.value_at(self.wanted.data, path))

@@ -16,6 +16,7 @@ from mlstack.model.fieldrules import ConflictRule
 from mlstack.model.fields import MISSING
 from mlstack.model.objects import MANAGER, KubeObject
 from mlstack.model.options import ApplyOptions
+from mlstack.model.scaling import Autoscaler
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +41,20 @@ class Outlook:
 
     def payload(self, wanted: KubeObject) -> Mapping[str, Any]:
         """Give what we will own of an object: all but the number that an autoscaler of the run sets."""
-        path = self.scalers.path(wanted) if self.scalers.brought(wanted) else ()
+        path = self.scalers.path(wanted) if self.scaler(wanted, live=False) else ()
         return payload.cut(wanted.data, [path]) if path else wanted.data
+
+    def scaler(self, wanted: KubeObject, *, live: bool = True) -> Autoscaler | None:
+        """Give the autoscaler that a workload's number is left to; none where the object says it is ours.
+
+        Args:
+            wanted: the workload.
+            live: look into the cluster too.
+        """
+        path = self.scalers.path(wanted)
+        if any(found.covers(path) for found in _patterns(wanted, FORCE_FIELDS)):
+            return None
+        return self.scalers.brought(wanted) or (self.scalers.live(wanted) if live else None)
 
     def policy(self, wanted: KubeObject) -> Policy:
         """Say who is to have the fields of an object that others own too.
@@ -69,7 +82,7 @@ class Outlook:
         """Tell how a workload's number of replicas is to be treated."""
         path, data, note = self.scalers.path(wanted), self.payload(wanted), ""
         if self.sets(wanted, path):
-            scaler = self.scalers.brought(wanted) or self.scalers.live(wanted)
+            scaler = self.scaler(wanted)
             if scaler is not None:
                 data = payload.cut(wanted.data, [path])
                 note = f"leaves `{fields.path_text(path)}` to `{scaler.name}`"

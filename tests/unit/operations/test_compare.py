@@ -193,6 +193,18 @@ def test_a_number_of_ours_stays_when_we_let_go_of_it(stack: Stack, clusters: Clu
     assert set(outcomes(stack.apply(wait=False)).values()) == {"unchanged"}
 
 
+def test_a_number_that_the_object_says_is_ours_is_not_handed_over(stack: Stack, clusters: Clusters) -> None:
+    wanted = deployment(replicas=3)
+    wanted["metadata"]["annotations"] = {"mlstack.dev/force-fields": "spec.replicas"}
+    stack.write("a", wanted, scaler())
+    stack.apply(wait=False)
+    clusters["minikube"].patch(
+        WEB, {"spec": {"replicas": 5}}, subresource="scale", manager="kube-controller-manager"
+    )
+    stack.apply(wait=False)
+    assert get(clusters, WEB)["spec"]["replicas"] == 3
+
+
 def test_an_autoscaler_that_was_there_before_gets_the_number_at_once(
     stack: Stack, clusters: Clusters
 ) -> None:
