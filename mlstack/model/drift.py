@@ -143,7 +143,8 @@ class _Books:
         """Judge a field that nobody owns: removed from the object, or never applied so far."""
         if self._was_applied(path) is False:
             return _difference(change, "stale")
-        since = [entry for entry in self._others if not entry.subresource and self._wrote_after_us(entry)]
+        # A controller sets fields of its own all day; who takes one of ours away is a person.
+        since = [entry for entry in self._others if _is_person(entry) and self._wrote_after_us(entry)]
         if len({entry.key for entry in since}) == 1:
             return self._by(change, since[0], sure=False)
         return _difference(change, "unknown")
@@ -155,7 +156,7 @@ class _Books:
         return None if self._files_changed is None or self._files_changed else True
 
     def _wrote_after_us(self, entry: Entry) -> bool:
-        return bool(self._ours) and entry.time >= self._ours[0].time
+        return not entry.subresource and bool(self._ours) and entry.time >= self._ours[0].time
 
 
 def marked_by(live: Mapping[str, Any]) -> Entry | None:

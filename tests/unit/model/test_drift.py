@@ -116,6 +116,13 @@ def test_a_removed_field_is_laid_to_the_only_one_who_wrote_since(web: Web) -> No
     assert (by_path["env"].manager, by_path["env"].sure) == ("kubectl-edit", False)
 
 
+def test_a_removed_field_is_not_laid_to_a_controller_that_wrote_since(web: Web) -> None:
+    web.edit(lambda live: main(live).pop("env"), "kubectl-edit")
+    web.patch({"metadata": {"annotations": {"operator": "was here"}}}, "operator")
+    (found,) = web.found(files_changed=False)
+    assert (found.action, found.cause, found.manager) == ("removed", "unknown", "")
+
+
 def test_a_field_that_the_files_have_gained_is_no_ones_doing(web: Web) -> None:
     before = web.wanted
     web.wanted = placed(deployment(replicas=2, env=[{"name": n, "value": "1"} for n in "AB"]))
