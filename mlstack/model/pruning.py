@@ -38,11 +38,11 @@ class Spare:
         """Say why an object is kept, nothing if it is not."""
         kind = (identity.group, identity.kind)
         if self.definitions and kind == ("apiextensions.k8s.io", "CustomResourceDefinition"):
-            return "definitions are kept: deleting one deletes its objects in every namespace (--crds)"
+            return "definitions are kept: deleting one deletes its objects in every namespace (delete --crds)"
         if self.namespaces and kind == ("", "Namespace"):
-            return "namespaces are kept: deleting one deletes everything in it (--namespaces)"
+            return "namespaces are kept: deleting one deletes everything in it (delete --namespaces)"
         if self.claims and kind == ("", "PersistentVolumeClaim"):
-            return "volume claims are kept: deleting one deletes its data (--claims)"
+            return "volume claims are kept: deleting one deletes its data (delete --claims)"
         return ""
 
 
