@@ -212,8 +212,8 @@ def _internal(answer: _Answer) -> ClusterError:
             f"{answer.subject}: admission webhook `{webhook['name']}` does not answer: "
             f"{_short(answer.message.rpartition('failed to call webhook: ')[2])}",
             webhook=webhook["name"],
-            hint="see that the service behind the webhook runs, then try again; if the webhook itself keeps it"
-            " from starting, delete the webhook's configuration first",
+            hint="see that the service behind the webhook runs, then try again;"
+            " if the webhook itself keeps it from starting, delete the webhook's configuration first",
         )
     if _VERSION_GONE.search(answer.message):
         return VersionGoneError(

@@ -1,4 +1,4 @@
-"""Laws of the inventory: whatever stops a run, it covers every live object of ours; the next one converges."""
+"""Laws of the inventory: whatever stops a run, it covers all live objects of ours; the next one converges."""
 
 from __future__ import annotations
 
