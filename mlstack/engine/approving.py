@@ -71,6 +71,12 @@ def approve(found: Deployment, *, now_s: float, salt: str) -> Approval:
     )
 
 
+def _veiled(changes: Changes) -> Changes:
+    """Give changes as people may read them; their digests are those of the true values all the same."""
+    shown = (replace(one, fields=veiled(one.fields, changes.secrets)) for one in changes.changes)
+    return replace(changes, changes=tuple(shown))
+
+
 def sealed_inputs(target: Target, seal: Seal) -> dict[str, str]:
     """Give the sealed digest of each file that the render of a target has read."""
     found = inputs.digests(target.app)
@@ -197,7 +203,7 @@ def refuse_moved_objects(approval: Approval, found: Deployment, *, where: str) -
         ConflictError: saying of each object what.
     """
     digests = _digests(found.changes, approval.seal)
-    moved = approvals.moved_objects(approval, found.changes, digests)
+    moved = approvals.moved_objects(approval, _veiled(found.changes), digests)
     if moved:
         raise ConflictError(
             "\n  ".join(["the cluster has moved since the plan was made; nothing was done", *moved]),

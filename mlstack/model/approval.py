@@ -7,6 +7,7 @@ guessed at the speed of a hash: every digest is salted, and dear to compute wher
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ from mlstack.model.objects import Identity
 _IDLE: frozenset[Action] = frozenset({"unchanged", "kept", "missing"})
 _WORK = 2**11  # 7 ms a digest: nothing for a plan, 80 days for a dictionary of a billion words
 _SHOWN = 5
+_LONGEST = 40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,21 +214,25 @@ def _instead(old: ApprovedObject, now: Change) -> str:
     if old.action != now.action:
         gone = old.uid and not now.live_uid
         return f"{'is gone and ' if gone else ''}would be {_DONE[now.action]}, not {_DONE[old.action]}"
-    paths = _listed([one.path for one in _different(old.fields, now.fields)])
-    return f"differs in another way than when it was approved{f': {paths}' if paths else ''}"
+    said = list(_differently(old.fields, now.fields))
+    more = f" and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
+    told = f": {', '.join(said[:_SHOWN])}{more}" if said else ""
+    return f"differs in another way than when it was approved{told}"
 
 
-def _different(old: Sequence[FieldChange], new: Sequence[FieldChange]) -> list[FieldChange]:
-    return [one for one in (*old, *new) if not (one in old and one in new)]
+def _differently(old: Sequence[FieldChange], new: Sequence[FieldChange]) -> Iterator[str]:
+    before, now = ({one.path: one for one in each} for each in (old, new))
+    for path in dict.fromkeys((*before, *now)):
+        if path not in now:
+            yield f"`{path}` is as wanted already"
+        elif path not in before:
+            yield f"`{path}` differs as well"
+        elif before[path] != now[path]:
+            yield f"`{path}`{_was(before[path].old, now[path].old)}"
 
 
-def _listed(paths: Sequence[str]) -> str:
-    names = list(dict.fromkeys(paths))
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(f"`{name}`" for name in names[:_SHOWN]) + more
-
-
-def undone(approval: Approval, changes: Changes) -> int:
-    """Count the approved changes that are left to do."""
-    left = {change.identity for change in changes.changes if change.action not in _IDLE}
-    return sum(one.identity in left for one in approval.objects if not one.idle)
+def _was(old: Any, new: Any) -> str:
+    """Say which value a field has and had, if both are short enough to be read."""
+    texts = [json.dumps(value, ensure_ascii=False) for value in (new, old)]
+    is_short = old != new and all(len(text) <= _LONGEST for text in texts)
+    return f" is {texts[0]}, was {texts[1]}" if is_short else " has another value"

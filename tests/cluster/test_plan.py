@@ -108,7 +108,8 @@ def test_an_edit_in_between_is_refused_and_left_alone(
     assert caught.value.exit_code == 6
     assert caught.value.message.splitlines() == [
         "the cluster has moved since the plan was made; nothing was done",
-        f"  ConfigMap {namespace}/settings: differs in another way than when it was approved: `data.a`",
+        f"  ConfigMap {namespace}/settings: differs in another way than when it was approved:"
+        ' `data.a` is "3", was "1"',
     ]
     after = minikube.request("GET", f"/api/v1/namespaces/{namespace}/configmaps")["items"]
     assert after == before

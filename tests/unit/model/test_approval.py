@@ -86,7 +86,8 @@ def test_a_deletion_that_nobody_needs_any_more_is_nothing_either() -> None:
         (
             change("update"),
             change(fields=(FieldChange(path="spec.paused", action="added", new=True),), fingerprint="x"),
-            "differs in another way than when it was approved: `spec.replicas`, `spec.paused`",
+            "differs in another way than when it was approved: `spec.replicas` is as wanted already,"
+            " `spec.paused` differs as well",
         ),
         (
             change("create"),
@@ -103,7 +104,8 @@ def test_what_moved_is_said_object_by_object(before: Change | None, now: Change,
 def test_another_value_of_an_approved_field_is_not_approved() -> None:
     now = change(fields=(FieldChange(path="spec.replicas", action="changed", old=1, new=3),), fingerprint="x")
     assert moved(change(), now) == (
-        "Deployment ml/web: differs in another way than when it was approved: `spec.replicas`",
+        "Deployment ml/web: differs in another way than when it was approved:"
+        " `spec.replicas` has another value",
     )
 
 

@@ -112,7 +112,7 @@ def test_objects_that_moved_are_named(stack: Stack, file: Path) -> None:
     assert said[0] == "the cluster has moved since the plan was made; nothing was done"
     assert sorted(said[1:]) == [
         "  ConfigMap ml/same: would be updated, not left as it is",
-        "  ConfigMap ml/settings: differs in another way than when it was approved: `data.a`",
+        '  ConfigMap ml/settings: differs in another way than when it was approved: `data.a` is "3", was "1"',
     ]
     live = cluster.get(SETTINGS)
     assert live is not None
