@@ -27,6 +27,7 @@ MESSAGE_LIMIT = 400
 
 _CONFLICT = re.compile(r'conflict with "(?P<manager>[^"]*)"(?: with subresource "(?P<subresource>[^"]*)")?')
 _WEBHOOK = re.compile(r'(?:failed calling|admission) webhook "(?P<name>[^"]+)"')
+_CONVERSION = re.compile(r"conversion webhook for (?P<name>\S+, Kind=\S+) failed: (?P<why>.*)", re.DOTALL)
 _WARNING = re.compile(r'\b\d{3} \S+ "((?:[^"\\]|\\.)*)"')
 _SHORT_VALUE = re.compile(
     r'("(?:[^"\\]|\\.){0,40}"|\["(?:[^"\\]|\\.){0,40}"\]|-?[\d.]{1,20}|null|true|false|\{\}|\[\]): (.*)',
@@ -214,6 +215,14 @@ def _internal(answer: _Answer) -> ClusterError:
             webhook=webhook["name"],
             hint="see that the service behind the webhook runs, then try again;"
             " if the webhook itself keeps it from starting, delete the webhook's configuration first",
+        )
+    conversion = _CONVERSION.search(answer.message)
+    if conversion:
+        return TransientError(
+            f"{answer.subject}: the webhook that converts `{conversion['name']}` does not answer: "
+            f"{_short(conversion['why'])}",
+            webhook=conversion["name"],
+            hint="see that the service behind the webhook runs, then try again",
         )
     if _VERSION_GONE.search(answer.message):
         return VersionGoneError(

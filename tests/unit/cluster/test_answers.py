@@ -207,6 +207,15 @@ def test_a_failing_webhook_is_worth_another_try() -> None:
     assert 'service "nosvc" not found' in error.message
 
 
+def test_a_conversion_that_does_not_answer_is_worth_another_try() -> None:
+    why = 'Post "https://a.b.svc:443/": service "a" not found'
+    message = f"conversion webhook for ex.com/v2, Kind=Lamp failed: {why}"
+    error = read(refusal(500, message))
+    assert isinstance(error, TransientError)
+    assert error.webhook == "ex.com/v2, Kind=Lamp"
+    assert 'service "a" not found' in error.message
+
+
 @pytest.mark.parametrize("code", [429, 502, 503, 504])
 def test_a_server_that_asks_for_patience_is_worth_another_try(code: int) -> None:
     assert isinstance(read(refusal(code, "later")), TransientError)
