@@ -612,7 +612,7 @@ def test_status_says_when_a_quota_refuses_pods(stack: Stack, minikube: TestClust
     )
     stack.apply()
     rows = _until(stack, lambda rows: "quota" in rows["web"].reason)
-    assert rows["web"].reason.startswith("a pod was refused: ")
+    assert "waiting for quota: exceeded quota: few" in rows["web"].reason
 
 
 # --- delete -----------------------------------------------------------------------------------------
