@@ -7,14 +7,16 @@ from mlstack.engine.target import Target, reach
 from mlstack.model.options import ApplyOptions
 from mlstack.model.report import ChangeReport, report
 
+_USUAL = ApplyOptions(dry_run=True)
 
-def diff(target: Target, *, opener: Opener, prune: bool = True) -> ChangeReport:
+
+def diff(target: Target, *, opener: Opener, options: ApplyOptions = _USUAL) -> ChangeReport:
     """Compare an environment with its cluster; nothing is written.
 
     Args:
         target: what to compare.
         opener: opens a cluster by its context.
-        prune: whether what the files no longer bring is to be deleted.
+        options: of the apply that is asked about, a dry run.
 
     Returns:
         The changes; `ok` if there are none.
@@ -25,5 +27,5 @@ def diff(target: Target, *, opener: Opener, prune: bool = True) -> ChangeReport:
     """
     reached = reach(target, opener)
     with rights.explaining(reached, writing=False):
-        found = compare(reached, ApplyOptions(dry_run=True, prune=prune))
+        found = compare(reached, options)
     return report(found.changes)

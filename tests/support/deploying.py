@@ -152,8 +152,10 @@ class Stack:
         return [event.text for event in self.events if event.kind == "note"]
 
     def diff(self, environment: str = "minikube", **options: Any) -> ChangeReport:
-        """Compare with the cluster."""
-        return diff.diff(self.target(environment, **options), opener=self.opener)
+        """Compare with the cluster; options are those of `Target` and `ApplyOptions`."""
+        about, how = _split(options)
+        asked = ApplyOptions(**{"dry_run": True, **how})
+        return diff.diff(self.target(environment, **about), opener=self.opener, options=asked)
 
     def delete(self, environment: str = "minikube", **options: Any) -> RunResult:
         """Delete without a question."""

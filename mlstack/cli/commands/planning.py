@@ -53,6 +53,8 @@ def diff(
     context: options.Context = None,
     namespace: options.Namespace = None,
     prune: options.Prune = True,
+    adopt: options.Adopt = False,
+    force_conflicts: options.ForceConflicts = False,
     kubeconfig: options.Kubeconfig = None,
     folder: options.Dir = None,
     output: options.Output = "table",
@@ -70,14 +72,18 @@ def diff(
     target = target_of(ctx.obj, folder, name, components, sets, values, context=context, namespace=namespace)
     with progress.waiting("comparing with the cluster"):
         cluster = opener(ctx.obj, kubeconfig)
-        found = _drifted(target, cluster, ctx.obj) if live else _differing(target, cluster, prune=prune)
+        if live:
+            found = _drifted(target, cluster, ctx.obj)
+        else:
+            found = _differing(target, cluster, prune=prune, adopt=adopt, force_conflicts=force_conflicts)
     return _emit(found, output, summary=summary)
 
 
-def _differing(target: Target, cluster: Opener, *, prune: bool) -> object:
+def _differing(target: Target, cluster: Opener, **how: bool) -> object:
+    from mlstack.model.options import ApplyOptions
     from mlstack.operations import diff as operation
 
-    return operation.diff(target, opener=cluster, prune=prune)
+    return operation.diff(target, opener=cluster, options=ApplyOptions(dry_run=True, **how))
 
 
 def _drifted(target: Target, cluster: Opener, session: Session) -> object:

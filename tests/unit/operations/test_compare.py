@@ -154,6 +154,8 @@ def test_adoption_takes_over_and_then_removes(stack: Stack, clusters: Clusters) 
     stack.write("a", deployment())
     (row,) = stack.diff().objects
     assert "taking it over with --adopt would remove `metadata.labels.team`" in row.notes[0]
+    (row,) = stack.diff(adopt=True).objects
+    assert ("metadata.labels.team", "removed") in [(one.path, one.action) for one in row.fields]
     stack.apply(adopt=True)
     live = get(clusters, WEB)
     assert "args" not in live["spec"]["template"]["spec"]["containers"][0]
