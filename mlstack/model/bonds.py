@@ -191,6 +191,17 @@ class Builder:
                     free.setdefault(scope, set()).add(one)
         for scope, members in scopes.items():
             self._waves_of(scope, members, free.get(scope, set()), levels)
+        self._webhooks_last(set().union(*free.values()), levels)
+
+    def _webhooks_last(self, free: Collection[Identity], levels: Mapping[Node, int]) -> None:
+        """Bind the objects of every component and namespace before webhooks: they stand in no namespace."""
+        webhooks = [one for one in self._objects if ranks.rank(one) == ranks.WEBHOOKS]
+        for level in sorted({levels[one] for one in webhooks}):
+            gate = Gate("wave", f"webhooks, wave {level}")
+            for before in (one for one in self._objects if one in free and levels[one] < level):
+                self._bind(before, gate, "wave")
+            for after in (one for one in webhooks if levels[one] == level and gate in self._before):
+                self._bind(gate, after, "wave")
 
     def _waves_of(
         self, scope: str, members: Sequence[Identity], free: Collection[Identity], levels: Mapping[Node, int]

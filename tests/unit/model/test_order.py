@@ -251,7 +251,16 @@ def test_a_webhook_needs_its_service_and_the_pods_behind_it() -> None:
 
 def test_a_webhook_whose_failure_is_ignored_needs_nothing() -> None:
     hook, service = webhook(policy="Ignore"), make("", "Service", "hook", component="d")
-    assert comes_before(order.graph([hook, service]), service, hook) == set()
+    assert comes_before(order.graph([hook, service]), service, hook) == {"wave"}
+
+
+def test_a_webhook_comes_after_the_objects_of_every_component_and_namespace() -> None:
+    hook = webhook()
+    far = make("", "ConfigMap", namespace="far", component="d")
+    late = make("", "ConfigMap", "late", component="e", after="ex.com/namespaces/ml/Lamp/a")
+    graph = order.graph([hook, far, make("ex.com", "Lamp"), crd(), late])
+    assert comes_before(graph, far, hook) == {"wave"}
+    assert comes_before(graph, late, hook) == set()  # it may itself come after the webhook
 
 
 def test_custom_resources_that_a_webhook_sees_come_after_it() -> None:
