@@ -25,6 +25,7 @@ from mlstack.model.inventory import Inventory
 from mlstack.model.objects import Identity
 from mlstack.model.options import ApplyOptions
 from mlstack.model.readiness.terms import terms_of
+from mlstack.model.readyrules import ReadyRules
 from mlstack.model.report import RunResult
 
 
@@ -69,6 +70,11 @@ class Deployment(Proposal):
             component_s=self.reached.state.timeouts,
             wait_for_jobs=True,
         )
+
+    @property
+    def rules(self) -> ReadyRules:
+        """Give the app's own readiness rules."""
+        return self.reached.rules
 
     def run(self, *, clock: Clock, on_event: OnEvent) -> RunResult:
         """Carry the deploy out; a dry run only tells how each object would end.

@@ -22,6 +22,7 @@ from mlstack.model.events import Event, EventKind, OnEvent
 from mlstack.model.graph import Bond, Depends, Gate, Graph, Node
 from mlstack.model.objects import Identity, KubeObject
 from mlstack.model.readiness.terms import Standing, Terms, terms_of
+from mlstack.model.readyrules import ReadyRules
 
 _DONE: Mapping[str, EventKind] = {"create": "created", "update": "updated", "recreate": "recreated"}
 _APPLY: frozenset[Bond] = frozenset({"user", "needs"})
@@ -38,6 +39,7 @@ class Run:
         clock: for waits.
         again: looks at an object that moved since its change was worked out.
         terms: on what terms an object is waited for where others depend on it.
+        rules: the app's own readiness rules.
 
     Attributes:
         outcomes: the event that ended each object.
@@ -53,13 +55,14 @@ class Run:
         clock: Clock,
         again: Again | None = None,
         terms: TermsOf | None = None,
+        rules: ReadyRules | None = None,
     ) -> None:
         """Begin with nothing done."""
         self.outcomes: dict[Identity, Event] = {}
         self.written: dict[Identity, Mapping[str, Any]] = {}
         self.standings: dict[Identity, Standing] = {}
         self._begun: dict[Identity, Change] = {}
-        self._closed = False
+        self._closed, self._rules = False, rules
         self._on_event, self._lock, self._again = on_event, Lock(), again
         self._stopped = Flag()
         self._clock, self._terms = StoppedClock(clock, self._stopped), terms or _usual_terms
@@ -81,6 +84,7 @@ class Run:
             clock=EndedClock(self._clock, self._stopped),
             on_event=self._tell,
             terms=self._terms,
+            rules=self._rules,
         )
 
     def apply(self, changes: Sequence[Change], *, depends: Depends | None = None) -> None:

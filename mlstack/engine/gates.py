@@ -12,6 +12,7 @@ from mlstack.model.objects import Identity, KubeObject
 from mlstack.model.readiness.assess import assess
 from mlstack.model.readiness.base import Facts
 from mlstack.model.readiness.terms import Terms
+from mlstack.model.readyrules import ReadyRules
 
 TermsOf = Callable[[KubeObject], Terms]
 
@@ -29,10 +30,20 @@ class Gates:
         clock: for pauses, and to give up; ends every wait once the run is stopped.
         on_event: told what is waited for.
         terms: on what terms an object is waited for.
+        rules: the app's own readiness rules.
     """
 
-    def __init__(self, cluster: Cluster, *, clock: Clock, on_event: OnEvent, terms: TermsOf) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        clock: Clock,
+        on_event: OnEvent,
+        terms: TermsOf,
+        rules: ReadyRules | None = None,
+    ) -> None:
         """Hold the parts."""
+        self._rules = rules
         self._cluster, self._clock, self._on_event, self._terms = cluster, clock, on_event, terms
 
     def ready(self, name: str, wanted: Sequence[KubeObject]) -> None:
@@ -44,7 +55,7 @@ class Gates:
         terms = {one.identity: self._terms(one) for one in wanted}
         looked_at = [one for one in wanted if terms[one.identity].policy != "none"]
         try:
-            lookout = Lookout(self._cluster, looked_at, clock=self._clock)
+            lookout = Lookout(self._cluster, looked_at, clock=self._clock, rules=self._rules)
             until_ready(lookout, terms, clock=self._clock, on_event=self._on_event)
             for one in looked_at:
                 if (one.group, one.kind) == ("batch", "Job"):
@@ -87,7 +98,7 @@ class Gates:
     def _ended(self, job: KubeObject, timeout_s: float) -> None:
         def ended() -> bool:
             live = self._cluster.get(ObjectRef.of(job.data))
-            found = assess(Facts(data=live or {}, now_s=self._clock.now_s()))
+            found = assess(Facts(data=live or {}, now_s=self._clock.now_s()), self._rules)
             if live is None or found.state == "failed":
                 raise NotReadyError(f"`{job.identity}` failed: {found.reason or 'it is gone'}")
             return found.state in ("done", "suspended")

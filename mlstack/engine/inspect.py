@@ -10,6 +10,7 @@ from mlstack.engine.judge import Judge, Seen
 from mlstack.errors import ForbiddenError, MlstackError, ObjectNotFoundError
 from mlstack.model.objects import Identity, KubeObject
 from mlstack.model.readiness.relatives import Data, Relatives, kinds_below
+from mlstack.model.readyrules import ReadyRules
 
 # From so many objects of a kind and namespace on, one list is cheaper than asking for each.
 _MANY = 5
@@ -22,6 +23,7 @@ def inspect(
     now_s: float,
     wait_for_load_balancer: bool,
     labels: str = "",
+    rules: ReadyRules | None = None,
 ) -> tuple[tuple[Seen, ...], tuple[str, ...]]:
     """Look at every wanted object and judge it.
 
@@ -33,11 +35,12 @@ def inspect(
         now_s: the time in seconds since 1970.
         wait_for_load_balancer: whether a Service of type LoadBalancer needs its address.
         labels: what the objects carry if they are ours; empty where that is not known.
+        rules: the app's own readiness rules.
 
     Returns:
         What was seen of each object, and remarks on what could not be read.
     """
-    judge = Judge(cluster, Relatives(), wait_for_load_balancer=wait_for_load_balancer)
+    judge = Judge(cluster, Relatives(), wait_for_load_balancer=wait_for_load_balancer, rules=rules)
     listed = _listed(wanted, cluster, labels) if labels else {}
 
     def look(found: KubeObject) -> Data | None:

@@ -12,6 +12,7 @@ from mlstack.model.readiness.assess import assess
 from mlstack.model.readiness.base import RULES, Facts, Readiness, key_of
 from mlstack.model.readiness.platform import services_of
 from mlstack.model.readiness.relatives import Data, Relatives
+from mlstack.model.readyrules import ReadyRules
 
 T = TypeVar("T")
 
@@ -47,13 +48,21 @@ class Judge:
         cluster: where to ask.
         relatives: pods, their owners and events.
         wait_for_load_balancer: whether a Service of type LoadBalancer needs its address.
+        rules: the app's own readiness rules.
     """
 
-    def __init__(self, cluster: Cluster, relatives: Relatives, *, wait_for_load_balancer: bool) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        relatives: Relatives,
+        *,
+        wait_for_load_balancer: bool,
+        rules: ReadyRules | None = None,
+    ) -> None:
         """Begin with nothing asked."""
         self.relatives = relatives
         self.notes: list[str] = []
-        self._cluster, self._balancer = cluster, wait_for_load_balancer
+        self._cluster, self._balancer, self._rules = cluster, wait_for_load_balancer, rules or {}
         self._answers: dict[tuple[str, ...], tuple[float, Any]] = {}
 
     def judge(self, wanted: KubeObject, live: Data | None, *, now_s: float) -> Seen:
@@ -79,9 +88,9 @@ class Judge:
         )
         if facts.data.get("webhooks"):
             facts = replace(facts, endpoints=self._endpoints(facts, now_s))
-        found = assess(facts)
-        more = {} if found.is_fine and not _is_silent(facts) else self._more(facts, found, now_s)
-        return assess(replace(facts, **more)) if more else found
+        found = assess(facts, self._rules)
+        more = {} if found.is_fine and not self._is_silent(facts) else self._more(facts, found, now_s)
+        return assess(replace(facts, **more), self._rules) if more else found
 
     def _more(self, facts: Facts, found: Readiness, now_s: float) -> dict[str, Any]:
         """Ask for what tells more about an object that does not work."""
@@ -89,7 +98,7 @@ class Judge:
             return {"nodes": self._asked(now_s, self._nodes, "nodes")}
         if facts.data.get("kind") == "PersistentVolumeClaim" and not facts.pods:
             return {"late_classes": self._asked(now_s, self._late_classes, "classes")}
-        if _is_silent(facts):
+        if self._is_silent(facts):
             key = (str(facts.data.get("apiVersion")), str(facts.data.get("kind")))
             return {"has_status": self._asked(now_s, lambda: self._has_status(*key), "status", *key)}
         return {}
@@ -153,9 +162,9 @@ class Judge:
         endpoints = [endpoint for one in found for endpoint in one.get("endpoints") or ()]
         return any((one.get("conditions") or {}).get("ready") is not False for one in endpoints)
 
-
-def _is_silent(facts: Facts) -> bool:
-    """Tell whether only the definition of its kind can say if an object is to get a status."""
-    if facts.status or key_of(facts.data) in RULES:
-        return False
-    return Kinds.builtin().lookup(str(facts.data["apiVersion"]), str(facts.data["kind"])) is None
+    def _is_silent(self, facts: Facts) -> bool:
+        """Tell whether only the definition of its kind can say if an object is to get a status."""
+        key = key_of(facts.data)
+        if facts.status or key in RULES or key in self._rules:
+            return False
+        return Kinds.builtin().lookup(str(facts.data["apiVersion"]), str(facts.data["kind"])) is None

@@ -16,8 +16,9 @@ from mlstack.errors import ClusterError, ForbiddenError, MlstackError, ObjectNot
 from mlstack.model.clock import Clock
 from mlstack.model.objects import Identity, KubeObject
 from mlstack.model.readiness.assess import assess
-from mlstack.model.readiness.base import Facts, Readiness
+from mlstack.model.readiness.base import Facts, Readiness, key_of
 from mlstack.model.readiness.relatives import Data, Relatives, has_pods, kinds_below
+from mlstack.model.readyrules import ReadyRules
 
 # From so many namespaces on, one watch over all of them is cheaper for the server than one each.
 MANY_NAMESPACES = 5
@@ -50,6 +51,7 @@ class Lookout:
             that is nobody's business.
         everything: look also at kinds that need nothing but to be there.
         ahead_s: seconds by which the server's clock is ahead of ours.
+        rules: the app's own readiness rules.
     """
 
     def __init__(
@@ -63,12 +65,16 @@ class Lookout:
         uids: Mapping[Identity, str] | None = None,
         everything: bool = False,
         ahead_s: float = 0.0,
+        rules: ReadyRules | None = None,
     ) -> None:
         """Hold the parts; nothing is watched before it is entered."""
         self._cluster, self._clock = cluster, clock
         self._feed = Feed(cluster)
         self._relatives = Relatives()
-        self._judge = Judge(cluster, self._relatives, wait_for_load_balancer=wait_for_load_balancer)
+        self._rules = rules or {}
+        self._judge = Judge(
+            cluster, self._relatives, wait_for_load_balancer=wait_for_load_balancer, rules=self._rules
+        )
         self._live: dict[Identity, Data] = {}
         self._uids = dict(uids or {})
         self._ahead_s = ahead_s
@@ -81,11 +87,7 @@ class Lookout:
         self._labels, self._everything = labels, everything
         self._balancer = wait_for_load_balancer
         self._wanted = tuple(wanted)
-        self._static = {
-            found.identity
-            for found in wanted
-            if not everything and (found.kind in _WAITED_FOR or self._is_plain(found))
-        }
+        self._static = {found.identity for found in wanted if not everything and self._is_static(found)}
         self._watched = [found for found in self._wanted if found.identity not in self._static]
         self._sources: dict[Identity, Source] = {}
         self._resumed_s = clock.now_s()
@@ -222,8 +224,15 @@ class Lookout:
             self._sources[found.identity] = source
             self._feed.open(source)
 
+    def _is_static(self, found: KubeObject) -> bool:
+        """Tell whether there is nothing to wait for once an object is written."""
+        is_waited_for = found.kind in _WAITED_FOR and key_of(found.data) not in self._rules
+        return is_waited_for or self._is_plain(found)
+
     def _is_plain(self, found: KubeObject) -> bool:
         """Tell whether an object works as soon as it is there."""
+        if key_of(found.data) in self._rules:
+            return False
         payload = {name: part for name, part in found.data.items() if name != "status"}
         facts = Facts(data=payload, wait_for_load_balancer=self._balancer)
         return not payload.get("webhooks") and assess(facts).state == "ready"

@@ -19,6 +19,7 @@ from mlstack.model.events import Event, EventKind, OnEvent
 from mlstack.model.holder import Holder
 from mlstack.model.objects import Identity
 from mlstack.model.readiness.terms import Standing
+from mlstack.model.readyrules import ReadyRules
 from mlstack.model.report import ChangeReport, RunKind, RunResult
 
 _OUTCOMES: Mapping[Action, EventKind] = {
@@ -92,6 +93,11 @@ class Proposal:
         """Give on what terms an object is waited for where others depend on it; None for the usual ones."""
         return None
 
+    @property
+    def rules(self) -> ReadyRules | None:
+        """Give the app's own readiness rules; None where nothing is waited for."""
+        return None
+
     def carry_out(self, work: Callable[[Run], None], *, clock: Clock, on_event: OnEvent) -> RunResult:
         """Do the changes while the environment is locked; a dry run only tells how each would end.
 
@@ -109,7 +115,14 @@ class Proposal:
             return self._pretended(on_event)
         for note in self.changes.notes:
             on_event(Event("note", None, note))
-        run = Run(self.cluster, on_event=on_event, clock=clock, again=self.again, terms=self.terms)
+        run = Run(
+            self.cluster,
+            on_event=on_event,
+            clock=clock,
+            again=self.again,
+            terms=self.terms,
+            rules=self.rules,
+        )
         try:
             run.apply(self._namespace())
             with self._locked(clock, on_event) as cluster:

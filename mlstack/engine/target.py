@@ -10,6 +10,7 @@ from mlstack.model.app import ClusterIdentity, Environment
 from mlstack.model.holder import Holder
 from mlstack.model.objects import DesiredState
 from mlstack.model.overrides import Overrides
+from mlstack.model.readyrules import ReadyRules
 from mlstack.templating import CodeStore
 
 
@@ -88,6 +89,11 @@ class Reached:
     def selective(self) -> bool:
         """Tell whether only some components are looked at."""
         return bool(self.target.components)
+
+    @property
+    def rules(self) -> ReadyRules:
+        """Give the app's own readiness rules, by kind: those of today, also for a set of an earlier day."""
+        return {rule.kind: rule for rule in self.target.app.app().readiness}
 
 
 def reach(

@@ -86,6 +86,7 @@ def until_applied(
         wait_for_load_balancer=place.wait_for_load_balancer,
         uids=uids,
         ahead_s=_ahead_s(written, clock.now_s()),
+        rules=reached.rules,
     )
     hint = f"mlstack status {place.name}"
     until_ready(lookout, terms, clock=clock, on_event=on_event, found=found, hint=hint)

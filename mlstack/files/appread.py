@@ -12,6 +12,7 @@ from mlstack.files import layout, lockfile
 from mlstack.files.document import Document
 from mlstack.files.environments import EnvironmentFiles, read_environment
 from mlstack.files.fields import Fields, fields_of, layer_of
+from mlstack.files.readyrules import read_rules
 from mlstack.files.schema import PassedStore, check_file
 from mlstack.model import fieldpaths
 from mlstack.model.app import App, Component, Environment, Lock, Manifest, RegistryRef
@@ -99,13 +100,16 @@ class AppFiles:
     def app(self) -> App:
         """Give what `app.yaml` says."""
         fields = fields_of(self.app_document, "App")
-        fields.only("apiVersion", "kind", "name", "registries", "packages", "params", "conflicts")
+        fields.only(
+            "apiVersion", "kind", "name", "registries", "packages", "params", "conflicts", "readiness"
+        )
         return App(
             name=fields.text("name"),
             registries=tuple(_registry(entry) for entry in fields.each("registries")),
             packages=fields.packages("packages"),
             params=fields.map("params"),
             conflicts=tuple(_conflict_rule(entry) for entry in fields.each("conflicts")),
+            readiness=read_rules(fields),
         )
 
     @cached_property

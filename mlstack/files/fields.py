@@ -75,6 +75,24 @@ class Fields:
             self._refuse((name,), f"must be true or false, got {described(value)}")
         return value
 
+    def has(self, name: str) -> bool:
+        """Tell whether a field is there and not null."""
+        return self._map.get(name) is not None
+
+    def scalar(self, name: str) -> str | int | float | bool:
+        """Give a string, number or boolean."""
+        return self._scalar((name,), self._map.get(name))
+
+    def scalars(self, name: str) -> tuple[str | int | float | bool, ...]:
+        """Give a list of strings, numbers and booleans; empty when it is not there."""
+        found = self._list(name)
+        return tuple(self._scalar((name, index), entry) for index, entry in enumerate(found))
+
+    def _scalar(self, path: Path, value: object) -> str | int | float | bool:
+        if not isinstance(value, str | int | float | bool):
+            self._refuse(path, f"must be a string, a number, true or false, got {described(value)}")
+        return value
+
     def duration_s(self, name: str) -> float | None:
         """Give a duration in seconds, or nothing."""
         value = self._map.get(name)
@@ -87,15 +105,17 @@ class Fields:
 
     def texts(self, name: str) -> tuple[str, ...]:
         """Give a list of strings; empty when it is not there."""
-        value = self._map.get(name)
-        if value is None:
-            return ()
-        if not isinstance(value, list):
-            self._refuse((name,), f"must be a list, got {described(value)}")
+        value = self._list(name)
         for index, entry in enumerate(value):
             if not isinstance(entry, str):
                 self._refuse((name, index), f"must be a string, got {described(entry)}")
         return tuple(value)
+
+    def _list(self, name: str) -> list[Any]:
+        value = self._map.get(name)
+        if value is not None and not isinstance(value, list):
+            self._refuse((name,), f"must be a list, got {described(value)}")
+        return value or []
 
     def map(self, name: str) -> Mapping[str, Any]:
         """Give a map; empty when it is not there."""
@@ -112,18 +132,12 @@ class Fields:
 
     def each(self, name: str) -> Iterator["Fields"]:
         """Give the maps of a list; none when it is not there."""
-        value = self._map.get(name)
-        if value is not None and not isinstance(value, list):
-            self._refuse((name,), f"must be a list, got {described(value)}")
-        for index in range(len(value or ())):
+        for index in range(len(self._list(name))):
             yield Fields(self._document, (*self._path, name, index))
 
     def named(self, name: str) -> Iterator["tuple[str, Fields | None]"]:
         """Give a list of names and of maps with a `name`: each name, with its map if it is one."""
-        value = self._map.get(name)
-        if value is not None and not isinstance(value, list):
-            self._refuse((name,), f"must be a list, got {described(value)}")
-        for index, entry in enumerate(value or ()):
+        for index, entry in enumerate(self._list(name)):
             fields = None if isinstance(entry, str) else Fields(self._document, (*self._path, name, index))
             yield (entry if fields is None else fields.text("name")), fields
 
@@ -153,6 +167,14 @@ class Fields:
             SchemaError: always.
         """
         self._refuse((name,), message, hint=hint)
+
+    def refuse_all(self, message: str, *, hint: str | None = None) -> NoReturn:
+        """Raise the error that the map itself is wrong.
+
+        Raises:
+            SchemaError: always.
+        """
+        self._refuse((), message, hint=hint)
 
     def _refuse(self, path: Path, message: str, *, hint: str | None = None) -> NoReturn:
         full = (*self._path, *path)

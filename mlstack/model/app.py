@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from mlstack.model.fieldrules import ConflictRule
+from mlstack.model.readyrules import ReadyRule
 
 API_VERSION = "mlstack.dev/v1"
 DEFAULT_KUBERNETES_VERSION = "1.36"
@@ -120,6 +121,7 @@ class App:
         packages: which are needed.
         params: for every component whose prototype declares the name.
         conflicts: who has fields that others own in a cluster too; the first rule that speaks decides.
+        readiness: when objects of some kinds work; they come before the rules that are built in.
     """
 
     name: str
@@ -127,6 +129,7 @@ class App:
     packages: tuple[PackageRef, ...] = ()
     params: Mapping[str, Any] = field(default_factory=dict)
     conflicts: tuple[ConflictRule, ...] = ()
+    readiness: tuple[ReadyRule, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

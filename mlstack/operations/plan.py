@@ -116,7 +116,7 @@ def _waits(found: Deployment) -> tuple[PlannedWait, ...]:
     if not found.options.wait:
         return ()
     changed = [change.desired for change in found.changes.visible if change.desired is not None]
-    slow = [one for one in changed if not assess(Facts(data=one.data)).is_fine]
+    slow = [one for one in changed if not assess(Facts(data=one.data), found.rules).is_fine]
     terms = waiting.terms_of(slow, found.reached, found.options)
     return tuple(
         PlannedWait(object=str(identity), policy=one.policy, timeout_s=one.timeout_s, goes_on=one.brief)

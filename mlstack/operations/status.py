@@ -38,6 +38,7 @@ def status(target: Target, *, opener: Opener, clock: Clock) -> StatusResult:
         now_s=clock.now_s(),
         wait_for_load_balancer=report.reached.place.wait_for_load_balancer,
         labels=report.labels,
+        rules=report.reached.rules,
     )
     report.find_left_over(seen)
     return report.of(seen, notes)
@@ -76,6 +77,7 @@ def watch(
         labels=report.labels,
         wait_for_load_balancer=reached.place.wait_for_load_balancer,
         everything=True,
+        rules=reached.rules,
     )
     ends_s = None if timeout_s is None else clock.now_s() + timeout_s
     last: StatusResult | None = None

@@ -15,7 +15,7 @@ from mlstack.errors import MlstackError, NotReadyError
 from mlstack.model.events import Event
 from mlstack.model.report import RunResult
 from tests.support.cluster import TestCluster
-from tests.support.deploying import Stack, config_map, deployment, is_established, tfjob
+from tests.support.deploying import Stack, config_map, crd, deployment, is_established, tfjob
 from tests.support.training_operator import TrainingOperator
 from tests.support.waiting import wait_until
 
@@ -325,3 +325,57 @@ def test_forty_workloads_in_eight_namespaces(stack: Stack, minikube: TestCluster
     finally:
         for name in spaces:
             minikube.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture
+def widgets(minikube: TestCluster) -> Iterator[None]:
+    """A kind with a status that nobody but the test writes, for one test."""
+    group = "readyrules.example.com"
+    made = crd(group=group)
+    version = made["spec"]["versions"][0]
+    version["subresources"] = {"status": {}}
+    status = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version["schema"]["openAPIV3Schema"]["properties"]["status"] = status
+    minikube.request("POST", DEFINITIONS, made)
+    minikube.wait_for(f"{DEFINITIONS}/widgets.{group}", is_established)
+    yield
+    minikube.kubectl("delete", "crd", f"widgets.{group}", "--ignore-not-found", "--wait=true")
+
+
+def test_a_rule_of_the_app_says_when_its_kind_works(
+    stack: Stack, minikube: TestCluster, namespace: str, widgets: None
+) -> None:
+    group = "readyrules.example.com"
+    path = f"/apis/{group}/v1/namespaces/{namespace}/widgets/w/status"
+
+    def tell(**status: Any) -> None:
+        body = {"status": status}
+        minikube.request("PATCH", path, body, content_type="application/merge-patch+json")
+
+    def usable(status: str, message: str) -> dict[str, str]:
+        return {"type": "Usable", "status": status, "reason": "Told", "message": message}
+
+    app = (stack.root / "app.yaml").read_text()
+    rule = f"""\
+readiness:
+- kind: {group}/Widget
+  ready: {{condition: Usable}}
+  failed: {{field: status.phase, values: [Broken, Lost]}}
+  observedGeneration: true
+"""
+    (stack.root / "app.yaml").write_text(app + rule)
+    widget = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"parts": 9}}
+    stack.write("machine", widget)
+    run = Background(stack, timeout_s=60)
+    run.told("its controller has not seen the newest version yet")
+    tell(observedGeneration=1, conditions=[usable("False", "7 of 9 parts")])
+    run.told("7 of 9 parts")
+    tell(observedGeneration=1, conditions=[usable("True", "")])
+    assert states(run.end()) == {"w": "ready"}
+    assert stack.status().ok
+    stack.write("machine", {**widget, "spec": {"parts": 10}})
+    run = Background(stack, timeout_s=60)
+    run.told("its controller has not seen the newest version yet")
+    tell(observedGeneration=2, phase="Lost", message="at sea", conditions=[usable("False", "")])
+    assert "`status.phase` is Lost: at sea" in run.failure(30).message
+    assert not stack.status().ok

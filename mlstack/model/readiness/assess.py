@@ -4,6 +4,7 @@ from mlstack.model.objects import group_of
 from mlstack.model.readiness import (
     computing,
     core,
+    custom,
     pipelines,
     platform,
     pods,
@@ -14,14 +15,17 @@ from mlstack.model.readiness import (
 )
 from mlstack.model.readiness.base import (
     RULES,
+    UNSEEN,
     Facts,
     Readiness,
     condition_text,
     failed,
+    generation_of,
     key_of,
     ready,
     waiting,
 )
+from mlstack.model.readyrules import ReadyRules
 
 # The files of rules: importing one enters its rules into the table.
 RULE_FILES = (core, workloads, platform, training, computing, serving, queues, pipelines)
@@ -31,18 +35,25 @@ STATUS_GRACE_S = 10.0
 
 # Conditions that tell for which generation they were found, in APIs without an `observedGeneration`.
 _DATED = ("Ready", "Programmed", "Accepted", "Available")
-_UNSEEN = "its controller has not seen the newest version yet"
 
 
-def assess(facts: Facts) -> Readiness:
+def assess(facts: Facts, rules: ReadyRules | None = None) -> Readiness:
     """Say whether an object works, and if not why.
 
-    First match wins: it is being deleted; its newest version was not looked at yet; a condition
-    Reconciling or Stalled; the rule of its kind; a condition Ready; else it is ready.
+    First match wins: it is being deleted; its newest version was not looked at yet; the app's rule for its
+    kind; a condition Reconciling or Stalled; the built-in rule of its kind; a condition Ready; else it is
+    ready.
+
+    Args:
+        facts: everything to look at.
+        rules: of the app, by kind.
     """
     if facts.metadata.get("deletionTimestamp"):
         left = ", ".join(facts.metadata.get("finalizers") or ())
         return Readiness(state="terminating", reason=f"waits for finalizers: {left}" if left else "")
+    own = (rules or {}).get(key_of(facts.data))
+    if own is not None:
+        return _unobserved(facts) or custom.judge(own, facts)
     return _unobserved(facts) or _standard(facts) or _by_kind(facts)
 
 
@@ -50,18 +61,11 @@ def _unobserved(facts: Facts) -> Readiness | None:
     generation = facts.metadata.get("generation")
     if not isinstance(generation, int):
         return None
-    observed = _as_number(facts.status.get("observedGeneration"))
+    observed = generation_of(facts.status.get("observedGeneration"))
     if observed is not None and observed != generation:
-        return waiting(_UNSEEN)
-    dated = (_as_number(facts.condition(name).get("observedGeneration")) for name in _DATED)
-    return waiting(_UNSEEN) if any(one is not None and 0 < one < generation for one in dated) else None
-
-
-def _as_number(observed: object) -> int | None:
-    """Read a generation; some controllers write it as text, others write a hash, which says nothing."""
-    if isinstance(observed, str) and observed.isdigit():
-        return int(observed)
-    return observed if isinstance(observed, int) and not isinstance(observed, bool) else None
+        return waiting(UNSEEN)
+    dated = (generation_of(facts.condition(name).get("observedGeneration")) for name in _DATED)
+    return waiting(UNSEEN) if any(one is not None and 0 < one < generation for one in dated) else None
 
 
 def _standard(facts: Facts) -> Readiness | None:

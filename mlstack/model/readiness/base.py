@@ -17,6 +17,8 @@ State = Literal["ready", "waiting", "failed", "done", "suspended", "terminating"
 
 Queue = Literal["", "node", "new-node", "quota"]
 
+UNSEEN = "its controller has not seen the newest version yet"
+
 _FINE: frozenset[State] = frozenset({"ready", "done", "suspended"})
 
 
@@ -172,12 +174,19 @@ def failed(reason: str) -> Readiness:
 def condition(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Give the condition of that type of any object, empty if there is none."""
     conditions = (data.get("status") or {}).get("conditions") or ()
-    return next((one for one in conditions if one.get("type") == name), {})
+    return next((one for one in conditions if isinstance(one, Mapping) and one.get("type") == name), {})
 
 
 def condition_text(found: Mapping[str, Any]) -> str:
     """Give a condition's message, else its reason."""
     return str(found.get("message") or found.get("reason") or "")
+
+
+def generation_of(observed: object) -> int | None:
+    """Read a generation; some controllers write it as text, others write a hash, which says nothing."""
+    if isinstance(observed, str) and observed.isdigit():
+        return int(observed)
+    return observed if isinstance(observed, int) and not isinstance(observed, bool) else None
 
 
 def age_s(data: Mapping[str, Any], now_s: float) -> float:

@@ -14,7 +14,7 @@ from mlstack.files.kubernetes import load_schemas
 from mlstack.model import emit
 from tests.support.builders import write_tree
 from tests.support.cli import Runner
-from tests.support.deploying import config_map, deployment
+from tests.support.deploying import config_map, crd, deployment
 from tests.support.registry import small_app
 
 GPU = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
@@ -178,3 +178,78 @@ def test_on_a_terminal_the_page_is_drawn_in_the_place_of_the_last(
     text = capsys.readouterr().out
     assert "waiting [web]" in text
     assert "\x1b[1A" in text  # one line up again
+
+
+RULE = """\
+readiness:
+- kind: example.com/Widget
+  ready: {condition: Usable}
+  failed: {field: status.phase, value: Broken}
+"""
+WIDGET = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {}}
+WHERE = ObjectRef("example.com/v1", "Widget", "default", "w")
+
+
+def with_widget(run: Runner) -> None:
+    """Deploy a kind of the app's own without waiting, with a rule for it."""
+    definition = crd(group="example.com")
+    definition["spec"]["versions"][0]["subresources"] = {"status": {}}
+    properties = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    properties["status"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    write(definition, WIDGET)
+    app = Path("app.yaml")
+    app.write_text(app.read_text() + RULE)
+    run.ok("apply minikube --no-wait")
+
+
+def tell(run: Runner, **status: object) -> None:
+    """Write a status as a controller does."""
+    run.cluster("minikube").patch(WHERE, {"status": status}, subresource="status")
+
+
+def test_a_rule_of_the_app_decides_in_apply_and_status(run: Runner) -> None:
+    with_widget(run)
+    late = run("apply minikube --timeout 5s")
+    assert late.code == 7
+    assert "waiting: Widget default/w: has no condition `Usable` yet" in late.err
+    tell(run, conditions=[{"type": "Usable", "status": "False", "message": "7 of 9 parts"}])
+    assert "7 of 9 parts" in run("apply minikube --timeout 5s").err
+    assert (run("status minikube").code, "7 of 9 parts" in run("status minikube").out) == (1, True)
+    assert "Widget default/w: 7 of 9 parts" in run("status minikube --watch --timeout 5s").out
+    tell(run, phase="Broken")
+    broken = run("apply minikube --timeout 60s")
+    assert (broken.code, "`Widget default/w` failed: `status.phase` is Broken" in broken.err) == (7, True)
+    tell(run, phase="Up", conditions=[{"type": "Usable", "status": "True"}])
+    assert run("apply minikube").code == 0
+    assert run("status minikube").code == 0
+
+
+def test_a_rule_of_the_app_decides_when_dependants_are_written(run: Runner) -> None:
+    after = {"config.kubernetes.io/depends-on": "example.com/namespaces/default/Widget/w"}
+    settings = config_map()
+    bound = {**settings, "metadata": {**settings["metadata"], "annotations": after}}
+    with_widget(run)
+    tell(run, conditions=[{"type": "Usable", "status": "False"}])
+    write_tree(Path.cwd(), {"components/more.yaml": emit.to_yaml_documents([bound])})
+    early = run("apply minikube --no-wait --timeout 5s")
+    assert early.code == 7
+    assert "skipped   ConfigMap default/settings: depends on `Widget default/w`" in early.out
+    tell(run, conditions=[{"type": "Usable", "status": "True"}])
+    run.ok("apply minikube --no-wait")
+
+
+def test_a_plan_tells_that_a_rule_of_the_app_makes_wait(run: Runner) -> None:
+    app = Path("app.yaml")
+    write(config_map("one"), config_map("two", state="set"))
+    app.write_text(
+        app.read_text() + "readiness: [{kind: ConfigMap, ready: {field: data.state, value: set}}]\n"
+    )
+    planned = json.loads(run("plan minikube -o json").out)
+    assert [row["object"] for row in planned["waits"]] == ["ConfigMap default/one"]
+
+
+def test_a_wrong_rule_ends_the_run_before_anything_is_done(run: Runner) -> None:
+    app = Path("app.yaml")
+    app.write_text(app.read_text() + RULE.replace("ready:", "redy:"))
+    ran = run("apply minikube")
+    assert (ran.code, "did you mean `ready`?" in ran.err, "app.yaml:" in ran.err) == (3, True, True)
