@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mlstack.cli.adapters import Session
     from mlstack.cluster.api import Opener
     from mlstack.engine.target import Target
+    from mlstack.model.options import ApplyOptions
     from mlstack.model.sides import Side
 
 commands = family("Before anything is written.")
@@ -61,6 +62,7 @@ def diff(
 ) -> int:
     """Show what apply would change; exits with 1 when there is anything."""
     from mlstack.model import sides
+    from mlstack.model.options import ApplyOptions
 
     if other is not None:
         _refuse_beside_other(live=live, context=context, namespace=namespace)
@@ -75,15 +77,15 @@ def diff(
         if live:
             found = _drifted(target, cluster, ctx.obj)
         else:
-            found = _differing(target, cluster, prune=prune, adopt=adopt, force_conflicts=force_conflicts)
+            how = ApplyOptions(dry_run=True, prune=prune, adopt=adopt, force_conflicts=force_conflicts)
+            found = _differing(target, cluster, how)
     return _emit(found, output, summary=summary)
 
 
-def _differing(target: Target, cluster: Opener, **how: bool) -> object:
-    from mlstack.model.options import ApplyOptions
+def _differing(target: Target, cluster: Opener, how: ApplyOptions) -> object:
     from mlstack.operations import diff as operation
 
-    return operation.diff(target, opener=cluster, options=ApplyOptions(dry_run=True, **how))
+    return operation.diff(target, opener=cluster, options=how)
 
 
 def _drifted(target: Target, cluster: Opener, session: Session) -> object:
