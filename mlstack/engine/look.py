@@ -211,6 +211,22 @@ class Look:
             **_precisely(live),
         )
 
+    def unasked(self) -> Change:
+        """Give the change of an object whose definition changes first: until then the server cannot tell."""
+        note = "not checked by the server: its definition changes first"
+        live = self.world.live(self.wanted)
+        if live is None:
+            return self._creation(False, notes=(note,))
+        tree = fields.union(fields.owned(live, MANAGER), fields.tree_of(self._data))
+        changed = tuple(fields.compare(live, self._data, tree))
+        return self._change(
+            action="update",
+            fields=report.masked(self.wanted.identity, changed),
+            fingerprint=fingerprint(changed),
+            notes=(note,),
+            **_precisely(live),
+        )
+
     def _refused(self, live: Mapping[str, Any], error: InvalidError) -> Change:
         """Tell a change that cannot be made in place from an object that is wrong: ask under another name."""
         is_definition = refusals.is_definition(self.wanted)

@@ -11,10 +11,12 @@ from mlstack.engine.outside import refuse_absent_targets
 from mlstack.engine.scalers import Scalers
 from mlstack.engine.surroundings import Surroundings, placed
 from mlstack.engine.target import Reached
-from mlstack.errors import MlstackError
+from mlstack.errors import InvalidError, MlstackError
 from mlstack.model import objects, order
 from mlstack.model.diff import Change, Changes
 from mlstack.model.inventory import Inventory
+from mlstack.model.kinds import kinds_of_crd
+from mlstack.model.objects import KubeObject
 from mlstack.model.options import ApplyOptions
 
 _USUAL = ApplyOptions()
@@ -52,6 +54,7 @@ def observe(
     known.look_around([found for found in everything if world.is_reachable(found)], outlook.payload)
     looking = replace(outlook, known=known)
     results = parallel.run(lambda found: Look(looking, found).change(), everything)
+    results = _with_redefined(results, everything, looking)
     failures = [result for result in results if isinstance(result, MlstackError)]
     if failures:
         raise parallel.together(failures)
@@ -67,6 +70,24 @@ def observe(
         secrets=state.secrets,
         notes=(*state.notes, *(f"namespace `{one.name}` is created first" for one in extra), *_left(changes)),
     )
+
+
+def _with_redefined(
+    results: Sequence[Change | MlstackError], everything: Sequence[KubeObject], outlook: Outlook
+) -> list[Change | MlstackError]:
+    """Look without the server at objects that only a new version of their definition may let pass."""
+    redefined = {
+        (kind.group, kind.kind)
+        for result in results
+        if isinstance(result, Change) and result.writes and not result.refusal and result.desired
+        for kind in kinds_of_crd(result.desired.data)
+    }
+    return [
+        Look(outlook, found).unasked()
+        if isinstance(result, InvalidError) and (found.group, found.kind) in redefined
+        else result
+        for result, found in zip(results, everything, strict=True)
+    ]
 
 
 def looking_again(reached: Reached, options: ApplyOptions = _USUAL) -> Callable[[Change], Change]:

@@ -52,9 +52,16 @@ class Surroundings:
             return True
         return self._served(found) is not None
 
+    def _is_served_there(self, found: KubeObject) -> bool:
+        """Tell whether the server has the kind in the scope that the object is written for."""
+        if Kinds.builtin().lookup(found.api_version, found.kind):
+            return True
+        kind = self._served(found)
+        return kind is not None and not (kind.namespaced and not found.namespace)
+
     def is_reachable(self, found: KubeObject) -> bool:
         """Tell whether the server can be asked about an object before the run has begun."""
-        return found.namespace not in self.absent_namespaces and self.is_served(found)
+        return found.namespace not in self.absent_namespaces and self._is_served_there(found)
 
     def live(self, found: KubeObject) -> Mapping[str, Any] | None:
         """Read an object, None if it is not there."""

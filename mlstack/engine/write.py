@@ -10,6 +10,7 @@ from mlstack.engine.wait import GONE_S, instances_held, until_established, until
 from mlstack.errors import (
     ConflictError,
     ForbiddenError,
+    InvalidError,
     MlstackError,
     NotReadyError,
     ObjectNotFoundError,
@@ -19,6 +20,7 @@ from mlstack.errors import (
 from mlstack.model.clock import Clock
 from mlstack.model.diff import Change
 from mlstack.model.events import EventKind
+from mlstack.model.kinds import kinds_of_crd
 from mlstack.model.objects import Identity
 
 T = TypeVar("T")
@@ -30,6 +32,8 @@ KIND_S = 30.0
 WEBHOOK_S = 120.0
 # Others write the same object, or something before the API server says so: it passes.
 CONFLICT_S = 60.0
+# An API server takes a moment to check objects by what their definition has become.
+SCHEMA_S = 5.0
 
 # An empty namespace takes 6 s to go, one with pods a minute.
 NAMESPACE_GONE_S = 90.0
@@ -52,6 +56,7 @@ class Writer:
         """Hold the parts."""
         self._cluster, self._clock, self._say = cluster, clock, say
         self._sender = Sender(cluster, again=again)
+        self._redefined: set[tuple[str, str]] = set()
 
     def write(self, change: Change, reached: Callable[[str], None]) -> Applied:
         """Bring an object about; what is in the way, because it is being deleted, is waited for.
@@ -76,6 +81,9 @@ class Writer:
         reached("")
         if change.identity.kind == "CustomResourceDefinition":
             until_established(self._cluster, ref, clock=self._clock)
+            if change.action == "update" and change.desired:
+                kinds = kinds_of_crd(change.desired.data)
+                self._redefined |= {(kind.group, kind.kind) for kind in kinds}
         return applied
 
     def delete(self, change: Change, *, grace_period_s: int | None, wait: bool = True) -> bool:
@@ -165,13 +173,19 @@ class Writer:
             try:
                 return ask()
             except MlstackError as error:
-                if self._clock.now_s() - begun >= _patience_s(error):
+                patience_s = self._schema_s(change, error) or _patience_s(error)
+                if self._clock.now_s() - begun >= patience_s:
                     raise
                 if error.message != said:
                     said = error.message
                     self._say("waiting", change.identity, said.removeprefix(f"`{change.identity}`: "))
             self._clock.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_S)
+
+    def _schema_s(self, change: Change, error: MlstackError) -> float:
+        """Give how long the server may go on checking an object by its definition as it was."""
+        is_redefined = (change.identity.group, change.identity.kind) in self._redefined
+        return SCHEMA_S if is_redefined and isinstance(error, InvalidError) else 0.0
 
 
 def _address(ref: ObjectRef) -> str:

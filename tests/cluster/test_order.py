@@ -287,6 +287,34 @@ def test_an_object_that_is_being_deleted_is_waited_for(
     assert "deletionTimestamp" not in live["metadata"]
 
 
+def test_a_definition_and_objects_that_need_its_new_fields_change_in_one_run(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    group = f"{namespace}.example.com"
+
+    def write(*properties: str, scope: str = "Namespaced", **spec: str) -> None:
+        definition = crd("lamps", "Lamp", group=group, scope=scope)
+        schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        types = {name: {"type": "string"} for name in properties}
+        schema["properties"]["spec"] = {"type": "object", "properties": types}
+        metadata = {"name": "one"}
+        lamp = {"apiVersion": f"{group}/v1", "kind": "Lamp", "metadata": metadata, "spec": spec}
+        stack.write("a", definition, lamp)
+
+    write("size", size="large")
+    stack.apply()
+    write("size", "color", size="large", color="red")
+    assert outcomes(stack.apply()) == {f"lamps.{group}": "updated", "one": "updated"}
+    live = minikube.find(f"/apis/{group}/v1/namespaces/{namespace}/lamps/one")
+    assert live is not None and live["spec"] == {"size": "large", "color": "red"}
+    assert outcomes(stack.apply()) == {f"lamps.{group}": "unchanged", "one": "unchanged"}
+    write("size", "color", size="large", color="red", scope="Cluster")
+    with pytest.raises(InvalidError, match="scope"):
+        stack.apply()
+    write("size", "color", size="large", color="red")
+    stack.delete(spare=EVERYTHING)
+
+
 def test_a_definition_that_is_being_deleted_is_waited_for(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ from mlstack.errors import (
 from mlstack.files.kubernetes import load_schemas
 from mlstack.model.diff import Change
 from mlstack.model.objects import KubeObject
-from tests.support.deploying import VirtualClock, config_map
+from tests.support.deploying import VirtualClock, config_map, crd
 
 REF = ObjectRef("v1", "ConfigMap", "ml", "settings")
 
@@ -99,6 +100,37 @@ def test_what_passes_is_waited_for_and_told_once(error: MlstackError) -> None:
     told = Told(Flaky(error, error, error))
     assert told.write(change()).created
     assert told.said == [f"waiting: {error.message.removeprefix('`ConfigMap ml/settings`: ')}"]
+
+
+def definition(action: Any) -> Change:
+    found = KubeObject(data=crd(group="ex.com"), component="a")
+    return Change(
+        identity=found.identity,
+        component="a",
+        api_version="apiextensions.k8s.io/v1",
+        action=action,
+        desired=found,
+    )
+
+
+@pytest.mark.parametrize(("action", "passes"), [("update", True), ("create", False)])
+def test_a_new_schema_is_given_a_moment(action: Any, passes: bool) -> None:
+    cluster = Flaky()
+    told = Told(cluster)
+    told.write(definition("create"))
+    if action == "update":
+        live = cluster.get(ObjectRef.of(crd(group="ex.com")))
+        assert live is not None
+        told.write(replace(definition("update"), live_uid=live["metadata"]["uid"]))
+    cluster.left = [InvalidError("field not declared in schema")] * 3
+    data = {"apiVersion": "ex.com/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "ml"}}
+    widget = KubeObject(data=data, component="a")
+    one = replace(change(), identity=widget.identity, desired=widget, api_version="ex.com/v1")
+    if passes:
+        assert told.write(one).created
+        return
+    with pytest.raises(InvalidError):
+        told.write(one)
 
 
 @pytest.mark.parametrize(
