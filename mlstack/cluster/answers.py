@@ -135,6 +135,10 @@ def _forbidden(answer: _Answer) -> ClusterError:
             why="escalation",
             hint="ask for these rights, or let a cluster administrator apply it",
         )
+    if (
+        text != answer.message and " cannot " not in text
+    ):  # what an admission plugin says, as of a claim that cannot grow
+        return ForbiddenError(said, why="policy", hint="the cluster refuses it, whoever asks")
     return ForbiddenError(said, why="rights", hint="ask a cluster administrator for this right")
 
 

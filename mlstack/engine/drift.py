@@ -60,7 +60,10 @@ def look(reached: Reached, *, clock: Clock) -> Drift:
         raise parallel.together(failures)
     extra, unseen = _extra(reached, inventory, {found.identity for found in wanted})
     found = tuple(row for row in rows if isinstance(row, ObjectDrift))
-    return Drift(objects=(*found, *extra), notes=(*state.notes, *inventory.notes, *notes, *unseen))
+    return Drift(
+        objects=(*found, *extra),
+        notes=tuple(dict.fromkeys((*state.notes, *inventory.notes, *notes, *unseen))),
+    )
 
 
 def _applied(

@@ -16,6 +16,8 @@ _LEFT_OUT = frozenset(
     {("", "Event"), ("events.k8s.io", "Event"), ("", "Node"), ("discovery.k8s.io", "EndpointSlice")}
 )
 
+_NAMED = 8  # kinds that a note names; who has one namespace may list hardly any
+
 
 def scan(cluster: Cluster, inventory: Inventory) -> tuple[tuple[Member, ...], tuple[str, ...]]:
     """Give the members that carry our marks and are ours by their field manager, and what could not be seen.
@@ -51,8 +53,13 @@ def marked(cluster: Cluster, inventory: Inventory) -> tuple[tuple[Mapping[str, A
             continue
         for item in items:  # an object may be served by two groups
             found.setdefault(item["metadata"]["uid"], item)
-    notes = [f"no right to list {', '.join(sorted(unseen))}: such objects may be missed"] if unseen else []
+    notes = [f"no right to list {_listed(sorted(unseen))}: such objects may be missed"] if unseen else []
     return tuple(found.values()), tuple(notes)
+
+
+def _listed(kinds: Sequence[str]) -> str:
+    more = f" and {len(kinds) - _NAMED} more kinds" if len(kinds) > _NAMED else ""
+    return f"{', '.join(kinds[:_NAMED])}{more}"
 
 
 def _kinds(cluster: Cluster) -> Iterator[Kind]:

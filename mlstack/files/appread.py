@@ -275,7 +275,8 @@ class AppFiles:
         if document is None:
             near = nearest(name, self.environment_names)
             message = f"no environment `{name}`" + (f", which `{child.name}` extends" if child else "")
-            where, hint = child.file if child else None, None if near else f"mlstack env add {name}"
+            usual = f"mlstack plan ENV --out {name}" if name.endswith(".json") else f"mlstack env add {name}"
+            where, hint = child.file if child else None, None if near else usual
             raise NotFoundError(message, near=near, where=where, hint=hint)
         environment = read_environment(document, name)
         globals_, components = self._environment_params(name)

@@ -54,6 +54,7 @@ NAMES = [
     ),
     Wrong("render", 2, "which environment?", "name one, or choose one: mlstack env current --set ENV"),
     Wrong("render prdo", 4, "no environment `prdo`", "did you mean `prod`?"),
+    Wrong("apply other.json", 4, "no environment `other.json`", "mlstack plan ENV --out other.json"),
     Wrong("render other", 4, "no environment `other`", "mlstack env add other"),
     Wrong("render prod -c frnt", 4, "no component or module `frnt`", "did you mean `front`?"),
     Wrong("render prod -o jsno", 2, "no output format `jsno`", "use `-o json`"),

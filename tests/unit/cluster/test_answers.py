@@ -30,6 +30,7 @@ QUOTA = (
 RIGHTS = (
     'deployments.apps "d" is forbidden: User "nobody" cannot patch resource "deployments" in API group "apps"'
 )
+RESIZE = 'persistentvolumeclaims "d" is forbidden: only dynamically provisioned pvc can be resized'
 POLICY = "configmaps \"vap\" is forbidden: ValidatingAdmissionPolicy 'P' with binding 'B' denied request: no"
 ESCALATION = (
     'roles.rbac.authorization.k8s.io "r" is forbidden: user "u" (groups=["g"]) is attempting to grant RBAC '
@@ -67,6 +68,11 @@ def test_a_refusal_says_what_kind_it_is(body: dict[str, Any], why: str) -> None:
     assert isinstance(error, ForbiddenError)
     assert error.why == why
     assert error.hint
+
+
+def test_nobody_is_sent_for_rights_when_an_admission_plugin_refuses() -> None:
+    assert read(refusal(403, RESIZE, "Forbidden")).hint == "the cluster refuses it, whoever asks"
+    assert read(refusal(403, RIGHTS, "Forbidden")).hint == "ask a cluster administrator for this right"
 
 
 @pytest.mark.parametrize(
