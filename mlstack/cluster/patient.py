@@ -57,6 +57,7 @@ class PatientCluster:
         self._lock = Lock()
         self._answered = answered
         self._silent_since: float | None = None
+        self._noticed_s = 0.0
         self._back_since: float | None = None
         self._busy = False
 
@@ -69,19 +70,19 @@ class PatientCluster:
             except UnreachableError as error:
                 self._rides_out(error, asked_s)
             except TransientError as error:
-                self._heard()
+                self._heard(asked_s)
                 if self._clock.now_s() - begun >= (self._webhook_s if error.webhook else BUSY_S):
                     raise
                 self._say_busy(error)
             except (ForbiddenError, ObjectNotFoundError) as error:
-                self._heard()
+                self._heard(asked_s)
                 if not (_may_be_early(error) and self._is_warming_up()):
                     raise
             except MlstackError:
-                self._heard()
+                self._heard(asked_s)
                 raise
             else:
-                self._heard()
+                self._heard(asked_s)
                 return answer
             self._clock.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_S)
@@ -93,16 +94,19 @@ class PatientCluster:
                 raise error
             first = self._silent_since is None
             if self._silent_since is None:
-                self._silent_since = asked_s
+                self._silent_since, self._noticed_s = asked_s, self._clock.now_s()
             silent_s = self._clock.now_s() - self._silent_since
         if silent_s >= OUTAGE_S:
             raise error
         if first:
             self._told(f"the API server does not answer; trying again for {OUTAGE_S:.0f} s")
 
-    def _heard(self) -> None:
+    def _heard(self, asked_s: float) -> None:
+        """Take note of an answer; a late one, to what was asked before the silence, does not end it."""
         with self._lock:
             self._answered = True
+            if self._silent_since is not None and asked_s < self._noticed_s:
+                return
             was_silent, self._silent_since = self._silent_since is not None, None
             if was_silent:
                 self._back_since = self._clock.now_s()

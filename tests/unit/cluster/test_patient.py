@@ -152,3 +152,18 @@ def test_a_watch_begins_again_when_it_could_not_begin() -> None:
     waiting = Waiting()
     first = next(waiting.patient.watch("v1", "Namespace", timeout_s=1))
     assert first.type == "ADDED"
+
+
+def test_a_late_answer_to_an_early_question_does_not_end_the_silence() -> None:
+    waiting = Waiting()
+
+    def asked_while_another_fails() -> None:
+        waiting.clock.sleep(1)
+        waiting.cluster.mood = lambda: SILENT
+        with pytest.raises(UnreachableError):
+            waiting.get()
+
+    waiting.cluster.mood = asked_while_another_fails
+    assert waiting.get() is not None
+    assert len(waiting.told) == 1
+    assert waiting.told[0].startswith("the API server does not answer")
