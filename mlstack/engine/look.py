@@ -7,7 +7,7 @@ from mlstack.engine import probe, refusals, takeover
 from mlstack.engine.outlook import Number, Outlook, holding
 from mlstack.engine.settle import Settled, settle
 from mlstack.errors import ConflictError, InvalidError, MlstackError, VersionGoneError
-from mlstack.model import adoption, conflicts, definitions, fields, payload, renewal, report
+from mlstack.model import adoption, conflicts, definitions, displacing, fields, payload, renewal, report
 from mlstack.model.diff import Change, Refusal
 from mlstack.model.digest import digest_of, fingerprint
 from mlstack.model.fields import FieldChange
@@ -194,6 +194,28 @@ class Look:
             **_precisely(live),
         )
 
+    def _displacing(
+        self, live: Mapping[str, Any], items: tuple[payload.Path, ...], after: Mapping[str, Any]
+    ) -> Change:
+        """Give the change of an object in which a person's list items stand where ours are to be."""
+        tree = fields.union(fields.owned(live, MANAGER), fields.owned(after, MANAGER))
+        changed = [
+            *fields.compare(live, after, tree),
+            *(
+                FieldChange(path=fields.path_text(path), action="removed", old=payload.value_at(live, path))
+                for path in items
+            ),
+        ]
+        said = ", ".join(f"`{fields.path_text(path)}`" for path in items)
+        return self._change(
+            action="update",
+            fields=report.masked(self.wanted.identity, changed),
+            fingerprint=fingerprint(changed),
+            notes=(f"removes {said}, which a person put in the place of ours",),
+            prepare=displacing.take_items(live, items, api_version=self.wanted.api_version),
+            **_precisely(live),
+        )
+
     def _outdated(self, live: Mapping[str, Any]) -> Change:
         """Give the change of an object whose field owners stand in a version that is not served any more."""
         tree = fields.union(fields.tree_of(self._data), {})
@@ -232,6 +254,10 @@ class Look:
         is_definition = refusals.is_definition(self.wanted)
         copy = self.wanted.data if is_definition else probe.attempt(self.cluster, self.wanted.data)
         fault = copy if isinstance(copy, MlstackError) else None
+        if not isinstance(copy, MlstackError):
+            items = displacing.displaced(live, self._data, error.causes)
+            if items:
+                return self._displacing(live, items, copy)
         if not renewal.says_fixed(error.causes) and (is_definition or fault is not None):
             raise error
         after = self.wanted.data if isinstance(copy, MlstackError) else copy

@@ -72,14 +72,18 @@ def take_over(live: Mapping[str, Any], *, api_version: str, spare: Sequence[tupl
             tree = fields.union(tree, found) if tree else found
         else:
             others.append(raw)
-    mine = {
+    return entries_patch(live, [our_entry(_without(tree, spare), api_version=api_version), *others])
+
+
+def our_entry(tree: Tree, *, api_version: str) -> Mapping[str, Any]:
+    """Write down that we have applied these fields."""
+    return {
         "manager": MANAGER,
         "operation": "Apply",
         "apiVersion": api_version,
         "fieldsType": "FieldsV1",
-        "fieldsV1": _without(tree, spare),
+        "fieldsV1": tree,
     }
-    return _patch(live, [mine, *others])
 
 
 def reversioned(live: Mapping[str, Any], *, api_version: str) -> Patch:
@@ -87,7 +91,7 @@ def reversioned(live: Mapping[str, Any], *, api_version: str) -> Patch:
 
     A definition that drops a version leaves entries behind which no apply can read any more.
     """
-    return _patch(live, [{**raw, "apiVersion": api_version} for raw in _raw(live)])
+    return entries_patch(live, [{**raw, "apiVersion": api_version} for raw in _raw(live)])
 
 
 def _raw(live: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
@@ -112,7 +116,8 @@ def _tree(path: tuple[str, ...]) -> dict[str, Any]:
     return {path[0]: _tree(path[1:])} if path else {}
 
 
-def _patch(live: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> Patch:
+def entries_patch(live: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> Patch:
+    """Give the patch that replaces all field managers of an object in just this version."""
     return (
         {"op": "test", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"]},
         {"op": "replace", "path": "/metadata/managedFields", "value": list(entries)},

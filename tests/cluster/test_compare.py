@@ -218,6 +218,35 @@ def test_what_an_operator_set_stays_and_the_rest_is_applied(
     assert minikube.request("GET", where)["metadata"]["resourceVersion"] == before
 
 
+@pytest.mark.parametrize("names", [("", ""), ("http", "metrics")])
+def test_a_port_that_a_person_changed_is_put_back(
+    stack: Stack, minikube: TestCluster, namespace: str, names: tuple[str, str]
+) -> None:
+    ports = (
+        [{"port": 80, "targetPort": 8080}]
+        if names == ("", "")
+        else [
+            {"name": names[0], "port": 80, "targetPort": 8080},
+            {"name": names[1], "port": 9090, "targetPort": 9090},
+        ]
+    )
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
+    stack.write("a", {**service, "spec": {"selector": {"app": "web"}, "ports": ports}})
+    stack.apply()
+    edit = '[{"op": "replace", "path": "/spec/ports/0/port", "value": 81}]'
+    minikube.kubectl("patch", "service", "web", "-n", namespace, "--type=json", "-p", edit)
+    (row,) = stack.diff().objects
+    assert {(one.path, one.action) for one in row.fields} == {
+        ("spec.ports[80,TCP]", "added"),
+        ("spec.ports[81,TCP]", "removed"),
+    }
+    assert "`spec.ports[81,TCP]`, which a person put in the place of ours" in row.notes[0]
+    assert outcomes(stack.apply()) == {"web": "updated"}
+    live = minikube.request("GET", path(namespace, "web", "services"))
+    assert [one["port"] for one in live["spec"]["ports"]] == [one["port"] for one in ports]
+    assert stack.apply().counts == {"unchanged": 1}
+
+
 def test_force_takes_what_programs_own(stack: Stack, minikube: TestCluster, namespace: str) -> None:
     where = path(namespace, "settings", "configmaps")
     stack.write("a", config_map(a="1"))
