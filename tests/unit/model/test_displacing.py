@@ -7,7 +7,7 @@ from mlstack.model import fields
 from mlstack.model.displacing import displaced, take_items
 from mlstack.model.objects import MANAGER
 
-KEY_80, KEY_81 = ('k:{"port":%d,"protocol":"TCP"}' % port for port in (80, 81))
+KEY_81 = 'k:{"port":81,"protocol":"TCP"}'
 ITEM = ("f:spec", "f:ports", KEY_81)
 BELOW = {".": {}, "f:port": {}}
 WANTED = {"spec": {"ports": [{"port": 80, "protocol": "TCP"}]}}
