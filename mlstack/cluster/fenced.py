@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import TypeVar
 
-from mlstack.cluster.api import Applied, Cluster, Listing, ObjectRef, PatchKind, Propagation, WatchEvent
-from mlstack.model.app import ClusterIdentity
-from mlstack.model.kinds import Kinds
-from mlstack.model.objects import MANAGER
-from mlstack.model.rights import Right, Rights
+from mlstack.cluster.api import Cluster, ObjectRef
+from mlstack.cluster.view import ClusterView
+
+T = TypeVar("T")
 
 
-class FencedCluster:
+class FencedCluster(ClusterView):
     """Another cluster, with a question before each write; dry runs and reading go straight through.
 
     Args:
@@ -25,125 +24,12 @@ class FencedCluster:
         self, cluster: Cluster, check: Callable[[], None], deleted: Callable[[ObjectRef], None]
     ) -> None:
         """Hold the parts."""
-        self._cluster, self._check, self._deleted = cluster, check, deleted
+        super().__init__(cluster)
+        self._check, self._deleted = check, deleted
 
-    def identity(self) -> ClusterIdentity:
-        """Give what tells this cluster from others."""
-        return self._cluster.identity()
-
-    def kinds(self, *, refresh: bool = False) -> Kinds:
-        """Give the kinds the server has."""
-        return self._cluster.kinds(refresh=refresh)
-
-    def may(self, right: Right) -> bool:
-        """Tell whether we have a right."""
-        return self._cluster.may(right)
-
-    def rights(self, namespace: str) -> Rights:
-        """Give the rights we have in a namespace."""
-        return self._cluster.rights(namespace)
-
-    def get(self, ref: ObjectRef) -> dict[str, Any] | None:
-        """Read one object."""
-        return self._cluster.get(ref)
-
-    def list(
-        self,
-        api_version: str,
-        kind: str,
-        *,
-        namespace: str | None = None,
-        labels: str = "",
-        fields: str = "",
-        metadata_only: bool = False,
-    ) -> Listing:
-        """List the objects of one kind."""
-        return self._cluster.list(
-            api_version, kind, namespace=namespace, labels=labels, fields=fields, metadata_only=metadata_only
-        )
-
-    def apply(
-        self, obj: Mapping[str, Any], *, manager: str = MANAGER, force: bool = False, dry_run: bool = False
-    ) -> Applied:
-        """Write by server-side apply."""
-        self._ask(dry_run)
-        return self._cluster.apply(obj, manager=manager, force=force, dry_run=dry_run)
-
-    def create(self, obj: Mapping[str, Any], *, manager: str = MANAGER, dry_run: bool = False) -> Applied:
-        """Create an object."""
-        self._ask(dry_run)
-        return self._cluster.create(obj, manager=manager, dry_run=dry_run)
-
-    def replace(
-        self, obj: Mapping[str, Any], *, manager: str = MANAGER, subresource: str = "", dry_run: bool = False
-    ) -> Applied:
-        """Put an object in place of the one that is there."""
-        self._ask(dry_run)
-        return self._cluster.replace(obj, manager=manager, subresource=subresource, dry_run=dry_run)
-
-    def patch(
-        self,
-        ref: ObjectRef,
-        patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-        *,
-        kind: PatchKind = "merge",
-        subresource: str = "",
-        manager: str = MANAGER,
-        dry_run: bool = False,
-    ) -> Applied:
-        """Change parts of an object."""
-        self._ask(dry_run)
-        return self._cluster.patch(
-            ref, patch, kind=kind, subresource=subresource, manager=manager, dry_run=dry_run
-        )
-
-    def delete(
-        self,
-        ref: ObjectRef,
-        *,
-        propagation: Propagation = "Foreground",
-        uid: str | None = None,
-        resource_version: str | None = None,
-        grace_period_s: int | None = None,
-        dry_run: bool = False,
-    ) -> dict[str, Any] | None:
-        """Delete an object."""
-        self._ask(dry_run)
-        if not dry_run:
-            self._deleted(ref)
-        return self._cluster.delete(
-            ref,
-            propagation=propagation,
-            uid=uid,
-            resource_version=resource_version,
-            grace_period_s=grace_period_s,
-            dry_run=dry_run,
-        )
-
-    def watch(
-        self,
-        api_version: str,
-        kind: str,
-        *,
-        namespace: str | None = None,
-        labels: str = "",
-        fields: str = "",
-        metadata_only: bool = False,
-        resource_version: str = "",
-        timeout_s: float,
-    ) -> Iterator[WatchEvent]:
-        """Watch the objects of one kind."""
-        return self._cluster.watch(
-            api_version,
-            kind,
-            namespace=namespace,
-            labels=labels,
-            fields=fields,
-            metadata_only=metadata_only,
-            resource_version=resource_version,
-            timeout_s=timeout_s,
-        )
-
-    def _ask(self, dry_run: bool) -> None:
+    def _written(self, write: Callable[[], T], *, dry_run: bool, deletes: ObjectRef | None = None) -> T:
         if not dry_run:
             self._check()
+            if deletes is not None:
+                self._deleted(deletes)
+        return super()._written(write, dry_run=dry_run, deletes=deletes)

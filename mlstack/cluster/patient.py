@@ -6,17 +6,14 @@ the same thing twice, and what must happen once carries a resourceVersion or fai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from threading import Lock
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from mlstack.cluster.api import Applied, Cluster, Listing, ObjectRef, PatchKind, Propagation, WatchEvent
+from mlstack.cluster.api import Cluster, WatchEvent
+from mlstack.cluster.view import ClusterView
 from mlstack.errors import ForbiddenError, MlstackError, ObjectNotFoundError, TransientError, UnreachableError
-from mlstack.model.app import ClusterIdentity
 from mlstack.model.clock import Clock
-from mlstack.model.kinds import Kinds
-from mlstack.model.objects import MANAGER
-from mlstack.model.rights import Right, Rights
 
 T = TypeVar("T")
 
@@ -31,7 +28,7 @@ _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 1.0
 
 
-class PatientCluster:
+class PatientCluster(ClusterView):
     """Another cluster, asked again while it does not answer; the first answer ever must come at once.
 
     Args:
@@ -52,8 +49,8 @@ class PatientCluster:
         webhook_s: float = 0.0,
     ) -> None:
         """Hold the parts; nothing is asked."""
-        self._webhook_s = webhook_s
-        self._cluster, self._clock, self._told = cluster, clock, told
+        super().__init__(cluster)
+        self._webhook_s, self._clock, self._told = webhook_s, clock, told
         self._lock = Lock()
         self._answered = answered
         self._silent_since: float | None = None
@@ -124,133 +121,14 @@ class PatientCluster:
         if first:
             self._told(error.message if error.webhook else f"the API server is busy: {error.message}")
 
-    def identity(self) -> ClusterIdentity:
-        """Give what tells this cluster from others."""
-        return self._asked(self._cluster.identity)
+    def _watched(self, begin: Callable[[], Iterator[WatchEvent]]) -> Iterator[WatchEvent]:
+        """Hand events on; a watch that breaks ends, one that cannot begin is begun again."""
 
-    def kinds(self, *, refresh: bool = False) -> Kinds:
-        """Give the kinds the server has."""
-        return self._asked(lambda: self._cluster.kinds(refresh=refresh))
-
-    def may(self, right: Right) -> bool:
-        """Tell whether we have a right."""
-        return self._asked(lambda: self._cluster.may(right))
-
-    def rights(self, namespace: str) -> Rights:
-        """Give the rights we have in a namespace."""
-        return self._asked(lambda: self._cluster.rights(namespace))
-
-    def get(self, ref: ObjectRef) -> dict[str, Any] | None:
-        """Read one object."""
-        return self._asked(lambda: self._cluster.get(ref))
-
-    def list(
-        self,
-        api_version: str,
-        kind: str,
-        *,
-        namespace: str | None = None,
-        labels: str = "",
-        fields: str = "",
-        metadata_only: bool = False,
-    ) -> Listing:
-        """List the objects of one kind."""
-        return self._asked(
-            lambda: self._cluster.list(
-                api_version,
-                kind,
-                namespace=namespace,
-                labels=labels,
-                fields=fields,
-                metadata_only=metadata_only,
-            )
-        )
-
-    def apply(
-        self, obj: Mapping[str, Any], *, manager: str = MANAGER, force: bool = False, dry_run: bool = False
-    ) -> Applied:
-        """Write by server-side apply."""
-        return self._asked(lambda: self._cluster.apply(obj, manager=manager, force=force, dry_run=dry_run))
-
-    def create(self, obj: Mapping[str, Any], *, manager: str = MANAGER, dry_run: bool = False) -> Applied:
-        """Create an object."""
-        return self._asked(lambda: self._cluster.create(obj, manager=manager, dry_run=dry_run))
-
-    def replace(
-        self, obj: Mapping[str, Any], *, manager: str = MANAGER, subresource: str = "", dry_run: bool = False
-    ) -> Applied:
-        """Put an object in place of the one that is there."""
-        return self._asked(
-            lambda: self._cluster.replace(obj, manager=manager, subresource=subresource, dry_run=dry_run)
-        )
-
-    def patch(
-        self,
-        ref: ObjectRef,
-        patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-        *,
-        kind: PatchKind = "merge",
-        subresource: str = "",
-        manager: str = MANAGER,
-        dry_run: bool = False,
-    ) -> Applied:
-        """Change parts of an object."""
-        return self._asked(
-            lambda: self._cluster.patch(
-                ref, patch, kind=kind, subresource=subresource, manager=manager, dry_run=dry_run
-            )
-        )
-
-    def delete(
-        self,
-        ref: ObjectRef,
-        *,
-        propagation: Propagation = "Foreground",
-        uid: str | None = None,
-        resource_version: str | None = None,
-        grace_period_s: int | None = None,
-        dry_run: bool = False,
-    ) -> dict[str, Any] | None:
-        """Delete an object."""
-        return self._asked(
-            lambda: self._cluster.delete(
-                ref,
-                propagation=propagation,
-                uid=uid,
-                resource_version=resource_version,
-                grace_period_s=grace_period_s,
-                dry_run=dry_run,
-            )
-        )
-
-    def watch(
-        self,
-        api_version: str,
-        kind: str,
-        *,
-        namespace: str | None = None,
-        labels: str = "",
-        fields: str = "",
-        metadata_only: bool = False,
-        resource_version: str = "",
-        timeout_s: float,
-    ) -> Iterator[WatchEvent]:
-        """Watch the objects of one kind; a watch that breaks ends, one that cannot begin is begun again."""
-
-        def begin() -> tuple[WatchEvent | None, Iterator[WatchEvent]]:
-            events = self._cluster.watch(
-                api_version,
-                kind,
-                namespace=namespace,
-                labels=labels,
-                fields=fields,
-                metadata_only=metadata_only,
-                resource_version=resource_version,
-                timeout_s=timeout_s,
-            )
+        def begun() -> tuple[WatchEvent | None, Iterator[WatchEvent]]:
+            events = begin()
             return next(events, None), events
 
-        first, rest = self._asked(begin)
+        first, rest = self._asked(begun)
         if first is not None:
             yield first
             yield from rest
