@@ -12,7 +12,7 @@ from mlstack.engine.observe import outlook_of
 from mlstack.engine.settle import with_uid
 from mlstack.engine.surroundings import Surroundings, placed
 from mlstack.engine.target import Reached
-from mlstack.errors import ClusterError, InvalidError, MlstackError
+from mlstack.errors import ClusterError, InvalidError
 from mlstack.model import drift, fields, pruning
 from mlstack.model.clock import Clock
 from mlstack.model.drift import ObjectDrift
@@ -54,14 +54,10 @@ def look(reached: Reached, *, clock: Clock) -> Drift:
     applied, notes = _applied(reached, inventory, clock)
     wanted = placed(members, cluster)
     judge = _Judge(reached, inventory, applied)
-    rows = parallel.run(judge.judge, wanted)
-    failures = [row for row in rows if isinstance(row, MlstackError)]
-    if failures:
-        raise parallel.together(failures)
+    rows = parallel.whole(parallel.run(judge.judge, wanted))
     extra, unseen = _extra(reached, inventory, {found.identity for found in wanted})
-    found = tuple(row for row in rows if isinstance(row, ObjectDrift))
     return Drift(
-        objects=(*found, *extra),
+        objects=(*rows, *extra),
         notes=tuple(dict.fromkeys((*state.notes, *inventory.notes, *notes, *unseen))),
     )
 

@@ -13,7 +13,6 @@ from mlstack.errors import (
     ClusterError,
     ConflictError,
     ForbiddenError,
-    MlstackError,
     NotFoundError,
     ObjectNotFoundError,
     TransientError,
@@ -97,7 +96,7 @@ class History:
             return packing.content_of(secret, revision.number)
 
         names = packing.names(self.name, revision.number, revision.parts)
-        return packing.unpack(revision, _all(parallel.run(part, names)))
+        return packing.unpack(revision, parallel.whole(parallel.run(part, names)))
 
     def record(
         self, draft: Revision, state: DesiredState, *, selective: bool = False, if_news: bool = False
@@ -195,7 +194,7 @@ class History:
             with suppress(ObjectNotFoundError):
                 self.cluster.delete(self._ref(name), propagation="Background")
 
-        _all(parallel.run(delete, names))
+        parallel.whole(parallel.run(delete, names))
 
     def _items(self) -> tuple[Mapping[str, Any], ...]:
         return _items(self.cluster, app=self.app, environment=self.environment, namespace=self.namespace)
@@ -218,10 +217,3 @@ def _items(cluster: Cluster, *, app: str, environment: str, namespace: str) -> t
     found = cluster.list("v1", "Secret", namespace=namespace, labels=labels, metadata_only=True).items
     name = name_of(app, environment)
     return tuple(item for item in found if packing.belongs(item, name))
-
-
-def _all(results: Sequence[Any]) -> list[Any]:
-    failures = [result for result in results if isinstance(result, MlstackError)]
-    if failures:
-        raise parallel.together(failures)
-    return list(results)

@@ -2,12 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from mlstack.cluster.api import Cluster, ObjectRef
 from mlstack.engine import parallel
 from mlstack.engine.judge import Judge, Seen
-from mlstack.errors import ForbiddenError, MlstackError, ObjectNotFoundError
+from mlstack.errors import ForbiddenError, ObjectNotFoundError
 from mlstack.model.objects import Identity, KubeObject
 from mlstack.model.readiness.relatives import Data, Relatives, kinds_below
 from mlstack.model.readyrules import ReadyRules
@@ -47,7 +46,7 @@ def inspect(
         known = listed.get(found.identity)
         return cluster.get(ObjectRef.of(found.data)) if known is None else known
 
-    live = _results(parallel.run(look, wanted))
+    live = parallel.whole(parallel.run(look, wanted))
     pairs = list(zip(wanted, live, strict=True))
     _read_pods(cluster, [data for data in live if data is not None], judge)
     seen = [judge.judge(found, data, now_s=now_s) for found, data in pairs]
@@ -70,7 +69,7 @@ def _listed(wanted: Sequence[KubeObject], cluster: Cluster, labels: str) -> Mapp
         except (ForbiddenError, ObjectNotFoundError):  # whoever may not list asks for each object
             return ()
 
-    items = [item for found in _results(parallel.run(read, many)) for item in found]
+    items = [item for found in parallel.whole(parallel.run(read, many)) for item in found]
     return {KubeObject(data=item).identity: item for item in items}
 
 
@@ -96,13 +95,6 @@ def _read(cluster: Cluster, wanted: Sequence[tuple[str, str, str]], judge: Judge
             pass
         return ()
 
-    for items in _results(parallel.run(read, wanted)):
+    for items in parallel.whole(parallel.run(read, wanted)):
         for item in items:
             judge.relatives.put(item)
-
-
-def _results(results: Sequence[Any]) -> list[Any]:
-    failures = [result for result in results if isinstance(result, MlstackError)]
-    if failures:
-        raise parallel.together(failures)
-    return list(results)

@@ -54,11 +54,7 @@ def observe(
     known.look_around([found for found in everything if world.is_reachable(found)], outlook.payload)
     looking = replace(outlook, known=known)
     results = parallel.run(lambda found: Look(looking, found).change(), everything)
-    results = _with_redefined(results, everything, looking)
-    failures = [result for result in results if isinstance(result, MlstackError)]
-    if failures:
-        raise parallel.together(failures)
-    changes = tuple(result for result in results if isinstance(result, Change))
+    changes = tuple(parallel.whole(_with_redefined(results, everything, looking)))
     return Changes(
         app=state.app,
         environment=state.environment,

@@ -78,6 +78,18 @@ class _Attempts(Generic[T, R]):
             return error
 
 
+def whole(results: Sequence[R | MlstackError]) -> list[R]:
+    """Give results that all came.
+
+    Raises:
+        MlstackError: some did not; all their errors as one.
+    """
+    failures = [result for result in results if isinstance(result, MlstackError)]
+    if failures:
+        raise together(failures)
+    return [result for result in results if not isinstance(result, MlstackError)]
+
+
 def together(errors: Sequence[MlstackError]) -> MlstackError:
     """Make one error of several: the first one's kind and place, and what is said of whom, each once."""
     if len(errors) == 1:

@@ -9,7 +9,6 @@ from mlstack.engine import comparison, parallel
 from mlstack.engine import inventory as inventories
 from mlstack.engine.survey import ref_of
 from mlstack.engine.target import Reached, Target, reach
-from mlstack.errors import MlstackError
 from mlstack.model import applyset, fields, history, report, sides
 from mlstack.model.app import Environment
 from mlstack.model.diff import Change
@@ -101,11 +100,7 @@ def _live(cluster: Cluster, members: Sequence[Member]) -> tuple[KubeObject, ...]
         live = cluster.get(ref_of(member))
         return None if live is None else KubeObject(data=_owned(live), component=member.component)
 
-    results = parallel.run(look, members)
-    failures = [result for result in results if isinstance(result, MlstackError)]
-    if failures:
-        raise parallel.together(failures)
-    return tuple(result for result in results if isinstance(result, KubeObject))
+    return tuple(live for live in parallel.whole(parallel.run(look, members)) if live is not None)
 
 
 def _owned(live: Mapping[str, Any]) -> dict[str, Any]:

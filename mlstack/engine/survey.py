@@ -6,7 +6,7 @@ from typing import Any
 
 from mlstack.cluster.api import Cluster, ObjectRef
 from mlstack.engine import parallel
-from mlstack.errors import ForbiddenError, MlstackError, ObjectNotFoundError
+from mlstack.errors import ForbiddenError, ObjectNotFoundError
 from mlstack.model.inventory import Member
 from mlstack.model.kinds import Kinds
 from mlstack.model.objects import Identity
@@ -72,12 +72,9 @@ def _look(cluster: Cluster, members: Sequence[Member]) -> dict[Identity, Live]:
                 pass
         return [live for one in task if (live := cluster.get(ref_of(one))) is not None]
 
-    results = parallel.run(ask, tasks)
-    failures = [result for result in results if isinstance(result, MlstackError)]
-    if failures:
-        raise parallel.together(failures)
+    results = parallel.whole(parallel.run(ask, tasks))
     wanted = {ref_of(one): one.identity for one in members}
-    lives = [live for result in results if not isinstance(result, MlstackError) for live in result]
+    lives = [live for result in results for live in result]
     return {wanted[ref]: live for live in lives if (ref := ObjectRef.of(live)) in wanted}
 
 

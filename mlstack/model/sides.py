@@ -53,11 +53,6 @@ def read_side(text: str) -> Side:
     return Side(where="local" if where == "local" else "remote", environment=environment)
 
 
-def is_side(text: str) -> bool:
-    """Tell whether a word says which side of an environment it means."""
-    return ":" in text
-
-
 def moved_to(state: DesiredState, place: Environment, there: Environment) -> DesiredState:
     """Give the objects of one environment as if they were another's: its namespace and its mark."""
     mark = marks(app=state.app, environment=there.name, component="")[ENVIRONMENT_LABEL]
