@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from mlstack.cli import complete, options, progress
-from mlstack.cli.adapters import app_dir, code_store, environment_name, lock_holder, opener
+from mlstack.cli.adapters import opener, target_of
 from mlstack.cli.output import emit
 from mlstack.cli.parsing import ListingGroup, family
 from mlstack.errors import UsageError
-
-if TYPE_CHECKING:
-    from mlstack.engine.target import Target
 
 commands = family(
     "What was applied to an environment: `history [ENV]` lists, `show` prints one revision, `diff`"
@@ -55,7 +51,7 @@ def list_(
     """List what was applied to an environment: number, when, by whom, how it ended."""
     from mlstack.operations import history
 
-    target = target_of(ctx, folder, env, context=context, namespace=namespace)
+    target = target_of(ctx.obj, folder, env, context=context, namespace=namespace)
     with progress.waiting("reading the history"):
         result = history.list_all(target, opener=opener(ctx.obj, kubeconfig), clock=ctx.obj.ports.clock)
     return emit(result, output)
@@ -75,7 +71,7 @@ def show(
     from mlstack.operations import history
 
     env, numbers = split_words(words, most=1)
-    target = target_of(ctx, folder, env, context=context, namespace=namespace)
+    target = target_of(ctx.obj, folder, env, context=context, namespace=namespace)
     with progress.waiting("reading the history"):
         result = history.show(target, *numbers, opener=opener(ctx.obj, kubeconfig), clock=ctx.obj.ports.clock)
     return emit(result, output)
@@ -97,7 +93,7 @@ def diff(
     env, numbers = split_words(words, most=2)
     if not numbers:
         raise UsageError("which revision?", hint="mlstack history diff ENV N, or ENV N M")
-    target = target_of(ctx, folder, env, context=context, namespace=namespace)
+    target = target_of(ctx.obj, folder, env, context=context, namespace=namespace)
     with progress.waiting("reading the history"):
         result = history.diff(target, *numbers, opener=opener(ctx.obj, kubeconfig), clock=ctx.obj.ports.clock)
     return emit(result, output)
@@ -119,21 +115,3 @@ def split_words(words: list[str] | None, *, most: int) -> tuple[str | None, list
             f"a revision is a number from 1, got `{wrong}`", hint=f"mlstack history {env or 'ENV'}"
         )
     return env, [int(word) for word in given]
-
-
-def target_of(
-    ctx: typer.Context, folder: Path | None, env: str | None, *, context: str | None, namespace: str | None
-) -> Target:
-    """Say which environment a command is about."""
-    from mlstack.engine.target import Target
-
-    app = app_dir(ctx.obj, folder)
-    return Target(
-        app=app,
-        environment=environment_name(app, env),
-        store=code_store(),
-        context=context,
-        namespace=namespace,
-        who=ctx.obj.ports.who(),
-        holder=lock_holder(ctx.obj),
-    )

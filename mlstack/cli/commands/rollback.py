@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from mlstack.cli import complete, options, progress
-from mlstack.cli.adapters import opener
-from mlstack.cli.commands.history import split_words, target_of
+from mlstack.cli.adapters import opener, target_of
+from mlstack.cli.commands.history import split_words
 from mlstack.cli.parsing import family
 
 commands = family("Back to what was applied before.")
@@ -32,12 +32,8 @@ def rollback(
     namespace: options.Namespace = None,
     dry_run: options.DryRun = False,
     prune: options.Prune = True,
-    allow_large_prune: Annotated[
-        bool, typer.Option("--allow-large-prune", help="Also if more than half of all objects would go.")
-    ] = False,
-    force_conflicts: Annotated[
-        bool, typer.Option("--force-conflicts", help="Take fields from the programs that own them too.")
-    ] = False,
+    allow_large_prune: options.AllowLargePrune = False,
+    force_conflicts: options.ForceConflicts = False,
     allow_destructive: options.AllowDestructive = False,
     wait: options.Wait = True,
     timeout: options.Timeout = None,
@@ -58,7 +54,7 @@ def rollback(
     from mlstack.operations import rollback as operation
 
     env, numbers = split_words(words, most=1)
-    target = target_of(ctx, folder, env, context=context, namespace=namespace)
+    target = target_of(ctx.obj, folder, env, context=context, namespace=namespace)
     chosen = ApplyOptions(
         dry_run=dry_run,
         prune=prune,

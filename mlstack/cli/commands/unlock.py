@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from mlstack.cli import options, progress
-from mlstack.cli.adapters import app_dir, environment_name, lock_holder, opener
+from mlstack.cli.adapters import opener, target_of
 from mlstack.cli.output import emit, say
 from mlstack.cli.parsing import family
 from mlstack.errors import UsageError
@@ -36,17 +36,9 @@ def unlock(
     A lock expires by itself within seconds of the end of its run. A run that still holds it stops before its
     next write.
     """
-    from mlstack.engine.target import Target
     from mlstack.operations import unlock as operation
 
-    app = app_dir(ctx.obj, folder)
-    target = Target(
-        app=app,
-        environment=environment_name(app, env),
-        context=context,
-        namespace=namespace,
-        holder=lock_holder(ctx.obj),
-    )
+    target = target_of(ctx.obj, folder, env, context=context, namespace=namespace)
     with progress.waiting("looking at the lock"):
         plan = operation.compute(target, opener=opener(ctx.obj, kubeconfig), clock=ctx.obj.ports.clock)
     if plan.term is not None and not _confirmed(plan, ctx.obj.ports, yes=yes, yes_i_mean=yes_i_mean):
