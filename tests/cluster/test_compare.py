@@ -706,8 +706,7 @@ def mutating(minikube: TestCluster, namespace: str) -> Iterator[None]:
     }
     group = "/apis/admissionregistration.k8s.io"
     version = next((one for one in ("v1", "v1beta1") if minikube.find(f"{group}/{one}/{POLICIES}")), None)
-    if version is None:
-        pytest.skip("this API server has no mutating policies")
+    assert version is not None, "this API server has no mutating policies"
     minikube.request("POST", f"{group}/{version}/{POLICIES}", policy)
     minikube.request("POST", f"{group}/{version}/mutatingadmissionpolicybindings", binding)
     yield

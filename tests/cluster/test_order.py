@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Event as Flag
 from threading import Thread, Timer
 from typing import Any
 
@@ -544,8 +545,8 @@ class _Admission(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def admission(folder: Path, *, after_s: float) -> Iterator[dict[str, str]]:
-    """Run a webhook that takes its port now and answers later; gives its `clientConfig`."""
+def admission(folder: Path, *, begin: Flag) -> Iterator[dict[str, str]]:
+    """Run a webhook that takes its port now and answers once it may begin; gives its `clientConfig`."""
     certificate = self_signed("127.0.0.1")
     files = certificate.write(folder, "hook")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -556,7 +557,7 @@ def admission(folder: Path, *, after_s: float) -> Iterator[dict[str, str]]:
     server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
 
     def serve() -> None:
-        time.sleep(after_s)
+        begin.wait()
         server.server_activate()
         server.serve_forever(poll_interval=0.05)
 
@@ -566,7 +567,7 @@ def admission(folder: Path, *, after_s: float) -> Iterator[dict[str, str]]:
     try:
         yield {"url": f"https://127.0.0.1:{server.server_address[1]}/", "caBundle": authority}
     finally:
-        time.sleep(0)
+        begin.set()
         server.shutdown()
         server.server_close()
         thread.join()
@@ -577,16 +578,27 @@ def test_a_webhook_of_others_that_starts_is_waited_for(
 ) -> None:
     name = f"theirs-{namespace}"
     stack.write("a", config_map("one", a="1"), secret("x"))
-    with admission(tmp_path, after_s=3) as client:
+    begin, heard = Flag(), []
+
+    def hear(event: Event) -> None:
+        if "admission webhook `a.example.com`" in event.text:
+            heard.append(event)
+            begin.set()
+
+    def refuses() -> bool:
+        tried = ("create", "secret", "generic", "tried", "-n", namespace, "--dry-run=server")
+        return minikube.kubectl(*tried, check=False).returncode != 0
+
+    with admission(tmp_path, begin=begin) as client:
         theirs = hook(name, client, namespace=namespace, resource="secrets")
         minikube.kubectl("apply", "-f", "-", input=json.dumps(theirs))
-        time.sleep(1)  # the API server learns of a webhook after a moment, and tells nobody when
+        wait_until(refuses, what="the API server to learn of the webhook")
         try:
-            result = stack.apply()
+            result = apply.execute(stack.plan(), clock=stack.clock, on_event=hear)
         finally:
             minikube.kubectl("delete", "validatingwebhookconfiguration", name)
     assert outcomes(result) == {"one": "created", "x": "created"}
-    assert any("admission webhook `a.example.com`" in event.text for event in stack.events)
+    assert heard
 
 
 # --- what cannot change ----------------------------------------------------------------------------
