@@ -11,9 +11,6 @@ from mlstack.model.objects import Identity, KubeObject
 from mlstack.model.readiness.relatives import Data, Relatives, kinds_below
 from mlstack.model.readyrules import ReadyRules
 
-# From so many objects of a kind and namespace on, one list is cheaper than asking for each.
-_MANY = 5
-
 
 def inspect(
     wanted: Sequence[KubeObject],
@@ -61,7 +58,7 @@ def inspect(
 def _listed(wanted: Sequence[KubeObject], cluster: Cluster, labels: str) -> Mapping[Identity, Data]:
     """List kinds that there is much of; what is not among them is asked for by name."""
     counts = Counter((found.api_version, found.kind, found.namespace) for found in wanted)
-    many = sorted(key for key, count in counts.items() if count >= _MANY)
+    many = sorted(key for key, count in counts.items() if count >= parallel.LIST_FROM)
 
     def read(key: tuple[str, str, str]) -> Sequence[Data]:
         try:

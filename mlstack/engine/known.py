@@ -15,9 +15,6 @@ from mlstack.model import adoption, objects
 from mlstack.model.inventory import Inventory, Member, owned_hash, payload_hash
 from mlstack.model.objects import DesiredState, Identity, KubeObject
 
-# From so many objects of one kind and namespace on, one list of names is cheaper than asking for each.
-_MANY = 5
-
 _Group = tuple[str, str, str]
 Payload = Callable[[KubeObject], Mapping[str, Any]]
 
@@ -55,13 +52,13 @@ class Known:
             if member and member.payload_hash and member.uid and _fits(member, found, payload):
                 self._candidates[found.identity] = member
         counts = Counter(_group(found) for found in wanted)
+        many = {group for group, count in counts.items() if count >= parallel.LIST_FROM}
         hopeful = {_group(found) for found in wanted if found.identity in self._candidates}
-        groups = sorted(group for group, count in counts.items() if count >= _MANY or group in hopeful)
-        for group, items in zip(
-            groups, parallel.run(lambda one: self._list(one, every=counts[one] >= _MANY), groups), strict=True
-        ):
+        groups = sorted(many | hopeful)
+        lists = parallel.run(lambda group: self._list(group, every=group in many), groups)
+        for group, items in zip(groups, lists, strict=True):
             if isinstance(items, tuple):  # whoever may not list asks for each object
-                self._listed.update([group] if counts[group] >= _MANY else ())
+                self._listed.update([group] if group in many else ())
                 for item in items:
                     self._metadata[_identity(group, item)] = item
 

@@ -14,9 +14,6 @@ from mlstack.model.objects import Identity
 Live = Mapping[str, Any]
 _Group = tuple[str, str, str]
 
-# From so many members of one kind and namespace on, one list is cheaper than asking for each.
-_MANY = 5
-
 
 @dataclass(frozen=True, kw_only=True)
 class Survey:
@@ -61,7 +58,7 @@ def _look(cluster: Cluster, members: Sequence[Member]) -> dict[Identity, Live]:
     tasks = [
         task
         for group in groups.values()
-        for task in ([group] if len(group) >= _MANY else [[one] for one in group])
+        for task in ([group] if len(group) >= parallel.LIST_FROM else [[one] for one in group])
     ]
 
     def ask(task: list[Member]) -> list[Live]:
