@@ -81,7 +81,7 @@ def _ask(
         raise _cannot_leave(wanted, left, f"without them the object is not valid: {said}") from error
 
 
-def _paths(losses: Iterable[Lost]) -> list[conflicts.Path]:
+def _paths(losses: Iterable[Lost]) -> list[payload.Path]:
     return [path for loss in losses for path in loss.paths]
 
 

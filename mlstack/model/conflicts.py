@@ -13,8 +13,7 @@ from mlstack.model.fieldmanagers import Owner, owner_of, row_of
 from mlstack.model.fieldpaths import FieldPattern
 from mlstack.model.fieldrules import ConflictRule, Taker
 from mlstack.model.objects import MANAGER
-
-Path = tuple[str, ...]
+from mlstack.model.payload import Path
 
 FORCE_FIELDS = "mlstack.dev/force-fields"
 IGNORE_FIELDS = "mlstack.dev/ignore-fields"
