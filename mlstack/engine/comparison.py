@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, replace
 
-from mlstack.engine import history
-from mlstack.engine import inventory as inventories
-from mlstack.engine.observe import observe
-from mlstack.engine.prune import Pruning, prune
+from mlstack.engine.comparing.observe import observe
+from mlstack.engine.records import history
+from mlstack.engine.records import inventory as inventories
+from mlstack.engine.removing.prune import Pruning, prune
 from mlstack.engine.target import Reached
 from mlstack.model import applyset
 from mlstack.model.diff import Changes

@@ -4,16 +4,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from mlstack.engine import guard, recording, refusals, rights, waiting
-from mlstack.engine import inventory as inventories
+from mlstack.engine import guard, rights
+from mlstack.engine.comparing import refusals
+from mlstack.engine.comparing.observe import looking_again
 from mlstack.engine.comparison import compare
-from mlstack.engine.execute import Run
-from mlstack.engine.gates import TermsOf
-from mlstack.engine.observe import looking_again
 from mlstack.engine.proposal import Proposal
-from mlstack.engine.prune import refuse_too_much
-from mlstack.engine.send import Again
+from mlstack.engine.records import inventory as inventories
+from mlstack.engine.records import recording
+from mlstack.engine.removing.prune import refuse_too_much
 from mlstack.engine.target import Reached
+from mlstack.engine.waiting import ready
+from mlstack.engine.waiting.gates import TermsOf
+from mlstack.engine.writing.execute import Run
+from mlstack.engine.writing.send import Again
 from mlstack.errors import ClusterError, MlstackError, OutdatedError, UnreachableError
 from mlstack.model import membership
 from mlstack.model.app import ClusterIdentity
@@ -154,7 +157,7 @@ class Deployment(Proposal):
         wanted = [change for change in self.changes.changes if change.desired and change.action != "missing"]
         if not self.options.wait or not wanted:
             return
-        waiting.until_applied(
+        ready.until_applied(
             self.reached,
             wanted,
             self.options,
@@ -200,7 +203,7 @@ def propose(
     """
     if not may_be_empty:
         guard.refuse_empty(reached.state)
-    waiting.terms_of(reached.state.objects, reached, options)  # a wrong annotation ends the run here
+    ready.terms_of(reached.state.objects, reached, options)  # a wrong annotation ends the run here
     with rights.explaining(reached, writing=not options.dry_run):
         found = compare(reached, options)
     refusals.refuse(found.changes.changes)

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from mlstack.cluster.api import Cluster, ObjectRef
-from mlstack.engine import lock
-from mlstack.engine.execute import Run
-from mlstack.engine.gates import TermsOf
-from mlstack.engine.send import Again
+from mlstack.engine.records import lock
+from mlstack.engine.waiting.gates import TermsOf
+from mlstack.engine.writing.execute import Run
+from mlstack.engine.writing.send import Again
 from mlstack.errors import ForbiddenError, MlstackError
 from mlstack.model import report
 from mlstack.model.app import Environment

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from mlstack.cluster.api import Opener
 from mlstack.engine.deployment import Deployment, propose
-from mlstack.engine.history import History
-from mlstack.engine.recording import history_of
+from mlstack.engine.records.history import History
+from mlstack.engine.records.recording import history_of
 from mlstack.engine.target import Reached, Target, reach
 from mlstack.errors import MlstackError, NotFoundError
 from mlstack.model import history

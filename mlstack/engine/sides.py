@@ -6,8 +6,8 @@ from typing import Any
 
 from mlstack.cluster.api import Cluster, Opener
 from mlstack.engine import comparison, parallel
-from mlstack.engine import inventory as inventories
-from mlstack.engine.survey import ref_of
+from mlstack.engine.records import inventory as inventories
+from mlstack.engine.records.survey import ref_of
 from mlstack.engine.target import Reached, Target, reach
 from mlstack.model import applyset, fields, history, report, sides
 from mlstack.model.app import Environment

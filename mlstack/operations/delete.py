@@ -6,14 +6,15 @@ from functools import partial
 from typing import ClassVar
 
 from mlstack.cluster.api import Cluster, Opener
-from mlstack.engine import inventory as inventories
-from mlstack.engine import recording, rights
-from mlstack.engine.execute import Run
-from mlstack.engine.history import History
-from mlstack.engine.lock import WAIT_S
+from mlstack.engine import rights
 from mlstack.engine.proposal import Proposal
-from mlstack.engine.remains import Remains, find
+from mlstack.engine.records import inventory as inventories
+from mlstack.engine.records import recording
+from mlstack.engine.records.history import History
+from mlstack.engine.records.lock import WAIT_S
+from mlstack.engine.removing.remains import Remains, find
 from mlstack.engine.target import Target
+from mlstack.engine.writing.execute import Run
 from mlstack.errors import ClusterError, MlstackError, OutdatedError, UnreachableError
 from mlstack.model.clock import Clock
 from mlstack.model.events import Event, OnEvent, silent

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mlstack.cluster.api import Opener
-from mlstack.engine import drift as engine
+from mlstack.engine.comparing import drift as engine
 from mlstack.engine.target import Target, reach
 from mlstack.model.app import API_VERSION
 from mlstack.model.clock import Clock

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from mlstack.cluster.api import Opener
-from mlstack.engine.history import History
-from mlstack.engine.recording import history_of
+from mlstack.engine.records.history import History
+from mlstack.engine.records.recording import history_of
 from mlstack.engine.target import Target
 from mlstack.errors import NotFoundError
 from mlstack.model import history, order, report

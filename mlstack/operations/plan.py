@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Literal
 
 from mlstack.cluster.api import Opener
-from mlstack.engine import waiting
 from mlstack.engine.approving import approve
 from mlstack.engine.deployment import Deployment, propose
 from mlstack.engine.target import Target, reach
+from mlstack.engine.waiting import ready as waiting
 from mlstack.files import planfile
 from mlstack.model.app import API_VERSION, ClusterIdentity
 from mlstack.model.clock import Clock

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 
 from mlstack.cluster.api import Opener
-from mlstack.engine import inventory as inventories
-from mlstack.engine.inspect import inspect
-from mlstack.engine.judge import Seen
-from mlstack.engine.lookout import UNSEEN, Lookout
-from mlstack.engine.prune import prune
-from mlstack.engine.surroundings import placed
+from mlstack.engine.comparing.surroundings import placed
+from mlstack.engine.records import inventory as inventories
+from mlstack.engine.removing.prune import prune
 from mlstack.engine.target import Reached, Target, reach
+from mlstack.engine.waiting.inspect import inspect
+from mlstack.engine.waiting.judge import Seen
+from mlstack.engine.waiting.lookout import UNSEEN, Lookout
 from mlstack.errors import ClusterError
 from mlstack.files.appdir import AppDir
 from mlstack.model.app import Component

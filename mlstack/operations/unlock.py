@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from mlstack.cluster.api import Opener
 from mlstack.cluster.lease import Lease, Term
-from mlstack.engine import guard, lock
+from mlstack.engine import guard
+from mlstack.engine.records import lock
 from mlstack.engine.target import Target
 from mlstack.errors import LockedError
 from mlstack.model.app import Environment

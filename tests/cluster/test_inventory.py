@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mlstack.cluster import kube
-from mlstack.engine import inventory
+from mlstack.engine.records import inventory
 from mlstack.model import applyset
 from mlstack.model.inventory import Inventory, Member
 from mlstack.model.objects import Identity

@@ -19,7 +19,7 @@ import pytest
 from mlstack.cli.holder import holder
 from mlstack.cluster import kube
 from mlstack.cluster.api import ObjectRef
-from mlstack.engine import lock
+from mlstack.engine.records import lock
 from mlstack.errors import ClusterError, ConflictError, ForbiddenError, InvalidError, LockedError
 from mlstack.model import emit
 from mlstack.model.holder import Holder
@@ -397,7 +397,7 @@ import sys
 from mlstack.cli.adapters import SystemClock
 from mlstack.cli.holder import holder
 from mlstack.cluster import kube
-from mlstack.engine import lock
+from mlstack.engine.records import lock
 from mlstack.model.app import Environment
 
 place = Environment(name="minikube", context="minikube", namespace=sys.argv[2])

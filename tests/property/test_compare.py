@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from mlstack.cluster.api import ObjectRef
 from mlstack.cluster.memory import MemoryCluster
-from mlstack.engine.execute import Run
-from mlstack.engine.observe import looking_again, observe
+from mlstack.engine.comparing.observe import looking_again, observe
 from mlstack.engine.target import Reached, Target
+from mlstack.engine.writing.execute import Run
 from mlstack.errors import OutdatedError
 from mlstack.files.appdir import AppDir
 from mlstack.files.kubernetes import load_schemas

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mlstack.cluster.api import ObjectRef
 from mlstack.cluster.memory import MemoryCluster
-from mlstack.engine.settle import settle, with_uid
+from mlstack.engine.comparing.settle import settle, with_uid
 from mlstack.errors import ConflictError
 from mlstack.files.kubernetes import load_schemas
 from mlstack.model import conflicts, fieldpaths, fields, payload

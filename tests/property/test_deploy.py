@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from mlstack.cluster.api import ObjectRef
 from mlstack.cluster.memory import MemoryCluster
-from mlstack.engine.execute import Run
-from mlstack.engine.observe import observe
+from mlstack.engine.comparing.observe import observe
 from mlstack.engine.target import Reached, Target
+from mlstack.engine.writing.execute import Run
 from mlstack.files.appdir import AppDir
 from mlstack.files.kubernetes import load_schemas
 from mlstack.model import fields, order

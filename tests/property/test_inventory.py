@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlstack.cluster.memory import MemoryCluster
-from mlstack.engine import inventory
+from mlstack.engine.records import inventory
 from mlstack.errors import MlstackError
 from mlstack.files.kubernetes import load_schemas
 from mlstack.model import applyset, pruning, stored

@@ -8,7 +8,7 @@ from threading import Event, Lock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.engine.schedule import Schedule
+from mlstack.engine.writing.schedule import Schedule
 from mlstack.errors import ConfigError, MlstackError
 from mlstack.model import dag, dependencies, order, ranks
 from mlstack.model.dependencies import DEPENDS_ON

@@ -17,7 +17,7 @@ import pytest
 
 from mlstack.cluster.api import Cluster, ObjectRef
 from mlstack.cluster.lease import HeldError, Lease, LostError, Taken
-from mlstack.engine.settle import with_uid
+from mlstack.engine.comparing.settle import with_uid
 from mlstack.errors import (
     ConflictError,
     InvalidError,

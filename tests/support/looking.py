@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mlstack.cluster.api import Opener
-from mlstack.engine import inventory as inventories
-from mlstack.engine.observe import observe
+from mlstack.engine.comparing.observe import observe
+from mlstack.engine.records import inventory as inventories
 from mlstack.engine.target import Target, reach
 from mlstack.model.diff import Changes
 

@@ -8,8 +8,8 @@ from typing import Any
 from mlstack.cluster.api import ObjectRef, WatchEvent
 from mlstack.cluster.memory import MemoryCluster
 from mlstack.cluster.simulated import Simulation
-from mlstack.engine.lookout import Lookout
-from mlstack.engine.waiting import Found, until_ready
+from mlstack.engine.waiting.lookout import Lookout
+from mlstack.engine.waiting.ready import Found, until_ready
 from mlstack.errors import MlstackError
 from mlstack.files.kubernetes import load_schemas
 from mlstack.model.events import Event

@@ -8,7 +8,7 @@ import pytest
 
 from mlstack.cluster.api import ObjectRef
 from mlstack.cluster.memory import MemoryCluster
-from mlstack.engine.history import History
+from mlstack.engine.records.history import History
 from mlstack.errors import (
     ForbiddenError,
     MlstackError,

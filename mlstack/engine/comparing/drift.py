@@ -1,0 +1,188 @@
+"""What became of an environment since it was applied: live objects against files and the last apply."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mlstack.cluster.api import ObjectRef
+from mlstack.engine import parallel
+from mlstack.engine.comparing.observe import outlook_of
+from mlstack.engine.comparing.settle import with_uid
+from mlstack.engine.comparing.surroundings import Surroundings, placed
+from mlstack.engine.records import inventory as inventories
+from mlstack.engine.records import scan
+from mlstack.engine.records.history import History
+from mlstack.engine.target import Reached
+from mlstack.errors import ClusterError, InvalidError
+from mlstack.model import drift, fields, pruning
+from mlstack.model.clock import Clock
+from mlstack.model.drift import ObjectDrift
+from mlstack.model.fields import Entry
+from mlstack.model.inventory import Inventory, Member, owned_hash, payload_hash
+from mlstack.model.objects import MANAGER, Identity, KubeObject
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drift:
+    """What became of an environment.
+
+    Attributes:
+        objects: those of the files in their order, then those that only the cluster has.
+        notes: what could not be seen.
+    """
+
+    objects: tuple[ObjectDrift, ...]
+    notes: tuple[str, ...] = ()
+
+
+def look(reached: Reached, *, clock: Clock) -> Drift:
+    """Judge every object of an environment; nothing is written.
+
+    Args:
+        reached: what is wanted, and where to look.
+        clock: for pauses, if the server asks for patience.
+
+    Raises:
+        ClusterError: the cluster cannot be asked.
+    """
+    state, cluster = reached.state, reached.cluster
+    inventory = inventories.known(
+        cluster, app=state.app, environment=state.environment, namespace=reached.place.namespace
+    )
+    labelled = inventory.label if inventory.members else dict
+    members = tuple(found.with_data(labelled(found.data)) for found in state.objects)
+    reached = replace(reached, state=replace(state, objects=members))
+    applied, notes = _applied(reached, inventory, clock)
+    wanted = placed(members, cluster)
+    judge = _Judge(reached, inventory, applied)
+    rows = parallel.whole(parallel.run(judge.judge, wanted))
+    extra, unseen = _extra(reached, inventory, {found.identity for found in wanted})
+    return Drift(
+        objects=(*rows, *extra),
+        notes=tuple(dict.fromkeys((*state.notes, *inventory.notes, *notes, *unseen))),
+    )
+
+
+def _applied(
+    reached: Reached, inventory: Inventory, clock: Clock
+) -> tuple[Mapping[Identity, Mapping[str, Any]], tuple[str, ...]]:
+    """Give what was applied last, from the history; nothing if there is none, or it may not be read."""
+    kept = History.of(reached.state.app, reached.place, reached.cluster, clock=clock)
+    try:
+        newest = max(kept.revisions(), key=lambda one: one.number, default=None)
+        state = kept.load(newest) if newest is not None else None
+    except ClusterError as error:
+        note = (
+            f"what was applied last cannot be read, so removed fields may be laid to nobody: {error.message}"
+        )
+        return {}, (note,)
+    objects = state.objects if state is not None else ()
+    return {one.identity: inventory.label(one.data) for one in placed(objects, reached.cluster)}, ()
+
+
+class _Judge:
+    """Looks at one object after the other."""
+
+    def __init__(
+        self, reached: Reached, inventory: Inventory, applied: Mapping[Identity, Mapping[str, Any]]
+    ) -> None:
+        self._cluster, self._members, self._applied = reached.cluster, inventory.members, applied
+        self._secrets = reached.state.secrets
+        self._outlook = outlook_of(reached, Surroundings(reached.state, reached.cluster))
+
+    def judge(self, wanted: KubeObject) -> ObjectDrift:
+        """Tell how a live object stands against what is wanted and what was applied."""
+        member = self._members.get(wanted.identity)
+        live = self._cluster.get(ObjectRef.of(wanted.data))
+        if live is None or live["metadata"].get("deletionTimestamp"):
+            return _absent(wanted, is_ending=live is not None, was_there=member is not None)
+        if member is not None and self._is_as_left(wanted, live, member):
+            return ObjectDrift(identity=wanted.identity, component=wanted.component, state="same")
+        found = self._differences(wanted, live, member)
+        again = member is not None and bool(member.uid) and member.uid != live["metadata"]["uid"]
+        return ObjectDrift(
+            identity=wanted.identity,
+            component=wanted.component,
+            state="changed" if found or again else "same",
+            reason="was deleted and made anew since it was applied" if again else "",
+            differences=found,
+        )
+
+    def _is_as_left(self, wanted: KubeObject, live: Mapping[str, Any], member: Member) -> bool:
+        """Tell from hashes alone that nothing differs: definitions take seconds to ask about."""
+        return (
+            member.uid == live["metadata"]["uid"]
+            and bool(member.payload_hash and member.owned_hash)
+            and member.payload_hash == payload_hash(self._outlook.payload(wanted))
+            and member.owned_hash == owned_hash(live)
+        )
+
+    def _differences(
+        self, wanted: KubeObject, live: Mapping[str, Any], member: Member | None
+    ) -> tuple[drift.Difference, ...]:
+        data = self._outlook.number(wanted, live).asked
+        facts: dict[str, Any] = {"applied": self._applied.get(wanted.identity), "secrets": self._secrets}
+        if member is not None and member.payload_hash:
+            facts["files_changed"] = member.payload_hash != payload_hash(data)
+        try:
+            forced = self._cluster.apply(with_uid(data, live["metadata"]["uid"]), force=True, dry_run=True)
+        except InvalidError:  # it cannot take the change; what it is may still be told
+            tree = fields.union(fields.owned(live, MANAGER), fields.tree_of(_told(data)))
+            return drift.differences(live, data, tree=tree, **facts)
+        return drift.differences(live, forced.object, **facts)
+
+
+def _told(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {key: value for key, value in data.items() if key not in ("apiVersion", "kind")}
+
+
+def _absent(wanted: KubeObject, *, is_ending: bool, was_there: bool) -> ObjectDrift:
+    reason = "is being deleted" if is_ending else "was applied and is not there any more"
+    is_new = not (was_there or is_ending)
+    return ObjectDrift(
+        identity=wanted.identity,
+        component=wanted.component,
+        state="new" if is_new else "missing",
+        reason="was not applied so far" if is_new else reason,
+    )
+
+
+def _extra(
+    reached: Reached, inventory: Inventory, wanted: set[Identity]
+) -> tuple[tuple[ObjectDrift, ...], tuple[str, ...]]:
+    """Give what is there with our marks and not in the files: left over by us, or copied by somebody."""
+    items, notes = scan.marked(reached.cluster, inventory)
+    rows = [row for item in items if (row := _extra_row(item, inventory)) and row.identity not in wanted]
+    if reached.selective:
+        rows = [row for row in rows if row.component in reached.state.components]
+    return tuple(sorted(rows, key=lambda row: row.identity)), notes
+
+
+def _extra_row(item: Mapping[str, Any], inventory: Inventory) -> ObjectDrift | None:
+    found, maker = scan.member_of(item), drift.marked_by(item)
+    is_ours = scan.is_ours(item, inventory)
+    if not is_ours and not _is_copy(item, maker, inventory):
+        return None
+    left = "the files do not bring it any more"
+    return ObjectDrift(
+        identity=found.identity,
+        component=found.component,
+        state="extra",
+        reason=left if is_ours else "carries our labels, and mlstack did not make it",
+        manager=maker.manager if maker else "",
+        time=maker.time if maker else "",
+    )
+
+
+def _is_copy(item: Mapping[str, Any], maker: Entry | None, inventory: Inventory) -> bool:
+    """Tell an object that a person made with our marks; controllers copy labels to what they make as well."""
+    if maker is None or not drift.is_made_by_hand(maker) or pruning.whose(item, inventory):
+        return False
+    places = {inventory.namespace, *(member.namespace for member in inventory.members)}
+    return item["metadata"].get("namespace", "") in {"", *places}
+
+
+def summary(objects: Sequence[ObjectDrift]) -> dict[str, int]:
+    """Count the differences by their cause."""
+    causes = [cause for one in objects for cause in one.causes]
+    return {cause: causes.count(cause) for cause in sorted(set(causes))}

@@ -1,0 +1,137 @@
+"""What is there, and what a server-side apply would make of it: live objects and dry runs → Changes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from mlstack.engine import parallel
+from mlstack.engine.comparing.known import Known
+from mlstack.engine.comparing.look import Look
+from mlstack.engine.comparing.outlook import Outlook
+from mlstack.engine.comparing.outside import refuse_absent_targets
+from mlstack.engine.comparing.scalers import Scalers
+from mlstack.engine.comparing.surroundings import Surroundings, placed
+from mlstack.engine.target import Reached
+from mlstack.errors import InvalidError, MlstackError
+from mlstack.model import objects, order
+from mlstack.model.diff import Change, Changes
+from mlstack.model.inventory import Inventory
+from mlstack.model.kinds import kinds_of_crd
+from mlstack.model.objects import KubeObject
+from mlstack.model.options import ApplyOptions
+
+_USUAL = ApplyOptions()
+
+
+def observe(
+    reached: Reached,
+    *,
+    options: ApplyOptions = _USUAL,
+    inventory: Inventory | None = None,
+    check_new: bool = False,
+) -> Changes:
+    """Compare what is wanted with what is there; nothing is written.
+
+    Args:
+        reached: what is wanted, and where to look.
+        options: how it is to be done.
+        inventory: what was written last; objects that are still like that are not asked about.
+        check_new: ask the server about new objects too, where it can tell already.
+
+    Raises:
+        ConflictError: a program owns fields that cannot be left to it.
+        InvalidError: the server would refuse an object, or a field that cannot change in place.
+        ObjectNotFoundError: a kind or namespace is neither there nor part of this run.
+    """
+    state, cluster = reached.state, reached.cluster
+    world = Surroundings(state, cluster)
+    wanted = placed(state.objects, cluster)
+    world.refuse_unknown_kinds(wanted)
+    extra = world.missing_namespace(wanted, create=options.create)
+    refuse_absent_targets((*extra, *wanted), cluster)
+    everything = order.ordered((*extra, *wanted), state.depends)
+    known = Known(cluster, state, inventory, adopt=options.adopt)
+    outlook = outlook_of(reached, world, options, check_new=check_new)
+    known.look_around([found for found in everything if world.is_reachable(found)], outlook.payload)
+    looking = replace(outlook, known=known)
+    results = parallel.run(lambda found: Look(looking, found).change(), everything)
+    changes = tuple(parallel.whole(_with_redefined(results, everything, looking)))
+    return Changes(
+        app=state.app,
+        environment=state.environment,
+        namespace=state.namespace,
+        context=reached.place.context,
+        cluster=reached.identity,
+        changes=changes,
+        depends=state.depends,
+        secrets=state.secrets,
+        notes=(*state.notes, *(f"namespace `{one.name}` is created first" for one in extra), *_left(changes)),
+    )
+
+
+def _with_redefined(
+    results: Sequence[Change | MlstackError], everything: Sequence[KubeObject], outlook: Outlook
+) -> list[Change | MlstackError]:
+    """Look without the server at objects that only a new version of their definition may let pass."""
+    redefined = {
+        (kind.group, kind.kind)
+        for result in results
+        if isinstance(result, Change) and result.writes and not result.refusal and result.desired
+        for kind in kinds_of_crd(result.desired.data)
+    }
+    return [
+        Look(outlook, found).unasked()
+        if isinstance(result, InvalidError) and (found.group, found.kind) in redefined
+        else result
+        for result, found in zip(results, everything, strict=True)
+    ]
+
+
+def looking_again(reached: Reached, options: ApplyOptions = _USUAL) -> Callable[[Change], Change]:
+    """Give what looks at one object once more, when it moved after its change was worked out."""
+    outlook = outlook_of(reached, Surroundings(reached.state, reached.cluster), options, check_new=False)
+
+    def again(change: Change) -> Change:
+        if change.desired is None:
+            raise ValueError(f"nothing is wanted of {change.identity}")
+        return Look(outlook, change.desired).change()
+
+    return again
+
+
+def outlook_of(
+    reached: Reached, world: Surroundings, options: ApplyOptions = _USUAL, *, check_new: bool = False
+) -> Outlook:
+    """Give what holds for every object of a run."""
+    return Outlook(
+        world=world,
+        scalers=Scalers(reached.state.objects, reached.cluster, going=_going(reached, options)),
+        options=options,
+        rules=reached.target.app.app().conflicts,
+        check_new=check_new,
+    )
+
+
+def _going(reached: Reached, options: ApplyOptions) -> Callable[[Mapping[str, str]], bool]:
+    """Tell of an object that the run does not bring whether the run deletes it."""
+    state = reached.state
+    marks = objects.marks(app=state.app, environment=state.environment, component="")
+    whose = {key: marks[key] for key in (objects.APP_LABEL, objects.ENVIRONMENT_LABEL)}
+    selected = {
+        objects.marks(app="", environment="", component=name)[objects.COMPONENT_LABEL]
+        for name in state.components
+    }
+
+    def going(labels: Mapping[str, str]) -> bool:
+        is_ours = whose.items() <= labels.items() and objects.COMPONENT_LABEL in labels
+        looked_at = not reached.selective or labels.get(objects.COMPONENT_LABEL) in selected
+        return options.prune and is_ours and looked_at
+
+    return going
+
+
+def _left(changes: Sequence[Change]) -> tuple[str, ...]:
+    """Say of objects that nobody would look at whose fields stay with others."""
+    silent = (change for change in changes if change.action == "unchanged" and change.left)
+    return tuple(
+        f"`{change.identity}` {note}" for change in silent for note in change.notes if "leaves" in note
+    )

@@ -1,0 +1,1 @@
+"""What an environment has in its cluster and is to go."""

@@ -1,0 +1,1 @@
+"""Changes → writes, along the graph of what needs what."""

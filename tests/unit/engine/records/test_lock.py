@@ -1,0 +1,217 @@
+"""One run at a time on an environment."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from mlstack.cluster.api import ObjectRef
+from mlstack.cluster.memory import MemoryCluster
+from mlstack.engine.records import lock
+from mlstack.errors import LockedError
+from mlstack.files.kubernetes import load_schemas
+from mlstack.model.app import Environment
+from mlstack.model.events import Event
+from mlstack.model.holder import Holder, spoken
+from tests.support.deploying import VirtualClock, config_map
+
+ADA, GRACE = Holder(name="ada@laptop/4711/a1"), Holder(name="grace@ci/7/b2")
+PLACE = Environment(name="prod/eu", context="gke", namespace="default")
+LEASE = ObjectRef("coordination.k8s.io/v1", "Lease", "default", "mlstack-demo.prod.eu")
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def cluster(clock: VirtualClock) -> MemoryCluster:
+    return MemoryCluster(load_schemas("1.36"), clock=clock)
+
+
+def a_write(name: str = "a") -> dict[str, object]:
+    found = config_map(name)
+    return {**found, "metadata": {"name": name, "namespace": "default"}}
+
+
+class Holding:
+    """Takes the lock of one environment."""
+
+    def __init__(self, cluster: MemoryCluster, clock: VirtualClock) -> None:
+        self.cluster, self.clock, self.events = cluster, clock, list[Event]()
+
+    def __call__(self, holder: Holder, timeout_s: float = 0.0):  # type: ignore[no-untyped-def]
+        return lock.held(
+            self.cluster,
+            PLACE,
+            "demo",
+            holder=holder,
+            clock=self.clock,
+            on_event=self.events.append,
+            timeout_s=timeout_s,
+        )
+
+    @property
+    def said(self) -> list[str]:
+        return [event.text for event in self.events]
+
+
+@pytest.fixture
+def held(cluster: MemoryCluster, clock: VirtualClock) -> Holding:
+    return Holding(cluster, clock)
+
+
+def test_the_lock_is_there_while_it_is_held(cluster: MemoryCluster, held: Holding) -> None:
+    with held(ADA):
+        live = cluster.get(LEASE)
+        assert live is not None
+        assert live["spec"]["holderIdentity"] == ADA.name
+        assert live["metadata"]["labels"]["mlstack.dev/environment"] == "prod.eu"
+        assert "mlstack.dev/component" not in live["metadata"]["labels"]
+    assert cluster.get(LEASE) is None
+
+
+def test_a_failing_run_releases_the_lock(cluster: MemoryCluster, held: Holding) -> None:
+    with pytest.raises(ValueError, match="oops"), held(ADA):
+        raise ValueError("oops")
+    assert cluster.get(LEASE) is None
+
+
+def test_another_run_is_refused_at_once(held: Holding) -> None:
+    with held(ADA), pytest.raises(LockedError) as refused, held(GRACE):
+        pass
+    assert refused.value.exit_code == 6
+    assert refused.value.message.startswith(
+        "environment `prod/eu` is locked: held by ada@laptop (pid 4711) since 2027-01-15 08:00:00 UTC,"
+        " expires in "
+    )
+    assert "mlstack unlock prod/eu" in (refused.value.hint or "")
+    assert "--lock-timeout" in (refused.value.hint or "")
+
+
+def test_a_run_waits_for_a_lock_that_expires(held: Holding, clock: VirtualClock) -> None:
+    with held(ADA), held(GRACE, timeout_s=30):
+        pass
+    assert held.said[0].startswith("until environment `prod/eu` is free: held by ada@laptop (pid 4711)")
+    assert held.said[1].startswith("took over the lock of ada@laptop (pid 4711)")
+    assert len(held.said) == 2
+    assert clock.now_s() - 1_800_000_000 <= 17
+
+
+def test_a_run_waits_no_longer_than_it_is_told(held: Holding, clock: VirtualClock) -> None:
+    with held(ADA), pytest.raises(LockedError), held(GRACE, timeout_s=7):
+        pass
+    assert clock.now_s() - 1_800_000_000 == 7
+
+
+def test_the_lock_of_a_process_that_is_gone_is_taken_at_once(held: Holding, clock: VirtualClock) -> None:
+    knowing = Holder(name=GRACE.name, is_gone=lambda name: name == ADA.name)
+    with held(ADA), held(knowing):
+        pass
+    assert clock.now_s() == 1_800_000_000
+
+
+def test_writes_go_through_while_the_lock_is_held(cluster: MemoryCluster, held: Holding) -> None:
+    with held(ADA) as fenced:
+        fenced.apply(a_write())
+        fenced.delete(ObjectRef("v1", "ConfigMap", "default", "a"))
+    assert cluster.get(ObjectRef("v1", "ConfigMap", "default", "a")) is None
+
+
+def test_a_run_that_lost_its_lock_writes_nothing_more(
+    cluster: MemoryCluster, held: Holding, clock: VirtualClock
+) -> None:
+    with held(ADA) as first:
+        first.apply(a_write("before"))
+        clock.sleep(20)  # as a laptop that slept
+        with held(GRACE):
+            with pytest.raises(LockedError) as lost:
+                first.apply(a_write("after"))
+            assert first.apply(a_write("after"), dry_run=True)
+        with pytest.raises(LockedError):
+            first.apply(a_write("later"))
+    assert "grace@ci (pid 7)" in lost.value.message
+    names = [one["metadata"]["name"] for one in cluster.list("v1", "ConfigMap", namespace="default").items]
+    assert names == ["before"]
+
+
+def test_a_run_that_slept_goes_on_when_nobody_took_its_lock(held: Holding, clock: VirtualClock) -> None:
+    with held(ADA) as fenced:
+        clock.sleep(3600)
+        assert fenced.apply(a_write()).created
+
+
+def test_a_deleted_lock_stops_the_run(cluster: MemoryCluster, held: Holding, clock: VirtualClock) -> None:
+    with held(ADA) as fenced:
+        cluster.delete(LEASE, propagation="Background")
+        clock.sleep(10)
+        with pytest.raises(LockedError, match="lost the lock"):
+            fenced.apply(a_write())
+
+
+def test_a_namespace_that_goes_takes_the_lock_along_and_is_told(
+    cluster: MemoryCluster, held: Holding, clock: VirtualClock
+) -> None:
+    with held(ADA) as fenced:
+        cluster.delete(ObjectRef("v1", "Namespace", "", "default"))
+        clock.sleep(10)
+        with pytest.raises(LockedError, match="namespace `default` is being deleted"):
+            fenced.apply(a_write())
+
+
+def test_a_run_may_delete_the_namespace_of_its_lock(
+    cluster: MemoryCluster, held: Holding, clock: VirtualClock
+) -> None:
+    with held(ADA) as fenced:
+        fenced.delete(ObjectRef("v1", "Namespace", "", "default"))
+        clock.sleep(60)
+        fenced.delete(ObjectRef("v1", "Namespace", "", "kube-public"))
+
+
+def test_a_lock_is_renewed_while_its_run_does_nothing(
+    cluster: MemoryCluster, held: Holding, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renewed = threading.Event()
+    whole = cluster.replace
+
+    def replace(*args: object, **more: object) -> object:
+        renewed.set()
+        return whole(*args, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(lock, "_RENEWALS", 1500)
+    monkeypatch.setattr(cluster, "replace", replace)
+    with held(ADA):
+        assert renewed.wait(10)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("ada@laptop/4711/x", "ada@laptop (pid 4711)"),
+        ("helm", "helm"),
+        ("a/b", "a/b"),
+        ("a@b/7", "a@b (pid 7)"),
+    ],
+)
+def test_holders_are_named_as_people_do(name: str, said: str) -> None:
+    assert spoken(name) == said
+
+
+@pytest.mark.parametrize(
+    ("holder", "passed_s", "stays"),
+    [
+        (GRACE, 0.0, True),
+        (GRACE, 60.0, False),
+        (Holder(name=GRACE.name, is_gone=lambda name: name == ADA.name), 0.0, False),
+    ],
+    ids=["alive", "expired", "gone"],
+)
+def test_who_has_nothing_to_lock_takes_away_what_a_killed_run_left(
+    cluster: MemoryCluster, clock: VirtualClock, holder: Holder, passed_s: float, stays: bool
+) -> None:
+    lock.lease_of(cluster, PLACE, "demo", holder=ADA, clock=clock).take()
+    clock.sleep(passed_s)
+    lock.tidy(cluster, PLACE, "demo", holder=holder, clock=clock)
+    assert (cluster.get(LEASE) is not None) == stays

@@ -1,0 +1,79 @@
+"""Going through a graph when things end badly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Barrier, Event
+
+import pytest
+
+from mlstack.engine.parallel import WORKERS
+from mlstack.engine.writing.schedule import Schedule
+from mlstack.errors import ForbiddenError, LockedError, MlstackError, UnreachableError
+from mlstack.model import order
+from mlstack.model.graph import Gate, Node
+from mlstack.model.objects import KubeObject
+
+
+def config_maps(count: int) -> list[KubeObject]:
+    return [
+        KubeObject(data={"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{number:03}"}})
+        for number in range(count)
+    ]
+
+
+def schedule(count: int, work: Callable[[Node], None], stopped: Event | None = None) -> Schedule:
+    return Schedule(
+        order.graph(config_maps(count)),
+        work=work,
+        skipped=lambda node, why: None,
+        is_idle=lambda node: isinstance(node, Gate),
+        because=lambda node, end, after: end,
+        binding=frozenset({"user", "needs"}),
+        stopped=stopped or Event(),
+    )
+
+
+@pytest.mark.parametrize(
+    "error",
+    [UnreachableError("gone"), LockedError("lost"), ForbiddenError("expired", why="credentials")],
+    ids=["server", "lock", "credentials"],
+)
+def test_what_ends_everything_is_raised_and_nothing_more_begun(error: MlstackError) -> None:
+    begun: list[Node] = []
+
+    def work(node: Node) -> None:
+        begun.append(node)
+        raise error
+
+    stopped = Event()
+    with pytest.raises(type(error)):
+        schedule(500, work, stopped).run()
+    assert stopped.is_set()
+    assert len(begun) <= 2 * WORKERS
+
+
+def test_other_errors_are_collected() -> None:
+    def work(node: Node) -> None:
+        raise ForbiddenError(str(node), why="quota")
+
+    one = schedule(50, work)
+    one.run()
+    assert len(one.failures) == 50
+
+
+def test_as_many_are_done_at_once_as_there_are_writers() -> None:
+    together = Barrier(WORKERS, timeout=10)
+    schedule(WORKERS, lambda node: together.wait() and None).run()
+
+
+def test_a_fault_of_ours_is_not_swallowed() -> None:
+    def work(node: Node) -> None:
+        raise KeyError("a bug")
+
+    with pytest.raises(KeyError, match="a bug"):
+        schedule(5, work).run()
+
+
+def test_nothing_is_nothing() -> None:
+    schedule(0, lambda node: None).run()

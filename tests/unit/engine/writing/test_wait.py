@@ -1,0 +1,61 @@
+"""Waiting for definitions, for the end of objects, and for another try."""
+
+from typing import Any
+
+import pytest
+
+from mlstack.cluster.api import ObjectRef
+from mlstack.engine.writing import wait
+from mlstack.errors import NotReadyError
+from tests.support.deploying import VirtualClock
+
+REF = ObjectRef("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "widgets.example.com")
+
+
+class Cluster:
+    """Gives one answer after the other, the last one for ever."""
+
+    def __init__(self, *answers: dict[str, Any] | None) -> None:
+        self._answers = list(answers)
+
+    def get(self, ref: ObjectRef) -> dict[str, Any] | None:
+        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+
+
+def definition(**states: str) -> dict[str, Any]:
+    conditions = [{"type": name, "status": status, "reason": "R"} for name, status in states.items()]
+    return {"apiVersion": REF.api_version, "kind": REF.kind, "status": {"conditions": conditions}}
+
+
+def live(uid: str = "1", *finalizers: str) -> dict[str, Any]:
+    return {"metadata": {"uid": uid, "finalizers": list(finalizers)}}
+
+
+def test_a_definition_is_waited_for() -> None:
+    clock = VirtualClock(0)
+    fresh: dict[str, Any] = {**definition(), "status": {"conditions": None}}
+    wait.until_established(Cluster(fresh, definition(), definition(Established="True")), REF, clock=clock)
+    assert 0 < clock.now_s() < 1
+
+
+def test_a_refused_definition_ends_the_wait() -> None:
+    clock = VirtualClock(0)
+    with pytest.raises(NotReadyError, match="cannot be served"):
+        wait.until_established(Cluster(definition(NamesAccepted="False")), REF, clock=clock)
+    assert clock.now_s() == 0
+
+
+def test_a_definition_that_never_comes_ends_the_wait() -> None:
+    clock = VirtualClock(0)
+    with pytest.raises(NotReadyError, match="not served within 60 s"):
+        wait.until_established(Cluster(definition()), REF, clock=clock)
+
+
+def test_gone_is_gone_or_replaced() -> None:
+    wait.until_gone(Cluster(live(), live(), None), REF, "1", clock=VirtualClock())
+    wait.until_gone(Cluster(live(), live("2")), REF, "1", clock=VirtualClock())
+
+
+def test_what_holds_an_object_is_named() -> None:
+    with pytest.raises(NotReadyError, match=r"not gone within 5 s; .*still there: example\.com/hold"):
+        wait.until_gone(Cluster(live("1", "example.com/hold")), REF, "1", clock=VirtualClock(), timeout_s=5)

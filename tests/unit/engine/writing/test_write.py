@@ -1,0 +1,222 @@
+"""One change through everything that passes, and what does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mlstack.cluster.api import Applied, ObjectRef
+from mlstack.cluster.memory import MemoryCluster
+from mlstack.engine.writing import wait, write
+from mlstack.engine.writing.write import Writer
+from mlstack.errors import (
+    ConflictError,
+    FieldConflict,
+    ForbiddenError,
+    InvalidError,
+    MlstackError,
+    NotReadyError,
+    ObjectNotFoundError,
+    OutdatedError,
+    TransientError,
+)
+from mlstack.files.kubernetes import load_schemas
+from mlstack.model.diff import Change
+from mlstack.model.objects import KubeObject
+from tests.support.deploying import VirtualClock, config_map, crd
+
+REF = ObjectRef("v1", "ConfigMap", "ml", "settings")
+
+
+class Flaky(MemoryCluster):
+    """A cluster whose writes fail as told before they succeed."""
+
+    def __init__(self, *errors: MlstackError) -> None:
+        super().__init__(load_schemas("1.36"))
+        self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}})
+        self.left = list(errors)
+        self.on_delete: Callable[[], None] = lambda: None
+
+    def apply(self, obj: Mapping[str, Any], **options: Any) -> Applied:
+        if self.left:
+            raise self.left.pop(0)
+        return super().apply(obj, **options)
+
+    def delete(self, ref: ObjectRef, **options: Any) -> dict[str, Any] | None:
+        self.on_delete()
+        return super().delete(ref, **options)
+
+
+def settings(**data: str) -> KubeObject:
+    found = config_map(**data)
+    return KubeObject(data={**found, "metadata": {**found["metadata"], "namespace": "ml"}}, component="a")
+
+
+def change(action: Any = "create", **facts: Any) -> Change:
+    wanted = settings(a="1")
+    return Change(
+        identity=wanted.identity,
+        component="a",
+        action=action,
+        api_version="v1",
+        desired=None if action == "delete" else wanted,
+        **facts,
+    )
+
+
+class Told:
+    """Writes changes to a cluster and keeps what is told."""
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        self.clock = VirtualClock(0)
+        self.said: list[str] = []
+        self.reached: list[str] = []
+        self.writer = Writer(
+            cluster, clock=self.clock, say=lambda kind, identity, text: self.said.append(f"{kind}: {text}")
+        )
+
+    def write(self, one: Change) -> Applied:
+        return self.writer.write(one, self.reached.append)
+
+
+KIND = ObjectNotFoundError("`ConfigMap ml/settings`: the cluster does not know this kind", what="kind")
+WEBHOOK = TransientError("webhook `a` does not answer", webhook="a")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KIND,
+        WEBHOOK,
+        ConflictError("changed in the meantime"),
+        ForbiddenError("the definition is terminating", why="terminating"),
+    ],
+    ids=["kind", "webhook", "moved", "definition"],
+)
+def test_what_passes_is_waited_for_and_told_once(error: MlstackError) -> None:
+    told = Told(Flaky(error, error, error))
+    assert told.write(change()).created
+    assert told.said == [f"waiting: {error.message.removeprefix('`ConfigMap ml/settings`: ')}"]
+
+
+def definition(action: Any) -> Change:
+    found = KubeObject(data=crd(group="ex.com"), component="a")
+    return Change(
+        identity=found.identity,
+        component="a",
+        api_version="apiextensions.k8s.io/v1",
+        action=action,
+        desired=found,
+    )
+
+
+@pytest.mark.parametrize(("action", "passes"), [("update", True), ("create", False)])
+def test_a_new_schema_is_given_a_moment(action: Any, passes: bool) -> None:
+    cluster = Flaky()
+    told = Told(cluster)
+    told.write(definition("create"))
+    if action == "update":
+        live = cluster.get(ObjectRef.of(crd(group="ex.com")))
+        assert live is not None
+        told.write(replace(definition("update"), live_uid=live["metadata"]["uid"]))
+    cluster.left = [InvalidError("field not declared in schema")] * 3
+    data = {"apiVersion": "ex.com/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "ml"}}
+    widget = KubeObject(data=data, component="a")
+    one = replace(change(), identity=widget.identity, desired=widget, api_version="ex.com/v1")
+    if passes:
+        assert told.write(one).created
+        return
+    with pytest.raises(InvalidError):
+        told.write(one)
+
+
+@pytest.mark.parametrize(
+    ("error", "limit_s"),
+    [(KIND, write.KIND_S), (WEBHOOK, write.WEBHOOK_S), (ConflictError("moved"), write.CONFLICT_S)],
+    ids=["kind", "webhook", "moved"],
+)
+def test_waiting_for_it_ends(error: MlstackError, limit_s: float) -> None:
+    told = Told(Flaky(*[error] * 1000))
+    with pytest.raises(type(error)):
+        told.write(change())
+    assert limit_s <= told.clock.now_s() < limit_s + 2
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InvalidError("the manifest is wrong"),
+        ObjectNotFoundError("no namespace", what="namespace"),
+        ForbiddenError("exceeded quota", why="quota"),
+        ForbiddenError("namespace `ml` is being deleted", why="terminating"),
+        ConflictError("others own it", conflicts=[FieldConflict(manager="hpa", path=".spec")]),
+        OutdatedError("changed since it was shown"),
+    ],
+    ids=["invalid", "namespace", "quota", "terminating", "owned", "outdated"],
+)
+def test_what_does_not_pass_fails_at_once(error: MlstackError) -> None:
+    told = Told(Flaky(error))
+    with pytest.raises(type(error)):
+        told.write(change())
+    assert told.clock.now_s() == 0
+
+
+def test_what_is_written_to_an_object_that_goes_is_written_again_when_it_is_gone() -> None:
+    cluster = Flaky()
+    cluster.apply({**settings().data, "metadata": {**settings().metadata, "finalizers": ["ex.com/hold"]}})
+    old = cluster.delete(REF)
+    assert old is not None
+
+    class Releasing(VirtualClock):
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            if self.now_s() > 1 and (cluster.get(REF) or {})["metadata"].get("finalizers"):
+                cluster.patch(REF, {"metadata": {"finalizers": None}})
+
+    said: list[str] = []
+    writer = Writer(cluster, clock=Releasing(0), say=lambda kind, identity, text: said.append(text))
+    applied = writer.write(change("update", live_uid=old["metadata"]["uid"]), lambda text: None)
+    assert applied.object["metadata"]["uid"] != old["metadata"]["uid"]
+    assert (cluster.get(REF) or {})["data"] == {"a": "1"}
+    assert said == ["is being deleted by somebody; until it is gone"]
+
+
+def test_a_recreation_says_how_far_it_came() -> None:
+    cluster = Flaky()
+    uid = cluster.apply(settings().data).object["metadata"]["uid"]
+    cluster.left = [InvalidError("no")]
+    told = Told(cluster)
+    with pytest.raises(InvalidError):
+        told.write(change("recreate", live_uid=uid))
+    assert told.reached == ["was deleted and is not made anew yet: "]
+    assert cluster.get(REF) is None
+
+
+def test_deletion_tells_whether_there_was_anything() -> None:
+    cluster = Flaky()
+    uid = cluster.apply(settings().data).object["metadata"]["uid"]
+    told = Told(cluster)
+    assert told.writer.delete(change("delete", live_uid=uid), grace_period_s=None)
+    assert not told.writer.delete(change("delete", live_uid=uid), grace_period_s=None)
+
+
+def test_another_object_of_the_same_name_is_left_alone() -> None:
+    cluster = Flaky()
+    cluster.apply(settings().data)
+    told = Told(cluster)
+    assert not told.writer.delete(change("delete", live_uid="another"), grace_period_s=None)
+    assert cluster.get(REF) is not None
+    assert told.clock.now_s() == 0
+
+
+def test_what_does_not_go_is_told_with_what_holds_it() -> None:
+    cluster = Flaky()
+    held = {**settings().data, "metadata": {**settings().metadata, "finalizers": ["ex.com/hold"]}}
+    uid = cluster.apply(held).object["metadata"]["uid"]
+    told = Told(cluster)
+    with pytest.raises(NotReadyError, match=r"finalizers are still there: ex\.com/hold"):
+        told.writer.delete(change("delete", live_uid=uid), grace_period_s=None)
+    assert told.clock.now_s() >= wait.GONE_S
