@@ -1,0 +1,182 @@
+"""Nodes, pods and training jobs of one moment, as a policy sees them: integers and names, nothing to ask.
+
+Amounts are vectors: one integer a resource, in the order of `Snapshot.resources`. CPU counts in thousandths
+of a core, memory and storage in bytes, everything else (`pods`, `nvidia.com/gpu`) in whole pieces. Times are
+milliseconds since 1970 (in the simulator: since its start).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Vector = tuple[int, ...]
+
+JobState = Literal["waiting", "admitted", "finishing"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Node:
+    """A node that takes pods: Ready and not cordoned.
+
+    Attributes:
+        name: its name.
+        allocatable: what pods may request of it in all.
+        used: requests of all pods bound to it that neither ended nor are going, without live trainers of the
+            jobs of the snapshot, which are listed with their jobs.
+    """
+
+    name: str
+    allocatable: Vector
+    used: Vector
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Arriving:
+    """Room that a pod on its way out still holds: it may be promised, but not used twice.
+
+    Attributes:
+        node: where it is.
+        request: what comes free.
+        at_ms: when the pod is gone at the latest.
+    """
+
+    node: str
+    request: Vector
+    at_ms: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Demand:
+    """A pod without a node that is no trainer: of others, or a master or parameter server of a job.
+
+    Attributes:
+        key: `namespace/name`.
+        request: what it requests.
+        priority: of the pod; what it may push aside has a lower pod priority.
+        created_ms: when it was created.
+        job: key of the job whose master or parameter server it is, empty for pods of others.
+        nodes: names of the nodes that it may go to, None for all.
+    """
+
+    key: str
+    request: Vector
+    priority: int
+    created_ms: int
+    job: str = ""
+    nodes: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trainer:
+    """A trainer pod that neither ended nor is going.
+
+    Attributes:
+        name: name of the pod.
+        node: where it is bound, empty while it waits for a place.
+        planned: the node that the plan had for it when it was created, empty for none.
+        created_ms: when it was created.
+        is_ready: whether it is ready.
+    """
+
+    name: str
+    node: str
+    planned: str
+    created_ms: int
+    is_ready: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Role:
+    """Pods of one kind that the gang of a job needs beside its trainers.
+
+    Attributes:
+        name: `master` or `pserver`.
+        count: how many there have to be.
+        request: what one requests.
+    """
+
+    name: str
+    count: int
+    request: Vector
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Curve:
+    """How fast a job trains with so many trainers.
+
+    Attributes:
+        points: (trainers, items a second), by trainers; as reported, before any smoothing.
+    """
+
+    points: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """A training job that is neither done nor being deleted.
+
+    Attributes:
+        key: `namespace/name`.
+        minimum: fewest trainers it runs with.
+        maximum: most trainers it can use.
+        trainer: what one trainer requests.
+        gang: masters and parameter servers that run beside the trainers.
+        priority: of the job among jobs; higher goes first.
+        pod_priority: of its trainer pods among all pods of the cluster.
+        weight: its share when jobs of one priority share, at least 1.
+        created_ms: when the job was created.
+        state: `waiting` has no pods; `finishing` is not scaled any more.
+        target: how many trainers it was told to have, 0 while it waits.
+        trainers: its live trainers.
+        nodes: names of the nodes that its pods may go to, None for all.
+        barred: nodes that had a place for a trainer on paper only, each with the time until when it is
+            passed over.
+        cooldown_ms: least time between two changes that neither a minimum nor others make necessary.
+        changed_ms: when its target was last changed, None if never.
+        curve: speed by trainers, if known.
+        speed: name of a speed model if no curve is known: `linear`, `amdahl:0.9`, `optimus:...`.
+    """
+
+    key: str
+    minimum: int
+    maximum: int
+    trainer: Vector
+    gang: tuple[Role, ...] = ()
+    priority: int = 0
+    pod_priority: int = 0
+    weight: int = 1
+    created_ms: int = 0
+    state: JobState = "waiting"
+    target: int = 0
+    trainers: tuple[Trainer, ...] = ()
+    nodes: frozenset[str] | None = None
+    barred: Mapping[str, int] = field(default_factory=dict)
+    cooldown_ms: int = 0
+    changed_ms: int | None = None
+    curve: Curve | None = None
+    speed: str = "linear"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Snapshot:
+    """One moment of a cluster.
+
+    Attributes:
+        now_ms: the moment.
+        resources: names of the resources, in the order of every vector.
+        nodes: nodes that take pods.
+        demands: pods that wait for a node, without trainers.
+        arriving: room that will come free.
+        jobs: the training jobs.
+        moves_ms: when trainers were last moved between jobs for fairness alone, one entry a move.
+    """
+
+    now_ms: int
+    resources: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    demands: tuple[Demand, ...] = ()
+    arriving: tuple[Arriving, ...] = ()
+    jobs: tuple[Job, ...] = ()
+    moves_ms: tuple[int, ...] = ()
