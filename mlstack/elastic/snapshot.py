@@ -130,6 +130,7 @@ class Job:
         state: `waiting` has no pods; `finishing` is not scaled any more.
         target: how many trainers it was told to have, 0 while it waits.
         trainers: its live trainers.
+        leaving: how many more of its trainers are on their way out; their room is in `arriving`.
         nodes: names of the nodes that its pods may go to, None for all.
         barred: nodes that had a place for a trainer on paper only, each with the time until when it is
             passed over.
@@ -151,6 +152,7 @@ class Job:
     state: JobState = "waiting"
     target: int = 0
     trainers: tuple[Trainer, ...] = ()
+    leaving: int = 0
     nodes: frozenset[str] | None = None
     barred: Mapping[str, int] = field(default_factory=dict)
     cooldown_ms: int = 0
