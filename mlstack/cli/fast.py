@@ -3,29 +3,53 @@
 import os
 import sys
 
+TYPE_CHECKING = False  # as in `typing`, which is an import
+if TYPE_CHECKING:
+    from mlstack.cli.interruption import Interruption
+
 
 def main() -> int:
     """Run the command line of this process and give its exit code."""
-    _prepare_streams()
     try:
-        code = _run(sys.argv[1:])
-    except KeyboardInterrupt:  # before the boundary stands: a person may be quicker than the imports
-        sys.stderr.write("interrupted\n")
+        from mlstack.cli.interruption import Interruption
+
+        _prepare_streams()
+        interruption = Interruption()
+        with interruption:
+            code = _ended(interruption)
+            if interruption.is_heard:  # whoever asks once more must not meet the interpreter on its way out
+                _leave(code)
+    except KeyboardInterrupt:  # before or after all this a person may be quicker than Python
         code = 130
     if code == 130:
         _leave_threads()
     return code
 
 
+def _ended(interruption: "Interruption") -> int:
+    """Give the exit code; a signal may come before the boundary of the command line stands."""
+    try:
+        return _run(sys.argv[1:])
+    except KeyboardInterrupt:
+        sys.stderr.write(f"{interruption.word}\n")
+        return interruption.exit_code
+
+
 def _leave_threads() -> None:
     """End here if threads still wait for a server: the interpreter would wait for them."""
     threading = sys.modules.get("threading")
     if threading is not None and threading.active_count() > 1:
-        try:
-            sys.stdout.flush()
-            sys.stderr.flush()
-        finally:  # nobody reads it any more
-            os._exit(130)
+        _leave(130)
+
+
+def _leave(code: int) -> None:
+    from mlstack.cli.interruption import leave
+
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:  # nobody reads it any more
+        leave(code)
 
 
 def _prepare_streams() -> None:

@@ -1,41 +1,103 @@
-"""Knows that a person pressed Ctrl-C, also where a library made another error of it."""
+"""Knows that the program is asked to end, by Ctrl-C or by a signal, whatever a library makes of it."""
 
 from __future__ import annotations
 
+import atexit
+import os
 import signal
-from threading import current_thread, main_thread
+from collections.abc import Callable
 from types import FrameType
+
+TYPE_CHECKING = False  # as in `typing`, which is an import
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+INTERRUPTED_EXIT_CODE = 130
+
+# As shells report a program that a signal ended: 128 and the number of the signal.
+_BASE = 128
+_HANGUP = getattr(signal, "SIGHUP", 0)  # Windows has none
+_WORDS = {int(signal.SIGINT): "interrupted", int(signal.SIGTERM): "terminated"}
+_WORDS |= {int(_HANGUP): "hung up"} if _HANGUP else {}
+
+Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 
 
 class Interruption:
-    """Lets no error out that only comes of Ctrl-C, as an import that was cut off half-way.
+    """Makes a KeyboardInterrupt of the first signal that asks the program to end; the second ends it at once.
 
-    Compiled modules turn the exception into an ImportError of theirs when it meets them while they load.
+    Ctrl-C, SIGTERM (as CI systems and containers send it) and SIGHUP (a terminal was closed) end a command in
+    the same way. A signal that is ignored when the program starts, as under nohup, stays ignored.
+
+    It lets no error out that only comes of the signal, as an import that was cut off half-way: compiled
+    modules turn the exception into an ImportError of theirs when it meets them while they load.
     """
 
     def __init__(self) -> None:
-        """Begin with nothing pressed."""
-        self._pressed = False
-        self._noting = False
+        """Begin with nothing heard."""
+        self._heard = 0
+        self._taken: list[list[int]] = []
 
-    def __enter__(self) -> None:
-        """Begin to listen, if Python's own handler is in place."""
-        ordinary = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        if ordinary and current_thread() is main_thread():
-            self._noting = True
-            signal.signal(signal.SIGINT, self._note)
+    @classmethod
+    def of_process(cls) -> Interruption:
+        """Give the one that listens in this process already, else a new one."""
+        owners = (getattr(signal.getsignal(number), "__self__", None) for number in _WORDS)
+        return next((one for one in owners if isinstance(one, cls)), None) or cls()
+
+    @property
+    def is_heard(self) -> bool:
+        """Tell whether a signal came."""
+        return bool(self._heard)
+
+    @property
+    def word(self) -> str:
+        """Say in a word why the program ends."""
+        return _WORDS[self._heard or signal.SIGINT]
+
+    @property
+    def exit_code(self) -> int:
+        """Give the exit code of a program that ends for it."""
+        return _BASE + self._heard if self._heard else INTERRUPTED_EXIT_CODE
+
+    def __enter__(self) -> Interruption:
+        """Begin to listen, to what nobody else listens to; it may be entered again inside."""
+        self._taken.append([])
+        for number in _WORDS:
+            if signal.getsignal(number) is _usual(number):
+                try:
+                    signal.signal(number, self._note)
+                except ValueError:  # only the main thread hears signals
+                    break
+                self._taken[-1].append(number)
+        return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Stop listening.
 
         Raises:
-            KeyboardInterrupt: an error came after Ctrl-C.
+            KeyboardInterrupt: an error came after a signal.
         """
-        if self._noting:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        if self._pressed and isinstance(error, Exception):
+        for number in self._taken.pop():
+            signal.signal(number, _usual(number))
+        if self._heard and isinstance(error, Exception):
             raise KeyboardInterrupt from error
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self._pressed = True
-        signal.default_int_handler(number, frame)
+        if not self._heard:
+            self._heard = number
+            raise KeyboardInterrupt
+        if number != _HANGUP:  # a closed terminal says so itself, and its shell says it again
+            os.write(2, f"{self.word}\n".encode())
+            leave(self.exit_code)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process here: no thread is waited for, but secrets in temporary files are removed."""
+    try:
+        atexit._run_exitfuncs()
+    finally:
+        os._exit(code)
+
+
+def _usual(number: int) -> Handler:
+    return signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL

@@ -14,14 +14,13 @@ import typer
 from mlstack import __version__
 from mlstack.cli.adapters import Ports, Session, real_ports
 from mlstack.cli.helping import nearest_option
-from mlstack.cli.interruption import Interruption
+from mlstack.cli.interruption import INTERRUPTED_EXIT_CODE, Interruption
 from mlstack.cli.output import ClosedOutputError, say, stop_writing, write
 from mlstack.cli.parsing import Group, command_of
 from mlstack.errors import INTERNAL_EXIT_CODE, MlstackError
 
 USAGE_EXIT_CODE = 2
 FILE_EXIT_CODE = 3
-INTERRUPTED_EXIT_CODE = 130
 
 # The root of all usage faults: its place moved between typer's releases, its kinship did not.
 ParserError: type[Exception] = typer.BadParameter.__base__.__base__  # type: ignore[union-attr,assignment]
@@ -125,14 +124,18 @@ def main(argv: Sequence[str] | None = None, *, ports: Ports | None = None) -> in
     """
     words = list(sys.argv[1:] if argv is None else argv)
     session = Session(ports=ports or real_ports())
+    interruption = Interruption.of_process()
     try:
-        with Interruption():
-            return _run(words, session)
+        with interruption:
+            code = _run(words, session)
+        if code == INTERRUPTED_EXIT_CODE:
+            raise KeyboardInterrupt
+        return code
     except (ClosedOutputError, BrokenPipeError):
         return stop_writing()
     except (KeyboardInterrupt, typer.Abort):
-        say("interrupted")
-        return INTERRUPTED_EXIT_CODE
+        say(interruption.word)
+        return interruption.exit_code
     except MlstackError as error:
         return _fail(words, error.exit_code, error.message, error.where, error.hint)
     except ParserError as error:
@@ -155,8 +158,6 @@ def _run(words: list[str], session: Session) -> int:
     command = command_of(program, None)
     code = command.main(args=words, prog_name="mlstack", standalone_mode=False, obj=session)
     sys.stdout.flush()
-    if code == INTERRUPTED_EXIT_CODE:
-        say("interrupted")
     return code if isinstance(code, int) else 0
 
 

@@ -187,6 +187,23 @@ def test_ctrl_c_ends_with_what_was_done_and_the_next_apply_finishes(
     assert len(ours(minikube, namespace)) == MANY + 1
 
 
+@pytest.mark.parametrize(
+    ("number", "code", "word"), [(signal.SIGTERM, 143, "terminated"), (signal.SIGHUP, 129, "hung up")]
+)
+def test_other_signals_end_a_run_like_ctrl_c(
+    shell: Person, minikube: TestCluster, namespace: str, number: signal.Signals, code: int, word: str
+) -> None:
+    started = shell.start("apply", "prod")
+    started.wait_for_lines(5)
+    started.interrupt(number)
+    assert started.end() == code
+    assert started.err.splitlines()[-1] == word
+    assert "Traceback" not in started.err
+    assert told(started.out, "created") == ours(minikube, namespace)
+    assert minikube.kubectl("get", "lease", "-n", namespace, "-o", "name").stdout == ""
+    assert shell.run("apply", "prod")[0] == 0
+
+
 @contextmanager
 def silent(cluster: TestCluster) -> Iterator[None]:
     """Let the API server take connections and answer nothing."""
@@ -208,14 +225,17 @@ def test_ctrl_c_does_not_wait_long_for_a_silent_server(shell: Person, minikube: 
     assert "interrupted before the API server answered" in " ".join(started.out.split())
 
 
-def test_a_second_ctrl_c_does_not_wait_at_all(shell: Person, minikube: TestCluster) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_second_signal_does_not_wait_at_all(
+    shell: Person, minikube: TestCluster, number: signal.Signals, code: int
+) -> None:
     def ended() -> bool:
-        started.interrupt()
+        started.interrupt(number)
         return started.process.poll() is not None
 
     started = shell.start("apply", "prod")
     started.wait_for_lines(1)
     with silent(minikube):
         wait_until(ended, what="the end", timeout_s=4)
-    assert started.end() == 130
+    assert started.end() == code
     assert "Traceback" not in started.err

@@ -30,8 +30,8 @@ class Started:
     def wait_for_lines(self, count: int) -> None:
         wait_until(lambda: self.out.count("\n") >= count or None, what=f"{count} lines", timeout_s=60)
 
-    def interrupt(self) -> None:
-        self.process.send_signal(signal.SIGINT)
+    def interrupt(self, number: signal.Signals = signal.SIGINT) -> None:
+        self.process.send_signal(number)
 
     def kill(self) -> None:
         """End the program as a power cut would."""

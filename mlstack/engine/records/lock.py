@@ -56,14 +56,17 @@ def held(
         ClusterError: the cluster does not answer or refuses.
     """
     lease = lease_of(cluster, place, app, holder=holder, clock=clock)
-    taken = _taken(lease, place, holder, clock=clock, on_event=on_event, timeout_s=timeout_s)
-    if taken.before is not None:
-        who = describe(taken.before)
-        on_event(Event("note", None, f"took over the lock of {who}, who did not release it"))
-    keeper = _Keeper(lease, taken.term, place, clock)
-    keeper.start()
+    keeper = _Keeper(lease, place, clock)
     try:
+        taken = _taken(lease, place, holder, clock=clock, on_event=on_event, timeout_s=timeout_s)
+        keeper.start(taken.term)
+        if taken.before is not None:
+            who = describe(taken.before)
+            on_event(Event("note", None, f"took over the lock of {who}, who did not release it"))
         yield FencedCluster(cluster, keeper.check, keeper.deleted)
+    except KeyboardInterrupt:
+        keeper.end(is_unsure=True)
+        raise
     finally:
         keeper.end()
 
@@ -130,8 +133,9 @@ def _locked(place: Environment, found: HeldError) -> LockedError:
 class _Keeper:
     """Keeps a lock that was taken, and knows when it is lost."""
 
-    def __init__(self, lease: Lease, term: Term, place: Environment, clock: Clock) -> None:
-        self._lease, self._term, self._place, self._clock = lease, term, place, clock
+    def __init__(self, lease: Lease, place: Environment, clock: Clock) -> None:
+        self._lease, self._place, self._clock = lease, place, clock
+        self._term: Term | None = None
         self._renewed_s = clock.now_s()
         self._ended, self._let_go = Flag(), False
         self._lost: LockedError | None = None
@@ -139,22 +143,35 @@ class _Keeper:
         # A second Ctrl-C ends the process at once: nothing waits for this thread then.
         self._thread = Thread(target=self._renew_again, name="mlstack-lock", daemon=True)
 
-    def start(self) -> None:
-        """Renew from now on."""
+    def start(self, term: Term) -> None:
+        """Renew a lock that was taken, from now on."""
+        self._term, self._renewed_s = term, self._clock.now_s()
         self._thread.start()
 
-    def end(self) -> None:
-        """Stop renewing and release the lock; what cannot be released soon expires."""
+    def end(self, *, is_unsure: bool = False) -> None:
+        """Stop renewing and release the lock, once; what cannot be released soon expires.
+
+        Args:
+            is_unsure: whether the lock may be ours without our knowing, as a person cut off the request.
+        """
+        if self._ended.is_set() or (self._term is None and not is_unsure):
+            return
         self._ended.set()
         # Nobody waits for a server that is silent: a person who interrupts wants an end.
         release = Thread(target=self._release, name="mlstack-unlock", daemon=True)
         release.start()
-        release.join(_RELEASE_S)
+        try:
+            release.join(_RELEASE_S)
+        except KeyboardInterrupt:  # all is done but this
+            release.join(_RELEASE_S)
+            raise
 
     def _release(self) -> None:
         with self._mutex, suppress(ClusterError):
-            if self._lost is None and not self._let_go:
-                self._lease.release(self._term)
+            term = self._term or self._lease.read()
+            ours = term is not None and term.holder == self._lease.holder
+            if term is not None and ours and self._lost is None and not self._let_go:
+                self._lease.release(term)
 
     def check(self) -> None:
         """Return while the lock is ours.
@@ -186,6 +203,8 @@ class _Keeper:
 
     def _renew(self) -> None:
         began_s = self._clock.now_s()
+        if self._term is None:
+            return
         try:
             self._term = self._lease.renew(self._term)
         except LostError as lost:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 import typer
@@ -229,6 +230,96 @@ def test_interruption_does_not_wait_for_threads_that_wait_for_a_server() -> None
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "done so far\n", "interrupted\n")
+
+
+SIGNALS = [
+    (signal.SIGINT, 130, "interrupted\n"),
+    (signal.SIGTERM, 143, "terminated\n"),
+    (signal.SIGHUP, 129, "hung up\n"),
+]
+
+
+@pytest.mark.parametrize(("number", "code", "said"), SIGNALS)
+def test_a_signal_ends_a_command_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    number: signal.Signals,
+    code: int,
+    said: str,
+) -> None:
+    tidied: list[str] = []
+
+    def signalled(*args: object) -> None:
+        try:
+            signal.raise_signal(number)
+        finally:
+            tidied.append("tidied")
+
+    usual = signal.getsignal(number)
+    monkeypatch.setattr(shell, "emit", signalled)
+    assert main(["version"]) == code
+    assert capsys.readouterr().err == said
+    assert tidied == ["tidied"]
+    assert signal.getsignal(number) is usual
+
+
+def test_a_signal_that_was_ignored_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shell, "emit", lambda *args: signal.raise_signal(signal.SIGHUP) or 0)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert main(["version"]) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def in_process(body: str) -> subprocess.CompletedProcess[str]:
+    """Run the program with a body in place of its command."""
+    script = (
+        "import atexit, os, signal, sys, threading, time\n"
+        "from mlstack.cli import fast\n"
+        f"def run(words):\n{indent(body, '    ')}\n"
+        "fast._run = run\n"
+        "sys.exit(fast.main())\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.mark.parametrize(("number", "code", "said"), SIGNALS[:2])
+def test_the_second_signal_ends_at_once(number: signal.Signals, code: int, said: str) -> None:
+    done = in_process(
+        "atexit.register(print, 'secrets removed', flush=True)\n"
+        "try:\n"
+        f"    signal.raise_signal({number:d})\n"
+        "finally:\n"
+        f"    signal.raise_signal({number:d})\n"
+        "    print('never')"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (code, "secrets removed\n", said)
+
+
+def test_a_closed_terminal_may_say_so_twice() -> None:
+    done = in_process(
+        "try:\n"
+        "    signal.raise_signal(signal.SIGHUP)\n"
+        "finally:\n"
+        "    signal.raise_signal(signal.SIGHUP)\n"
+        "    print('released')"
+    )
+    assert (done.returncode, done.stdout) == (129, "released\n")
+
+
+def test_no_signal_meets_the_program_on_its_way_out() -> None:
+    done = in_process(
+        "def again():\n"
+        "    for _ in range(100):\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "atexit.register(again)\n"
+        "signal.raise_signal(signal.SIGINT)"
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert set(done.stderr.splitlines()) == {"interrupted"}
 
 
 def test_interruption_during_the_first_imports_is_quiet(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
+from mlstack.cluster.api import Applied, ObjectRef
 from mlstack.cluster.memory import MemoryCluster
 from mlstack.engine.records import lock
 from mlstack.errors import LockedError
@@ -76,6 +77,51 @@ def test_the_lock_is_there_while_it_is_held(cluster: MemoryCluster, held: Holdin
 def test_a_failing_run_releases_the_lock(cluster: MemoryCluster, held: Holding) -> None:
     with pytest.raises(ValueError, match="oops"), held(ADA):
         raise ValueError("oops")
+    assert cluster.get(LEASE) is None
+
+
+def test_a_lock_whose_taking_was_cut_off_is_released(
+    cluster: MemoryCluster, held: Holding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = cluster.create
+
+    def unheard(*args: Any, **how: Any) -> Applied:
+        create(*args, **how)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cluster, "create", unheard)
+    with pytest.raises(KeyboardInterrupt), held(ADA):
+        pass
+    assert cluster.get(LEASE) is None
+
+
+def test_who_is_cut_off_leaves_the_lock_of_another(held: Holding, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut_off(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    with held(GRACE):
+        monkeypatch.setattr(held.clock, "sleep", cut_off)
+        with pytest.raises(KeyboardInterrupt), held(ADA, timeout_s=10):
+            pass
+        live = held.cluster.get(LEASE)
+        assert live is not None
+        assert live["spec"]["holderIdentity"] == GRACE.name
+
+
+def test_an_interruption_of_the_release_does_not_stop_it(
+    cluster: MemoryCluster, held: Holding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    join, joined = threading.Thread.join, list[str]()
+
+    def interrupted(thread: threading.Thread, timeout: float | None = None) -> None:
+        joined.append(thread.name)
+        if len(joined) == 1:
+            raise KeyboardInterrupt
+        join(thread, timeout)
+
+    with pytest.raises(KeyboardInterrupt), held(ADA):
+        monkeypatch.setattr(threading.Thread, "join", interrupted)
+    assert joined == ["mlstack-unlock"] * 2
     assert cluster.get(LEASE) is None
 
 
