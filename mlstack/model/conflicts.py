@@ -154,6 +154,11 @@ def describe_left(loss: Lost) -> str:
     return f"leaves {_listed(loss.texts)} to {loss.owner}"
 
 
+def describe_dropped(loss: Lost) -> str:
+    """Say in one line which fields go that the files had once and somebody changed meanwhile."""
+    return f"removes {_listed(loss.texts)}, which {loss.owner} changed and the files no longer have"
+
+
 def describe_swept(loss: Lost) -> str:
     """Say in one line what of others goes with something of ours."""
     return f"removes {_listed(loss.texts)} of {loss.owner} with what it is part of"

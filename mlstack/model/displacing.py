@@ -51,18 +51,22 @@ def _strange(tree: Tree, wanted: Mapping[str, Any]) -> Iterator[Path]:
             yield path
 
 
-def take_items(live: Mapping[str, Any], items: Iterable[Path], *, api_version: str) -> Patch:
-    """Give the patch that makes items ours, so that an apply without them removes them.
+def take_items(
+    live: Mapping[str, Any], items: Iterable[Path], *, api_version: str, after: Patch = ()
+) -> Patch:
+    """Give the patch that makes items or other fields ours, so that an apply without them removes them.
 
     Args:
         live: the object as it is.
-        items: paths of the items.
+        items: their paths.
         api_version: API version we write the object in.
+        after: a patch of the field managers that is to be done as well.
     """
     paths = tuple(items)
-    mine: Tree = fields.owned(live, MANAGER)
+    entries = after[-1]["value"] if after else (live.get("metadata") or {}).get("managedFields") or ()
+    mine: Tree = fields.owned({"metadata": {"managedFields": entries}}, MANAGER)
     others = []
-    for raw in (live.get("metadata") or {}).get("managedFields") or ():
+    for raw in entries:
         tree = raw.get("fieldsV1") or {}
         if (raw.get("manager"), raw.get("operation")) == (MANAGER, "Apply") and not raw.get("subresource"):
             continue

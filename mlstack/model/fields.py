@@ -6,7 +6,7 @@ trees; an empty tree, and `.` inside one, say that the thing itself is owned. Se
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -134,6 +134,16 @@ def paths(tree: Tree) -> Iterator[tuple[str, ...]]:
             yield (key,)
         for rest in paths(inner):
             yield (key, *rest)
+
+
+def tree_along(paths: Iterable[Sequence[str]]) -> dict[str, Any]:
+    """Give the tree that owns these fields and no others."""
+    tree: dict[str, Any] = {}
+    for path in paths:
+        inner = tree
+        for key in path:
+            inner = inner.setdefault(key, {})
+    return tree
 
 
 def path_text(path: Sequence[str]) -> str:

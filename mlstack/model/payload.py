@@ -108,3 +108,17 @@ def value_at(data: Any, path: Path) -> Any:
         if value is MISSING:
             return MISSING
     return value
+
+
+def says(data: Any, path: Path) -> bool:
+    """Tell whether an object as it is written has a field; keys of a list item that it leaves out fit."""
+    value = data
+    for step in path:
+        if isinstance(value, list) and not step.startswith("f:"):
+            place = item_place(value, step)
+            value = MISSING if place is None else value[place]
+        else:
+            value = fields.step(value, step)
+        if value is MISSING:
+            return False
+    return True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import pytest
 
 from mlstack.cluster import kube
+from mlstack.cluster.api import ObjectRef
 from mlstack.errors import ConflictError, OutdatedError
 from mlstack.model.report import RunResult
 from mlstack.operations import apply
@@ -317,6 +320,109 @@ def test_a_map_that_is_one_value_stays_as_a_whole(
     live = minikube.request("GET", where)["spec"]
     assert live["selector"] == {"app": "theirs"}
     assert live["ports"][0]["targetPort"] == 9090
+
+
+# --- fields that the files no longer have ----------------------------------------------------------
+
+
+def test_fields_a_person_changed_go_when_the_files_drop_them(
+    stack: Stack, minikube: TestCluster, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labelled = config_map(a="1", b="1")
+    labelled["metadata"]["labels"] = {"tier": "gold"}
+    pod = {"args": ["a"], "imagePullPolicy": "Always", "env": [{"name": "A", "value": "1"}]}
+    stack.write("a", labelled, secret(one="1", two="2"), deployment(**pod))
+    stack.apply()
+    monkeypatch.setenv("KUBE_EDITOR", f"sed -i {shlex.quote('s/^  b: .*/  b: edited/')}")
+    minikube.kubectl("edit", "configmap", "settings", "-n", namespace)
+    minikube.kubectl("label", "configmap", "settings", "tier=tin", "mine=yes", "--overwrite", "-n", namespace)
+    changed = {"name": "main", "args": ["b", "c"], "imagePullPolicy": "IfNotPresent"}
+    spec = json.dumps({"spec": {"template": {"spec": {"containers": [changed]}}}})
+    minikube.kubectl("patch", "deployment", "web", "-p", spec, "-n", namespace)
+    two = json.dumps({"data": {"two": "bm90IHR3bw=="}})
+    minikube.kubectl("patch", "secret", "keys", "-p", two, "-n", namespace)
+    stack.write("a", config_map(a="1"), secret(one="1"), deployment(env=pod["env"]))
+    found = {row.name: row for row in stack.diff().objects}
+    assert {(one.path, one.action) for one in found["settings"].fields} == {
+        ("data.b", "removed"),
+        ("metadata.labels.tier", "removed"),
+    }
+    assert set(found["settings"].notes) == {
+        "removes `data.b`, which `kubectl-edit` changed and the files no longer have",
+        "removes `metadata.labels.tier`, which `kubectl-label` changed and the files no longer have",
+    }
+    assert [(one.path, one.action) for one in found["web"].fields] == [
+        ("spec.template.spec.containers[main].args", "removed")  # the policy is the server's own default
+    ]
+    assert [(one.path, one.old) for one in found["keys"].fields] == [("data.two", "********")]
+    assert set(outcomes(stack.apply()).values()) == {"updated"}
+    assert minikube.request("GET", path(namespace, "settings", "configmaps"))["data"] == {"a": "1"}
+    live = minikube.request("GET", path(namespace, "settings", "configmaps"))
+    assert (live["metadata"]["labels"]["mine"], "tier" in live["metadata"]["labels"]) == ("yes", False)
+    assert (
+        "args"
+        not in minikube.request("GET", path(namespace, "web"))["spec"]["template"]["spec"]["containers"][0]
+    )
+    assert set(minikube.request("GET", path(namespace, "keys", "secrets"))["data"]) == {"one"}
+    assert stack.diff().ok
+    assert looked_at(stack.target(), stack.opener).writes == ()
+
+
+def test_the_number_a_person_scaled_to_stays_when_the_files_drop_it(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    stack.write("a", deployment(replicas=2))
+    stack.apply()
+    minikube.kubectl("scale", "deployment/web", "--replicas=5", "-n", namespace)
+    bare = deployment()
+    del bare["spec"]["replicas"]
+    stack.write("a", bare)
+    found = stack.diff()
+    assert found.ok
+    assert found.notes == (
+        f"`Deployment {namespace}/web` leaves `spec.replicas` to `kubectl` (through `scale`)",
+    )
+    stack.apply()
+    assert minikube.request("GET", path(namespace, "web"))["spec"]["replicas"] == 5
+
+
+def test_what_an_operator_changed_stays_when_the_files_drop_it(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    where = path(namespace, "settings", "configmaps")
+    stack.write("a", config_map(a="1", b="1"))
+    stack.apply()
+    write_as(minikube, "some-operator", where, {"data": {"b": "2"}})
+    stack.write("a", config_map(a="2"))
+    (row,) = stack.diff().objects
+    assert row.notes == ("leaves `data.b` to `some-operator`",)
+    stack.apply()
+    assert minikube.request("GET", where)["data"] == {"a": "2", "b": "2"}
+    stack.write("a", config_map(a="2", c="1"))
+    (row,) = stack.diff().objects
+    assert row.notes == ()  # it was never ours since
+    stack.apply(force_conflicts=True)
+    assert minikube.request("GET", where)["data"] == {"a": "2", "b": "2", "c": "1"}
+
+
+def test_a_plan_holds_what_goes_and_a_killed_run_is_made_good(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    where = path(namespace, "settings", "configmaps")
+    stack.write("a", config_map(a="1", b="1"))
+    stack.apply()
+    write_as(minikube, "kubectl-edit", where, {"data": {"b": "2"}})
+    stack.write("a", config_map(a="1"))
+    plan = stack.plan()
+    (change,) = plan.changes.changes
+    # Between the two requests of the write.
+    stack.opener("minikube").patch(
+        ObjectRef("v1", "ConfigMap", namespace, "settings"), change.prepare, kind="json"
+    )
+    assert [one.path for row in stack.diff().objects for one in row.fields] == ["data.b"]
+    apply.execute(plan, clock=stack.clock, on_event=lambda _: None)
+    assert minikube.request("GET", where)["data"] == {"a": "1"}
+    assert stack.diff().ok
 
 
 # --- replicas -------------------------------------------------------------------------------------

@@ -7,9 +7,21 @@ from mlstack.engine.comparing import probe, refusals, takeover
 from mlstack.engine.comparing.outlook import Number, Outlook, holding
 from mlstack.engine.comparing.settle import Settled, settle
 from mlstack.errors import ConflictError, InvalidError, MlstackError, VersionGoneError
-from mlstack.model import adoption, conflicts, definitions, displacing, fields, payload, renewal, report
+from mlstack.model import (
+    adoption,
+    conflicts,
+    definitions,
+    displacing,
+    dropped,
+    fields,
+    payload,
+    renewal,
+    report,
+)
+from mlstack.model.conflicts import Policy
 from mlstack.model.diff import Change, Refusal
 from mlstack.model.digest import digest_of, fingerprint
+from mlstack.model.dropped import Dropped
 from mlstack.model.fields import FieldChange
 from mlstack.model.objects import MANAGER, KubeObject
 from mlstack.model.renewal import Verdict
@@ -112,15 +124,26 @@ class Look:
         gone: tuple[FieldChange, ...] = ()
         if adoption.adoptable(live):
             gone = takeover.goes(self.cluster, live, settled, number.data, spare=number.spared)
+        ended = self._ended(live, settled, number, policy)
         notes = (
             *settled.forced.warnings,
             *(conflicts.describe_taken(one) for one in settled.taken if one.said),
             *(conflicts.describe_left(one) for one in settled.left),
             *(conflicts.describe_swept(one) for one in conflicts.swept(live, settled.forced.object)),
+            *(conflicts.describe_dropped(one) for one in ended.taken),
+            *(conflicts.describe_left(one) for one in ended.left),
             *([number.note] if number.note else []),
             *takeover.describe(live, gone, adopt=self.outlook.options.adopt),
         )
-        return self._compared(live, settled, number, gone, tuple(dict.fromkeys(notes)))
+        return self._compared(live, settled, number, gone, ended, tuple(dict.fromkeys(notes)))
+
+    def _ended(self, live: Mapping[str, Any], settled: Settled, number: Number, policy: Policy) -> Dropped:
+        """Tell what becomes of fields that the files had once and that others own by now."""
+        found = dropped.strange(settled.forced.object, self.wanted.data)
+        if not found:
+            return Dropped()
+        before = self.outlook.earlier.of(self.wanted)
+        return dropped.dropped(found, live, before, policy, spare=[number.path] if number.path else [])
 
     def _compared(
         self,
@@ -128,6 +151,7 @@ class Look:
         settled: Settled,
         number: Number,
         gone: tuple[FieldChange, ...],
+        ended: Dropped,
         notes: tuple[str, ...],
     ) -> Change:
         """Tell what differs in what we own, and whether the object is written."""
@@ -139,9 +163,17 @@ class Look:
         if self.outlook.options.adopt and adoption.adoptable(live):
             changed |= {one.path: one for one in gone}
             prepare = adoption.take_over(live, api_version=self.wanted.api_version, spare=number.spared)
+        if ended.paths:
+            tree = fields.tree_along(ended.paths)
+            changed |= {one.path: one for one in takeover.without(self.cluster, live, settled.payload, tree)}
+            prepare = displacing.take_items(
+                live, ended.paths, api_version=self.wanted.api_version, after=prepare
+            )
         facts = {
             "notes": notes,
-            "left": tuple((text, loss.owner.manager) for loss in settled.left for text in loss.texts),
+            "left": tuple(
+                (text, loss.owner.manager) for loss in (*settled.left, *ended.left) for text in loss.texts
+            ),
             "payload": number.sent(settled.payload),
             "prepare": prepare,
             "handover": number.handover,

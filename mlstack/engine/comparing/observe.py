@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from mlstack.engine import parallel
+from mlstack.engine.comparing.earlier import Earlier
 from mlstack.engine.comparing.known import Known
 from mlstack.engine.comparing.look import Look
 from mlstack.engine.comparing.outlook import Outlook
@@ -64,7 +65,12 @@ def observe(
         changes=changes,
         depends=state.depends,
         secrets=state.secrets,
-        notes=(*state.notes, *(f"namespace `{one.name}` is created first" for one in extra), *_left(changes)),
+        notes=(
+            *state.notes,
+            *(f"namespace `{one.name}` is created first" for one in extra),
+            *_left(changes),
+            *_unread(outlook.earlier),
+        ),
     )
 
 
@@ -105,6 +111,7 @@ def outlook_of(
     return Outlook(
         world=world,
         scalers=Scalers(reached.state.objects, reached.cluster, going=_going(reached, options)),
+        earlier=Earlier(reached),
         options=options,
         rules=reached.target.app.app().conflicts,
         check_new=check_new,
@@ -134,4 +141,13 @@ def _left(changes: Sequence[Change]) -> tuple[str, ...]:
     silent = (change for change in changes if change.action == "unchanged" and change.left)
     return tuple(
         f"`{change.identity}` {note}" for change in silent for note in change.notes if "leaves" in note
+    )
+
+
+def _unread(earlier: Earlier) -> tuple[str, ...]:
+    if not earlier.fault:
+        return ()
+    return (
+        "what was applied before cannot be read, so fields that others changed and the files no longer have"
+        f" may stay: {earlier.fault}",
     )

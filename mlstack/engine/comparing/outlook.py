@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mlstack.engine.comparing.earlier import Earlier
 from mlstack.engine.comparing.known import Known
 from mlstack.engine.comparing.scalers import Scalers
 from mlstack.engine.comparing.surroundings import Surroundings
@@ -30,10 +31,12 @@ class Outlook:
         options: how the run is to be done.
         rules: of the app, for fields that others own as well.
         check_new: ask the server about new objects too, where it can tell already.
+        earlier: knows what was applied before.
     """
 
     world: Surroundings
     scalers: Scalers
+    earlier: Earlier
     known: Known | None = None
     options: ApplyOptions = field(default_factory=ApplyOptions)
     rules: tuple[ConflictRule, ...] = ()

@@ -36,7 +36,20 @@ def goes(
     """
     wanted = [path for loss in settled.left for path in loss.paths]
     ours = fields.owned(settled.forced.object, MANAGER)
-    tree = adoption.going(live, ours, spare=[*spare, *wanted])
+    return without(cluster, live, data, adoption.going(live, ours, spare=[*spare, *wanted]))
+
+
+def without(
+    cluster: Cluster, live: Mapping[str, Any], data: Mapping[str, Any], tree: fields.Tree
+) -> tuple[FieldChange, ...]:
+    """Tell what changes in an object when nobody owns some fields any more; defaults come back.
+
+    Args:
+        cluster: where to ask; nothing is written.
+        live: the object as it is.
+        data: what is sent.
+        tree: the fields.
+    """
     if not tree:
         return ()
     paths = list(fields.paths(tree))

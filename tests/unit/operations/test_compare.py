@@ -8,7 +8,7 @@ import pytest
 
 from mlstack.cluster.api import ObjectRef
 from mlstack.cluster.memory import MemoryCluster
-from mlstack.errors import ConfigError, SchemaError
+from mlstack.errors import Cause, ConfigError, ForbiddenError, InvalidError, SchemaError
 from mlstack.model.report import RunResult
 from tests.support.counted import Counted
 from tests.support.deploying import Stack, config_map, crd, deployment
@@ -161,6 +161,90 @@ def test_adoption_takes_over_and_then_removes(stack: Stack, clusters: Clusters) 
     assert "args" not in live["spec"]["template"]["spec"]["containers"][0]
     assert "team" not in live["metadata"]["labels"]
     assert stack.diff().ok
+
+
+def by_hand(clusters: Clusters, patch: dict[str, Any], manager: str = "kubectl-edit") -> None:
+    clusters["minikube"].patch(MAP, patch, manager=manager)
+
+
+def test_what_a_person_changed_goes_when_the_files_drop_it(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", config_map(a="1", b="1"))
+    stack.apply()
+    by_hand(clusters, {"data": {"b": "2", "mine": "x"}})
+    stack.write("a", config_map(a="1"))
+    (row,) = stack.diff().objects
+    assert [(one.path, one.action, one.old) for one in row.fields] == [("data.b", "removed", "2")]
+    assert row.notes == ("removes `data.b`, which `kubectl-edit` changed and the files no longer have",)
+    assert outcomes(stack.apply()) == {"settings": "updated"}
+    assert get(clusters, MAP)["data"] == {"a": "1", "mine": "x"}
+    assert stack.diff().ok
+    by_hand(clusters, {"data": {"b": "3"}})  # now it is theirs alone
+    assert stack.diff().ok
+
+
+def test_what_a_program_changed_stays_and_is_said_when_the_files_drop_it(
+    stack: Stack, clusters: Clusters
+) -> None:
+    stack.write("a", config_map(a="1", b="1"))
+    stack.apply()
+    by_hand(clusters, {"data": {"b": "2"}}, manager="operator")
+    stack.write("a", config_map(a="1"))
+    found = stack.diff()
+    assert found.ok
+    assert found.notes == ("`ConfigMap ml/settings` leaves `data.b` to `operator`",)
+    stack.apply()
+    assert get(clusters, MAP)["data"] == {"a": "1", "b": "2"}
+    assert stack.diff().notes == ()
+
+
+def test_a_dropped_field_is_known_although_the_run_that_dropped_it_failed(
+    stack: Stack, clusters: Clusters
+) -> None:
+    stack.write("a", config_map(a="1", b="1"))
+    stack.apply()
+    by_hand(clusters, {"data": {"b": "2"}})
+    stack.write("a", config_map(a="1"), config_map("new", x="1"))
+    cluster = clusters["minikube"]
+
+    class Refusing:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(cluster, name)
+
+        def patch(self, ref: ObjectRef, *args: Any, **options: Any) -> Any:
+            raise InvalidError("not now", causes=[Cause(field="x", message="y")])
+
+    stack.opener = lambda _: Refusing()
+    with pytest.raises(InvalidError, match="not now"):
+        stack.apply()
+    assert get(clusters, MAP)["data"] == {"a": "1", "b": "2"}
+    assert stack.revisions()[0].result == "failed"
+    stack.opener = clusters.__getitem__
+    assert [row.fields[0].path for row in stack.diff().objects if row.fields] == ["data.b"]
+    stack.apply()
+    assert get(clusters, MAP)["data"] == {"a": "1"}
+
+
+def test_without_a_history_what_may_stay_is_said(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", config_map(a="1", b="1"))
+    stack.apply()
+    by_hand(clusters, {"data": {"b": "2"}})
+    stack.write("a", config_map(a="1"))
+    cluster = clusters["minikube"]
+
+    class Closed:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(cluster, name)
+
+        def list(self, api_version: str, kind: str, **options: Any) -> Any:
+            if kind == "Secret":
+                raise ForbiddenError("no right to list Secret")
+            return cluster.list(api_version, kind, **options)
+
+    stack.opener = lambda _: Closed()
+    assert stack.diff().notes == (
+        "what was applied before cannot be read, so fields that others changed and the files no longer have"
+        " may stay: no right to list Secret",
+    )
 
 
 def scaler() -> dict[str, Any]:
