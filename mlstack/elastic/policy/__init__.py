@@ -1,0 +1,1 @@
+"""Policies: what each training job gets, decided from one moment of a cluster."""

@@ -1,0 +1,106 @@
+"""Speeds by trainers: what reported points and named models become."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlstack.elastic.policy.curves import read_speed, speeds
+from mlstack.elastic.snapshot import Curve, Job, Role
+
+
+def job(*points: tuple[int, int], most: int = 8, speed: str = "linear", pservers: int = 0) -> Job:
+    role = Role(name="pserver", count=pservers, request=(1,))
+    return Job(
+        key="default/a",
+        minimum=1,
+        maximum=most,
+        trainer=(1,),
+        gang=(role,),
+        curve=Curve(points=points) if points else None,
+        speed=speed,
+    )
+
+
+def test_concave_points_are_kept() -> None:
+    assert speeds(job((1, 10), (2, 18), (3, 24), (4, 28), most=4)) == (0, 10, 18, 24, 28)
+
+
+def test_between_two_points_the_speed_rises_evenly() -> None:
+    assert speeds(job((1, 10), (3, 20), most=3)) == (0, 10, 15, 20)
+
+
+def test_a_point_below_the_line_of_its_neighbours_is_pulled_up() -> None:
+    assert speeds(job((1, 10), (2, 12), (3, 26), most=3)) == (0, 10, 18, 26)
+
+
+def test_a_falling_curve_becomes_flat() -> None:
+    assert speeds(job((1, 10), (2, 18), (3, 12), most=4)) == (0, 10, 18, 18, 18)
+
+
+def test_nothing_is_gained_beyond_twice_the_largest_measured_size() -> None:
+    assert speeds(job((1, 10), (2, 16), most=6)) == (0, 10, 16, 22, 28, 28, 28)
+
+
+def test_a_size_reported_twice_counts_with_its_mean() -> None:
+    assert speeds(job((1, 10), (1, 13), most=1)) == (0, Fraction(23, 2))
+
+
+def test_the_order_of_the_points_does_not_matter() -> None:
+    assert speeds(job((3, 24), (1, 10), (2, 18))) == speeds(job((1, 10), (2, 18), (3, 24)))
+
+
+@pytest.mark.parametrize(
+    "points", [(), ((1, 0), (2, 0)), ((0, 5), (-1, 4))], ids=["none", "zeros", "no sizes"]
+)
+def test_without_a_usable_point_the_named_model_counts(points: tuple[tuple[int, int], ...]) -> None:
+    assert speeds(job(*points, most=2, speed="amdahl:0.5")) == (0, 1, Fraction(4, 3))
+
+
+def test_optimus_shares_its_parameter_servers() -> None:
+    """Seconds of a step with 2 trainers and 4 servers: 1 + 2*2/4 + 0.5*2 + 0.25*4 = 4."""
+    assert speeds(job(most=2, speed="optimus:1,2,0.5,0.25", pservers=4))[2] == Fraction(2, 4)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "fast",
+        "linear:1",
+        "amdahl",
+        "amdahl:1.5",
+        "amdahl:-1",
+        "amdahl:1e9",
+        "amdahl:1/0",
+        "optimus:0,1,1,1",
+    ],
+)
+def test_other_models_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="speed model"):
+        read_speed(text)
+
+
+POINTS = st.lists(st.tuples(st.integers(1, 40), st.integers(0, 10**6)), max_size=12)
+NAMES = st.sampled_from(["linear", "amdahl:0", "amdahl:0.9", "amdahl:1", "optimus:1,2,0.5,0.25"])
+
+
+@given(POINTS, NAMES, st.integers(1, 60))
+def test_every_curve_is_concave_and_never_falls(points: list[tuple[int, int]], speed: str, most: int) -> None:
+    found = speeds(job(*points, most=most, speed=speed, pservers=3))
+    gains = [after - before for before, after in pairwise(found)]
+    assert len(found) == most + 1
+    assert found[0] == 0
+    assert all(before >= after >= 0 for before, after in pairwise(gains))
+
+
+@given(POINTS)
+def test_no_reported_point_is_above_the_curve(points: list[tuple[int, int]]) -> None:
+    mean = {size: [speed for each, speed in points if each == size] for size, _ in points}
+    found = speeds(job(*points, most=40))
+    if any(speed for _, speed in points):
+        assert all(Fraction(sum(each), len(each)) <= found[size] for size, each in mean.items())
