@@ -1,0 +1,312 @@
+"""Parse a TrainingJob `paddlepaddle.org/v1`: EDL's fields as they were, ours beside them.
+
+EDL's names and defaults come from its sources (PaddlePaddle/edl, v0.1.0 and the branch `develop_CRD`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from mlstack.elastic.observed.amounts import amounts, time_ms
+from mlstack.elastic.specfields import Fields, Findings
+from mlstack.elastic.trainingjob import (
+    API_VERSION,
+    KIND,
+    MAX_NAME,
+    SERVER_CLASS,
+    TRAINER_CLASS,
+    Etcd,
+    PodSettings,
+    Resources,
+    Server,
+    Storage,
+    Trainers,
+    TrainingJob,
+)
+from mlstack.errors import ConfigError
+from mlstack.model.validation.formats import quantity
+
+__all__ = ["SpecError", "TrainingJob", "parse"]
+
+GPU = "nvidia.com/gpu"
+OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"
+DEFAULT_IMAGE = "paddlepaddle/paddlecloud-job"
+DEFAULT_PORT = 7164
+ETCD_IMAGE = "quay.io/coreos/etcd:v3.5.21"
+
+# What EDL's last controller asked for its masters.
+_MASTER_RESOURCES = {
+    "requests": {"cpu": "1", "memory": "500Mi"},
+    "limits": {"cpu": "2", "memory": "1Gi"},
+}
+_SPEED = re.compile(r"linear|amdahl:(0(\.\d+)?|1(\.0+)?)|optimus:\d+(\.\d+)?(,\d+(\.\d+)?)*")
+_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_ETCD: Mapping[str, Etcd] = {"Sidecar": "Sidecar", "External": "External", "None": "None"}
+# EDL's types of trainer, pserver and master had these too; its controller used none of them.
+_UNUSED = ("etcd-endpoint", "replicaSpec")
+_SPEC = (
+    *("image", "imagePullPolicy", "imagePullSecrets", "port", "ports_num", "ports_num_for_sparse"),
+    *("fault_tolerant", "passes", "volumes", "VolumeMounts", "hostNetwork", "nodeSelector", "env"),
+    *("tolerations", "serviceAccountName", "securityContext", "schedulerName", "runtimeClassName"),
+    *("podLabels", "podAnnotations", "priority", "weight", "scaling", "suspend", "speed"),
+    *("scaleUpCooldownSeconds", "ttlSecondsAfterFinished", "checkpointSeconds", "failureLimit"),
+    *("trainer", "pserver", "master"),
+)
+_SERVER = (
+    "min-instance",
+    "max-instance",
+    "resources",
+    "entrypoint",
+    "storage",
+    "priorityClassName",
+    *_UNUSED,
+)
+_MASTER = (
+    "resources",
+    "entrypoint",
+    "storage",
+    "priorityClassName",
+    "enabled",
+    "etcd",
+    "etcdImage",
+    *_UNUSED,
+)
+_TRAINER = (
+    *("entrypoint", "workspace", "min-instance", "max-instance", "resources", "priorityClassName"),
+    *("terminationGracePeriodSeconds", "unreachableSeconds", "passes", *_UNUSED),
+)
+
+
+class SpecError(ConfigError):
+    """A TrainingJob that cannot be used.
+
+    Attributes:
+        faults: each reason, with its field.
+    """
+
+    def __init__(self, subject: str, faults: Iterable[str]) -> None:
+        """Name the object and all that is wrong with it."""
+        self.faults = tuple(faults)
+        super().__init__(f"{subject} cannot be used: " + "; ".join(self.faults))
+
+
+def parse(data: Mapping[str, Any]) -> TrainingJob:
+    """Parse a TrainingJob.
+
+    Names of fields are read in every spelling: `min-instance`, `minInstance`, `min_instance`.
+
+    Raises:
+        SpecError: it cannot be used; all its faults are told together.
+    """
+    findings = Findings()
+    metadata = data.get("metadata") or {}
+    spec = Fields(data.get("spec"), "spec", findings)
+    _check_kind(data, findings)
+    _check_name(str(metadata.get("name") or ""), findings)
+    spec.unknown(_SPEC)
+    job = _job(metadata, spec)
+    _check_range(job, findings)
+    _warn_of_old(spec)
+    if findings.faults:
+        raise SpecError(f"TrainingJob {job.key}", findings.faults)
+    return replace(job, warnings=tuple(findings.warnings))
+
+
+def _job(metadata: Mapping[str, Any], spec: Fields) -> TrainingJob:
+    master = spec.level("master")
+    return TrainingJob(
+        name=str(metadata.get("name") or ""),
+        namespace=str(metadata.get("namespace") or "default"),
+        uid=str(metadata.get("uid") or ""),
+        generation=int(metadata.get("generation") or 0),
+        created_ms=time_ms(str(metadata.get("creationTimestamp") or "")),
+        is_deleted=bool(metadata.get("deletionTimestamp")),
+        trainer=_trainers(spec.level("trainer")),
+        pserver=_pservers(spec.level("pserver")),
+        master=_master(master),
+        etcd=_ETCD[master.text("etcd", "Sidecar", among=_ETCD) or "Sidecar"],
+        etcd_endpoint=master.text("etcd-endpoint"),
+        etcd_image=master.text("etcdImage", ETCD_IMAGE),
+        pods=_pods(spec),
+        port=spec.integer("port", DEFAULT_PORT, minimum=1),
+        ports_num=spec.integer("ports_num", 1),
+        ports_num_for_sparse=spec.integer("ports_num_for_sparse", 1),
+        passes=spec.integer("passes", 1),
+        is_fault_tolerant=spec.flag("fault_tolerant"),
+        priority=spec.integer("priority", 0, minimum=None),
+        weight=spec.integer("weight", 1, minimum=1),
+        is_manual=spec.text("scaling", "Auto", among=("Auto", "Manual")) == "Manual",
+        is_suspended=spec.flag("suspend"),
+        cooldown_s=spec.integer("scaleUpCooldownSeconds", 0),
+        ttl_s=spec.optional("ttlSecondsAfterFinished"),
+        checkpoint_s=spec.integer("checkpointSeconds", 600, minimum=1),
+        failures=spec.optional("failureLimit"),
+        speed=_speed(spec),
+    )
+
+
+def _trainers(given: Fields) -> Trainers:
+    given.unknown(_TRAINER)
+    return Trainers(
+        minimum=given.integer("min-instance", 0),
+        maximum=given.integer("max-instance", 0),
+        resources=_resources(given, is_needed=True),
+        entrypoint=given.text("entrypoint"),
+        workspace=given.text("workspace"),
+        priority_class=given.text("priorityClassName", TRAINER_CLASS),
+        grace_s=given.integer("terminationGracePeriodSeconds", 5),
+        unreachable_s=given.integer("unreachableSeconds", 5),
+    )
+
+
+def _pservers(given: Fields) -> Server:
+    given.unknown(_SERVER)
+    count = given.integer("min-instance", 0)
+    maximum = given.integer("max-instance", count)
+    if maximum != count:
+        given.warn(f"`max-instance` {maximum} is ignored: parameter servers are never scaled")
+    return Server(
+        count=count,
+        resources=_resources(given, is_needed=count > 0),
+        entrypoint=given.text("entrypoint"),
+        storage=_storage(given, "/checkpoint"),
+        priority_class=given.text("priorityClassName", SERVER_CLASS),
+    )
+
+
+def _master(given: Fields) -> Server:
+    given.unknown(_MASTER)
+    if given.text("etcd") == "External" and "etcd-endpoint" not in given:
+        given.fault("`etcd: External` needs `etcd-endpoint`")
+    return Server(
+        count=1 if given.flag("enabled", default=True) else 0,
+        resources=_resources(given, default=_MASTER_RESOURCES),
+        entrypoint=given.text("entrypoint"),
+        storage=_storage(given, "/var/lib/etcd"),
+        priority_class=given.text("priorityClassName", SERVER_CLASS),
+    )
+
+
+def _storage(given: Fields, path: str) -> Storage | None:
+    if "storage" not in given:
+        return None
+    storage = given.level("storage")
+    storage.unknown(("size", "storageClassName", "mountPath", "whenDeleted"))
+    size = str(storage.value("size") or "")
+    if not (quantity(size) or 0) > 0:
+        storage.fault(f"`size` must be a quantity above 0, got {size!r}")
+    return Storage(
+        size=size,
+        storage_class=storage.text("storageClassName"),
+        path=storage.text("mountPath", path),
+        is_kept=storage.text("whenDeleted", "Retain", among=("Retain", "Delete")) == "Retain",
+    )
+
+
+def _resources(
+    given: Fields, *, is_needed: bool = False, default: Mapping[str, Any] | None = None
+) -> Resources:
+    asked: Mapping[str, Any] = given.mapping("resources") or default or {}
+    container = {
+        kind: _amounts_of(given, kind, asked[kind])
+        for kind in ("requests", "limits")
+        if isinstance(asked.get(kind), Mapping)
+    }
+    planned = amounts({**container.get("limits", {}), **container.get("requests", {})})
+    if is_needed and not planned.get("cpu") and not any(name.endswith("/gpu") for name in planned):
+        given.fault(
+            "`resources.requests` must name a cpu above 0: what nothing is requested for cannot be planned"
+        )
+    if is_needed and not planned.get("memory"):
+        given.warn("`resources.requests` names no memory, so that memory is not planned with")
+    return Resources(container=container, requests={name: n for name, n in planned.items() if n})
+
+
+def _amounts_of(given: Fields, kind: str, wanted: Mapping[str, Any]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in wanted.items():
+        read = quantity(value)
+        if read is None or read < 0:
+            given.fault(f"`resources.{kind}.{name}` must be a quantity that is not negative, got {value!r}")
+        elif name == OLD_GPU:
+            given.warn(f"`{OLD_GPU}` is read as `{GPU}`")
+            found.setdefault(GPU, str(value))
+        else:
+            found[name] = str(value)
+    return found
+
+
+def _pods(spec: Fields) -> PodSettings:
+    return PodSettings(
+        image=spec.text("image", DEFAULT_IMAGE) or DEFAULT_IMAGE,
+        image_pull_policy=spec.text(
+            "imagePullPolicy", "IfNotPresent", among=("Always", "IfNotPresent", "Never")
+        ),
+        image_pull_secrets=tuple(str(each.get("name") or "") for each in spec.items("imagePullSecrets")),
+        env=spec.items("env"),
+        volumes=spec.items("volumes"),
+        volume_mounts=spec.items("VolumeMounts"),
+        host_network=spec.flag("hostNetwork"),
+        node_selector=spec.mapping("nodeSelector"),
+        tolerations=spec.items("tolerations"),
+        service_account=spec.text("serviceAccountName"),
+        security_context=spec.mapping("securityContext"),
+        scheduler=spec.text("schedulerName"),
+        runtime_class=spec.text("runtimeClassName"),
+        labels=spec.mapping("podLabels"),
+        annotations=spec.mapping("podAnnotations"),
+    )
+
+
+def _speed(spec: Fields) -> str:
+    found = spec.text("speed", "linear") or "linear"
+    if not _SPEED.fullmatch(found):
+        spec.fault(f"`speed` must be `linear`, `amdahl:0.9` or `optimus:...`, got {found!r}")
+    return found
+
+
+def _check_kind(data: Mapping[str, Any], findings: Findings) -> None:
+    given = (data.get("apiVersion", API_VERSION), data.get("kind", KIND))
+    if given != (API_VERSION, KIND):
+        findings.faults.append(f"it is a `{given[0]}` `{given[1]}`, not a `{API_VERSION}` `{KIND}`")
+
+
+def _check_name(name: str, findings: Findings) -> None:
+    if len(name) > MAX_NAME:
+        findings.faults.append(
+            f"metadata.name: at most {MAX_NAME} characters, since pods are named after it; got {len(name)}"
+        )
+    if not _NAME.fullmatch(name):
+        findings.faults.append(
+            "metadata.name: lower-case letters, digits and `-`, starting with a letter,"
+            f" since Services are named after it; got {name!r}"
+        )
+
+
+def _check_range(job: TrainingJob, findings: Findings) -> None:
+    trainer = job.trainer
+    if trainer.maximum < max(trainer.minimum, 1):
+        expected = f"`min-instance`, which is {trainer.minimum}" if trainer.minimum else "1"
+        findings.faults.append(
+            f"spec.trainer: `max-instance` must be at least {expected}, got {trainer.maximum}"
+        )
+    elif trainer.minimum < trainer.maximum and not job.is_fault_tolerant:
+        findings.faults.append(
+            "spec: `fault_tolerant` must be true when `min-instance` is below `max-instance`:"
+            " trainers come and go"
+        )
+
+
+def _warn_of_old(spec: Fields) -> None:
+    trainer = spec.level("trainer")
+    if "passes" in trainer:
+        trainer.warn("`passes` is ignored here, as EDL did: it belongs to `spec`")
+    for role in ("trainer", "pserver", "master"):
+        level = spec.level(role)
+        if "replicaSpec" in level:
+            level.warn("`replicaSpec` is ignored: the controller makes the pods")
+        if "etcd-endpoint" in level and level.text("etcd") != "External":
+            level.warn("`etcd-endpoint` is ignored, as EDL did, without `etcd: External` of the master")

@@ -1,0 +1,136 @@
+"""Parsing TrainingJobs: EDL's fields and defaults, ours, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mlstack.elastic import spec
+from tests.support.trainingjobs import edl_job, small_job
+
+
+def with_trainer(**fields: Any) -> dict[str, Any]:
+    data = edl_job()
+    data["spec"]["trainer"] |= {name.replace("_", "-"): value for name, value in fields.items()}
+    return data
+
+
+def faults_of(data: dict[str, Any]) -> str:
+    with pytest.raises(spec.SpecError) as caught:
+        spec.parse(data)
+    return "\n".join(caught.value.faults)
+
+
+def test_a_job_of_edl_is_read_as_edl_read_it() -> None:
+    job = spec.parse(edl_job())
+    assert (job.key, job.minimum, job.maximum, job.is_elastic) == ("default/example", 2, 10, True)
+    assert job.trainer.resources.requests == {"cpu": 200, "memory": 200 * 2**20}
+    assert (job.pserver.count, job.pserver.resources.requests["cpu"]) == (2, 500)
+    assert (job.master.count, job.etcd) == (1, "Sidecar")
+    assert (job.port, job.ports_num, job.ports_num_for_sparse, job.passes) == (7164, 1, 1, 1)
+
+
+def test_what_is_left_out_has_edls_defaults() -> None:
+    job = spec.parse(small_job(image=""))
+    assert job.pods.image == "paddlepaddle/paddlecloud-job"
+    assert (job.port, job.ports_num, job.ports_num_for_sparse, job.passes) == (7164, 1, 1, 1)
+    assert (job.pserver.count, job.pods.host_network, job.pods.volumes) == (0, False, ())
+    assert spec.parse(small_job(fault_tolerant=True)).is_fault_tolerant
+
+
+def test_master_without_resources_has_those_of_edls_controller() -> None:
+    job = spec.parse(small_job(master={}))
+    assert job.master.resources.container["requests"] == {"cpu": "1", "memory": "500Mi"}
+
+
+@pytest.mark.parametrize("written", ["min-instance", "min_instance", "minInstance"])
+def test_a_field_is_read_in_any_spelling(written: str) -> None:
+    data = edl_job()
+    data["spec"]["trainer"][written] = data["spec"]["trainer"].pop("min-instance")
+    assert spec.parse(data).minimum == 2
+
+
+@pytest.mark.parametrize("written", ["hostNetwork", "host_network"])
+def test_both_of_edls_spellings_of_the_host_network_are_read(written: str) -> None:
+    assert spec.parse(edl_job(**{written: True})).pods.host_network
+
+
+@pytest.mark.parametrize("written", ["VolumeMounts", "volumeMounts"])
+def test_volume_mounts_are_read_with_their_capital(written: str) -> None:
+    mount = {"name": "data", "mountPath": "/data"}
+    assert spec.parse(edl_job(**{written: [mount]})).pods.volume_mounts == (mount,)
+
+
+def test_two_spellings_that_disagree_are_refused() -> None:
+    assert "two spellings of one field" in faults_of(with_trainer(minInstance=3))
+
+
+def test_the_old_name_of_gpus_is_read_as_todays() -> None:
+    limits = {"alpha.kubernetes.io/nvidia-gpu": 2, "cpu": 1}
+    job = spec.parse(with_trainer(resources={"limits": limits}))
+    assert job.trainer.resources.container == {"limits": {"nvidia.com/gpu": "2", "cpu": "1"}}
+    assert job.trainer.resources.gpus == 2
+    assert any("nvidia.com/gpu" in warning for warning in job.warnings)
+
+
+def test_passes_under_trainer_are_ignored_with_a_warning() -> None:
+    job = spec.parse(edl_job())
+    assert job.passes == 1
+    assert any("`passes`" in warning for warning in job.warnings)
+
+
+def test_unknown_fields_are_named_in_warnings() -> None:
+    warnings = spec.parse(edl_job(colour="blue")).warnings
+    assert "spec: `colour` is no field of a TrainingJob and is ignored" in warnings
+
+
+def test_what_edl_never_used_is_ignored_with_a_warning() -> None:
+    data = edl_job(master={"etcd-endpoint": "http://etcd:2379"})
+    assert any("`etcd-endpoint` is ignored" in warning for warning in spec.parse(data).warnings)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        pytest.param(
+            with_trainer(min_instance=3, max_instance=2), "must be at least `min-instance`", id="range"
+        ),
+        pytest.param(with_trainer(min_instance=-1), "`min-instance` must be at least 0", id="negative"),
+        pytest.param(with_trainer(min_instance=0, max_instance=0), "must be at least 1", id="none"),
+        pytest.param(edl_job(fault_tolerant=False), "`fault_tolerant` must be true", id="rigid"),
+        pytest.param(with_trainer(resources={}), "must name a cpu above 0", id="requests"),
+        pytest.param(
+            with_trainer(resources={"requests": {"cpu": "much"}}), "must be a quantity", id="quantity"
+        ),
+        pytest.param(edl_job("x" * 53), "at most 52 characters", id="long"),
+        pytest.param(edl_job("Example"), "lower-case letters", id="letters"),
+        pytest.param(edl_job("1x"), "starting with a letter", id="digit"),
+        pytest.param(edl_job(passes="many"), "`passes` must be a whole number", id="passes"),
+        pytest.param(edl_job(scaling="Maybe"), "one of `Auto`, `Manual`", id="scaling"),
+        pytest.param(edl_job(speed="amdahl:2"), "`speed` must be", id="speed"),
+        pytest.param(edl_job(volumes={}), "`volumes` must be a list of maps", id="volumes"),
+        pytest.param(edl_job(trainer=3), "spec.trainer: must be a map", id="level"),
+        pytest.param(edl_job(master={"etcd": "External"}), "needs `etcd-endpoint`", id="etcd"),
+        pytest.param(edl_job(master={"storage": {"size": "0"}}), "quantity above 0", id="storage"),
+        pytest.param({**edl_job(), "kind": "TFJob"}, "not a `paddlepaddle.org/v1` `TrainingJob`", id="kind"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_the_reason(data: dict[str, Any], expected: str) -> None:
+    assert expected in faults_of(data)
+
+
+def test_all_faults_are_told_together() -> None:
+    data = edl_job("Example", fault_tolerant=False, passes="many")
+    assert len(faults_of(data).splitlines()) == 3
+
+
+def test_a_job_scaled_by_hand_has_exactly_its_maximum() -> None:
+    job = spec.parse(small_job(minimum=1, maximum=4, scaling="Manual"))
+    assert (job.minimum, job.maximum, job.is_elastic) == (4, 4, False)
+
+
+def test_a_claim_has_a_place_of_its_role() -> None:
+    job = spec.parse(edl_job(pserver={"min-instance": 0, "storage": {"size": "1Gi"}}))
+    assert job.pserver.storage is not None
+    assert (job.pserver.storage.path, job.pserver.storage.is_kept) == ("/checkpoint", True)
