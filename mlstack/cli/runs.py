@@ -211,20 +211,25 @@ def reporting(plan: Plan, output_format: str) -> Iterator[OnEvent]:
 
 
 @contextmanager
-def going_back(plan: Deployment, output_format: str, *, clock: Clock) -> Iterator[None]:
-    """Roll a run back that fails, if that was asked for; the failure stays what it is.
+def going_back(plan: Deployment, output_format: str, *, clock: Clock) -> Iterator[Deployment]:
+    """Give the run to carry out; roll it back if it fails and that was asked for: it stays a failure.
 
     Args:
         plan: the run.
         output_format: what happens is printed in table form alone: one result goes to stdout.
         clock: for waits.
     """
-    try:
-        yield
-    except MlstackError as error:
-        if plan.options.on_failure == "rollback":
-            _go_back(plan, error, output_format, clock)
-        raise
+    if plan.options.on_failure != "rollback":
+        yield plan
+        return
+    from mlstack.operations import apply
+
+    with apply.locked_to_the_end(plan) as locked:
+        try:
+            yield locked
+        except MlstackError as error:
+            _go_back(locked, error, output_format, clock)
+            raise
 
 
 def _go_back(plan: Deployment, error: MlstackError, output_format: str, clock: Clock) -> None:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from mlstack.cluster.api import Cluster, ObjectRef
-from mlstack.engine.records import lock
+from mlstack.engine.records import lock as locking
+from mlstack.engine.records.lock import LastingLock
 from mlstack.engine.waiting.gates import TermsOf
 from mlstack.engine.writing.execute import Run
 from mlstack.engine.writing.send import Again
@@ -42,6 +43,7 @@ class Proposal:
         dry_run: write nothing.
         holder: who takes the environment's lock.
         lock_timeout_s: how long to wait for another run that holds it.
+        lock: what holds the lock over this run and others; None holds it for this run alone.
     """
 
     result_kind: ClassVar[RunKind] = "ApplyResult"
@@ -51,7 +53,8 @@ class Proposal:
     cluster: Cluster
     dry_run: bool
     holder: Holder = field(default_factory=Holder)
-    lock_timeout_s: float = lock.WAIT_S
+    lock_timeout_s: float = locking.WAIT_S
+    lock: LastingLock | None = None
 
     @property
     def report(self) -> ChangeReport:
@@ -149,11 +152,11 @@ class Proposal:
     def _locked(self, clock: Clock, on_event: OnEvent) -> Iterator[Cluster]:
         """Give the cluster to write to, fenced by the lock unless there is nothing to write or to lock."""
         if not self.writes:
-            lock.tidy(self.cluster, self.place, self.changes.app, holder=self.holder, clock=clock)
+            locking.tidy(self.cluster, self.place, self.changes.app, holder=self.holder, clock=clock)
         if not (self.writes and self._has_namespace()):
             yield self.cluster
             return
-        with lock.held(
+        held = locking.held(
             self.cluster,
             self.place,
             self.changes.app,
@@ -161,7 +164,11 @@ class Proposal:
             clock=clock,
             on_event=on_event,
             timeout_s=self.lock_timeout_s,
-        ) as cluster:
+        )
+        if self.lock is not None:
+            yield self.lock.cluster(held)
+            return
+        with held as cluster:
             yield cluster
 
     def _has_namespace(self) -> bool:

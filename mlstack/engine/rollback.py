@@ -150,7 +150,7 @@ def retreat(failed: Deployment, error: MlstackError, *, clock: Clock) -> Retreat
     )
     stays = (f"{one.identity} stays: {one.reason}" for one in back.changes.changes if one.action == "kept")
     return Retreat(
-        proposal=replace(back, pin=None),
+        proposal=replace(back, pin=None, lock=failed.lock),
         notes=(f"rolling back to revision {good.number}", *stays, *said, *_lost(done)),
     )
 

@@ -1,10 +1,14 @@
 """`apply`: work out what would change, and after the question carry out exactly that."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from mlstack.cluster.api import Opener
 from mlstack.engine import approving
 from mlstack.engine.deployment import Deployment, propose
+from mlstack.engine.records.lock import LastingLock
 from mlstack.engine.rollback import Retreat
 from mlstack.engine.rollback import retreat as work_out
 from mlstack.engine.target import Target, reach
@@ -74,6 +78,17 @@ def execute(plan: Deployment, *, clock: Clock, on_event: OnEvent = silent) -> Ru
         Interrupted: a person stopped the run; `partial` as well.
     """
     return plan.run(clock=clock, on_event=on_event)
+
+
+@contextmanager
+def locked_to_the_end(plan: Deployment) -> Iterator[Deployment]:
+    """Give an apply that keeps its lock until the block ends: nobody comes between it and a retreat.
+
+    Args:
+        plan: what was confirmed.
+    """
+    with LastingLock() as lock:
+        yield replace(plan, lock=lock)
 
 
 def retreat(failed: Deployment, error: MlstackError, *, clock: Clock) -> Retreat:

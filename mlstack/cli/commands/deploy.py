@@ -139,8 +139,9 @@ def apply(
         plan, verb="apply", ports=ctx.obj.ports, yes=sure, yes_i_mean=yes_i_mean
     ):
         return 1
-    with runs.going_back(plan, output, clock=ctx.obj.ports.clock), runs.reporting(plan, output) as on_event:
-        result = operation.execute(plan, on_event=on_event, clock=ctx.obj.ports.clock)
+    clock = ctx.obj.ports.clock
+    with runs.going_back(plan, output, clock=clock) as going, runs.reporting(plan, output) as on_event:
+        result = operation.execute(going, on_event=on_event, clock=clock)
     return runs.finish(result, output)
 
 

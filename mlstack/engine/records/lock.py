@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from threading import Event as Flag
 from threading import RLock, Thread
+from types import TracebackType
 
 from mlstack.cluster.api import Cluster, ObjectRef
 from mlstack.cluster.fenced import FencedCluster
@@ -69,6 +70,35 @@ def held(
         raise
     finally:
         keeper.end()
+
+
+class LastingLock:
+    """A lock for several runs, one after the other: the first takes it, the end of the block releases it."""
+
+    def __init__(self) -> None:
+        """Begin without it."""
+        self._stack = ExitStack()
+        self._cluster: Cluster | None = None
+
+    def __enter__(self) -> LastingLock:
+        """Take nothing yet: the namespace of the lock may have to be made first."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Release the lock if it was taken."""
+        self._cluster = None
+        self._stack.__exit__(kind, error, trace)
+
+    def cluster(self, lock: AbstractContextManager[Cluster]) -> Cluster:
+        """Give the cluster to write to; takes the lock unless it is held already."""
+        if self._cluster is None:
+            self._cluster = self._stack.enter_context(lock)
+        return self._cluster
 
 
 def tidy(cluster: Cluster, place: Environment, app: str, *, holder: Holder, clock: Clock) -> None:

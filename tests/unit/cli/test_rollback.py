@@ -109,6 +109,26 @@ def test_a_failed_apply_is_rolled_back_when_asked_and_still_fails(run: Runner) -
     )
 
 
+def test_nobody_comes_between_a_failed_apply_and_its_rollback(
+    run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holders: list[str] = []
+    cluster = run.cluster("minikube")
+    delete = cluster.delete
+
+    def released(ref: ObjectRef, **how: Any) -> Any:
+        if ref.kind == "Lease":
+            holders.append("released")
+        return delete(ref, **how)
+
+    monkeypatch.setattr(cluster, "delete", released)
+    write("web", config_map(a="2"), broken())
+    assert run("apply minikube --yes --on-failure=rollback").code == 6
+    assert whats(run)[1:] == [("apply", "failed"), ("rollback to 1 after a failure", "done")]
+    assert holders == ["released"]
+    assert run.cluster("minikube").list("coordination.k8s.io/v1", "Lease").items == ()
+
+
 def test_with_json_one_result_goes_to_stdout(run: Runner) -> None:
     write("web", config_map(a="2"), broken())
     failed = run("apply minikube --yes --on-failure=rollback -o json")
