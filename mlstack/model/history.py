@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, TypeVar
 
 from mlstack.model import definitions, fields, report
 from mlstack.model.diff import DESTRUCTIVE, Action, Change
@@ -12,6 +12,8 @@ from mlstack.model.kinds import kinds_of_crd
 from mlstack.model.objects import DesiredState, KubeObject
 
 Result = Literal["done", "failed", "not ready"]
+
+T = TypeVar("T")
 
 UNNAMED = "…"
 """Stands among the components that do not work for too many to be named."""
@@ -85,10 +87,15 @@ def merged(known: DesiredState, applied: DesiredState) -> DesiredState:
         applied,
         objects=(*others, *applied.objects),
         components=tuple(sorted({*known.components, *applied.components})),
-        depends={**known.depends, **applied.depends},
-        timeouts={**known.timeouts, **applied.timeouts},
+        depends={**_others(known.depends, applied), **applied.depends},
+        timeouts={**_others(known.timeouts, applied), **applied.timeouts},
         has_secrets=known.has_secrets or applied.has_secrets,
     )
+
+
+def _others(said: Mapping[str, T], applied: DesiredState) -> dict[str, T]:
+    """Give what a set says of components other than those that were applied."""
+    return {name: value for name, value in said.items() if name not in applied.components}
 
 
 def without(known: DesiredState, components: Iterable[str]) -> DesiredState:

@@ -1,5 +1,7 @@
 """Sets of a history: merged, cut down, and with claims as they are."""
 
+from dataclasses import replace
+
 import pytest
 
 from mlstack.model import history
@@ -22,6 +24,13 @@ def test_an_applied_component_takes_the_place_of_what_it_was() -> None:
 def test_an_object_that_moved_to_the_applied_component_is_there_once() -> None:
     whole = history.merged(state(a="x", b="y"), state(a="x y"))
     assert [(each.name, each.component) for each in whole.objects] == [("x", "a"), ("y", "a")]
+
+
+def test_an_applied_component_forgets_its_timeout_and_dependencies_of_before() -> None:
+    known = replace(state(a="x", b="y"), timeouts={"a": 60.0, "b": 90.0}, depends={"a": ("b",), "b": ("c",)})
+    whole = history.merged(known, state(a="x"))
+    assert whole.timeouts == {"b": 90.0}
+    assert whole.depends == {"b": ("c",)}
 
 
 def test_a_set_without_a_component_and_one_of_it_alone() -> None:

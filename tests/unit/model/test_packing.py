@@ -64,6 +64,13 @@ def test_a_set_comes_back_as_it_was() -> None:
     assert str(back.objects[0].source) == "revision 1"
 
 
+def test_what_a_run_needs_to_know_of_components_comes_back() -> None:
+    whole = replace(state(a="x", b="y"), timeouts={"a": 90.0}, depends={"a": ("b",)})
+    packed = packing.pack(whole)
+    back = packing.unpack(packed_revision(1, packed), packed.parts)
+    assert (back.timeouts, back.depends) == (whole.timeouts, whole.depends)
+
+
 def test_the_same_set_gives_the_same_bytes_whatever_the_order_of_its_keys() -> None:
     kept = state(a="x")
     turned = replace(
