@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 from mlstack.model import fieldmanagers, fields, report
 from mlstack.model import payload as payloads
-from mlstack.model.fields import MISSING, Entry, FieldChange
+from mlstack.model.fields import Entry, FieldChange
 from mlstack.model.objects import APP_LABEL, MANAGER, Identity, KubeObject
+from mlstack.model.payload import Path
 
 Cause = Literal["person", "controller", "stale", "unknown"]
 DriftState = Literal["same", "changed", "missing", "new", "extra"]
@@ -88,6 +89,7 @@ def differences(
     wanted: Mapping[str, Any],
     *,
     tree: fields.Tree | None = None,
+    gone: Sequence[Path] = (),
     files_changed: bool | None = None,
     applied: Mapping[str, Any] | None = None,
     secrets: Sequence[str] = (),
@@ -100,6 +102,7 @@ def differences(
         live: the object as it is.
         wanted: the server's answer to a forced dry run of what the files say.
         tree: the fields to look at; None for those that we own and those we would own.
+        gone: further fields of the live object that are not wanted, which the dry run could not show.
         files_changed: whether the files say something else of it than when it was applied last; None
             if that is not known.
         applied: what was applied last, if that is known.
@@ -108,9 +111,13 @@ def differences(
     books = _Books(live, files_changed=files_changed, applied=applied)
     ours = fields.union(fields.owned(live, MANAGER), fields.owned(wanted, MANAGER))
     identity = KubeObject(data=live).identity
+    found = [
+        *fields.located(live, wanted, ours if tree is None else tree),
+        *fields.located(live, payloads.cut(live, gone), fields.tree_along(gone)),
+    ]
     return tuple(
         books.judge(path, shown)
-        for path, change in fields.located(live, wanted, ours if tree is None else tree)
+        for path, change in found
         for shown in report.veiled(report.masked(identity, [change]), secrets)
     )
 
@@ -152,7 +159,7 @@ class _Books:
     def _was_applied(self, path: tuple[str, ...]) -> bool | None:
         """Tell whether our last apply brought a field; None if that is not known."""
         if self._applied is not None:
-            return payloads.value_at(self._applied, path) is not MISSING
+            return payloads.says(self._applied, path)
         return None if self._files_changed is None or self._files_changed else True
 
     def _wrote_after_us(self, entry: Entry) -> bool:

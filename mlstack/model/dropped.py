@@ -32,7 +32,12 @@ class Dropped:
     @property
     def paths(self) -> tuple[Path, ...]:
         """Give the fields that go, each once."""
-        return tuple(dict.fromkeys(path for loss in self.taken for path in loss.paths))
+        return _paths(self.taken)
+
+    @property
+    def all_paths(self) -> tuple[Path, ...]:
+        """Give the fields that go and those that stay, each once."""
+        return _paths((*self.taken, *self.left))
 
 
 def strange(forced: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[Lost, ...]:
@@ -115,3 +120,7 @@ def dropped(
 def _only(found: Iterable[Lost], chosen: Callable[[Path], bool]) -> tuple[Lost, ...]:
     parts = (replace(loss, paths=tuple(path for path in loss.paths if chosen(path))) for loss in found)
     return tuple(part for part in parts if part.paths)
+
+
+def _paths(found: Iterable[Lost]) -> tuple[Path, ...]:
+    return tuple(dict.fromkeys(path for loss in found for path in loss.paths))

@@ -8,7 +8,6 @@ from mlstack.cluster.api import Opener
 from mlstack.engine.comparing import drift as engine
 from mlstack.engine.target import Target, reach
 from mlstack.model.app import API_VERSION
-from mlstack.model.clock import Clock
 from mlstack.model.drift import Difference, DriftState, ObjectDrift
 
 
@@ -72,20 +71,19 @@ class DriftResult:
     notes: tuple[str, ...] = ()
 
 
-def drift(target: Target, *, opener: Opener, clock: Clock) -> DriftResult:
+def drift(target: Target, *, opener: Opener) -> DriftResult:
     """Classify every difference of the live objects; nothing is written.
 
     Args:
         target: what to look at.
         opener: opens a cluster by its context.
-        clock: for pauses, if the server asks for patience.
 
     Raises:
         ConfigError: a file, parameter or template is wrong.
         ClusterError: the cluster cannot be asked or is another one.
     """
     reached = reach(target, opener)
-    found = engine.look(reached, clock=clock)
+    found = engine.look(reached)
     return DriftResult(
         ok=all(row.state == "same" for row in found.objects),
         app=reached.state.app,

@@ -48,7 +48,7 @@ def objects() -> list[dict[str, Any]]:
 
 
 def look(stack: Stack, **facts: Any) -> DriftResult:
-    return drift.drift(stack.target(**facts), opener=stack.opener, clock=stack.clock)
+    return drift.drift(stack.target(**facts), opener=stack.opener)
 
 
 def rows(found: DriftResult) -> dict[str, DriftRow]:
@@ -145,6 +145,18 @@ def test_a_field_that_is_taken_away_alone(stack: Stack, minikube: TestCluster, n
     assert (one.path, one.action) == ("spec.template.spec.containers[main].env[A]", "removed")
     assert one.wanted == {"name": "A", "value": "1"}
     assert (one.cause, one.manager) == ("unknown", "")  # the server keeps no record of it
+
+
+def test_a_list_item_that_was_changed_in_its_key(stack: Stack, minikube: TestCluster, namespace: str) -> None:
+    patch = json.dumps([{"op": "replace", "path": "/spec/ports/0/port", "value": 85}])
+    minikube.kubectl("patch", "service", "web", "-n", namespace, "--type=json", "-p", patch)
+    found = rows(look(stack))["Service"].differences
+    assert {(one.path, one.action, one.manager) for one in found} == {
+        ("spec.ports[80,TCP]", "removed", "kubectl-patch"),
+        ("spec.ports[85,TCP]", "added", "kubectl-patch"),
+    }
+    (row,) = (row for row in stack.diff().objects if row.fields)
+    assert {one.path for one in row.fields} == {one.path for one in found}
 
 
 def test_kubectl_apply_of_a_changed_copy(stack: Stack, minikube: TestCluster, namespace: str) -> None:
@@ -266,6 +278,7 @@ def test_without_the_right_to_read_the_history_it_is_said(
     stack.opener = lambda context: kube.connect(context, kubeconfig=str(kubeconfig))
     can_i = ("auth", "can-i", "get", "configmaps", "-n", namespace)
     wait_until(lambda: minikube.kubectl(*can_i, user=user, check=False).returncode == 0, what="rights")
+    minikube.kubectl("patch", "configmap", "settings", "-n", namespace, "-p", '{"data": {"a": null}}')
     found = look(stack)
     assert any("what was applied last cannot be read" in note for note in found.notes)
     (unseen,) = [note for note in found.notes if "no right to list" in note]  # told once, and not at length

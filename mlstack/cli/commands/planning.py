@@ -14,7 +14,6 @@ from mlstack.cli.parsing import family
 from mlstack.errors import UsageError
 
 if TYPE_CHECKING:
-    from mlstack.cli.adapters import Session
     from mlstack.cluster.api import Opener
     from mlstack.engine.target import Target
     from mlstack.model.options import ApplyOptions
@@ -75,7 +74,7 @@ def diff(
     with progress.waiting("comparing with the cluster"):
         cluster = opener(ctx.obj, kubeconfig)
         if live:
-            found = _drifted(target, cluster, ctx.obj)
+            found = _drifted(target, cluster)
         else:
             how = ApplyOptions(dry_run=True, prune=prune, adopt=adopt, force_conflicts=force_conflicts)
             found = _differing(target, cluster, how)
@@ -88,10 +87,10 @@ def _differing(target: Target, cluster: Opener, how: ApplyOptions) -> object:
     return operation.diff(target, opener=cluster, options=how)
 
 
-def _drifted(target: Target, cluster: Opener, session: Session) -> object:
+def _drifted(target: Target, cluster: Opener) -> object:
     from mlstack.operations import drift
 
-    return drift.drift(target, opener=cluster, clock=session.ports.clock)
+    return drift.drift(target, opener=cluster)
 
 
 def _compared(target: Target, left: Side, right: Side, cluster: Opener) -> object:

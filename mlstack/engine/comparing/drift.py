@@ -6,16 +6,15 @@ from typing import Any
 
 from mlstack.cluster.api import ObjectRef
 from mlstack.engine import parallel
+from mlstack.engine.comparing import probe
 from mlstack.engine.comparing.observe import outlook_of
 from mlstack.engine.comparing.settle import with_uid
 from mlstack.engine.comparing.surroundings import Surroundings, placed
 from mlstack.engine.records import inventory as inventories
 from mlstack.engine.records import scan
-from mlstack.engine.records.history import History
 from mlstack.engine.target import Reached
-from mlstack.errors import ClusterError, InvalidError
-from mlstack.model import drift, fields, pruning
-from mlstack.model.clock import Clock
+from mlstack.errors import InvalidError
+from mlstack.model import displacing, drift, dropped, fields, pruning
 from mlstack.model.drift import ObjectDrift
 from mlstack.model.fields import Entry
 from mlstack.model.inventory import Inventory, Member, owned_hash, payload_hash
@@ -35,12 +34,11 @@ class Drift:
     notes: tuple[str, ...] = ()
 
 
-def look(reached: Reached, *, clock: Clock) -> Drift:
+def look(reached: Reached) -> Drift:
     """Judge every object of an environment; nothing is written.
 
     Args:
         reached: what is wanted, and where to look.
-        clock: for pauses, if the server asks for patience.
 
     Raises:
         ClusterError: the cluster cannot be asked.
@@ -52,47 +50,34 @@ def look(reached: Reached, *, clock: Clock) -> Drift:
     labelled = inventory.label if inventory.members else dict
     members = tuple(found.with_data(labelled(found.data)) for found in state.objects)
     reached = replace(reached, state=replace(state, objects=members))
-    applied, notes = _applied(reached, inventory, clock)
     wanted = placed(members, cluster)
-    judge = _Judge(reached, inventory, applied)
+    judge = _Judge(reached, inventory)
     rows = parallel.whole(parallel.run(judge.judge, wanted))
     extra, unseen = _extra(reached, inventory, {found.identity for found in wanted})
     return Drift(
         objects=(*rows, *extra),
-        notes=tuple(dict.fromkeys((*state.notes, *inventory.notes, *notes, *unseen))),
+        notes=tuple(dict.fromkeys((*state.notes, *inventory.notes, *judge.notes, *unseen))),
     )
-
-
-def _applied(
-    reached: Reached, inventory: Inventory, clock: Clock
-) -> tuple[Mapping[Identity, Mapping[str, Any]], tuple[str, ...]]:
-    """Give what was applied last, from the history; nothing if there is none, or it may not be read."""
-    kept = History.of(reached.state.app, reached.place, reached.cluster, clock=clock)
-    try:
-        newest = max(kept.revisions(), key=lambda one: one.number, default=None)
-        state = kept.load(newest) if newest is not None else None
-    except ClusterError as error:
-        note = (
-            f"what was applied last cannot be read, so removed fields may be laid to nobody: {error.message}"
-        )
-        return {}, (note,)
-    objects = state.objects if state is not None else ()
-    return {one.identity: inventory.label(one.data) for one in placed(objects, reached.cluster)}, ()
 
 
 class _Judge:
     """Looks at one object after the other."""
 
-    def __init__(
-        self, reached: Reached, inventory: Inventory, applied: Mapping[Identity, Mapping[str, Any]]
-    ) -> None:
-        self._cluster, self._members, self._applied = reached.cluster, inventory.members, applied
+    def __init__(self, reached: Reached, inventory: Inventory) -> None:
+        self._cluster, self._inventory = reached.cluster, inventory
         self._secrets = reached.state.secrets
         self._outlook = outlook_of(reached, Surroundings(reached.state, reached.cluster))
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Say what could not be seen."""
+        fault = self._outlook.earlier.fault
+        what = "what was applied last cannot be read, so removed fields may be laid to nobody"
+        return (f"{what}: {fault}",) if fault else ()
+
     def judge(self, wanted: KubeObject) -> ObjectDrift:
         """Tell how a live object stands against what is wanted and what was applied."""
-        member = self._members.get(wanted.identity)
+        member = self._inventory.members.get(wanted.identity)
         live = self._cluster.get(ObjectRef.of(wanted.data))
         if live is None or live["metadata"].get("deletionTimestamp"):
             return _absent(wanted, is_ending=live is not None, was_there=member is not None)
@@ -120,16 +105,36 @@ class _Judge:
     def _differences(
         self, wanted: KubeObject, live: Mapping[str, Any], member: Member | None
     ) -> tuple[drift.Difference, ...]:
-        data = self._outlook.number(wanted, live).asked
-        facts: dict[str, Any] = {"applied": self._applied.get(wanted.identity), "secrets": self._secrets}
+        number = self._outlook.number(wanted, live)
+        data, before = number.asked, self._outlook.earlier.of(wanted)
+        facts: dict[str, Any] = {"secrets": self._secrets}
+        if before:
+            facts["applied"] = self._inventory.label(before[0])
         if member is not None and member.payload_hash:
             facts["files_changed"] = member.payload_hash != payload_hash(data)
         try:
             forced = self._cluster.apply(with_uid(data, live["metadata"]["uid"]), force=True, dry_run=True)
-        except InvalidError:  # it cannot take the change; what it is may still be told
+        except InvalidError as error:
+            return self._without_answer(live, data, error, **facts)
+        found = dropped.dropped(
+            dropped.strange(forced.object, wanted.data),
+            live,
+            before,
+            self._outlook.policy(wanted),
+            spare=number.spared,
+        )
+        return drift.differences(live, forced.object, gone=found.all_paths, **facts)
+
+    def _without_answer(
+        self, live: Mapping[str, Any], data: Mapping[str, Any], error: InvalidError, **facts: Any
+    ) -> tuple[drift.Difference, ...]:
+        """Tell what an object is that cannot take the change: by a new one, or by what is written."""
+        copy = probe.as_new(self._cluster, data)
+        if copy is None:
             tree = fields.union(fields.owned(live, MANAGER), fields.tree_of(_told(data)))
             return drift.differences(live, data, tree=tree, **facts)
-        return drift.differences(live, forced.object, **facts)
+        items = displacing.displaced(live, data, error.causes)
+        return drift.differences(live, copy, gone=items, **facts)
 
 
 def _told(data: Mapping[str, Any]) -> Mapping[str, Any]:

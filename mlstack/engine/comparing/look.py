@@ -125,6 +125,8 @@ class Look:
         if adoption.adoptable(live):
             gone = takeover.goes(self.cluster, live, settled, number.data, spare=number.spared)
         ended = self._ended(live, settled, number, policy)
+        ending = {text for loss in ended.taken for text in loss.texts}
+        gone = tuple(one for one in gone if one.path not in ending)
         notes = (
             *settled.forced.warnings,
             *(conflicts.describe_taken(one) for one in settled.taken if one.said),
@@ -143,7 +145,7 @@ class Look:
         if not found:
             return Dropped()
         before = self.outlook.earlier.of(self.wanted)
-        return dropped.dropped(found, live, before, policy, spare=[number.path] if number.path else [])
+        return dropped.dropped(found, live, before, policy, spare=number.spared)
 
     def _compared(
         self,

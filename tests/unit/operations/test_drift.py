@@ -30,7 +30,7 @@ def applied(stack: Stack) -> Stack:
 
 
 def look(stack: Stack, **facts: Any) -> DriftResult:
-    return drift.drift(stack.target(**facts), opener=stack.opener, clock=stack.clock)
+    return drift.drift(stack.target(**facts), opener=stack.opener)
 
 
 def rows(found: DriftResult) -> dict[str, DriftRow]:
@@ -73,6 +73,23 @@ def test_a_removed_field_is_known_from_the_last_apply(applied: Stack, cluster: M
     found = {one.path: one for one in rows(look(applied))["settings"].differences}
     assert (found["data.a"].action, found["data.a"].cause) == ("removed", "unknown")
     assert (found["data.c"].action, found["data.c"].cause) == ("removed", "stale")
+
+
+def test_what_the_files_dropped_after_others_changed_it_is_laid_to_them(
+    applied: Stack, cluster: MemoryCluster
+) -> None:
+    cluster.patch(SETTINGS, {"data": {"b": "2", "mine": "x"}}, manager="kubectl-edit")
+    applied.write("web", config_map(a="1"), deployment(replicas=2))
+    (one,) = rows(look(applied))["settings"].differences
+    assert (one.path, one.action, one.live, one.cause, one.manager) == (
+        "data.b",
+        "added",
+        "2",
+        "person",
+        "kubectl-edit",
+    )
+    applied.apply()
+    assert look(applied).ok
 
 
 def test_what_was_deleted_is_missing(applied: Stack, cluster: MemoryCluster) -> None:
