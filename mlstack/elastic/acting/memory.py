@@ -1,0 +1,117 @@
+"""What the controller remembers between passes; all of it can be lost without harm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+FIRST_RETRY_MS = 10_000
+LONGEST_RETRY_MS = 60_000
+CALM_MS = 600_000
+"""After so long without a failure the next one counts as the first."""
+
+FIRST_BAR_MS = 60_000
+LONGEST_BAR_MS = 3_600_000
+
+FIRST_PAUSE_MS = 2_000
+LONGEST_PAUSE_MS = 60_000
+
+
+@dataclass
+class Backoff:
+    """A time to wait that doubles with every failure.
+
+    Attributes:
+        first_ms: after the first.
+        longest_ms: at the most.
+        streak: failures without a calm time between them.
+        last_ms: when the last was.
+        until_ms: when waiting is over.
+    """
+
+    first_ms: int
+    longest_ms: int
+    streak: int = 0
+    last_ms: int = 0
+    until_ms: int = 0
+
+    def fail(self, now_ms: int) -> None:
+        """Note a failure."""
+        calm_ms = max(CALM_MS, 2 * (self.until_ms - self.last_ms))
+        self.streak = self.streak + 1 if now_ms - self.last_ms <= calm_ms and self.streak else 1
+        self.last_ms = now_ms
+        self.until_ms = now_ms + min(self.longest_ms, self.first_ms << min(self.streak - 1, 20))
+
+    def is_waiting(self, now_ms: int) -> bool:
+        """Tell whether it is too early."""
+        return now_ms < self.until_ms
+
+
+def _retry() -> Backoff:
+    return Backoff(FIRST_RETRY_MS, LONGEST_RETRY_MS)
+
+
+def _pause() -> Backoff:
+    return Backoff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS)
+
+
+@dataclass
+class JobMemory:
+    """What is remembered of one job.
+
+    Attributes:
+        uid: of the job: another of the same name starts anew.
+        counted: UIDs of pods whose failure was counted.
+        failed: trainers that failed by themselves, since ever.
+        retry: when failed trainers are replaced.
+        pause: when the next write is tried after one was refused.
+        bars: how often a node had a place on paper only.
+        hints: nodes that the plan had for masters and parameter servers.
+        supported: generation of the job and form in which services and sets were last written.
+        waiting_ms: since when the gang waits for room.
+        complete_ms: when the gang was first complete after its admission, None while it is not.
+        admitted_ms: when it was admitted, None while it is not or nobody remembers.
+        told: what was last said of it, by reason, and when.
+    """
+
+    uid: str
+    counted: set[str] = field(default_factory=set)
+    failed: int = 0
+    retry: Backoff = field(default_factory=_retry)
+    pause: Backoff = field(default_factory=_pause)
+    bars: dict[str, Backoff] = field(default_factory=dict)
+    hints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    supported: tuple[object, ...] = ()
+    waiting_ms: int | None = None
+    complete_ms: int | None = None
+    admitted_ms: int | None = None
+    told: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def bar(self, node: str, now_ms: int) -> int:
+        """Note that a node has no room in truth and give until when it is passed over."""
+        backoff = self.bars.setdefault(node, Backoff(FIRST_BAR_MS, LONGEST_BAR_MS))
+        backoff.fail(now_ms)
+        return backoff.until_ms
+
+
+class Memory:
+    """What is remembered of all jobs."""
+
+    def __init__(self) -> None:
+        """Remember nothing."""
+        self._jobs: dict[str, JobMemory] = {}
+
+    def of(self, key: str, uid: str) -> JobMemory | None:
+        """Give what is remembered of a job, None if it was never seen."""
+        found = self._jobs.get(key)
+        return found if found is not None and found.uid == uid else None
+
+    def begin(self, key: str, uid: str) -> JobMemory:
+        """Begin to remember a job."""
+        self._jobs[key] = JobMemory(uid)
+        return self._jobs[key]
+
+    def forget_all_but(self, keys: set[str]) -> None:
+        """Forget the jobs that are gone."""
+        for key in self._jobs.keys() - keys:
+            del self._jobs[key]

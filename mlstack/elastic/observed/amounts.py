@@ -1,0 +1,87 @@
+"""What pods request and nodes have, as integers: thousandths of a core, bytes, whole pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
+from math import ceil
+from typing import Any
+
+from mlstack.elastic.snapshot import Vector
+from mlstack.model.validation.formats import quantity
+
+Amounts = Mapping[str, int]
+
+BASIC = ("cpu", "memory", "pods")
+"""Resources that every vector has, in this order; others follow by name."""
+
+
+@lru_cache(maxsize=8192)
+def amount(resource: str, text: str) -> int:
+    """Read a quantity of a resource, rounded up; what is no quantity counts as nothing."""
+    found = quantity(text)
+    if found is None:
+        return 0
+    return ceil(found * 1000) if resource == "cpu" else ceil(found)
+
+
+def amounts(quantities: Mapping[str, Any] | None) -> dict[str, int]:
+    """Read quantities by resource."""
+    return {name: amount(name, str(value)) for name, value in (quantities or {}).items()}
+
+
+def requests(spec: Mapping[str, Any]) -> dict[str, int]:
+    """Give what the scheduler reserves for a pod, itself (`pods`) included.
+
+    Containers and sidecars (init containers that are always restarted) add up; each other init container runs
+    alone beside the sidecars that were started before it, so that the most of these counts; overhead comes on
+    top. Requests of the pod as a whole replace the sum. See Kubernetes' pages on init containers, sidecars
+    and pod overhead.
+    """
+    running = _sum(map(_container, spec.get("containers") or ()))
+    sidecars: dict[str, int] = {}
+    most: dict[str, int] = {}
+    for container in spec.get("initContainers") or ():
+        wanted = _container(container)
+        if container.get("restartPolicy") == "Always":
+            sidecars = _sum((sidecars, wanted))
+            most = _most(most, sidecars)
+        else:
+            most = _most(most, _sum((sidecars, wanted)))
+    total = _most(_sum((running, sidecars)), most)
+    total |= _container(spec)
+    total = _sum((total, amounts(spec.get("overhead"))))
+    return {**{name: value for name, value in total.items() if value}, "pods": 1}
+
+
+def vector(wanted: Amounts, resources: Sequence[str]) -> Vector:
+    """Put amounts into the order of a snapshot's resources."""
+    return tuple(wanted.get(name, 0) for name in resources)
+
+
+@lru_cache(maxsize=65536)
+def time_ms(text: str) -> int:
+    """Read a time as the API server writes it, in milliseconds since 1970; 0 for none."""
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000) if text else 0
+    except ValueError:
+        return 0
+
+
+def _container(spec: Mapping[str, Any]) -> dict[str, int]:
+    """Give the requests of a container; where there are none its limits count, as the API server has it."""
+    resources = spec.get("resources") or {}
+    return amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+
+
+def _sum(parts: Iterable[Amounts]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for part in parts:
+        for name, value in part.items():
+            total[name] = total.get(name, 0) + value
+    return total
+
+
+def _most(one: Amounts, other: Amounts) -> dict[str, int]:
+    return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}

@@ -1,0 +1,233 @@
+"""From what is known of nodes, pods and jobs to the snapshot that a policy reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from mlstack.elastic.observed.amounts import BASIC, vector
+from mlstack.elastic.observed.jobs import JobFacts, Kind, SetFacts
+from mlstack.elastic.observed.nodes import NodeFacts
+from mlstack.elastic.observed.placement import Eligible
+from mlstack.elastic.observed.pods import PodFacts
+from mlstack.elastic.snapshot import Arriving, Demand, Job, JobState, Node, Role, Snapshot, Trainer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """All that is known at one moment.
+
+    Attributes:
+        nodes: those that take pods.
+        own: pods of jobs, by the key of their job.
+        foreign: all other pods.
+        jobs: by key.
+        sets: StatefulSets by key.
+        priorities: of priority classes by name; the empty name is the default.
+        bars: by job: nodes that are passed over for its trainers, and until when.
+        moves_ms: when trainers were last moved for fairness alone.
+        eligible: tells which nodes a pod may go to.
+    """
+
+    nodes: Sequence[NodeFacts]
+    own: Mapping[str, Sequence[PodFacts]]
+    foreign: Sequence[PodFacts]
+    jobs: Mapping[str, JobFacts]
+    sets: Mapping[str, SetFacts]
+    priorities: Mapping[str, int]
+    bars: Mapping[str, Mapping[str, int]]
+    moves_ms: Sequence[int]
+    eligible: Eligible
+
+
+def resources_of(pods: Iterable[PodFacts], jobs: Iterable[JobFacts]) -> tuple[str, ...]:
+    """Give the resources that matter: those that every pod takes, and those that some ask for."""
+    names = {name for pod in pods if not pod.ending for name in pod.requests}
+    for job in jobs:
+        for kind in (*job.servers, *((job.trainer,) if job.trainer else ())):
+            names.update(kind.requests)
+    return (*BASIC, *sorted(names.difference(BASIC)))
+
+
+def state_of(job: JobFacts, pods: Iterable[PodFacts]) -> JobState:
+    """Tell how far a job has come: finishing from its first success on."""
+    if job.phase == "Completing" or any(pod.ending == "succeeded" for pod in pods):
+        return "finishing"
+    return "admitted" if job.target > 0 else "waiting"
+
+
+class Picture:
+    """Draws one snapshot.
+
+    Args:
+        known: what is known.
+        now_ms: the moment.
+    """
+
+    def __init__(self, known: Known, now_ms: int) -> None:
+        """Begin with empty nodes."""
+        self._known, self._now_ms = known, now_ms
+        everybody = chain(known.foreign, *known.own.values())
+        self._names = resources_of(everybody, known.jobs.values())
+        self._taking = {node.place.name for node in known.nodes}
+        self._used: dict[str, list[int]] = {name: [0] * len(self._names) for name in self._taking}
+        self._arriving: list[Arriving] = []
+        self._demands: list[Demand] = []
+
+    def draw(self) -> Snapshot:
+        """Give the snapshot."""
+        for pod in self._known.foreign:
+            self._take_foreign(pod)
+        jobs = [self._job(job) for job in self._known.jobs.values()]
+        return Snapshot(
+            now_ms=self._now_ms,
+            resources=self._names,
+            nodes=tuple(self._nodes()),
+            demands=tuple(sorted(self._demands, key=lambda demand: demand.key)),
+            arriving=tuple(sorted(self._arriving, key=lambda room: (room.node, room.at_ms, room.request))),
+            jobs=tuple(sorted((job for job in jobs if job is not None), key=lambda job: job.key)),
+            moves_ms=tuple(self._known.moves_ms),
+        )
+
+    def _nodes(self) -> Iterable[Node]:
+        for node in sorted(self._known.nodes, key=lambda node: node.place.name):
+            name = node.place.name
+            yield Node(
+                name=name, allocatable=vector(node.allocatable, self._names), used=tuple(self._used[name])
+            )
+
+    def _take_foreign(self, pod: PodFacts) -> None:
+        """Count a pod that is no part of a job of ours."""
+        if pod.ending:
+            return
+        if pod.node:
+            self._hold(pod, is_leaving=pod.gone_ms is not None)
+        elif pod.gone_ms is None and pod.wants_room:
+            self._demands.append(self._demand(pod, ""))
+
+    def _hold(self, pod: PodFacts, *, is_leaving: bool) -> None:
+        """Count the room of a bound pod, as held or as about to come free."""
+        if pod.node not in self._taking:
+            return
+        if is_leaving:
+            at_ms = pod.gone_ms if pod.gone_ms is not None else self._now_ms + pod.grace_ms
+            self._arriving.append(
+                Arriving(node=pod.node, request=vector(pod.requests, self._names), at_ms=at_ms)
+            )
+            return
+        used = self._used[pod.node]
+        for index, name in enumerate(self._names):
+            used[index] += pod.requests.get(name, 0)
+
+    def _demand(self, pod: PodFacts, job: str) -> Demand:
+        nodes = self._known.eligible.nodes(pod.shape)
+        if pod.nominated in self._taking and (nodes is None or pod.nominated in nodes):
+            # The scheduler makes room for it there already: more victims elsewhere would be too many.
+            nodes = frozenset((pod.nominated,))
+        return Demand(
+            key=pod.key,
+            request=vector(pod.requests, self._names),
+            priority=self._priority(pod.priority, pod.priority_class),
+            created_ms=pod.created_ms,
+            job=job,
+            nodes=nodes,
+        )
+
+    def _priority(self, priority: int | None, name: str) -> int:
+        if priority is not None:
+            return priority
+        return self._known.priorities.get(name, self._known.priorities.get("", 0) if not name else 0)
+
+    def _job(self, job: JobFacts) -> Job | None:
+        """Give a job as the policy sees it, None where it takes no part; its pods are counted either way."""
+        pods = self._known.own.get(job.key, ())
+        if not job.wants_pods or job.spec is None or job.trainer is None:
+            self._count_leaving(pods)
+            return None
+        state = state_of(job, (pod for pod in pods if pod.role == "trainer"))
+        has_pods = state != "waiting"
+        if has_pods:
+            self._count_servers(job, [pod for pod in pods if pod.role != "trainer"])
+        else:
+            self._count_leaving(pods)
+        live = [pod for pod in pods if pod.role == "trainer" and pod.is_live] if has_pods else []
+        leaving = [
+            pod for pod in pods if pod.role == "trainer" and not pod.ending and pod.gone_ms is not None
+        ]
+        if has_pods:
+            self._count_leaving(leaving)
+        wanted = job.spec
+        return Job(
+            key=job.key,
+            minimum=wanted.minimum,
+            maximum=wanted.maximum,
+            trainer=vector(job.trainer.requests, self._names),
+            gang=tuple(
+                Role(name=kind.role, count=kind.count, request=vector(kind.requests, self._names))
+                for kind in job.servers
+            ),
+            priority=wanted.priority,
+            pod_priority=self._priority(None, job.trainer.priority_class),
+            weight=wanted.weight,
+            created_ms=wanted.created_ms,
+            state=state,
+            target=job.target,
+            trainers=tuple(sorted(map(_as_trainer, live), key=lambda trainer: trainer.name)),
+            nodes=self._known.eligible.nodes(job.trainer.shape),
+            barred={
+                node: until
+                for node, until in self._known.bars.get(job.key, {}).items()
+                if until > self._now_ms
+            },
+            cooldown_ms=wanted.cooldown_s * 1000,
+            changed_ms=job.changed_ms,
+            curve=job.curve,
+            speed=wanted.speed,
+            leaving=len(leaving),
+        )
+
+    def _count_leaving(self, pods: Iterable[PodFacts]) -> None:
+        """Count pods of ours that go, or that will be made to."""
+        for pod in pods:
+            if pod.holds_room:
+                self._hold(pod, is_leaving=True)
+
+    def _count_servers(self, job: JobFacts, pods: Iterable[PodFacts]) -> None:
+        """Count master and parameter servers: those that run, that wait, that are not there yet."""
+        live: dict[str, PodFacts] = {}
+        for pod in pods:
+            if pod.is_live:
+                live[pod.name] = pod
+            if pod.holds_room:
+                self._hold(pod, is_leaving=pod.gone_ms is not None)
+        for kind in job.servers:
+            for index in range(kind.count):
+                pod_facts = live.get(f"{job.name}-{kind.role}-{index}")
+                if pod_facts is None:
+                    self._demands.append(self._unseen(job, kind, index))
+                elif not pod_facts.node:
+                    self._demands.append(self._demand(pod_facts, job.key))
+
+    def _unseen(self, job: JobFacts, kind: Kind, index: int) -> Demand:
+        """Give a demand for a pod that its StatefulSet will create."""
+        found = self._known.sets.get(f"{job.key}-{kind.role}")
+        assert job.spec is not None
+        return Demand(
+            key=f"{job.key}-{kind.role}-{index}",
+            request=vector(kind.requests, self._names),
+            priority=self._priority(None, kind.priority_class),
+            created_ms=found.created_ms if found else job.spec.created_ms,
+            job=job.key,
+            nodes=self._known.eligible.nodes(found.shape if found else kind.shape),
+        )
+
+
+def _as_trainer(pod: PodFacts) -> Trainer:
+    return Trainer(
+        name=pod.name,
+        node=pod.node,
+        planned=pod.planned,
+        created_ms=pod.created_ms,
+        is_ready=pod.is_ready,
+    )

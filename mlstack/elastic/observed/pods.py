@@ -1,0 +1,186 @@
+"""A Pod object, parsed: what it takes, where it is, how it fares, and whose it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mlstack.elastic.observed.amounts import Amounts, requests, time_ms
+from mlstack.elastic.observed.nodes import version
+from mlstack.elastic.observed.placement import shape
+
+JOB_LABEL = "mlstack.dev/training-job"
+ROLE_LABEL = "mlstack.dev/role"
+PLANNED = "mlstack.dev/planned-node"
+TRAINING_JOB = "TrainingJob"
+
+Ending = Literal["", "succeeded", "failed", "lost"]
+
+# What a kubelet or the control plane writes as the reason of a pod that it ended, not the pod itself.
+_ENDED_BY_OTHERS = frozenset(
+    {
+        "Evicted",
+        "NodeAffinity",
+        "NodeLost",
+        "NodeShutdown",
+        "OutOfcpu",
+        "OutOfmemory",
+        "OutOfpods",
+        "Preempted",
+        "Preempting",
+        "Shutdown",
+        "Terminated",
+        "UnexpectedAdmissionError",
+    }
+)
+# What only more room can mend, in the words of the scheduler.
+_WANTS_ROOM = ("Insufficient", "Too many pods")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PodFacts:
+    """What is known of a pod.
+
+    Attributes:
+        key: `namespace/name`.
+        namespace: its namespace.
+        name: its name.
+        uid: its UID.
+        version: resource version of the object.
+        job: name of the training job it belongs to, by its label.
+        role: `trainer`, `master` or `pserver`, by its label.
+        owner: UID of its controller.
+        owner_kind: kind of its controller.
+        node: where it is bound, empty while it waits.
+        nominated: node on which the scheduler is making room for it.
+        planned: node that a plan had for it.
+        requests: what it requests.
+        priority: of the pod; None where no admission has set it.
+        priority_class: name of its priority class.
+        shape: what decides which nodes it may go to.
+        created_ms: when it was created.
+        gone_ms: when it is gone at the latest; None while nobody has deleted it.
+        grace_ms: how long it gets to end.
+        phase: as in the object.
+        ending: how it ended, empty while it has not; `lost` when others ended it.
+        is_ready: whether it is ready.
+        wants_room: whether more room could help: neither gated nor waiting for something else.
+        is_held_to_node: whether required affinity is part of it.
+        last_change_ms: when its readiness last changed.
+    """
+
+    key: str
+    namespace: str
+    name: str
+    uid: str
+    version: int
+    job: str
+    role: str
+    owner: str
+    owner_kind: str
+    node: str
+    nominated: str
+    planned: str
+    requests: Amounts
+    priority: int | None
+    priority_class: str
+    shape: str
+    created_ms: int
+    gone_ms: int | None
+    grace_ms: int
+    phase: str
+    ending: Ending
+    is_ready: bool
+    wants_room: bool
+    is_held_to_node: bool
+    last_change_ms: int
+
+    @property
+    def is_live(self) -> bool:
+        """Tell whether it neither ended nor is going."""
+        return not self.ending and self.gone_ms is None
+
+    @property
+    def holds_room(self) -> bool:
+        """Tell whether the scheduler counts it on its node: bound and not ended."""
+        return bool(self.node) and not self.ending
+
+    @property
+    def of_training(self) -> bool:
+        """Tell whether it says to be part of a training job."""
+        return bool(self.job and self.role)
+
+
+def parse(obj: Mapping[str, Any]) -> PodFacts:
+    """Read a Pod."""
+    metadata, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
+    labels = metadata.get("labels") or {}
+    owner = _controller(metadata)
+    deleted = metadata.get("deletionTimestamp")
+    conditions = {str(one.get("type")): one for one in status.get("conditions") or ()}
+    ready = conditions.get("Ready") or {}
+    return PodFacts(
+        key=f"{metadata.get('namespace')}/{metadata['name']}",
+        namespace=str(metadata.get("namespace") or ""),
+        name=str(metadata["name"]),
+        uid=str(metadata.get("uid") or ""),
+        version=version(metadata),
+        job=str(labels.get(JOB_LABEL) or ""),
+        role=str(labels.get(ROLE_LABEL) or ""),
+        owner=str(owner.get("uid") or ""),
+        owner_kind=str(owner.get("kind") or ""),
+        node=str(spec.get("nodeName") or ""),
+        nominated=str(status.get("nominatedNodeName") or ""),
+        planned=str((metadata.get("annotations") or {}).get(PLANNED) or ""),
+        requests=requests(spec),
+        priority=spec.get("priority"),
+        priority_class=str(spec.get("priorityClassName") or ""),
+        shape=shape(spec),
+        created_ms=time_ms(str(metadata.get("creationTimestamp") or "")),
+        gone_ms=time_ms(str(deleted)) if deleted else None,
+        grace_ms=_grace_ms(spec),
+        phase=str(status.get("phase") or "Pending"),
+        ending=_ending(status, conditions, is_deleted=bool(deleted)),
+        is_ready=ready.get("status") == "True",
+        wants_room=not spec.get("schedulingGates") and _wants_room(conditions.get("PodScheduled")),
+        is_held_to_node=_is_held(spec),
+        last_change_ms=time_ms(str(ready.get("lastTransitionTime") or "")),
+    )
+
+
+def _controller(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    for owner in metadata.get("ownerReferences") or ():
+        if owner.get("controller"):
+            found: Mapping[str, Any] = owner
+            return found
+    return {}
+
+
+def _grace_ms(spec: Mapping[str, Any]) -> int:
+    seconds = spec.get("terminationGracePeriodSeconds")
+    return 30_000 if seconds is None else int(seconds) * 1000
+
+
+def _ending(status: Mapping[str, Any], conditions: Mapping[str, Any], *, is_deleted: bool) -> Ending:
+    """Tell how a pod ended; a pod that was deleted ended by that, whatever its containers said."""
+    phase = status.get("phase")
+    if phase not in ("Succeeded", "Failed"):
+        return ""
+    disrupted = (conditions.get("DisruptionTarget") or {}).get("status") == "True"
+    if is_deleted or disrupted or status.get("reason") in _ENDED_BY_OTHERS:
+        return "lost"
+    return "succeeded" if phase == "Succeeded" else "failed"
+
+
+def _wants_room(scheduled: Mapping[str, Any] | None) -> bool:
+    """Tell whether the scheduler waits for room, as far as it has said."""
+    if not scheduled or scheduled.get("status") == "True" or scheduled.get("reason") != "Unschedulable":
+        return True
+    message = str(scheduled.get("message") or "")
+    return not message or any(words in message for words in _WANTS_ROOM)
+
+
+def _is_held(spec: Mapping[str, Any]) -> bool:
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    return bool(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))

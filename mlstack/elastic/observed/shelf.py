@@ -1,0 +1,106 @@
+"""Objects of one kind by name, each parsed once a version, deaf to what is older than what it knows."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+from mlstack.elastic.observed.nodes import version
+
+# Watches that lag behind may tell of an object again for a while after it has gone.
+_REMEMBERED = 20_000
+
+
+class Versioned(Protocol):
+    """What is kept on a shelf: facts of one object in one version."""
+
+    @property
+    def uid(self) -> str:
+        """Give the UID of the object."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Give the resource version."""
+        ...
+
+
+T = TypeVar("T", bound=Versioned)
+
+
+class Shelf(Generic[T]):
+    """Objects of one kind.
+
+    News may come twice and late: from a watch, and before it from the answers to our own writes. The newest
+    version wins, and what has gone stays gone.
+
+    Args:
+        parse: reads an object.
+    """
+
+    def __init__(self, parse: Callable[[Mapping[str, Any]], T]) -> None:
+        """Begin empty."""
+        self._parse = parse
+        self._items: dict[str, T] = {}
+        self._gone: OrderedDict[str, None] = OrderedDict()
+
+    def __iter__(self) -> Iterator[tuple[str, T]]:
+        """Go through keys and facts, in no order that matters."""
+        return iter(self._items.items())
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def get(self, key: str) -> T | None:
+        """Give what is known under a key."""
+        return self._items.get(key)
+
+    def values(self) -> Iterable[T]:
+        """Give all facts."""
+        return self._items.values()
+
+    def put(self, obj: Mapping[str, Any]) -> bool:
+        """Take in an object as it is now; says whether that was news."""
+        metadata = obj["metadata"]
+        key, number = key_of(metadata), version(metadata)
+        known = self._items.get(key)
+        if metadata.get("uid") in self._gone or (known is not None and 0 < number <= known.version):
+            return False
+        self._items[key] = self._parse(obj)
+        return True
+
+    def drop(self, obj: Mapping[str, Any]) -> bool:
+        """Take in that an object has gone; says whether that was news."""
+        metadata = obj["metadata"]
+        self._bury(str(metadata.get("uid") or ""))
+        known = self._items.get(key_of(metadata))
+        if known is None or (metadata.get("uid") and known.uid != metadata["uid"]):
+            return False
+        del self._items[key_of(metadata)]
+        return True
+
+    def replace(self, objects: Iterable[Mapping[str, Any]], listed: int) -> bool:
+        """Take in a list; what it lacks has gone, unless it is newer than the list.
+
+        Args:
+            objects: all there were.
+            listed: resource version of the list.
+        """
+        found = {key_of(obj["metadata"]): obj for obj in objects}
+        gone = [key for key, item in self._items.items() if key not in found and item.version <= listed]
+        for key in gone:
+            self._bury(self._items.pop(key).uid)
+        return any([self.put(obj) for obj in found.values()]) or bool(gone)
+
+    def _bury(self, uid: str) -> None:
+        if uid:
+            self._gone[uid] = None
+        while len(self._gone) > _REMEMBERED:
+            self._gone.popitem(last=False)
+
+
+def key_of(metadata: Mapping[str, Any]) -> str:
+    """Give `namespace/name`, or the name alone of what has no namespace."""
+    namespace = metadata.get("namespace")
+    return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])

@@ -1,0 +1,170 @@
+"""What the controller knows of the cluster: fed by watches and by the answers to its own writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mlstack.cluster.api import WatchEvent
+from mlstack.elastic.observed import jobs, nodes, pods
+from mlstack.elastic.observed.jobs import JobFacts, SetFacts
+from mlstack.elastic.observed.nodes import NodeFacts
+from mlstack.elastic.observed.picture import Known, Picture
+from mlstack.elastic.observed.placement import Eligible
+from mlstack.elastic.observed.pods import PodFacts
+from mlstack.elastic.observed.shelf import Shelf
+from mlstack.elastic.snapshot import Snapshot
+
+MOVES_KEPT_MS = 60_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClassFacts:
+    """What is known of a PriorityClass.
+
+    Attributes:
+        name: its name.
+        value: priority of its pods.
+        is_default: whether pods without a class get it.
+        uid: its UID.
+        version: resource version of the object.
+    """
+
+    name: str
+    value: int
+    is_default: bool
+    uid: str
+    version: int
+
+
+class World:
+    """Nodes, pods, training jobs, their StatefulSets and priority classes, as far as they were heard of.
+
+    One thread writes and reads; threads that watch hand their events over.
+
+    Attributes:
+        bars: by job: nodes that its trainers pass over, with the time until when; the reconciler writes it.
+        moves_ms: when trainers were moved for fairness alone; the reconciler writes it.
+    """
+
+    def __init__(self) -> None:
+        """Know nothing."""
+        self.bars: dict[str, dict[str, int]] = {}
+        self.moves_ms: list[int] = []
+        self._nodes: Shelf[NodeFacts] = Shelf(nodes.parse)
+        self._pods: Shelf[PodFacts] = Shelf(pods.parse)
+        self._jobs: Shelf[JobFacts] = Shelf(jobs.parse_job)
+        self._sets: Shelf[SetFacts] = Shelf(jobs.parse_set)
+        self._classes: Shelf[ClassFacts] = Shelf(_parse_class)
+        self._shelves: Mapping[str, Shelf[Any]] = {
+            "Node": self._nodes,
+            "Pod": self._pods,
+            "TrainingJob": self._jobs,
+            "StatefulSet": self._sets,
+            "PriorityClass": self._classes,
+        }
+        self._eligible: Eligible | None = None
+
+    def hear(self, event: WatchEvent) -> bool:
+        """Take in one event; says whether it was news. Kinds that do not matter are passed over."""
+        shelf = self._shelves.get(str(event.object.get("kind")))
+        if shelf is None or event.type == "BOOKMARK":
+            return False
+        is_news = shelf.drop(event.object) if event.type == "DELETED" else shelf.put(event.object)
+        self._forget(shelf, is_news=is_news)
+        return is_news
+
+    def replace(self, kind: str, items: Iterable[Mapping[str, Any]], version: str) -> bool:
+        """Take in a list of all objects of a kind; what it lacks is gone, unless it is newer than the list.
+
+        Args:
+            kind: the kind.
+            items: all objects there were.
+            version: resource version of the list.
+        """
+        shelf = self._shelves[kind]
+        is_news = shelf.replace(items, int(version) if version.isdigit() else 0)
+        self._forget(shelf, is_news=is_news)
+        return is_news
+
+    def jobs(self) -> list[JobFacts]:
+        """Give the training jobs by key."""
+        return sorted(self._jobs.values(), key=lambda job: job.key)
+
+    def job(self, key: str) -> JobFacts | None:
+        """Give one training job."""
+        return self._jobs.get(key)
+
+    def stateful_set(self, key: str) -> SetFacts | None:
+        """Give one StatefulSet of a job."""
+        return self._sets.get(key)
+
+    def pods_by_job(self) -> dict[str, list[PodFacts]]:
+        """Give the pods of each job, those that ended included, in the order of their indexes.
+
+        A pod is a job's own when its controller is the job, or a StatefulSet whose controller is the job;
+        labels alone say nothing.
+        """
+        return self._sorted()[0]
+
+    def pods(self) -> Iterable[PodFacts]:
+        """Give all pods."""
+        return self._pods.values()
+
+    def nodes(self) -> list[NodeFacts]:
+        """Give the nodes that take pods."""
+        return [node for node in self._nodes.values() if node.takes_pods]
+
+    def snapshot(self, now_ms: int) -> Snapshot:
+        """Give the moment as a policy reads it."""
+        taking = self.nodes()
+        if self._eligible is None:
+            self._eligible = Eligible(node.place for node in taking)
+        own, foreign = self._sorted()
+        known = Known(
+            nodes=taking,
+            own=own,
+            foreign=foreign,
+            jobs=dict(self._jobs),
+            sets=dict(self._sets),
+            priorities=self._priorities(),
+            bars=self.bars,
+            moves_ms=[moved for moved in self.moves_ms if now_ms - moved <= MOVES_KEPT_MS],
+            eligible=self._eligible,
+        )
+        return Picture(known, now_ms).draw()
+
+    def _sorted(self) -> tuple[dict[str, list[PodFacts]], list[PodFacts]]:
+        """Give the pods of each job, and those of nobody we know."""
+        owners = {job.uid: job.key for job in self._jobs.values()}
+        owners |= {found.uid: owners[found.owner] for found in self._sets.values() if found.owner in owners}
+        own: dict[str, list[PodFacts]] = {job.key: [] for job in self._jobs.values()}
+        foreign: list[PodFacts] = []
+        for pod in self._pods.values():
+            key = owners.get(pod.owner, "") if pod.of_training else ""
+            (own[key] if key else foreign).append(pod)
+        for pods_of_job in own.values():
+            pods_of_job.sort(key=lambda pod: (len(pod.name), pod.name))
+        return own, foreign
+
+    def _priorities(self) -> dict[str, int]:
+        found = {one.name: one.value for one in self._classes.values()}
+        defaults = [one.value for one in self._classes.values() if one.is_default]
+        return {"": min(defaults, default=0), **found}
+
+    def _forget(self, shelf: Shelf[Any], *, is_news: bool) -> None:
+        """Work out anew which nodes pods may go to once nodes have changed."""
+        if is_news and shelf is self._nodes:
+            self._eligible = None
+
+
+def _parse_class(obj: Mapping[str, Any]) -> ClassFacts:
+    metadata = obj["metadata"]
+    return ClassFacts(
+        name=str(metadata["name"]),
+        value=int(obj.get("value") or 0),
+        is_default=bool(obj.get("globalDefault")),
+        uid=str(metadata.get("uid") or ""),
+        version=nodes.version(metadata),
+    )

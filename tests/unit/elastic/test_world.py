@@ -1,0 +1,250 @@
+"""What the controller makes of what it hears."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlstack.cluster.api import WatchEvent
+from mlstack.elastic.world import World
+from tests.support.elastic import node, numbered, pod, training_job
+
+Obj = dict[str, Any]
+NOW_MS = 1_000_000_000_000
+
+
+def heard(*objects: Obj) -> World:
+    world = World()
+    for number, obj in enumerate(objects, start=1):
+        world.hear(WatchEvent(type="ADDED", object=numbered(obj, number)))
+    return world
+
+
+def admitted(job: Obj, trainers: int) -> Obj:
+    return {**job, "status": {"phase": "Running", "trainer": {"desired": trainers}}}
+
+
+def trainer(index: int, job: str = "train", **given: Any) -> Obj:
+    labels = {"mlstack.dev/training-job": job, "mlstack.dev/role": "trainer"}
+    owner = ("TrainingJob", f"uid-{job}")
+    return pod(f"{job}-trainer-{index}", labels=labels, owner=owner, **given)
+
+
+def amounts(world: World, vector: tuple[int, ...]) -> dict[str, int]:
+    return dict(zip(world.snapshot(NOW_MS).resources, vector, strict=True))
+
+
+def test_pods_of_others_use_up_their_node() -> None:
+    world = heard(node("n1"), pod("web", node="n1", cpu="2", phase="Running"))
+
+    (found,) = world.snapshot(NOW_MS).nodes
+
+    assert amounts(world, found.used)["cpu"] == 2000
+    assert amounts(world, found.used)["pods"] == 1
+
+
+def test_a_pod_that_ended_uses_nothing() -> None:
+    world = heard(node("n1"), pod("done", node="n1", cpu="2", phase="Succeeded"))
+
+    assert amounts(world, world.snapshot(NOW_MS).nodes[0].used)["cpu"] == 0
+
+
+def test_a_terminating_pod_is_room_to_come() -> None:
+    world = heard(node("n1"), pod("web", node="n1", cpu="2", phase="Running", gone_ms=NOW_MS + 5000))
+
+    snapshot = world.snapshot(NOW_MS)
+
+    assert amounts(world, snapshot.nodes[0].used)["cpu"] == 0
+    assert [(room.node, room.at_ms) for room in snapshot.arriving] == [("n1", NOW_MS + 5000)]
+    assert amounts(world, snapshot.arriving[0].request)["cpu"] == 2000
+
+
+def test_cordoned_and_broken_nodes_take_no_pods() -> None:
+    world = heard(node("n1"), node("n2", unschedulable=True), node("n3", is_ready=False))
+
+    assert [found.name for found in world.snapshot(NOW_MS).nodes] == ["n1"]
+
+
+def test_tainted_nodes_are_for_those_who_tolerate() -> None:
+    taint = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
+    toleration = {"key": "gpu", "operator": "Exists"}
+    world = heard(node("n1"), node("n2", taints=[taint]), pod("a"), pod("b", tolerations=[toleration]))
+
+    found = {demand.key: demand.nodes for demand in world.snapshot(NOW_MS).demands}
+
+    assert found == {"default/a": frozenset({"n1"}), "default/b": None}
+
+
+def test_required_affinity_names_nodes() -> None:
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    world = heard(
+        node("n1", labels={"zone": "a"}),
+        node("n2", labels={"zone": "b"}),
+        pod("a", affinity={"nodeAffinity": required}),
+    )
+
+    assert world.snapshot(NOW_MS).demands[0].nodes == frozenset({"n2"})
+
+
+def test_a_daemon_pod_is_for_one_node() -> None:
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    world = heard(node("n1"), node("n2"), pod("a", affinity={"nodeAffinity": required}))
+
+    assert world.snapshot(NOW_MS).demands[0].nodes == frozenset({"n2"})
+
+
+def test_a_pod_that_waits_for_something_else_is_no_demand() -> None:
+    message = "0/1 nodes are available: 1 node(s) didn't find available persistent volumes to bind."
+    waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    lacks = {**waits, "message": "0/1 nodes are available: 1 Insufficient cpu."}
+    world = heard(
+        node("n1"),
+        pod("volume", conditions=[waits]),
+        pod("room", conditions=[lacks]),
+        pod("gated", schedulingGates=[{"name": "later"}]),
+    )
+
+    assert [demand.key for demand in world.snapshot(NOW_MS).demands] == ["default/room"]
+
+
+def test_a_nominated_pod_wants_no_room_elsewhere() -> None:
+    waiting = pod("web")
+    waiting["status"]["nominatedNodeName"] = "n2"
+    world = heard(node("n1"), node("n2"), waiting)
+
+    assert world.snapshot(NOW_MS).demands[0].nodes == frozenset({"n2"})
+
+
+def test_init_containers_count_as_a_maximum() -> None:
+    def container(cpu: str, **more: str) -> Obj:
+        return {"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}, **more}
+
+    wanted = pod(
+        "a",
+        initContainers=[container("1", restartPolicy="Always"), container("3")],
+        overhead={"cpu": "250m"},
+    )
+    world = heard(node("n1"), wanted)
+
+    # the second runs beside the sidecar: 1 + 3, more than 1 + 1 later on
+    assert amounts(world, world.snapshot(NOW_MS).demands[0].request)["cpu"] == 4250
+
+
+def test_a_waiting_job_has_no_demands() -> None:
+    world = heard(node("n1"), training_job(pservers=2))
+
+    snapshot = world.snapshot(NOW_MS)
+
+    assert [(job.key, job.state) for job in snapshot.jobs] == [("default/train", "waiting")]
+    assert snapshot.demands == ()
+
+
+def test_pods_that_a_set_has_not_made_yet_are_demands() -> None:
+    world = heard(node("n1"), admitted(training_job(pservers=2), 1))
+
+    demands = world.snapshot(NOW_MS).demands
+
+    assert [demand.key for demand in demands] == ["default/train-pserver-0", "default/train-pserver-1"]
+    assert {demand.job for demand in demands} == {"default/train"}
+
+
+def test_live_trainers_stand_with_their_job() -> None:
+    world = heard(
+        node("n1"),
+        admitted(training_job(), 2),
+        trainer(0, node="n1", phase="Running"),
+        trainer(1),
+        trainer(2, node="n1", phase="Running", gone_ms=NOW_MS + 1000),
+    )
+
+    snapshot = world.snapshot(NOW_MS)
+
+    (job,) = snapshot.jobs
+    assert [(one.name, one.node) for one in job.trainers] == [
+        ("train-trainer-0", "n1"),
+        ("train-trainer-1", ""),
+    ]
+    assert (job.target, job.leaving, job.state) == (2, 1, "admitted")
+    assert amounts(world, snapshot.nodes[0].used)["cpu"] == 0
+    assert len(snapshot.arriving) == 1
+
+
+def test_labels_alone_make_no_trainer() -> None:
+    labels = {"mlstack.dev/training-job": "train", "mlstack.dev/role": "trainer"}
+    world = heard(
+        node("n1"),
+        admitted(training_job(), 1),
+        pod("impostor", labels=labels, node="n1", phase="Running"),
+        pod("other", labels=labels, owner=("TrainingJob", "uid-elsewhere"), node="n1", phase="Running"),
+    )
+
+    snapshot = world.snapshot(NOW_MS)
+
+    assert snapshot.jobs[0].trainers == ()
+    assert amounts(world, snapshot.nodes[0].used)["pods"] == 2
+
+
+def test_the_first_success_makes_a_job_finishing() -> None:
+    world = heard(
+        node("n1"), admitted(training_job(), 2), trainer(0, phase="Succeeded", node="n1"), trainer(1)
+    )
+
+    assert world.snapshot(NOW_MS).jobs[0].state == "finishing"
+
+
+def test_old_news_change_nothing() -> None:
+    world = World()
+    fresh, stale = numbered(pod("a", node="n1"), 9), numbered(pod("a"), 5)
+
+    assert world.hear(WatchEvent(type="ADDED", object=fresh))
+    assert not world.hear(WatchEvent(type="MODIFIED", object=stale))
+    assert [found.node for found in world.pods()] == ["n1"]
+
+
+def test_what_has_gone_stays_gone() -> None:
+    world = World()
+    world.hear(WatchEvent(type="DELETED", object=numbered(pod("a"), 7)))
+
+    assert not world.hear(WatchEvent(type="ADDED", object=numbered(pod("a"), 5)))
+    assert list(world.pods()) == []
+
+
+def test_a_namesake_is_another_pod() -> None:
+    world = World()
+    world.hear(WatchEvent(type="ADDED", object=numbered(pod("a"), 5, "one")))
+    world.hear(WatchEvent(type="ADDED", object=numbered(pod("a"), 8, "two")))
+
+    assert not world.hear(WatchEvent(type="DELETED", object=numbered(pod("a"), 7, "one")))
+    assert [found.uid for found in world.pods()] == ["two"]
+
+
+def test_a_list_drops_ghosts_and_keeps_what_is_newer() -> None:
+    world = World()
+    for name, version in (("ghost", 3), ("kept", 4), ("newer", 12)):
+        world.hear(WatchEvent(type="ADDED", object=numbered(pod(name), version)))
+
+    world.replace("Pod", [numbered(pod("kept"), 4)], "10")
+
+    assert sorted(found.name for found in world.pods()) == ["kept", "newer"]
+
+
+def test_bars_that_are_over_are_left_out() -> None:
+    world = heard(node("n1"), training_job())
+    world.bars["default/train"] = {"n1": NOW_MS + 1, "n2": NOW_MS}
+
+    assert world.snapshot(NOW_MS).jobs[0].barred == {"n1": NOW_MS + 1}
+
+
+def test_priorities_come_from_classes() -> None:
+    low = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "mlstack-trainer"},
+    }
+    world = heard({**low, "value": -10}, node("n1"), training_job(), pod("web", priority=1000))
+
+    snapshot = world.snapshot(NOW_MS)
+
+    assert snapshot.jobs[0].pod_priority == -10
+    assert snapshot.demands[0].priority == 1000
