@@ -94,15 +94,27 @@ class SystemClock:
 def connect(context: str, kubeconfig: str | None) -> Cluster:
     """Open the real cluster behind a kubectl context; once it has answered, it is waited for."""
     from mlstack.cli.output import say
-    from mlstack.cluster import kube
     from mlstack.cluster.patient import PatientCluster
 
     return PatientCluster(
-        kube.connect(context, kubeconfig=kubeconfig),
+        _connected(context, kubeconfig),
         clock=SystemClock(),
         told=lambda text: say(f"waiting: {text}"),
         webhook_s=WEBHOOK_S,
     )
+
+
+def _connected(context: str, kubeconfig: str | None) -> Cluster:
+    from mlstack.cluster import direct
+    from mlstack.files import logins
+
+    login = logins.fixed(context, kubeconfig, os.environ)
+    opened = direct.connect(login) if login is not None else None
+    if opened is not None:
+        return opened
+    from mlstack.cluster import kube
+
+    return kube.connect(context, kubeconfig=kubeconfig)
 
 
 def opener(session: Session, kubeconfig: str | None) -> Callable[[str], Cluster]:

@@ -1,6 +1,7 @@
 """The only door to the `kubernetes` library: reads the kubeconfig, authenticates, lends its connection pool.
 
-The library is imported on first use (it costs a quarter of a second). Requests themselves are `remote`'s.
+The library is imported on first use (it costs a quarter of a second). Requests themselves are `remote`'s;
+logins of fixed credentials are opened by `direct`, without the library.
 """
 
 from __future__ import annotations
@@ -13,14 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import mlstack
 from mlstack.cluster.remote import RemoteCluster
 from mlstack.cluster.tls import ca_fingerprint, socket_options, tls_context
-from mlstack.cluster.transport import READ_TIMEOUT_S, Transport
+from mlstack.cluster.transport import AGENT, CONNECTIONS, READ_TIMEOUT_S, Transport
 from mlstack.errors import ClusterError, ForbiddenError, NotFoundError
 from mlstack.model.names import nearest
 
-CONNECTIONS = 32
 _PROVIDER_CA = "idp-certificate-authority"
 _SERVICE_ACCOUNT_CA = Path("/var/run/secrets/kubernetes.io/serviceaccount/ca.crt")
 
@@ -294,7 +293,7 @@ class _Headers:
             self._settings = self._login.settings()
         auth = self._settings.auth_settings().values()
         return {
-            "User-Agent": f"mlstack/{mlstack.__version__}",
+            "User-Agent": AGENT,
             **{
                 str(item["key"]): str(item["value"])
                 for item in auth

@@ -12,12 +12,18 @@ _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE--
 
 
 def tls_context(
-    *, ca_file: str | None, cert_file: str | None, key_file: str | None, verify: bool
+    *,
+    ca_file: str | None = None,
+    ca_pem: str | None = None,
+    cert_file: str | None,
+    key_file: str | None,
+    verify: bool,
 ) -> ssl.SSLContext:
     """Make the TLS context of one login; servers are verified unless `verify` is off.
 
     Args:
-        ca_file: PEM file of the CAs to trust, None for those of the system.
+        ca_file: PEM file of the CAs to trust; without it and `ca_pem` those of the system.
+        ca_pem: the CAs to trust, where they are in no file.
         cert_file: PEM file of the client certificate, None without.
         key_file: PEM file of its key.
         verify: off only where a kubeconfig says insecure-skip-tls-verify.
@@ -30,8 +36,8 @@ def tls_context(
     if not verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    elif ca_file:
-        context.load_verify_locations(cafile=ca_file)
+    elif ca_file or ca_pem:
+        context.load_verify_locations(cafile=ca_file, cadata=ca_pem)
     else:
         context.load_default_certs()
     if cert_file:
@@ -53,8 +59,10 @@ def ca_fingerprint(ca_file: str | None) -> str | None:
 
     Gives None without a file: the server is verified with the system's public CAs.
     """
-    if not ca_file:
-        return None
-    text = Path(ca_file).read_text("utf-8", "replace")
-    found = sorted({ssl.PEM_cert_to_DER_cert(pem) for pem in _CERTIFICATE.findall(text)})
+    return fingerprint(Path(ca_file).read_text("utf-8", "replace")) if ca_file else None
+
+
+def fingerprint(pem: str) -> str | None:
+    """Hash CA certificates as `ca_fingerprint` does; None if the text holds none."""
+    found = sorted({ssl.PEM_cert_to_DER_cert(one) for one in _CERTIFICATE.findall(pem)})
     return f"sha256:{hashlib.sha256(b''.join(found)).hexdigest()}" if found else None

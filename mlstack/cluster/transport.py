@@ -13,8 +13,12 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Protocol
 
+import mlstack
 from mlstack.errors import ClusterError, InvalidError, TransientError, UnreachableError
 
+AGENT = f"mlstack/{mlstack.__version__}"
+CONNECTIONS = 32
+"""How many connections are kept for the next request: as many as ever write and wait at once."""
 CONNECT_TIMEOUT_S = 10.0
 READ_TIMEOUT_S = 60.0
 PATIENCE_S = 30.0

@@ -1,0 +1,159 @@
+"""The door without the library: it trusts, tells who we are and fails as the library's does."""
+
+from __future__ import annotations
+
+import base64
+import ssl
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlstack.cluster import direct, kube
+from mlstack.cluster.api import ObjectRef
+from mlstack.cluster.remote import RemoteCluster
+from mlstack.errors import ForbiddenError, UnreachableError
+from mlstack.files import logins
+from tests.support.certificates import self_signed
+from tests.support.fakeapi import Answer, always, kubeconfig, serve, status
+
+MAP = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "a", "namespace": "q", "resourceVersion": "7"},
+}
+REF = ObjectRef("v1", "ConfigMap", "q", "a")
+Open = Callable[[str], RemoteCluster]
+
+
+def by_library(config: str) -> RemoteCluster:
+    return kube.connect("test", kubeconfig=config)
+
+
+def directly(config: str) -> RemoteCluster:
+    login = logins.fixed("test", config, {})
+    assert login is not None
+    opened = direct.connect(login)
+    assert opened is not None
+    return opened
+
+
+@pytest.fixture(params=[directly, by_library], ids=["direct", "library"])
+def opened(request: pytest.FixtureRequest) -> Open:
+    found: Open = request.param
+    return found
+
+
+def tls(folder: Path, host: str) -> tuple[ssl.SSLContext, str]:
+    """Make a server's TLS context for a host, and the file clients trust it by."""
+    certificate, key = self_signed(host).write(folder, "server")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return context, str(certificate)
+
+
+def test_the_server_is_verified_and_told_who_we_are(tmp_path: Path, opened: Open) -> None:
+    context, ca = tls(tmp_path, "127.0.0.1")
+    with serve(always(Answer(body=MAP)), tls=context).running() as api:
+        config = kubeconfig(tmp_path, api.url, user={"token": "t-1"}, **{"certificate-authority": ca})
+        assert opened(config).get(REF) == MAP
+    headers = {name.lower(): value for name, value in api.asked[0].headers.items()}
+    assert headers["authorization"] == "Bearer t-1"
+    assert headers["user-agent"].startswith("mlstack/")
+
+
+def test_both_doors_see_the_same_cluster(tmp_path: Path) -> None:
+    context, ca = tls(tmp_path, "127.0.0.1")
+    body = {"metadata": {"name": "kube-system", "uid": "u-1"}}
+    with serve(always(Answer(body=body)), tls=context).running() as api:
+        data = base64.b64encode(Path(ca).read_bytes()).decode()
+        config = kubeconfig(tmp_path, api.url, **{"certificate-authority-data": data})
+        one, other = directly(config).identity(), by_library(config).identity()
+    assert one == other
+    assert one.ca is not None
+
+
+@pytest.mark.parametrize(
+    ("host", "trusted", "reason"),
+    [
+        ("127.0.0.1", False, "TLS fails: self-signed certificate"),
+        ("elsewhere.example", True, "TLS fails: IP address mismatch"),
+    ],
+    ids=["unknown CA", "another name"],
+)
+def test_a_server_that_cannot_be_verified_gets_no_request(
+    tmp_path: Path, opened: Open, host: str, trusted: bool, reason: str
+) -> None:
+    context, ca = tls(tmp_path, host)
+    with serve(always(Answer(body={})), tls=context).running() as api:
+        config = kubeconfig(tmp_path, api.url, **({"certificate-authority": ca} if trusted else {}))
+        with pytest.raises(UnreachableError, match=reason):
+            opened(config).get(REF)
+    assert api.asked == []
+
+
+def test_the_name_to_verify_can_be_another_than_the_address(tmp_path: Path, opened: Open) -> None:
+    context, ca = tls(tmp_path, "kubernetes")
+    with serve(always(Answer(body=MAP)), tls=context).running() as api:
+        cluster = {"certificate-authority": ca, "tls-server-name": "kubernetes"}
+        assert opened(kubeconfig(tmp_path, api.url, **cluster)).get(REF) == MAP
+
+
+def test_verification_is_off_only_where_the_kubeconfig_says_so(tmp_path: Path, opened: Open) -> None:
+    context, _ = tls(tmp_path, "127.0.0.1")
+    with serve(always(Answer(body=MAP)), tls=context).running() as api:
+        config = kubeconfig(tmp_path, api.url, **{"insecure-skip-tls-verify": True})
+        assert opened(config).get(REF) == MAP
+
+
+@pytest.mark.parametrize("inline", [True, False], ids=["in the kubeconfig", "in files"])
+def test_a_client_certificate_is_shown(tmp_path: Path, opened: Open, inline: bool) -> None:
+    context, ca = tls(tmp_path, "127.0.0.1")
+    own, key = self_signed("ada").write(tmp_path, "client")
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cafile=own)
+    files = {"client-certificate": own, "client-key": key}
+    user: dict[str, Any] = (
+        {f"{name}-data": base64.b64encode(file.read_bytes()).decode() for name, file in files.items()}
+        if inline
+        else {name: str(file) for name, file in files.items()}
+    )
+    with serve(always(Answer(body=MAP)), tls=context).running() as api:
+        config = kubeconfig(tmp_path, api.url, user=user, **{"certificate-authority": ca})
+        assert opened(config).get(REF) == MAP
+
+
+def test_refused_credentials_are_told(tmp_path: Path, opened: Open) -> None:
+    context, ca = tls(tmp_path, "127.0.0.1")
+    with serve(always(status(401, "Unauthorized", reason="Unauthorized")), tls=context).running() as api:
+        config = kubeconfig(tmp_path, api.url, user={"token": "old"}, **{"certificate-authority": ca})
+        with pytest.raises(ForbiddenError) as caught:
+            opened(config).get(REF)
+    assert caught.value.why == "credentials"
+
+
+def test_certificates_that_cannot_be_used_are_left_to_the_library(tmp_path: Path) -> None:
+    ca = tmp_path / "ca"
+    ca.write_text("no certificate")
+    config = kubeconfig(tmp_path, "https://127.0.0.1:1", **{"certificate-authority": str(ca)})
+    login = logins.fixed("test", config, {})
+    assert login is not None
+    assert direct.connect(login) is None
+
+
+def test_the_library_is_not_imported(tmp_path: Path) -> None:
+    context, ca = tls(tmp_path, "127.0.0.1")
+    with serve(always(Answer(body=MAP)), tls=context).running() as api:
+        config = kubeconfig(tmp_path, api.url, **{"certificate-authority": ca})
+        code = (
+            "import os, sys\n"
+            "from mlstack.cli import adapters\n"
+            "from mlstack.cluster.api import ObjectRef\n"
+            f"adapters.connect('test', {config!r}).get(ObjectRef('v1', 'ConfigMap', 'q', 'a'))\n"
+            "sys.exit('kubernetes' in sys.modules)"
+        )
+        done = subprocess.run([sys.executable, "-c", code], env={}, check=False)
+    assert done.returncode == 0
