@@ -54,7 +54,7 @@ class Demand:
     Attributes:
         key: `namespace/name`.
         request: what it requests.
-        priority: of the pod; what it may push aside has a lower pod priority.
+        priority: of the pod; what it may push aside has the same pod priority or a lower one.
         created_ms: when it was created.
         job: key of the job whose master or parameter server it is, empty for pods of others.
         nodes: names of the nodes that it may go to, None for all.
@@ -103,6 +103,19 @@ class Role:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Held:
+    """Room that a master or parameter server of a job holds; it counts in `Node.used`.
+
+    Attributes:
+        node: where it is bound.
+        request: what it requests.
+    """
+
+    node: str
+    request: Vector
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Curve:
     """How fast a job trains with so many trainers.
 
@@ -130,6 +143,7 @@ class Job:
         state: `waiting` has no pods; `finishing` is not scaled any more.
         target: how many trainers it was told to have, 0 while it waits.
         trainers: its live trainers.
+        held: its bound masters and parameter servers that are not going: what comes free if it is suspended.
         leaving: how many more of its trainers are on their way out; their room is in `arriving`.
         nodes: names of the nodes that its pods may go to, None for all.
         barred: nodes that had a place for a trainer on paper only, each with the time until when it is
@@ -152,6 +166,7 @@ class Job:
     state: JobState = "waiting"
     target: int = 0
     trainers: tuple[Trainer, ...] = ()
+    held: tuple[Held, ...] = ()
     leaving: int = 0
     nodes: frozenset[str] | None = None
     barred: Mapping[str, int] = field(default_factory=dict)

@@ -1,1 +1,1 @@
-"""Policies: what each training job gets, decided from one moment of a cluster."""
+"""The steps of a policy: pure functions over a ledger of one snapshot, without clock, randomness or I/O."""

@@ -1,0 +1,29 @@
+"""What becomes of training jobs at one moment: a pure function of a snapshot and a policy."""
+
+from __future__ import annotations
+
+from mlstack.elastic.config import PolicyConfig
+from mlstack.elastic.policy import edl, edl_original, fair, throughput
+from mlstack.elastic.policy.table import POLICIES
+from mlstack.elastic.scaleplan import ScalePlan
+from mlstack.elastic.snapshot import Snapshot
+
+# `fair` and `throughput` enter themselves; EDL's rules stand here beside what they are good for.
+_READ = fair, throughput
+POLICIES.register("edl")(edl.edl)
+POLICIES.register("edl-v010")(edl_original.edl_v010)
+
+# Policies with known defects, kept to be measured against: for the simulator alone.
+BASELINES = frozenset({"edl-v010"})
+
+
+def plan(snapshot: Snapshot, config: PolicyConfig) -> ScalePlan:
+    """Decide what every job of a snapshot gets.
+
+    The time is a number in the snapshot; the same snapshot gives the same plan, in whatever order its
+    parts are listed.
+
+    Raises:
+        NotFoundError: there is no policy of that name; carries the nearest known one.
+    """
+    return POLICIES.find(config.mode)(snapshot, config)

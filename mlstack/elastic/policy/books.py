@@ -1,0 +1,79 @@
+"""The ledger together with the searches in it, and the three ways to give a pod a place."""
+
+from __future__ import annotations
+
+from mlstack.elastic.policy.ledger import Ledger
+from mlstack.elastic.policy.parts import Crew, Host
+from mlstack.elastic.policy.places import PlaceFinder
+from mlstack.elastic.policy.shapes import Shape, shape
+from mlstack.elastic.policy.slots import SlotFinder
+from mlstack.elastic.policy.victims import Allowance, VictimFinder, clear, surplus_under_pods, surplus_up_to
+from mlstack.elastic.scaleplan import Cause, Unplaced
+from mlstack.elastic.snapshot import Demand, Vector
+
+
+class Books:
+    """All that the steps of a plan share.
+
+    Args:
+        ledger: the books.
+
+    Attributes:
+        unplaced: what found no place so far, by key.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        """Start without any search made."""
+        self.ledger = ledger
+        self.unplaced: dict[str, Unplaced] = {}
+        self._places = PlaceFinder(ledger)
+        self._victims = VictimFinder(ledger)
+        self._slots = SlotFinder(ledger)
+
+    def free_place(self, crew: Crew, nodes: frozenset[str] | None) -> Host | None:
+        """Give the best free place for a trainer of a job."""
+        return self._places.find(crew.wanted, nodes, crew.bars)
+
+    def _make_room(self, host: Host, wanted: Shape, allow: Allowance, cause: Cause, whom: str) -> None:
+        found = clear(self.ledger, host, wanted, allow)
+        for seat in found.seats if found else ():
+            self.ledger.evict(seat, cause, whom)
+
+    def place_foreign(self, demand: Demand) -> bool:
+        """Find room for a pod of others, at need by taking trainers above a minimum; tell whether."""
+        wanted = shape(demand.request)
+        host = self._places.find(wanted, demand.nodes)
+        if host is None:
+            allow = surplus_under_pods(demand.priority)
+            key = ("pods", demand.priority)
+            host = self._victims.find(wanted, demand.nodes, frozenset(), allow, key=key)
+            if host is None:
+                return False
+            self._make_room(host, wanted, allow, "yield", demand.key)
+        self.ledger.reserve(host, demand.request, demand.key)
+        return True
+
+    def place_member(
+        self, crew: Crew, request: Vector, nodes: frozenset[str] | None, key: str
+    ) -> Host | None:
+        """Find room for a master or parameter server where it costs the fewest places for trainers."""
+        wanted = shape(request)
+        allow = surplus_up_to(crew.job.priority)
+        host = self._slots.find(crew, wanted, nodes, allow, key=crew.job.priority)
+        if host is not None:
+            self._make_room(host, wanted, allow, "gang", crew.job.key)
+            self.ledger.reserve(host, request, key, owner=crew.job.key)
+        return host
+
+    def place_trainer(self, crew: Crew, nodes: frozenset[str] | None, cause: Cause) -> bool:
+        """Find room for a trainer of a job's minimum; tell whether there is."""
+        host = self._places.find(crew.wanted, nodes, crew.bars)
+        if host is None:
+            allow = surplus_up_to(crew.job.priority)
+            key = ("jobs", crew.job.priority)
+            host = self._victims.find(crew.wanted, nodes, crew.bars, allow, key=key)
+            if host is None:
+                return False
+            self._make_room(host, crew.wanted, allow, "gang", crew.job.key)
+        self.ledger.add(crew, host, cause)
+        return True

@@ -1,0 +1,137 @@
+"""Nodes, jobs and trainers as they stand while a plan is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mlstack.elastic.policy.shapes import Shape, shape
+from mlstack.elastic.scaleplan import Cause
+from mlstack.elastic.snapshot import Job, Node, Trainer
+
+
+class Host:
+    """A node with its room.
+
+    Attributes:
+        index: its rank by name.
+        name: its name.
+        now: room at this moment; what goes in this plan does not count, what comes does.
+        later: room when everything on its way out, by this plan too, is gone.
+        lifted: `later` as if no trainer were there.
+        devices: extended resources that it has.
+        seats: trainers on it.
+        version: how often it was changed.
+    """
+
+    __slots__ = ("allocatable", "devices", "index", "later", "lifted", "name", "now", "seats", "version")
+
+    def __init__(self, index: int, node: Node, devices: Sequence[int]) -> None:
+        """Start with the room of the node as it stands in the snapshot."""
+        self.index = index
+        self.name = node.name
+        self.allocatable = node.allocatable
+        self.devices = tuple(device for device in devices if node.allocatable[device] > 0)
+        self.now = [all_ - used for all_, used in zip(node.allocatable, node.used, strict=True)]
+        self.later = list(self.now)
+        self.lifted = list(self.now)
+        self.seats: list[Seat] = []
+        self.version = 0
+
+
+class Seat:
+    """A trainer, live or planned, with its place.
+
+    Attributes:
+        crew: whose it is.
+        host: where it is or is to go; None for a node that takes no pods any more, or none yet.
+        trainer: the live pod, None for one that is planned.
+        cause: why it was planned.
+    """
+
+    __slots__ = ("cause", "crew", "host", "trainer")
+
+    def __init__(self, crew: Crew, host: Host | None, trainer: Trainer | None, cause: Cause) -> None:
+        """Keep the facts."""
+        self.crew = crew
+        self.host = host
+        self.trainer = trainer
+        self.cause = cause
+
+    @property
+    def is_bound(self) -> bool:
+        """Tell whether a pod runs there: losing it costs work."""
+        return self.trainer is not None and bool(self.trainer.node)
+
+    @property
+    def disposal(self) -> tuple[int, int, int, str]:
+        """Give the order in which trainers of one job go: planned, unbound, unready, young ones first."""
+        if self.trainer is None:
+            return (0, 0, 0, self.host.name if self.host else "")
+        rank = 1 if not self.trainer.node else 2 if self.host is None else 3
+        return (rank, int(self.trainer.is_ready), -self.trainer.created_ms, self.trainer.name)
+
+    @property
+    def is_planned(self) -> bool:
+        """Tell whether no pod is there yet."""
+        return self.trainer is None
+
+
+class Crew:
+    """A job with the trainers that it has and gets.
+
+    Attributes:
+        job: the job.
+        wanted: what one trainer requests.
+        seats: its trainers, live and planned.
+        loose: live trainers without a node for which the plan has none either, so far.
+        gone: bound trainers that this plan takes, with the cause and for whom.
+        is_admitted: whether it has pods.
+        level: how well off it is.
+        hints: nodes for the pods of its gang, if it was admitted by this plan.
+        is_withdrawn: whether trainers were withdrawn because they found no node.
+        bars: nodes that are passed over.
+        notes: what else is to be told about it.
+    """
+
+    __slots__ = (
+        "bars",
+        "gone",
+        "hints",
+        "is_admitted",
+        "is_withdrawn",
+        "job",
+        "level",
+        "loose",
+        "notes",
+        "seats",
+        "wanted",
+    )
+
+    def __init__(self, job: Job, now_ms: int) -> None:
+        """Start without trainers."""
+        self.job = job
+        self.wanted: Shape = shape(job.trainer)
+        self.seats: list[Seat] = []
+        self.loose: list[Trainer] = []
+        self.gone: list[tuple[Seat, Cause, str]] = []
+        self.is_admitted = job.state != "waiting"
+        self.level = 0
+        self.hints: dict[str, list[str]] = {}
+        self.is_withdrawn = False
+        self.bars = frozenset(node for node, until in job.barred.items() if until > now_ms)
+        self.notes: list[tuple[Cause, str]] = []
+
+    @property
+    def count(self) -> int:
+        """Give how many trainers it has if the plan is carried out."""
+        return len(self.seats)
+
+    @property
+    def is_settled(self) -> bool:
+        """Tell whether it may neither gain nor lose: it waits or is about to end."""
+        return not self.is_admitted or self.job.state == "finishing"
+
+    @property
+    def surplus(self) -> int:
+        """Give how many trainers it can lose without falling below its minimum."""
+        return 0 if self.is_settled else max(0, len(self.seats) - self.job.minimum)

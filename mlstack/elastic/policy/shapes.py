@@ -1,0 +1,54 @@
+"""Arithmetic with requests: what fits, how often, and how much is left, in integers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from mlstack.elastic.snapshot import Vector
+
+Shape = tuple[tuple[int, int], ...]
+
+# Left-overs of different resources are compared as parts of a reference amount, in these units: a resource
+# counted in other units then changes no decision.
+WHOLE = 10**9
+
+# A pod that requests nothing fits any number of times.
+ENDLESS = 1 << 20
+
+
+def shape(request: Vector) -> Shape:
+    """Give what a request really asks for: (resource, amount) without the zeros."""
+    return tuple((resource, amount) for resource, amount in enumerate(request) if amount > 0)
+
+
+def fits(room: Sequence[int], wanted: Shape) -> bool:
+    """Tell whether a request fits into a room."""
+    return all(room[resource] >= amount for resource, amount in wanted)
+
+
+def count(room: Sequence[int], wanted: Shape) -> int:
+    """Give how many such pods fit into a room."""
+    if not wanted:
+        return ENDLESS
+    return max(0, min(room[resource] // amount for resource, amount in wanted))
+
+
+def total(vectors: Iterable[Vector], size: int) -> Vector:
+    """Give the sum of vectors of that size."""
+    sums = [0] * size
+    for vector in vectors:
+        for resource, amount in enumerate(vector):
+            sums[resource] += amount
+    return tuple(sums)
+
+
+def price(request: Shape, unit: Shape) -> int:
+    """Give how much of the scarcest thing of `unit` a request takes, in thousandths of one unit."""
+    asked = dict(request)
+    return max((asked.get(resource, 0) * 1000 // amount for resource, amount in unit), default=0)
+
+
+def is_within(small: Shape, large: Shape) -> bool:
+    """Tell whether a request asks for no more than another one of anything."""
+    asked = dict(large)
+    return all(amount <= asked.get(resource, 0) for resource, amount in small)

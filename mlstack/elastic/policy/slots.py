@@ -1,0 +1,137 @@
+"""Places for masters and parameter servers: where they cost the fewest places for trainers.
+
+A 4-core parameter server takes one 5-core trainer's place on an empty node of 24 cores, a second one beside
+it takes none: pods that stay for long are better put where the remainder is used. Nodes are judged as if
+their trainers were lifted, because trainers can be moved and these pods cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from mlstack.elastic.policy.ledger import Ledger
+from mlstack.elastic.policy.parts import Crew, Host
+from mlstack.elastic.policy.places import Ranking
+from mlstack.elastic.policy.shapes import Shape, count, fits, price, shape
+from mlstack.elastic.policy.victims import Allowance, clear
+
+Loss = tuple[int, int]
+
+
+class SlotLoss:
+    """What a pod beside trainers costs on a node, counted in places for trainers.
+
+    Args:
+        trainer: what a trainer of the job requests.
+        companion: what the most frequent pod of its gang requests.
+        wanted: what the pod to be placed requests.
+    """
+
+    def __init__(self, trainer: Shape, companion: Shape, wanted: Shape) -> None:
+        """Remember the requests."""
+        self._trainer = trainer
+        self._companion = companion
+        self._worth = price(companion, trainer)
+        self._wanted = wanted
+        self._known: dict[tuple[int, ...], Loss] = {}
+
+    def of(self, room: list[int]) -> Loss:
+        """Give what the pod costs in a room: thousandths of a place, gang pods counted, and whole places."""
+        key = tuple(room)
+        if (known := self._known.get(key)) is None:
+            rest = list(room)
+            for each, amount in self._wanted:
+                rest[each] -= amount
+            loss = count(room, self._trainer) - count(rest, self._trainer)
+            known = self._known[key] = (self._value(room) - self._value(rest), loss)
+        return known
+
+    def _value(self, room: list[int]) -> int:
+        """Give the most that trainers and companions together are worth in a room."""
+        best, worth, rest = 0, 0, list(room)
+        while True:
+            best = max(best, worth + 1000 * count(rest, self._trainer))
+            if not self._worth or not fits(rest, self._companion):
+                return best
+            worth += self._worth
+            for each, amount in self._companion:
+                rest[each] -= amount
+
+
+class Slots(Ranking[tuple[int, int, int, int, int, int]]):
+    """Hosts in order of the trainers' places that a pod costs there.
+
+    Args:
+        ledger: the books.
+        hosts: hosts that come into question.
+        wanted: what the pod requests.
+        loss: what it costs.
+        allow: how many trainers a job may lose for it.
+    """
+
+    def __init__(
+        self, ledger: Ledger, hosts: list[Host], wanted: Shape, loss: SlotLoss, allow: Allowance
+    ) -> None:
+        """Rank all hosts."""
+        self._wanted = wanted
+        self._loss = loss
+        self._allow = allow
+        super().__init__(ledger, hosts)
+
+    def cost(self, host: Host) -> tuple[int, int, int, int, int, int] | None:
+        """Give the cost of a host, None where no room can be made."""
+        if not fits(host.lifted, self._wanted):
+            return None
+        found = clear(self._ledger, host, self._wanted, self._allow)
+        if found is None:
+            return None
+        spared = self._ledger.spared(host, self._wanted)
+        tightness = self._ledger.left_over(host, self._wanted)
+        return (spared, *self._loss.of(host.lifted), found.evictions, found.poverty, tightness)
+
+    def is_current(self, host: Host, cost: tuple[int, int, int, int, int, int]) -> bool:
+        """Tell whether the cost holds although jobs have lost trainers elsewhere."""
+        if self.cost(host) == cost:
+            return True
+        self.rank_again(host)
+        return False
+
+
+class SlotFinder:
+    """Places for masters and parameter servers of all jobs of one plan.
+
+    Args:
+        ledger: the books.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        """Start without any ranking."""
+        self._ledger = ledger
+        self._epoch = ledger.epoch
+        self._losses: dict[Hashable, SlotLoss] = {}
+        self._rankings: dict[Hashable, Slots] = {}
+
+    def find(
+        self, crew: Crew, wanted: Shape, nodes: frozenset[str] | None, allow: Allowance, *, key: Hashable
+    ) -> Host | None:
+        """Give the best host for a pod of a job's gang, None if no room can be made.
+
+        Args:
+            crew: the job.
+            wanted: what the pod requests.
+            nodes: where it may go, None for anywhere.
+            allow: how many trainers a job may lose; it may only get stricter while room is made.
+            key: what tells this allowance from others.
+        """
+        if self._epoch != self._ledger.epoch:
+            self._rankings.clear()
+            self._epoch = self._ledger.epoch
+        companion = shape(max(crew.job.gang, key=lambda role: role.count).request) if crew.job.gang else ()
+        kind = (crew.wanted, companion, wanted)
+        if (loss := self._losses.get(kind)) is None:
+            loss = self._losses[kind] = SlotLoss(crew.wanted, companion, wanted)
+        whole = (kind, nodes, key)
+        if (ranking := self._rankings.get(whole)) is None:
+            hosts = self._ledger.hosts_of(nodes)
+            ranking = self._rankings[whole] = Slots(self._ledger, hosts, wanted, loss, allow)
+        return ranking.best()

@@ -1,0 +1,187 @@
+"""Which trainers of one node have to go so that a pod fits, and on which node that hurts least."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import NamedTuple
+
+from mlstack.elastic.policy.ledger import Ledger
+from mlstack.elastic.policy.parts import Crew, Host, Seat
+from mlstack.elastic.policy.places import Ranking
+from mlstack.elastic.policy.shapes import Shape
+
+Allowance = Callable[[Crew], int]
+
+
+class Clearance(NamedTuple):
+    """What it takes to make room on a node.
+
+    Attributes:
+        priority: the highest priority of a job that loses a trainer.
+        evictions: bound trainers that go.
+        waste: share of the left-over that fits nothing.
+        poverty: minus the level of the poorest job that loses a trainer.
+        seats: the trainers, none if there is room already.
+    """
+
+    priority: int
+    evictions: int
+    waste: int
+    poverty: int
+    seats: tuple[Seat, ...]
+
+
+def surplus_up_to(priority: int) -> Allowance:
+    """Give the allowance of all trainers above the minimum, of jobs up to a priority among jobs."""
+    return lambda crew: crew.surplus if crew.job.priority <= priority else 0
+
+
+def surplus_under_pods(priority: int) -> Allowance:
+    """Give the allowance of all trainers above the minimum, of jobs whose pods have at most this priority."""
+    return lambda crew: crew.surplus if crew.job.pod_priority <= priority else 0
+
+
+def clear(ledger: Ledger, host: Host, wanted: Shape, allow: Allowance) -> Clearance | None:
+    """Find the trainers of a host that have to go so that a pod fits, None if that does not help.
+
+    Trainers of the lowest priority go first, then those of the richest job; one that is enough is taken
+    rather than several.
+    """
+    short = {each: amount - host.later[each] for each, amount in wanted if host.later[each] < amount}
+    if not short:
+        return Clearance(-(1 << 62), 0, 0, 0, ())
+    candidates = [seat for seat in host.seats if allow(seat.crew) > 0]
+    if not candidates:
+        return None
+    candidates.sort(key=_preference)
+    for priority in dict.fromkeys(seat.crew.job.priority for seat in candidates):
+        eligible = [seat for seat in candidates if seat.crew.job.priority <= priority]
+        if chosen := _choose(eligible, short, allow):
+            return _cost(ledger, host, wanted, chosen)
+    return None
+
+
+def _preference(seat: Seat) -> tuple[int, int, int, tuple[int, int, int, str]]:
+    crew = seat.crew
+    return (crew.job.priority, int(seat.is_bound), -crew.level, seat.disposal)
+
+
+def _choose(eligible: list[Seat], short: dict[int, int], allow: Allowance) -> list[Seat]:
+    for seat in eligible:
+        if _covers([seat], short):
+            return [seat]
+    taken: list[Seat] = []
+    left: dict[Crew, int] = {}
+    for seat in eligible:
+        left.setdefault(seat.crew, allow(seat.crew))
+        if left[seat.crew] > 0 and any(each in short for each, _ in seat.crew.wanted):
+            left[seat.crew] -= 1
+            taken.append(seat)
+            if _covers(taken, short):
+                return _pruned(taken, short)
+    return []
+
+
+def _covers(seats: list[Seat], short: dict[int, int]) -> bool:
+    freed = dict.fromkeys(short, 0)
+    for seat in seats:
+        for each, amount in seat.crew.wanted:
+            if each in freed:
+                freed[each] += amount
+    return all(freed[each] >= amount for each, amount in short.items())
+
+
+def _pruned(taken: list[Seat], short: dict[int, int]) -> list[Seat]:
+    """Drop trainers that are not needed after all, the dearest first."""
+    for seat in reversed(taken[:]):
+        rest = [each for each in taken if each is not seat]
+        if rest and _covers(rest, short):
+            taken = rest
+    return taken
+
+
+def _cost(ledger: Ledger, host: Host, wanted: Shape, chosen: list[Seat]) -> Clearance:
+    room = list(host.later)
+    for seat in chosen:
+        for each, amount in seat.crew.wanted:
+            room[each] += amount
+    for each, amount in wanted:
+        room[each] -= amount
+    return Clearance(
+        priority=max(seat.crew.job.priority for seat in chosen),
+        evictions=sum(seat.is_bound for seat in chosen),
+        waste=ledger.waste(room, wanted),
+        poverty=-min(seat.crew.level for seat in chosen),
+        seats=tuple(chosen),
+    )
+
+
+class Evictions(Ranking[tuple[int, int, int, int]]):
+    """Hosts in order of what it costs to make room there.
+
+    Args:
+        ledger: the books.
+        hosts: hosts that come into question.
+        wanted: what the pod requests.
+        allow: how many trainers a job may lose.
+    """
+
+    def __init__(self, ledger: Ledger, hosts: list[Host], wanted: Shape, allow: Allowance) -> None:
+        """Rank all hosts."""
+        self._wanted = wanted
+        self._allow = allow
+        super().__init__(ledger, hosts)
+
+    def cost(self, host: Host) -> tuple[int, int, int, int] | None:
+        """Give the cost of making room on a host, None where that is not possible."""
+        found = clear(self._ledger, host, self._wanted, self._allow)
+        return None if found is None else found[:4]
+
+    def is_current(self, host: Host, cost: tuple[int, int, int, int]) -> bool:
+        """Tell whether the cost holds although jobs have lost trainers elsewhere."""
+        if self.cost(host) == cost:
+            return True
+        self.rank_again(host)
+        return False
+
+
+class VictimFinder:
+    """Ways to make room for all kinds of pods of one plan.
+
+    Args:
+        ledger: the books.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        """Start without any ranking."""
+        self._ledger = ledger
+        self._epoch = ledger.epoch
+        self._rankings: dict[Hashable, Evictions] = {}
+
+    def find(
+        self,
+        wanted: Shape,
+        nodes: frozenset[str] | None,
+        barred: frozenset[str],
+        allow: Allowance,
+        *,
+        key: Hashable,
+    ) -> Host | None:
+        """Give the host where making room hurts least, None if there is none.
+
+        Args:
+            wanted: what the pod requests.
+            nodes: where it may go, None for anywhere.
+            barred: where it may not go.
+            allow: how many trainers a job may lose; it may only get stricter while room is made.
+            key: what tells this allowance from others.
+        """
+        if self._epoch != self._ledger.epoch:
+            self._rankings.clear()
+            self._epoch = self._ledger.epoch
+        whole = (wanted, nodes, barred, key)
+        ranking = self._rankings.get(whole)
+        if ranking is None:
+            ranking = Evictions(self._ledger, self._ledger.hosts_of(nodes, barred), wanted, allow)
+            self._rankings[whole] = ranking
+        return ranking.best()

@@ -1,0 +1,207 @@
+"""What the policy `fair` decides in small, ordinary cases."""
+
+from dataclasses import replace
+
+import pytest
+
+from mlstack.elastic.config import PolicyConfig
+from mlstack.elastic.plan import BASELINES, POLICIES, plan
+from mlstack.elastic.scaleplan import ScalePlan
+from mlstack.elastic.snapshot import Arriving, Demand, Job, Node, Role, Snapshot, Trainer
+from mlstack.errors import NotFoundError
+
+CPU = ("cpu",)
+
+
+def nodes(*cores: int) -> tuple[Node, ...]:
+    return tuple(Node(name=f"n{index}", allocatable=(size,), used=(0,)) for index, size in enumerate(cores))
+
+
+def running(key: str, *where: str, minimum: int = 1, maximum: int = 9, size: int = 1, **more: object) -> Job:
+    trainers = tuple(
+        Trainer(name=f"{key}-{index}", node=node, planned=node, created_ms=0, is_ready=True)
+        for index, node in enumerate(where)
+    )
+    job = Job(key=key, minimum=minimum, maximum=maximum, trainer=(size,), state="admitted", trainers=trainers)
+    return replace(job, target=len(where), **more)  # type: ignore[arg-type]
+
+
+def waiting(key: str, *, minimum: int = 1, maximum: int = 9, size: int = 1, **more: object) -> Job:
+    return replace(Job(key=key, minimum=minimum, maximum=maximum, trainer=(size,)), **more)  # type: ignore[arg-type]
+
+
+def decide(snapshot: Snapshot, **settings: object) -> ScalePlan:
+    return plan(snapshot, PolicyConfig(**settings))  # type: ignore[arg-type]
+
+
+def moment(*jobs: Job, cores: tuple[int, ...], demands: tuple[Demand, ...] = (), now_ms: int = 0) -> Snapshot:
+    return Snapshot(now_ms=now_ms, resources=CPU, nodes=nodes(*cores), jobs=jobs, demands=demands)
+
+
+def targets(found: ScalePlan) -> dict[str, int]:
+    return {key: decision.target for key, decision in found.decisions.items()}
+
+
+def causes(found: ScalePlan, key: str) -> list[str]:
+    return [reason.cause for reason in found.decisions[key].reasons]
+
+
+def test_waiting_job_is_admitted_whole_and_grows_into_free_room() -> None:
+    gang = (Role(name="master", count=1, request=(1,)), Role(name="pserver", count=2, request=(2,)))
+    found = decide(moment(waiting("a", gang=gang, maximum=3), cores=(4, 5)))
+    decision = found.decisions["a"]
+    assert (decision.is_admitted, decision.target, len(decision.places)) == (True, 3, 3)
+    assert {role: len(where) for role, where in decision.hints.items()} == {"master": 1, "pserver": 2}
+    assert causes(found, "a") == ["admitted", "growth"]
+
+
+def test_job_waits_without_pods_where_its_gang_does_not_fit() -> None:
+    found = decide(moment(waiting("a", minimum=3), cores=(1, 1)))
+    assert (targets(found), causes(found, "a")) == ({"a": 0}, ["waiting"])
+    assert [row.key for row in found.unplaced] == ["a"]
+    assert not found.decisions["a"].places
+
+
+def test_free_room_goes_to_the_job_that_is_worst_off() -> None:
+    found = decide(moment(running("a", "n0", "n0", "n0"), running("b", "n0"), cores=(8,)))
+    assert targets(found) == {"a": 4, "b": 4}
+
+
+def test_pod_of_others_takes_a_trainer_above_the_minimum_of_the_richest_job() -> None:
+    demand = Demand(key="web", request=(1,), priority=1000, created_ms=0)
+    jobs = (running("a", "n0", "n0", "n0"), running("b", "n0", "n0"))
+    found = decide(moment(*jobs, cores=(5,), demands=(demand,)), moves=0)
+    assert targets(found) == {"a": 2, "b": 2}
+    assert causes(found, "a") == ["yield"]
+    assert [(row.key, row.node) for row in found.reservations] == [("web", "n0")]
+
+
+def test_pod_that_cannot_be_placed_costs_nobody_a_trainer() -> None:
+    demand = Demand(key="web", request=(4,), priority=1000, created_ms=0)
+    found = decide(moment(running("a", "n0", "n0"), cores=(3,), demands=(demand,)))
+    assert not found.decisions["a"].victims
+    assert [row.key for row in found.unplaced] == ["web"]
+
+
+def test_room_that_is_about_to_come_free_is_promised_once() -> None:
+    demand = Demand(key="web", request=(1,), priority=1000, created_ms=0)
+    snapshot = moment(running("a", "n0"), cores=(2,), demands=(demand,))
+    found = decide(replace(snapshot, arriving=(Arriving(node="n0", request=(1,), at_ms=5000),)))
+    assert (targets(found), found.decisions["a"].places) == ({"a": 1}, ())
+
+
+def test_gang_of_a_new_job_takes_trainers_above_minima() -> None:
+    found = decide(moment(running("a", *["n0"] * 4), waiting("b", minimum=2), cores=(4,)))
+    assert targets(found) == {"a": 2, "b": 2}
+    assert causes(found, "a") == ["gang"]
+
+
+def test_job_of_lower_priority_is_taken_off_whole_for_a_higher_gang() -> None:
+    low = (
+        running("old", "n0", "n0", minimum=2, created_ms=1),
+        running("new", "n0", "n0", minimum=2, created_ms=2),
+    )
+    found = decide(moment(*low, waiting("high", minimum=2, priority=1), cores=(4,)))
+    assert targets(found) == {"old": 2, "new": 0, "high": 2}
+    assert causes(found, "new") == ["suspended"]
+
+
+def test_job_of_equal_priority_is_not_taken_off() -> None:
+    found = decide(moment(running("a", "n0", "n0", minimum=2), waiting("b", minimum=2), cores=(2,)))
+    assert targets(found) == {"a": 2, "b": 0}
+
+
+def test_fairness_moves_are_bounded_and_need_a_gap_of_two() -> None:
+    jobs = (running("a", *["n0"] * 8), running("b", "n0", "n0"))
+    snapshot = moment(*jobs, cores=(10,), now_ms=20_000)
+    assert targets(decide(snapshot)) == {"a": 5, "b": 5}
+    assert targets(decide(snapshot, moves=2)) == {"a": 6, "b": 4}
+    spent = replace(snapshot, moves_ms=(9_999, 10_001, 19_000))
+    assert targets(decide(spent, moves=3)) == {"a": 7, "b": 3}
+    uneven = moment(running("a", "n0", "n0"), running("b", "n0"), cores=(3,))
+    assert decide(uneven).moves == 0
+
+
+def test_trainer_that_found_no_node_in_time_is_withdrawn_and_its_node_passed_over() -> None:
+    job = running("a", "n0")
+    lost = Trainer(name="late", node="", planned="n0", created_ms=0)
+    snapshot = moment(replace(job, trainers=(*job.trainers, lost)), cores=(2,), now_ms=16_000)
+    found = decide(snapshot)
+    assert (found.decisions["a"].victims, targets(found)) == (("late",), {"a": 1})
+    assert "stuck" in causes(found, "a")
+    barred = decide(moment(replace(job, barred={"n0": 20_000}), cores=(2,), now_ms=16_000))
+    assert targets(barred) == {"a": 1}
+
+
+def test_trainer_waits_as_long_as_its_node_waits_for_somebody_to_go() -> None:
+    job = running("a", "n0")
+    late = Trainer(name="late", node="", planned="n0", created_ms=0)
+    snapshot = moment(replace(job, trainers=(*job.trainers, late)), cores=(2,), now_ms=16_000)
+    found = decide(replace(snapshot, arriving=(Arriving(node="n0", request=(1,), at_ms=30_000),)))
+    assert not found.decisions["a"].victims
+
+
+def test_job_above_its_maximum_shrinks_at_once() -> None:
+    found = decide(moment(running("a", *["n0"] * 4, maximum=2), cores=(4,)))
+    assert (targets(found), causes(found, "a")) == ({"a": 2}, ["bounds"])
+
+
+def test_finishing_job_is_left_alone() -> None:
+    found = decide(moment(running("a", "n0", state="finishing"), running("b", "n1"), cores=(2, 1)))
+    assert (targets(found), causes(found, "a")) == ({"a": 1, "b": 2}, ["finishing"])
+
+
+def test_cooling_job_neither_grows_nor_gives_for_fairness() -> None:
+    job = running("a", "n0", cooldown_ms=60_000, changed_ms=0)
+    assert targets(decide(moment(job, cores=(3,), now_ms=59_999))) == {"a": 1}
+    assert targets(decide(moment(job, cores=(3,), now_ms=60_000))) == {"a": 3}
+
+
+def test_lost_minimum_is_restored_at_the_cost_of_others() -> None:
+    found = decide(moment(running("a", "n0", minimum=2), running("b", "n0", "n0"), cores=(3,)))
+    assert targets(found) == {"a": 2, "b": 1}
+    assert causes(found, "a") == ["minimum"]
+
+
+def test_running_job_whose_minimum_has_no_place_is_taken_off() -> None:
+    found = decide(moment(running("a", "n0", minimum=2), cores=(1,)))
+    assert (targets(found), causes(found, "a")) == ({"a": 0}, ["suspended"])
+
+
+def test_trainers_without_devices_avoid_nodes_with_them() -> None:
+    gpu = Node(name="n0", allocatable=(4, 4), used=(0, 0))
+    plain = Node(name="n1", allocatable=(4, 0), used=(0, 0))
+    job = Job(key="a", minimum=1, maximum=2, trainer=(2, 0))
+    snapshot = Snapshot(now_ms=0, resources=("cpu", "nvidia.com/gpu"), nodes=(gpu, plain), jobs=(job,))
+    assert decide(snapshot).decisions["a"].places == ("n1", "n1")
+
+
+def test_gpu_trainers_fill_a_node_before_they_open_another() -> None:
+    full = Node(name="full", allocatable=(8, 4), used=(2, 2))
+    empty = Node(name="empty", allocatable=(8, 4), used=(0, 0))
+    job = Job(key="a", minimum=1, maximum=1, trainer=(1, 2))
+    snapshot = Snapshot(now_ms=0, resources=("cpu", "nvidia.com/gpu"), nodes=(empty, full), jobs=(job,))
+    assert decide(snapshot).decisions["a"].places == ("full",)
+
+
+def test_older_job_keeps_its_nodes_from_younger_ones_after_the_back_fill_limit() -> None:
+    large = waiting("large", minimum=3, created_ms=0)
+    small = waiting("small", minimum=1, maximum=1, created_ms=1)
+    busy = running("busy", "n0", "n0", minimum=2, maximum=2, created_ms=0)
+    assert targets(decide(moment(busy, large, small, cores=(3,), now_ms=1_000)))["small"] == 1
+    late = decide(moment(busy, large, small, cores=(3,), now_ms=300_000))
+    assert targets(late) == {"busy": 2, "large": 0, "small": 0}
+
+
+def test_headroom_is_kept_in_whole_places() -> None:
+    assert targets(decide(moment(running("a", "n0"), cores=(5, 5)), headroom_pct=20)) == {"a": 8}
+
+
+def test_unknown_policy_names_the_nearest() -> None:
+    with pytest.raises(NotFoundError) as caught:
+        decide(moment(cores=(1,)), mode="fairr")
+    assert caught.value.near == "fair"
+
+
+def test_baselines_are_policies() -> None:
+    assert all(name in POLICIES for name in BASELINES)
