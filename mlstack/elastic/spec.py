@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from mlstack.elastic.observed.amounts import amounts, time_ms
+from mlstack.elastic.policy.curves import read_speed
 from mlstack.elastic.specfields import Fields, Findings
 from mlstack.elastic.trainingjob import (
     API_VERSION,
@@ -42,7 +43,6 @@ _MASTER_RESOURCES = {
     "requests": {"cpu": "1", "memory": "500Mi"},
     "limits": {"cpu": "2", "memory": "1Gi"},
 }
-_SPEED = re.compile(r"linear|amdahl:(0(\.\d+)?|1(\.0+)?)|optimus:\d+(\.\d+)?(,\d+(\.\d+)?)*")
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _ETCD: Mapping[str, Etcd] = {"Sidecar": "Sidecar", "External": "External", "None": "None"}
 # EDL's types of trainer, pserver and master had these too; its controller used none of them.
@@ -263,8 +263,10 @@ def _pods(spec: Fields) -> PodSettings:
 
 def _speed(spec: Fields) -> str:
     found = spec.text("speed", "linear") or "linear"
-    if not _SPEED.fullmatch(found):
-        spec.fault(f"`speed` must be `linear`, `amdahl:0.9` or `optimus:...`, got {found!r}")
+    try:
+        read_speed(found)
+    except ValueError as error:
+        spec.fault(f"`speed`: {error}")
     return found
 
 

@@ -268,6 +268,24 @@ CASES: Mapping[str, tuple[str, list[Case]]] = {
         [
             Case(state="ready", status={"phase": "Scaling"}),
             Case(state="waiting", status={"phase": "Pending", "reason": "2 GPUs missing"}, reason="2 GPUs"),
+            Case(
+                state="waiting",
+                status={
+                    "phase": "Scaling",
+                    "reason": "ready: 0 of 1 master",
+                    "conditions": [{"type": "GangReady", "status": "False"}],
+                },
+                reason="0 of 1 master",
+            ),
+            Case(
+                state="failed",
+                status={
+                    "phase": "Pending",
+                    "reason": "spec: wrong",
+                    "conditions": [{"type": "Degraded", "status": "True", "reason": "InvalidSpec"}],
+                },
+                reason="spec: wrong",
+            ),
             Case(state="failed", status={"phase": "failed", "reason": "no"}, reason="no"),
             Case(state="done", status={"phase": "Succeeded"}),
             Case(state="suspended", status={"phase": "Suspended"}),

@@ -233,13 +233,14 @@ def elastic_job(facts: Facts) -> Readiness:
     """A TrainingJob is ready from its minimum of trainers on; the phases are read in any case."""
     phase = str(facts.status.get("phase") or "").lower()
     why = str(facts.status.get("reason") or "") or _elastic_reason(facts)
-    if phase == "failed":
+    if phase == "failed" or facts.condition("Degraded").get("reason") == "InvalidSpec":
         return failed(why or "failed")
     if phase == "succeeded":
         return done()
     if phase == "suspended":
         return suspended(why or "suspended")
-    if phase in ("running", "scaling", "completing"):
+    is_whole = facts.condition("GangReady").get("status") != "False"
+    if phase == "completing" or (phase in ("running", "scaling") and is_whole):
         return ready(phase)
     return unseen(facts, "elastic controller") or pods.because(
         facts, why or f"is {phase or 'new'}", is_job=True

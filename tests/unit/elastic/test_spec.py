@@ -108,7 +108,7 @@ def test_what_edl_never_used_is_ignored_with_a_warning() -> None:
         pytest.param(edl_job("1x"), "starting with a letter", id="digit"),
         pytest.param(edl_job(passes="many"), "`passes` must be a whole number", id="passes"),
         pytest.param(edl_job(scaling="Maybe"), "one of `Auto`, `Manual`", id="scaling"),
-        pytest.param(edl_job(speed="amdahl:2"), "`speed` must be", id="speed"),
+        pytest.param(edl_job(speed="amdahl:2"), "no speed model `amdahl:2`", id="speed"),
         pytest.param(edl_job(volumes={}), "`volumes` must be a list of maps", id="volumes"),
         pytest.param(edl_job(trainer=3), "spec.trainer: must be a map", id="level"),
         pytest.param(edl_job(master={"etcd": "External"}), "needs `etcd-endpoint`", id="etcd"),

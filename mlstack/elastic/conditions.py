@@ -1,0 +1,140 @@
+"""Conditions of a training job: what holds, what does not, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from mlstack.elastic.scaleplan import Cause
+from mlstack.elastic.standing import Standing
+
+Condition = dict[str, Any]
+
+# Why a job has no pods, by the cause of the decision.
+_OUTSIDE: Mapping[Cause, str] = {"waiting": "WaitingForCapacity", "suspended": "PreemptedFor"}
+# Why the number of trainers is what it is.
+_SCALES: Mapping[str, str] = {
+    "admitted": "Admitted",
+    "minimum": "MinimumRestored",
+    "bounds": "BoundsChanged",
+    "growth": "RoomFree",
+    "yield": "PreemptedFor",
+    "gang": "PreemptedFor",
+    "fairness": "Rebalanced",
+    "stuck": "Unplaceable",
+}
+
+
+class Claim(NamedTuple):
+    """What one condition says."""
+
+    type: str
+    holds: bool
+    reason: str
+    message: str
+
+
+def build(
+    standing: Standing, before: Mapping[str, Any], records: Sequence[Mapping[str, Any]], now: str
+) -> list[Condition]:
+    """Give the conditions; the time of a transition stays where nothing changed sides.
+
+    Args:
+        standing: how the job stands.
+        before: the status as it stands.
+        records: the scale records, the last one latest.
+        now: the time as Kubernetes writes it.
+    """
+    has_started = bool(before.get("startTime"))
+    claims = (
+        _admitted(standing),
+        _gang_ready(standing),
+        _progressing(standing),
+        _degraded(standing, has_started=has_started),
+        _scaled(standing, records),
+    )
+    known = {str(each.get("type")): each for each in before.get("conditions") or ()}
+    return [_condition(claim, known.get(claim.type, {}), standing, now) for claim in claims]
+
+
+def _condition(claim: Claim, before: Mapping[str, Any], standing: Standing, now: str) -> Condition:
+    status = "True" if claim.holds else "False"
+    is_same = before.get("status") == status
+    return {
+        "type": claim.type,
+        "status": status,
+        "reason": claim.reason,
+        "message": claim.message,
+        "observedGeneration": standing.generation,
+        "lastTransitionTime": before.get("lastTransitionTime", now) if is_same else now,
+    }
+
+
+def _admitted(standing: Standing) -> Claim:
+    def no(reason: str, message: str) -> Claim:
+        return Claim("Admitted", False, reason, message)
+
+    if standing.faults:
+        return no("InvalidSpec", "; ".join(standing.faults))
+    if standing.outcome:
+        return no("Finished", standing.outcome_message)
+    if standing.is_suspended:
+        return no("Suspended", "spec.suspend is true")
+    if standing.is_admitted:
+        return Claim("Admitted", True, "Admitted", "there is room for the whole gang")
+    if standing.reason is None:
+        return no("NotPlanned", "no plan was made yet")
+    return no(_OUTSIDE.get(standing.reason.cause, "WaitingForCapacity"), standing.reason.text)
+
+
+def _gang_ready(standing: Standing) -> Claim:
+    if standing.outcome:
+        return Claim("GangReady", False, "Finished", standing.outcome_message)
+    if not standing.is_admitted:
+        return Claim("GangReady", False, "NotAdmitted", "the job has no pods")
+    if standing.missing:
+        text = f"ready: {', '.join(standing.missing)}"
+        return Claim("GangReady", False, "PodsNotReady", text)
+    return Claim("GangReady", True, "AllReady", "the whole gang is ready")
+
+
+def _progressing(standing: Standing) -> Claim:
+    trainer = standing.trainer
+    if standing.outcome:
+        return Claim("Progressing", False, "Finished", standing.outcome_message)
+    if standing.is_finishing:
+        text = f"{trainer.succeeded} trainers found no work left, {trainer.live} still work"
+        return Claim("Progressing", True, "Completing", text)
+    if not standing.is_admitted:
+        return Claim("Progressing", False, "NotAdmitted", "the job has no pods")
+    if trainer.live > trainer.bound:
+        text = f"{trainer.live - trainer.bound} of {trainer.live} trainers wait for a node"
+        return Claim("Progressing", True, "Binding", text)
+    if trainer.ready != trainer.desired or standing.missing:
+        text = f"{trainer.ready} of {trainer.desired} trainers are ready"
+        return Claim("Progressing", True, "Starting", text)
+    return Claim("Progressing", False, "Steady", "all trainers that it was given are ready")
+
+
+def _degraded(standing: Standing, *, has_started: bool) -> Claim:
+    if standing.faults:
+        return Claim("Degraded", True, "InvalidSpec", "; ".join(standing.faults))
+    if standing.outcome == "Failed":
+        return Claim("Degraded", True, standing.outcome_reason or "Failed", standing.outcome_message)
+    is_running = standing.is_admitted and not standing.outcome and not standing.is_finishing
+    if is_running and has_started and standing.missing:
+        text = f"the gang is not whole any more; ready: {', '.join(standing.missing)}"
+        return Claim("Degraded", True, "MinimumLost", text)
+    if standing.warnings:
+        return Claim("Degraded", False, "Warnings", "; ".join(standing.warnings))
+    return Claim("Degraded", False, "AsExpected", "")
+
+
+def _scaled(standing: Standing, records: Sequence[Mapping[str, Any]]) -> Claim:
+    if not records:
+        return Claim("Scaled", False, "NeverScaled", "it was given no trainers yet")
+    last = records[-1]
+    reason = _SCALES.get(str(last.get("cause")), "Scaled")
+    text = f"trainers {last.get('from')} -> {last.get('to')}: {last.get('reason')}"
+    is_there = standing.trainer.ready == standing.trainer.live == standing.trainer.desired
+    return Claim("Scaled", is_there or bool(standing.outcome), reason, text)
