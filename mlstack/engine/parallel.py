@@ -93,19 +93,20 @@ def whole(results: Sequence[R | MlstackError]) -> list[R]:
 
 
 def together(errors: Sequence[MlstackError]) -> MlstackError:
-    """Make one error of several: the first one's kind and place, and what is said of whom, each once."""
+    """Make one error of several: the first one's kind, all places, and what is said of whom, each once."""
     if len(errors) == 1:
         return errors[0]
     first = errors[0]
     said: dict[str, list[str]] = {}
     for error in errors:
         name, colon, text = error.message.partition(": ") if error.message.startswith("`") else ("", "", "")
-        said.setdefault(text or error.message, []).extend([name] if colon else [])
+        said.setdefault(text or error.message, []).extend([name.removesuffix(" is refused")] if colon else [])
     lines = [f"{len(errors)} objects were refused", *(f"  {_listed(*each)}" for each in said.items())]
     hints = list(dict.fromkeys(error.hint for error in errors if error.hint))
     joined = MlstackError.__new__(type(first))
     joined.__dict__.update(first.__dict__)
     joined.message, joined.hint = "\n".join(lines), "\n      ".join(hints) or None
+    joined.where = ", ".join(dict.fromkeys(error.where for error in errors if error.where)) or None
     joined.args = (joined.message,)
     return joined
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from mlstack.errors import MlstackError
 from mlstack.model.app import ClusterIdentity
 from mlstack.model.digest import digest_of
 from mlstack.model.fields import FieldChange
@@ -16,7 +17,7 @@ DESTRUCTIVE: frozenset[Action] = frozenset({"recreate", "delete"})
 EXISTING: frozenset[Action] = frozenset({"update", "recreate", "delete"})
 
 
-RefusalKind = Literal["immutable", "destructive", "foreign"]
+RefusalKind = Literal["immutable", "destructive", "foreign", "invalid"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,15 +25,17 @@ class Refusal:
     """Why a change must not be carried out.
 
     Attributes:
-        kind: a field that cannot change in place, a definition that would lose something, or an object
-            of another app or environment.
+        kind: a field that cannot change in place, a definition that would lose something, an object of
+            another app or environment, or one that the server does not accept.
         reasons: sentences, each with its own.
         hint: what to do next.
+        error: what the server said of an object that it does not accept: no change could be worked out.
     """
 
     kind: RefusalKind
     reasons: tuple[str, ...]
     hint: str = ""
+    error: MlstackError | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from mlstack.cluster.api import Opener
 from mlstack.engine import rights
+from mlstack.engine.comparing import refusals
 from mlstack.engine.comparison import compare
 from mlstack.engine.target import Target, reach
 from mlstack.model.options import ApplyOptions
@@ -23,9 +24,15 @@ def diff(target: Target, *, opener: Opener, options: ApplyOptions = _USUAL) -> C
 
     Raises:
         ConfigError: a file, parameter or template is wrong.
-        ClusterError: the cluster cannot be asked, is another one, or refuses an object.
+        ClusterError: the cluster cannot be asked, is another one, or refuses an object; in the last case
+            `partial` is the report.
     """
     reached = reach(target, opener)
     with rights.explaining(reached, writing=False):
         found = compare(reached, options)
-    return report(found.changes)
+    result = report(found.changes)
+    fault = refusals.unanswered(found.changes.changes)
+    if fault is not None:
+        fault.partial = result
+        raise fault
+    return result

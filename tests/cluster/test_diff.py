@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from mlstack.cluster import kube
+from mlstack.errors import InvalidError
+from mlstack.model.report import ChangeReport
 from mlstack.model.sides import read_side
 from mlstack.operations import compare
 from mlstack.operations.compare import CompareResult
@@ -157,3 +159,29 @@ def test_comparing_writes_nothing(stack: Stack, gke: TestCluster, namespace: str
     look(stack, "remote:minikube", "remote:gke")
     stack.diff("gke")
     assert gke.request("GET", where)["items"] == before
+
+
+def test_one_object_that_is_not_valid_hides_nothing(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    stack.write("a", config_map("fine", a="1"), deployment())
+    stack.apply()
+    twice = [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]
+    wrong = {**config_map("wrong"), "data": {"a": 1}}
+    stack.write("a", config_map("fine", a="2"), deployment(env=twice), wrong)
+    with pytest.raises(InvalidError) as caught:
+        stack.diff()
+    report = caught.value.partial
+    assert isinstance(report, ChangeReport)
+    found = {row.name: row for row in report.objects}
+    assert [(one.path, one.new) for one in found["fine"].fields] == [("data.a", "2")]
+    assert "duplicate entries" in found["web"].refused[0]
+    assert "expected" in found["wrong"].refused[0]
+    with pytest.raises(InvalidError) as caught:
+        stack.apply()
+    assert "Deployment" in caught.value.message and "wrong" in caught.value.message
+    stack.write("a", config_map("fine", a="2"), deployment(), wrong)
+    with pytest.raises(InvalidError, match="wrong"):  # new, and asked about all the same
+        stack.apply()
+    live = minikube.request("GET", f"/api/v1/namespaces/{namespace}/configmaps/fine")
+    assert live["data"] == {"a": "1"}

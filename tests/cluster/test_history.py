@@ -16,7 +16,7 @@ from mlstack.errors import ClusterError, MlstackError, WrongClusterError
 from mlstack.operations import apply, history
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
-from tests.support.deploying import Stack, config_map, deployment, secret
+from tests.support.deploying import Stack, config_map, crd, deployment, secret
 from tests.support.shell import Shell
 from tests.support.waiting import wait_until
 
@@ -237,7 +237,7 @@ def test_another_cluster_behind_the_context_is_refused(stack: Stack, kubeconfig:
 def test_a_failed_apply_is_rolled_back(stack: Stack, minikube: TestCluster, namespace: str) -> None:
     stack.write("web", config_map(a="1"), deployment(replicas=1))
     stack.apply()
-    broken = {**config_map("broken"), "nonsense": 1}
+    broken = {**crd(group=f"{namespace}.broken.org"), "nonsense": 1}  # new definitions are not tried before
     stack.write("web", config_map(a="2"), deployment(replicas=3), config_map("later"), claim(), broken)
     plan = stack.plan(on_failure="rollback")
     with pytest.raises(ClusterError) as caught:

@@ -11,7 +11,7 @@ from mlstack.cli import complete, options, progress
 from mlstack.cli.adapters import opener, target_of
 from mlstack.cli.output import emit, page_of, show
 from mlstack.cli.parsing import family
-from mlstack.errors import UsageError
+from mlstack.errors import MlstackError, UsageError
 
 if TYPE_CHECKING:
     from mlstack.cluster.api import Opener
@@ -71,13 +71,18 @@ def diff(
         return _emit(result, output, summary=summary)
     name = env if env is None else sides.read_side(env).environment
     target = target_of(ctx.obj, folder, name, components, sets, values, context=context, namespace=namespace)
-    with progress.waiting("comparing with the cluster"):
-        cluster = opener(ctx.obj, kubeconfig)
-        if live:
-            found = _drifted(target, cluster)
-        else:
-            how = ApplyOptions(dry_run=True, prune=prune, adopt=adopt, force_conflicts=force_conflicts)
-            found = _differing(target, cluster, how)
+    try:
+        with progress.waiting("comparing with the cluster"):
+            cluster = opener(ctx.obj, kubeconfig)
+            if live:
+                found = _drifted(target, cluster)
+            else:
+                how = ApplyOptions(dry_run=True, prune=prune, adopt=adopt, force_conflicts=force_conflicts)
+                found = _differing(target, cluster, how)
+    except MlstackError as error:
+        if error.partial is not None:  # all but what the server does not accept
+            _emit(error.partial, output, summary=summary)
+        raise
     return _emit(found, output, summary=summary)
 
 

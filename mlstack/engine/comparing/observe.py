@@ -1,9 +1,11 @@
 """What is there, and what a server-side apply would make of it: live objects and dry runs → Changes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from mlstack.engine import parallel
+from mlstack.engine.comparing import refusals
 from mlstack.engine.comparing.earlier import Earlier
 from mlstack.engine.comparing.known import Known
 from mlstack.engine.comparing.look import Look
@@ -12,7 +14,7 @@ from mlstack.engine.comparing.outside import refuse_absent_targets
 from mlstack.engine.comparing.scalers import Scalers
 from mlstack.engine.comparing.surroundings import Surroundings, placed
 from mlstack.engine.target import Reached
-from mlstack.errors import InvalidError, MlstackError
+from mlstack.errors import ClusterError, InvalidError, MlstackError
 from mlstack.model import objects, order
 from mlstack.model.diff import Change, Changes
 from mlstack.model.inventory import Inventory
@@ -38,9 +40,10 @@ def observe(
         inventory: what was written last; objects that are still like that are not asked about.
         check_new: ask the server about new objects too, where it can tell already.
 
+    An object that the server does not accept is a change that is refused.
+
     Raises:
-        ConflictError: a program owns fields that cannot be left to it.
-        InvalidError: the server would refuse an object, or a field that cannot change in place.
+        ForbiddenError: rights to look are missing.
         ObjectNotFoundError: a kind or namespace is neither there nor part of this run.
     """
     state, cluster = reached.state, reached.cluster
@@ -55,7 +58,9 @@ def observe(
     known.look_around([found for found in everything if world.is_reachable(found)], outlook.payload)
     looking = replace(outlook, known=known)
     results = parallel.run(lambda found: Look(looking, found).change(), everything)
-    changes = tuple(parallel.whole(_with_redefined(results, everything, looking)))
+    if not check_new:
+        results = _tried(results, everything, looking, hasty=inventory is None or not inventory.exists)
+    changes = tuple(_answered(_with_redefined(results, everything, looking), everything, world))
     return Changes(
         app=state.app,
         environment=state.environment,
@@ -72,6 +77,66 @@ def observe(
             *_unread(outlook.earlier),
         ),
     )
+
+
+_FEW = parallel.WORKERS
+
+
+def _tried(
+    results: list[Change | MlstackError],
+    everything: Sequence[KubeObject],
+    outlook: Outlook,
+    *,
+    hasty: bool,
+) -> list[Change | MlstackError]:
+    """Ask about new objects too: what is wrong with them is better told before anything is written.
+
+    It costs a request each, so many are asked about only where something else is wrong. Only what the server
+    says of fields counts: other objects of the run may be all that a webhook or a quota waits for.
+    """
+    new = [
+        place
+        for place, found in enumerate(results)
+        if isinstance(found, Change) and found.action == "create" and not kinds_of_crd(everything[place].data)
+    ]
+    wrong = any(not isinstance(found, Change) or found.refusal for found in results)
+    if not new or not (wrong or (len(new) <= _FEW and not hasty)):
+        return results
+    asking = replace(outlook, check_new=True)
+    tried = parallel.run(lambda place: Look(asking, everything[place]).change(), new)
+    faults = {
+        place: answer
+        for place, answer in zip(new, tried, strict=True)
+        if isinstance(answer, InvalidError) and answer.causes and "webhook" not in answer.message
+    }
+    return [faults.get(place, found) for place, found in enumerate(results)]
+
+
+def _answered(
+    results: Sequence[Change | MlstackError], everything: Sequence[KubeObject], world: Surroundings
+) -> Iterator[Change]:
+    """Give a change for every object, for one that the server does not accept a change that is refused.
+
+    Raises:
+        MlstackError: something is not the fault of one object.
+    """
+    others = [
+        found for found in results if not isinstance(found, Change) and not refusals.is_of_object(found)
+    ]
+    if others:
+        raise parallel.together(others)
+    for result, found in zip(results, everything, strict=True):
+        if isinstance(result, Change):
+            yield result
+        else:
+            yield refusals.invalid(found, _live(found, world), result)
+
+
+def _live(found: KubeObject, world: Surroundings) -> Mapping[str, Any] | None:
+    try:
+        return world.live(found) if world.is_reachable(found) else None
+    except ClusterError:  # what is wrong is known already
+        return None
 
 
 def _with_redefined(

@@ -8,7 +8,14 @@ from typing import Any
 
 from mlstack.cluster.api import Cluster
 from mlstack.engine import parallel
-from mlstack.errors import ClusterError, ConflictError, InvalidError, MlstackError
+from mlstack.errors import (
+    ClusterError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    MlstackError,
+    TransientError,
+)
 from mlstack.model import definitions, ownership
 from mlstack.model.definitions import ALLOW_ANNOTATION
 from mlstack.model.diff import Change, Refusal
@@ -19,6 +26,7 @@ _ERRORS: Mapping[str, type[ClusterError]] = {
     "immutable": InvalidError,
     "destructive": InvalidError,
     "foreign": ConflictError,
+    "invalid": InvalidError,
 }
 
 
@@ -112,6 +120,42 @@ def destructive(wanted: KubeObject, reasons: Sequence[str]) -> Refusal:
     )
 
 
+def is_of_object(error: MlstackError) -> bool:
+    """Tell whether an error is about the one object that the server was asked about, and no other."""
+    if isinstance(error, ForbiddenError):
+        return error.why not in ("credentials", "rights")
+    return isinstance(error, InvalidError | ConflictError | TransientError)
+
+
+def invalid(wanted: KubeObject, live: Mapping[str, Any] | None, error: MlstackError) -> Change:
+    """Give the change of an object that the server does not accept, as far as that is one.
+
+    Args:
+        wanted: the object as it is wanted.
+        live: the object as it is, None if it is not there.
+        error: what the server said.
+    """
+    name = f"`{wanted.identity}`"
+    said = error.message.removeprefix(name).removeprefix(" is refused").removeprefix(": ").strip()
+    refusal = Refusal(kind="invalid", reasons=(said,), hint=error.hint or "", error=error)
+    if live is not None:
+        return _refused(wanted, live, refusal)
+    return Change(
+        identity=wanted.identity,
+        component=wanted.component,
+        action="create",
+        api_version=wanted.api_version,
+        desired=wanted,
+        refusal=refusal,
+    )
+
+
+def unanswered(changes: Sequence[Change]) -> MlstackError | None:
+    """Give what the server had against objects, so that no change could be worked out; None if nothing."""
+    found = [_error(one) for one in changes if one.refusal is not None and one.refusal.kind == "invalid"]
+    return parallel.together(found) if found else None
+
+
 def refuse(changes: Sequence[Change]) -> None:
     """Raise if anything must not be done.
 
@@ -127,8 +171,12 @@ def _error(change: Change) -> MlstackError:
     refusal = change.refusal
     if refusal is None:
         raise ValueError(f"{change.identity} is not refused")
+    where = f"component {change.component}" if change.component else None
+    if refusal.error is not None:
+        refusal.error.where = refusal.error.where or where
+        return refusal.error
     return _ERRORS[refusal.kind](
         f"`{change.identity}`: {'; '.join(refusal.reasons)}",
-        where=f"component {change.component}" if change.component else None,
+        where=where,
         hint=refusal.hint or None,
     )

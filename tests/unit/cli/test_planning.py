@@ -55,6 +55,24 @@ def test_a_plan_exits_with_0_whatever_it_holds(planned: Runner) -> None:
     assert planned("plan minikube").code == 0
 
 
+def test_diff_shows_what_it_can_beside_what_is_not_valid(planned: Runner) -> None:
+    planned.ok("apply minikube --no-wait")
+    bad = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: bad}\nnonsense: 1\n"
+    good = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: good}\ndata: {a: x}\n"
+    Path("components/more.yaml").write_text(f"{bad}---\n{good}")
+    found = planned("diff minikube")
+    assert found.code == 6
+    assert "+ create ConfigMap default/good" in found.out
+    assert "    refused: `.nonsense` field not declared in schema" in found.out
+    assert found.err.startswith("error: `ConfigMap default/bad` is refused")
+    found = planned("diff minikube -o json")
+    assert found.code == 6
+    refused = {row["name"]: bool(row["refused"]) for row in found.json["objects"]}
+    assert (refused["bad"], refused["good"]) == (True, False)
+    assert planned("apply minikube --yes").code == 6
+    assert planned("plan minikube").code == 6
+
+
 @pytest.mark.parametrize(
     "options",
     ["--no-create", "--adopt", "--force-conflicts", "-c front", "-n other", "--set front.color=green"],

@@ -32,8 +32,8 @@ def write(component: str, *objects: Mapping[str, Any]) -> None:
 
 
 def broken(name: str = "broken") -> dict[str, Any]:
-    """Build an object that passes everything but the write."""
-    return {**config_map(name), "nonsense": 1}
+    """Build an object that passes everything but the write: new definitions are not tried before."""
+    return {**crd(f"{name}s", name.title(), group="broken.org"), "nonsense": 1}
 
 
 def live(run: Runner, kind: str, name: str, api_version: str = "v1") -> Any:
@@ -105,7 +105,7 @@ def test_a_failed_apply_is_rolled_back_when_asked_and_still_fails(run: Runner) -
     lines = failed.err.splitlines()
     assert "note: rolling back to revision 1" in lines
     assert next(line for line in lines if line.startswith("error: ")).startswith(
-        "error: `ConfigMap default/broken`"
+        "error: `CustomResourceDefinition brokens.broken.org`"
     )
 
 

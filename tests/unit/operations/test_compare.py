@@ -8,8 +8,8 @@ import pytest
 
 from mlstack.cluster.api import ObjectRef
 from mlstack.cluster.memory import MemoryCluster
-from mlstack.errors import Cause, ConfigError, ForbiddenError, InvalidError, SchemaError
-from mlstack.model.report import RunResult
+from mlstack.errors import Cause, ConfigError, ForbiddenError, InvalidError, SchemaError, TransientError
+from mlstack.model.report import ChangeReport, RunResult
 from tests.support.counted import Counted
 from tests.support.deploying import Stack, config_map, crd, deployment
 
@@ -245,6 +245,84 @@ def test_without_a_history_what_may_stay_is_said(stack: Stack, clusters: Cluster
         "what was applied before cannot be read, so fields that others changed and the files no longer have"
         " may stay: no right to list Secret",
     )
+
+
+def broken(name: str) -> dict[str, Any]:
+    return {**config_map(name), "nonsense": 1}
+
+
+def test_an_object_that_is_not_valid_hides_no_other_difference(stack: Stack) -> None:
+    stack.write("a", config_map("one", a="1"), config_map("two", a="1"))
+    stack.apply()
+    stack.write("a", broken("one"), config_map("two", a="2"))
+    stack.write("b", broken("new"))
+    with pytest.raises(InvalidError) as caught:
+        stack.diff()
+    assert caught.value.where == "component a, component b"
+    report = caught.value.partial
+    assert isinstance(report, ChangeReport)
+    found = {row.name: row for row in report.objects}
+    assert not report.ok
+    assert {name: row.action for name, row in found.items()} == {
+        "one": "update",
+        "two": "update",
+        "new": "create",
+    }
+    assert found["one"].refused == found["new"].refused == ("`.nonsense` field not declared in schema",)
+    assert [(one.path, one.new) for one in found["two"].fields] == [("data.a", "2")]
+
+
+def test_everything_that_is_not_valid_is_told_before_anything_is_written(
+    stack: Stack, clusters: Clusters
+) -> None:
+    stack.write("a", config_map("one", a="1"), config_map("two", a="1"))
+    stack.apply()
+    stack.write("a", broken("one"), broken("new"), config_map("two", a="2"))
+    with pytest.raises(InvalidError) as caught:
+        stack.apply()
+    told = caught.value.message
+    assert "2 objects were refused" in told and "`ConfigMap ml/one`, `ConfigMap ml/new`" in told
+    stack.write("a", config_map("one", a="1"), broken("new"), config_map("two", a="2"))
+    with pytest.raises(InvalidError, match="`ConfigMap ml/new` is refused"):
+        stack.apply()
+    two = clusters["minikube"].get(ObjectRef("v1", "ConfigMap", "ml", "two"))
+    assert two is not None and two["data"] == {"a": "1"}
+
+
+def test_a_first_apply_and_one_of_many_new_objects_do_not_ask_twice(
+    stack: Stack, watched: Callable[[], Counted]
+) -> None:
+    stack.write("a", config_map())
+    stack.apply()
+    assert watched().asked["dry run"] == 0
+    stack.write("a", config_map(), *(config_map(f"map-{number}") for number in range(40)))
+    stack.apply()
+    assert watched().asked["dry run"] == 0
+
+
+def test_what_only_other_objects_of_the_run_let_pass_is_written(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", config_map())
+    stack.apply()
+    cluster = clusters["minikube"]
+    faults = [
+        InvalidError("`ConfigMap ml/new` is refused: no such account"),
+        InvalidError("admission webhook `x` denied the request", causes=[Cause(field="data", message="no")]),
+        ForbiddenError("exceeded quota", why="quota"),
+        TransientError("admission webhook `x` does not answer", webhook="x"),
+    ]
+
+    class Strict:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(cluster, name)
+
+        def apply(self, obj: Any, **how: Any) -> Any:
+            if how.get("dry_run") and obj["metadata"]["name"].startswith("new"):
+                raise faults[int(obj["metadata"]["name"].removeprefix("new"))]
+            return cluster.apply(obj, **how)
+
+    stack.opener = lambda _: Strict()
+    stack.write("a", config_map(), *(config_map(f"new{number}") for number in range(len(faults))))
+    assert outcomes(stack.apply())["new0"] == "created"
 
 
 def scaler() -> dict[str, Any]:

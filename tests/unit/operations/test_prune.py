@@ -325,11 +325,11 @@ def test_a_rejected_deletion_fails_the_run_and_is_tried_again(
 def test_nothing_is_pruned_when_a_write_failed(stack: Stack, clusters: Clusters) -> None:
     many(stack, "a", "one", "two")
     stack.apply()
-    stack.write("a", config_map("one"), {**config_map("broken"), "nonsense": 1})
+    stack.write("a", config_map("one"), {**crd(group="broken.org"), "nonsense": 1})
     with pytest.raises(MlstackError):
         stack.apply()
     assert clusters["minikube"].get(ref("two")) is not None
-    assert listed(clusters) == ["broken", "one", "two"]
+    assert listed(clusters) == ["one", "two", "widgets.broken.org"]
 
 
 def test_a_set_of_another_tool_is_refused(stack: Stack, clusters: Clusters) -> None:
