@@ -134,7 +134,7 @@ class Deployment(Proposal):
     def _steps(self, run: Run, clock: Clock, on_event: OnEvent) -> None:
         """Do everything in its order: the inventory grows first and shrinks last."""
         changes = self.changes.changes
-        widened = inventories.widen(run.cluster, self.inventory, changes, on_event=on_event)
+        widened = inventories.widen(run.records, self.inventory, changes, on_event=on_event)
         try:
             run.apply(
                 [change for change in self.left(run) if change.desired is not None],
@@ -148,7 +148,7 @@ class Deployment(Proposal):
             raise
         except MlstackError:
             with suppress(ClusterError):  # what it holds now covers everything; hashes only save time
-                inventories.settle(run, widened, changes, on_event=on_event)
+                inventories.settle(run, widened, changes, in_vain=True, on_event=on_event)
             raise
         inventories.settle(run, widened, changes, forgotten=self.forgotten, on_event=on_event)
 

@@ -63,7 +63,7 @@ class DeletePlan(Proposal):
             raise
         except MlstackError:
             with suppress(ClusterError):  # it still lists everything that is there
-                settle()
+                settle(in_vain=True)
             raise
         if run.outcomes.get(Identity("", "Namespace", "", self.place.namespace), _KEPT).kind == "deleted":
             return  # with everything that was kept in it

@@ -46,6 +46,14 @@ def enter_network_namespace() -> None:
         raise NoIsolationError(f"no network namespace can be made here: {error}") from error
 
 
+def add_address(address: str) -> None:
+    """Let loopback answer for one more address, as for the cluster IP of a Service; it stays to the end."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        name = b"lo:%d" % (2 + int.from_bytes(socket.inet_aton(address)[2:], "big"))
+        _set_address(control, _SIOCSIFADDR, address, name)
+        _set_address(control, _SIOCSIFNETMASK, "255.255.255.255", name)
+
+
 def _unshare() -> None:
     user, group = os.geteuid(), os.getegid()
     flags = _CLONE_NEWNET if user == 0 else _CLONE_NEWNET | _CLONE_NEWUSER
@@ -71,9 +79,9 @@ def _bring_up_loopback() -> None:
         _set_address(control, _SIOCSIFNETMASK, "255.255.255.255")
 
 
-def _set_address(control: socket.socket, request: int, address: str) -> None:
+def _set_address(control: socket.socket, request: int, address: str, name: bytes = b"lo:1") -> None:
     fcntl.ioctl(
         control,
         request,
-        struct.pack("16sHH4s16x", b"lo:1", socket.AF_INET, 0, socket.inet_aton(address)),
+        struct.pack("16sHH4s16x", name, socket.AF_INET, 0, socket.inet_aton(address)),
     )

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import mlstack
 from mlstack.cluster.api import Applied, Cluster, ObjectRef
 from mlstack.engine.records import scan
+from mlstack.engine.records.admission import Record
 from mlstack.errors import ClusterError, ConflictError, ForbiddenError, ObjectNotFoundError
 from mlstack.model import applyset, membership, objects, stored
 from mlstack.model.diff import Change
@@ -22,6 +23,10 @@ class Ended(Protocol):
     @property
     def cluster(self) -> Cluster:
         """Give the cluster it wrote to."""
+
+    @property
+    def records(self) -> Cluster:
+        """Give the same cluster, patient with webhooks that start."""
 
     @property
     def outcomes(self) -> Mapping[Identity, Event]:
@@ -185,7 +190,8 @@ def widen(
     Raises:
         ConflictError: somebody else changed it since it was read.
     """
-    return write(cluster, inventory, membership.widened(inventory, changes), on_event=on_event)
+    with _record(inventory).explained(cluster, so="nothing was written"):
+        return write(cluster, inventory, membership.widened(inventory, changes), on_event=on_event)
 
 
 def settle(
@@ -194,9 +200,18 @@ def settle(
     changes: Sequence[Change],
     *,
     forgotten: Collection[Identity] = (),
+    in_vain: bool = False,
     on_event: OnEvent = silent,
 ) -> Inventory:
     """Keep what a run did, however far it came: hashes of what was written, less what is known to be gone.
+
+    Args:
+        run: the run.
+        inventory: as it was written last.
+        changes: what was to be done.
+        forgotten: members that are not there any more, or are another's.
+        in_vain: whether the run failed, so that no webhook is waited for.
+        on_event: told when another tool's hold on a field had to be broken.
 
     Raises:
         ConflictError: somebody else changed it since it was written.
@@ -204,7 +219,9 @@ def settle(
     gone = {key for key, event in run.outcomes.items() if event.kind in ("deleted", "gone")}
     made = membership.settled(inventory, changes, written=run.written, gone=gone | set(forgotten))
     defined = any(key.kind == "CustomResourceDefinition" for key in (*run.written, *gone))
-    return write(run.cluster, inventory, made, on_event=on_event, refresh=defined)
+    cluster = run.cluster if in_vain else run.records
+    with _record(inventory).explained(cluster, so="all the rest of this run is done"):
+        return write(cluster, inventory, made, on_event=on_event, refresh=defined)
 
 
 def remove(cluster: Cluster, inventory: Inventory) -> None:
@@ -290,6 +307,11 @@ def _gone(delete: Callable[[], object]) -> None:
         delete()
     except ObjectNotFoundError:  # what is to be gone is gone
         return
+
+
+def _record(inventory: Inventory) -> Record:
+    ref = _ref(inventory, inventory.name)
+    return Record(ref=ref, what="inventory", app=inventory.app, environment=inventory.environment)
 
 
 def _ref(inventory: Inventory, name: str) -> ObjectRef:

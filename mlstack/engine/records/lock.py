@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from threading import Event as Flag
 from threading import RLock, Thread
@@ -12,6 +13,7 @@ from types import TracebackType
 from mlstack.cluster.api import Cluster, ObjectRef
 from mlstack.cluster.fenced import FencedCluster
 from mlstack.cluster.lease import HeldError, Lease, LostError, Taken, Term
+from mlstack.engine.records.admission import Record, patient
 from mlstack.errors import ClusterError, LockedError
 from mlstack.model.app import Environment
 from mlstack.model.clock import Clock
@@ -59,7 +61,9 @@ def held(
     lease = lease_of(cluster, place, app, holder=holder, clock=clock)
     keeper = _Keeper(lease, place, clock)
     try:
-        taken = _taken(lease, place, holder, clock=clock, on_event=on_event, timeout_s=timeout_s)
+        with _record_of(lease, place, app).explained(cluster, so="nothing was written"):
+            taking = replace(lease, cluster=patient(cluster, clock=clock, on_event=on_event))
+            taken = _taken(taking, place, holder, clock=clock, on_event=on_event, timeout_s=timeout_s)
         keeper.start(taken.term)
         if taken.before is not None:
             who = describe(taken.before)
@@ -125,6 +129,11 @@ def lease_of(cluster: Cluster, place: Environment, app: str, *, holder: Holder, 
         now_s=clock.now_s,
         labels=labels,
     )
+
+
+def _record_of(lease: Lease, place: Environment, app: str) -> Record:
+    """Give the lock as one of the records of its environment."""
+    return Record(ref=lease.ref, what="lock", app=app, environment=place.name)
 
 
 def describe(term: Term) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from mlstack.cluster.api import Cluster
 from mlstack.cluster.patient import PatientCluster
 from mlstack.engine import parallel
+from mlstack.engine.records.admission import patient
 from mlstack.engine.waiting.gates import Gates, TermsOf
 from mlstack.engine.writing.crossing import Crossing
 from mlstack.engine.writing.schedule import Schedule
@@ -72,6 +73,11 @@ class Run:
     def cluster(self) -> Cluster:
         """Give the cluster this run writes to."""
         return self._cluster
+
+    @property
+    def records(self) -> Cluster:
+        """Give the cluster for what is kept of the environment: webhooks that start are waited for."""
+        return patient(self._cluster, clock=self._clock, on_event=self._tell)
 
     def use(self, cluster: Cluster) -> None:
         """Write through another view of the cluster from now on, as one that a lock fences."""
@@ -139,7 +145,7 @@ class Run:
 
         def do(node: Node) -> None:
             if isinstance(node, Gate):
-                if crossing is not None:
+                if crossing is not None and crossing.waits(node):
                     crossing.wait(node)
             elif by_identity[node].writes:
                 work(by_identity[node])

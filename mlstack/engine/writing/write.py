@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from mlstack.cluster.api import Applied, Cluster, ObjectRef, Propagation
+from mlstack.engine.records.admission import WEBHOOK_S
 from mlstack.engine.writing import renew
 from mlstack.engine.writing.send import Again, Sender
 from mlstack.engine.writing.wait import GONE_S, instances_held, until_established, until_gone
@@ -28,8 +29,6 @@ Say = Callable[[EventKind, Identity, str], None]
 
 # Right after a definition is established, one of several API servers may not serve its kind yet.
 KIND_S = 30.0
-# A webhook starts as its pod does: with an image to be pulled.
-WEBHOOK_S = 120.0
 # Others write the same object, or something before the API server says so: it passes.
 CONFLICT_S = 60.0
 # An API server takes a moment to check objects by what their definition has become.

@@ -10,6 +10,7 @@ import pytest
 
 from mlstack.cluster.api import Applied, ObjectRef
 from mlstack.cluster.memory import MemoryCluster
+from mlstack.engine.records.admission import WEBHOOK_S
 from mlstack.engine.writing import wait, write
 from mlstack.engine.writing.write import Writer
 from mlstack.errors import (
@@ -135,7 +136,7 @@ def test_a_new_schema_is_given_a_moment(action: Any, passes: bool) -> None:
 
 @pytest.mark.parametrize(
     ("error", "limit_s"),
-    [(KIND, write.KIND_S), (WEBHOOK, write.WEBHOOK_S), (ConflictError("moved"), write.CONFLICT_S)],
+    [(KIND, write.KIND_S), (WEBHOOK, WEBHOOK_S), (ConflictError("moved"), write.CONFLICT_S)],
     ids=["kind", "webhook", "moved"],
 )
 def test_waiting_for_it_ends(error: MlstackError, limit_s: float) -> None:
