@@ -96,6 +96,15 @@ class World:
         """Give one training job."""
         return self._jobs.get(key)
 
+    def has_pod(self, key: str) -> bool:
+        """Tell whether there is a pod of that name, however it fares."""
+        return self._pods.get(key) is not None
+
+    def host_name(self, node: str) -> str:
+        """Give the host name of a node as its label has it: what affinity goes by."""
+        found = self._nodes.get(node)
+        return (found.place.labels if found else {}).get("kubernetes.io/hostname", node)
+
     def stateful_set(self, key: str) -> SetFacts | None:
         """Give one StatefulSet of a job."""
         return self._sets.get(key)

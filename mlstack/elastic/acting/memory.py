@@ -67,11 +67,11 @@ class JobMemory:
         pause: when the next write is tried after one was refused.
         bars: how often a node had a place on paper only.
         hints: nodes that the plan had for masters and parameter servers.
-        supported: generation of the job and form in which services and sets were last written.
-        waiting_ms: since when the gang waits for room.
-        complete_ms: when the gang was first complete after its admission, None while it is not.
-        admitted_ms: when it was admitted, None while it is not or nobody remembers.
-        told: what was last said of it, by reason, and when.
+        supported: generation of the job for which services and sets were last written, empty for none.
+        admitted_ms: when it was admitted; None once all of the gang has a node, or where nobody remembers.
+        told: what was last said of it, by reason and text, and when.
+        sent: the last change of its status.
+        sent_ms: when that was.
     """
 
     uid: str
@@ -82,10 +82,10 @@ class JobMemory:
     bars: dict[str, Backoff] = field(default_factory=dict)
     hints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     supported: tuple[object, ...] = ()
-    waiting_ms: int | None = None
-    complete_ms: int | None = None
     admitted_ms: int | None = None
     told: dict[tuple[str, str], int] = field(default_factory=dict)
+    sent: Mapping[str, object] = field(default_factory=dict)
+    sent_ms: int = 0
 
     def bar(self, node: str, now_ms: int) -> int:
         """Note that a node has no room in truth and give until when it is passed over."""

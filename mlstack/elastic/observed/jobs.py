@@ -6,15 +6,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mlstack.elastic import spec
-from mlstack.elastic.observed.amounts import Amounts, time_ms
+from mlstack.elastic import childnames, children, podspec, spec
+from mlstack.elastic.observed.amounts import Amounts, requests, time_ms
 from mlstack.elastic.observed.nodes import version
 from mlstack.elastic.observed.placement import shape
 from mlstack.elastic.observed.pods import JOB_LABEL, ROLE_LABEL
 from mlstack.elastic.snapshot import Curve
-from mlstack.elastic.trainingjob import Server, Trainers, TrainingJob
+from mlstack.elastic.trainingjob import RoleName, TrainingJob
 
 ENDED = ("Succeeded", "Failed")
+
+_SERVERS: tuple[RoleName, ...] = ("master", "pserver")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,13 +25,15 @@ class Kind:
 
     Attributes:
         role: `trainer`, `master` or `pserver`.
+        set_name: name of their Service, and of the StatefulSet of servers.
         count: how many there have to be; of trainers the fewest.
         requests: what one requests.
         shape: what decides which nodes one may go to.
         priority_class: their priority class.
     """
 
-    role: str
+    role: RoleName
+    set_name: str
     count: int
     requests: Amounts
     shape: str
@@ -46,6 +50,7 @@ class JobFacts:
         name: its name.
         uid: its UID.
         version: resource version of the object.
+        generation: of its spec.
         spec: what it asks for, None where it cannot be used.
         faults: why it cannot be used.
         is_deleted: whether it is being deleted.
@@ -61,6 +66,7 @@ class JobFacts:
     name: str
     uid: str
     version: int
+    generation: int
     spec: TrainingJob | None
     faults: tuple[str, ...]
     is_deleted: bool
@@ -135,11 +141,12 @@ def parse_job(obj: Mapping[str, Any]) -> JobFacts:
         name=str(metadata["name"]),
         uid=str(metadata.get("uid") or ""),
         version=version(metadata),
+        generation=int(metadata.get("generation") or 0),
         spec=wanted,
         faults=faults,
         is_deleted=bool(metadata.get("deletionTimestamp")),
         status=status,
-        trainer=_kind("trainer", wanted.minimum, wanted, wanted.trainer) if wanted else None,
+        trainer=_trainer(wanted) if wanted else None,
         servers=tuple(_servers(wanted)) if wanted else (),
         changed_ms=_changed_ms(status),
         curve=_curve(status),
@@ -175,19 +182,28 @@ def _spec(obj: Mapping[str, Any]) -> tuple[TrainingJob | None, tuple[str, ...]]:
 
 
 def _servers(wanted: TrainingJob) -> Iterator[Kind]:
-    for role, server in (("master", wanted.master), ("pserver", wanted.pserver)):
+    for role in _SERVERS:
+        server = children.server_of(wanted, role)
         if server.count:
-            yield _kind(role, server.count, wanted, server)
+            template = podspec.server_spec(wanted, role)
+            yield _kind(wanted, role, template, count=server.count, priority_class=server.priority_class)
 
 
-def _kind(role: str, count: int, wanted: TrainingJob, pods: Trainers | Server) -> Kind:
-    settings = {"nodeSelector": wanted.pods.node_selector, "tolerations": wanted.pods.tolerations}
+def _trainer(wanted: TrainingJob) -> Kind:
+    template, trainers = podspec.trainer_spec(wanted, 0), wanted.trainer
+    return _kind(wanted, "trainer", template, count=wanted.minimum, priority_class=trainers.priority_class)
+
+
+def _kind(
+    wanted: TrainingJob, role: RoleName, template: Mapping[str, Any], *, count: int, priority_class: str
+) -> Kind:
     return Kind(
         role=role,
+        set_name=childnames.role_name(wanted.name, role),
         count=count,
-        requests={**pods.resources.requests, "pods": 1},
-        shape=shape(settings),
-        priority_class=pods.priority_class,
+        requests=requests(template),
+        shape=shape(template),
+        priority_class=priority_class,
     )
 
 

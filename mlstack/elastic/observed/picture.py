@@ -11,7 +11,7 @@ from mlstack.elastic.observed.jobs import JobFacts, Kind, SetFacts
 from mlstack.elastic.observed.nodes import NodeFacts
 from mlstack.elastic.observed.placement import Eligible
 from mlstack.elastic.observed.pods import PodFacts
-from mlstack.elastic.snapshot import Arriving, Demand, Job, JobState, Node, Role, Snapshot, Trainer
+from mlstack.elastic.snapshot import Arriving, Demand, Held, Job, JobState, Node, Role, Snapshot, Trainer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +142,10 @@ class Picture:
     def _job(self, job: JobFacts) -> Job | None:
         """Give a job as the policy sees it, None where it takes no part; its pods are counted either way."""
         pods = self._known.own.get(job.key, ())
-        if not job.wants_pods or job.spec is None or job.trainer is None:
+        if job.spec is None or job.trainer is None:
+            self._count_staying(pods)
+            return None
+        if not job.wants_pods:
             self._count_leaving(pods)
             return None
         state = state_of(job, (pod for pod in pods if pod.role == "trainer"))
@@ -185,7 +188,14 @@ class Picture:
             curve=job.curve,
             speed=wanted.speed,
             leaving=len(leaving),
+            held=self._held(pods) if has_pods else (),
         )
+
+    def _count_staying(self, pods: Iterable[PodFacts]) -> None:
+        """Count pods of a job that nobody can read: nothing is done about them."""
+        for pod in pods:
+            if pod.holds_room:
+                self._hold(pod, is_leaving=pod.gone_ms is not None)
 
     def _count_leaving(self, pods: Iterable[PodFacts]) -> None:
         """Count pods of ours that go, or that will be made to."""
@@ -203,18 +213,27 @@ class Picture:
                 self._hold(pod, is_leaving=pod.gone_ms is not None)
         for kind in job.servers:
             for index in range(kind.count):
-                pod_facts = live.get(f"{job.name}-{kind.role}-{index}")
+                pod_facts = live.get(f"{kind.set_name}-{index}")
                 if pod_facts is None:
                     self._demands.append(self._unseen(job, kind, index))
                 elif not pod_facts.node:
                     self._demands.append(self._demand(pod_facts, job.key))
 
+    def _held(self, pods: Iterable[PodFacts]) -> tuple[Held, ...]:
+        """Give what bound masters and parameter servers hold; their nodes count it as used."""
+        found = [
+            Held(node=pod.node, request=vector(pod.requests, self._names))
+            for pod in pods
+            if pod.role != "trainer" and pod.is_live and pod.node in self._taking
+        ]
+        return tuple(sorted(found, key=lambda held: (held.node, held.request)))
+
     def _unseen(self, job: JobFacts, kind: Kind, index: int) -> Demand:
         """Give a demand for a pod that its StatefulSet will create."""
-        found = self._known.sets.get(f"{job.key}-{kind.role}")
+        found = self._known.sets.get(f"{job.namespace}/{kind.set_name}")
         assert job.spec is not None
         return Demand(
-            key=f"{job.key}-{kind.role}-{index}",
+            key=f"{job.namespace}/{kind.set_name}-{index}",
             request=vector(kind.requests, self._names),
             priority=self._priority(None, kind.priority_class),
             created_ms=found.created_ms if found else job.spec.created_ms,

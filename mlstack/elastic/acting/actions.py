@@ -1,0 +1,153 @@
+"""The writes of a pass: what they are, and carrying them out one after the other or side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from mlstack.cluster.api import Cluster, ObjectRef, WatchEvent
+from mlstack.elastic.world import World
+from mlstack.errors import ClusterError, ConflictError, ObjectNotFoundError, UnreachableError
+
+MANAGER = "mlstack-elastic"
+
+Verb = Literal["create", "apply", "delete", "status"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Action:
+    """One write.
+
+    Attributes:
+        verb: what is done; `status` is a merge patch of the status.
+        ref: the object.
+        job: key of the job that it is done for.
+        why: one line for people.
+        body: the object, or what changes of its status.
+        uid: for `delete`: only this very object.
+        grace_period_s: for `delete`: time to end, None for the object's own.
+    """
+
+    verb: Verb
+    ref: ObjectRef
+    job: str
+    why: str
+    body: Mapping[str, Any] = field(default_factory=dict)
+    uid: str = ""
+    grace_period_s: int | None = None
+
+    def __str__(self) -> str:
+        """Write it as people read it: `create Pod default/a-trainer-0: growth`."""
+        return f"{self.verb} {self.ref}: {self.why}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """A write that the cluster did not take.
+
+    Attributes:
+        action: the write.
+        error: what it said.
+    """
+
+    action: Action
+    error: ClusterError
+
+
+Run = Callable[[Sequence[Callable[[], None]]], None]
+"""Carries out pieces of work that do not depend on each other."""
+
+
+def one_by_one(works: Sequence[Callable[[], None]]) -> None:
+    """Carry out one piece of work after the other."""
+    for work in works:
+        work()
+
+
+class Hands:
+    """Carries out actions and lets the world know at once what came of them.
+
+    Args:
+        cluster: what is written to.
+        world: is told what the writes gave, before any watch tells it.
+        run: carries out what does not depend on each other.
+    """
+
+    def __init__(self, cluster: Cluster, world: World, run: Run = one_by_one) -> None:
+        """Hold the parts."""
+        self._cluster, self._world, self._run = cluster, world, run
+
+    def carry_out(self, actions: Sequence[Action]) -> list[Refused]:
+        """Do all actions, in any order, and give those that were refused.
+
+        Raises:
+            UnreachableError: the server does not answer; the world knows what was done before.
+        """
+        results: list[WatchEvent | ClusterError | None] = [None] * len(actions)
+
+        def work(number: int) -> Callable[[], None]:
+            def do() -> None:
+                try:
+                    results[number] = self._do(actions[number])
+                except ClusterError as error:
+                    results[number] = error
+
+            return do
+
+        try:
+            self._run([work(number) for number in range(len(actions))])
+        finally:
+            # Worlds are for one thread: what the writes gave is told here, not where they ran.
+            for result in results:
+                if isinstance(result, WatchEvent):
+                    self._world.hear(result)
+        return _refused(actions, results)
+
+    def _do(self, action: Action) -> WatchEvent | None:
+        match action.verb:
+            case "create":
+                return self._create(action)
+            case "apply":
+                applied = self._cluster.apply(action.body, manager=MANAGER, force=True)
+                return WatchEvent(type="MODIFIED", object=applied.object)
+            case "status":
+                patch = {"status": action.body}
+                changed = self._cluster.patch(action.ref, patch, subresource="status", manager=MANAGER)
+                return WatchEvent(type="MODIFIED", object=changed.object)
+            case "delete":
+                return self._delete(action)
+
+    def _create(self, action: Action) -> WatchEvent | None:
+        try:
+            created = self._cluster.create(action.body, manager=MANAGER)
+        except ConflictError:  # there is one of that name already: look at it, plan anew
+            live = self._cluster.get(action.ref)
+            return WatchEvent(type="MODIFIED", object=live) if live is not None else None
+        return WatchEvent(type="ADDED", object=created.object)
+
+    def _delete(self, action: Action) -> WatchEvent | None:
+        metadata = {"namespace": action.ref.namespace, "name": action.ref.name, "uid": action.uid}
+        gone = {"apiVersion": action.ref.api_version, "kind": action.ref.kind, "metadata": metadata}
+        try:
+            left = self._cluster.delete(
+                action.ref,
+                propagation="Background",
+                uid=action.uid,
+                grace_period_s=action.grace_period_s,
+            )
+        except (ObjectNotFoundError, ConflictError):  # gone, or another of the same name
+            left = None
+        if left is None:
+            return WatchEvent(type="DELETED", object=gone)
+        return WatchEvent(type="MODIFIED", object=left)
+
+
+def _refused(actions: Sequence[Action], results: Sequence[object]) -> list[Refused]:
+    refused = []
+    for action, result in zip(actions, results, strict=True):
+        if isinstance(result, UnreachableError):
+            raise result
+        if isinstance(result, ClusterError):
+            refused.append(Refused(action=action, error=result))
+    return refused

@@ -1,0 +1,137 @@
+"""What is told about a job: Kubernetes events, each when something changes and not again soon."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from mlstack.elastic.acting.lifecycle import Life
+from mlstack.elastic.acting.memory import JobMemory
+from mlstack.elastic.observed.jobs import JobFacts
+from mlstack.elastic.scaleplan import Cause, Decision
+
+API_VERSION = "events.k8s.io/v1"
+CONTROLLER = "mlstack.dev/elastic"
+QUIET_MS = 600_000
+"""The same is not said again for so long."""
+
+_LONGEST = 1024  # of a note, by the API
+
+NoteType = Literal["Normal", "Warning"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """One thing that happened to a job.
+
+    Attributes:
+        reason: one word in CamelCase, as people select by it.
+        action: what the controller did.
+        text: one line for people.
+        type: whether somebody should look.
+    """
+
+    reason: str
+    action: str
+    text: str
+    type: NoteType = "Normal"
+
+
+# Told once while it lasts, however its numbers change.
+_LASTING = frozenset({"WaitingForCapacity", "Refused"})
+# Reasons of a condition that people should hear of.
+_BAD = ("MinimumLost", "InvalidSpec")
+
+# What a decision is called when it changes the number of trainers: reason if it grows, reason if it shrinks.
+_CHANGES: Mapping[Cause, tuple[str, str]] = {
+    "fairness": ("Rebalanced", "Rebalanced"),
+    "gang": ("ScaledUp", "PreemptedFor"),
+    "yield": ("ScaledUp", "PreemptedFor"),
+    "stuck": ("ScaledUp", "StuckWithdrawn"),
+}
+
+
+def of_decision(before: int, decision: Decision) -> Note | None:
+    """Give what there is to tell about a decision, None where nothing changes.
+
+    Args:
+        before: how many trainers the job was to have.
+        decision: what was decided.
+    """
+    reason = decision.reasons[0]
+    if before == 0 and decision.target > 0:
+        return Note(reason="Admitted", action="Admit", text=f"{decision.target} trainers: {reason.text}")
+    if before > 0 and decision.target == 0:
+        word = "StuckWithdrawn" if reason.cause == "stuck" else "Suspended"
+        return Note(reason=word, action="Suspend", text=reason.text, type="Warning")
+    if before == 0:
+        return Note(reason="WaitingForCapacity", action="Wait", text=reason.text)
+    if decision.target == before:
+        return None
+    grown, shrunk = _CHANGES.get(reason.cause, ("ScaledUp", "ScaledDown"))
+    text = f"trainers {before} -> {decision.target}: {reason.text}"
+    return Note(reason=grown if decision.target > before else shrunk, action="Scale", text=text)
+
+
+def of_end(life: Life) -> Note:
+    """Give what there is to tell about the end of a job."""
+    if life.outcome == "Succeeded":
+        return Note(reason="Completed", action="Finish", text=life.message)
+    return Note(reason="Failed", action="Finish", text=f"{life.reason}: {life.message}", type="Warning")
+
+
+def of_status(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Note]:
+    """Give what there is to tell about conditions that turned bad."""
+    found = []
+    for reason in _BAD:
+        message = _said(after, reason)
+        if message is not None and _said(before, reason) is None:
+            found.append(Note(reason=reason, action="Observe", text=message, type="Warning"))
+    return found
+
+
+def is_fresh(note: Note, memory: JobMemory, now_ms: int) -> bool:
+    """Tell whether a note was not told a short while ago, and remember it."""
+    for key in [key for key, told_ms in memory.told.items() if now_ms - told_ms >= QUIET_MS]:
+        del memory.told[key]
+    key = (note.reason, "" if note.reason in _LASTING else note.text)
+    if key in memory.told:
+        return False
+    memory.told[key] = now_ms
+    return True
+
+
+def _said(found: Mapping[str, Any], reason: str) -> str | None:
+    """Give the message of the condition with this reason, None where there is none."""
+    for condition in found.get("conditions") or ():
+        if condition.get("type") == "Degraded" and condition.get("reason") == reason:
+            return str(condition.get("message") or "")
+    return None
+
+
+def event(job: JobFacts, note: Note, now_ms: int, instance: str) -> dict[str, Any]:
+    """Write a note as an Event; its name tells the moment, so that no two meet."""
+    moment = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    mark = hashlib.sha256(f"{job.uid} {note.reason} {note.text} {now_ms} {instance}".encode()).hexdigest()
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Event",
+        "metadata": {"namespace": job.namespace, "name": f"{job.name}.{mark[:16]}"},
+        "eventTime": moment,
+        "reportingController": CONTROLLER,
+        "reportingInstance": instance[:128],
+        "action": note.action,
+        "reason": note.reason,
+        "type": note.type,
+        "note": note.text[:_LONGEST],
+        "regarding": {
+            "apiVersion": "paddlepaddle.org/v1",
+            "kind": "TrainingJob",
+            "namespace": job.namespace,
+            "name": job.name,
+            "uid": job.uid,
+        },
+    }

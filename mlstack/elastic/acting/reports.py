@@ -1,0 +1,94 @@
+"""The status of a job after a pass, and the smallest write that brings it about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mlstack.elastic.acting.lifecycle import Life
+from mlstack.elastic.acting.memory import JobMemory
+from mlstack.elastic.observed.jobs import JobFacts
+from mlstack.elastic.observed.pods import PodFacts
+from mlstack.elastic.scaleplan import Decision
+from mlstack.elastic.standing import Counts, Standing
+
+
+def standing(
+    job: JobFacts, pods: Sequence[PodFacts], memory: JobMemory, *, life: Life, decision: Decision | None
+) -> Standing:
+    """Say how a job stands.
+
+    Args:
+        job: the job.
+        pods: its pods.
+        memory: what is remembered of it.
+        life: what became of its pods.
+        decision: what was decided; None where it takes no part in the plan.
+    """
+    wanted = job.spec
+    target = _target(job, life, decision)
+    return Standing(
+        name=job.name,
+        generation=job.generation,
+        created_ms=wanted.created_ms if wanted else 0,
+        minimum=wanted.minimum if wanted else 0,
+        maximum=wanted.maximum if wanted else 0,
+        faults=job.faults,
+        warnings=wanted.warnings if wanted else (),
+        is_suspended=bool(wanted and wanted.is_suspended),
+        outcome=life.outcome,
+        outcome_reason=life.reason,
+        outcome_message=life.message,
+        reason=decision.reasons[0] if decision else None,
+        trainer=_trainers(job, pods, memory, target),
+        pserver=_servers(job, pods, "pserver", target),
+        master=_servers(job, pods, "master", target),
+    )
+
+
+def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the JSON merge patch that turns one value into the other, empty where they are equal."""
+    found: dict[str, Any] = {name: None for name in before if name not in after and before[name] is not None}
+    for name, value in after.items():
+        known = before.get(name)
+        if isinstance(value, Mapping) and isinstance(known, Mapping):
+            inner = difference(known, value)
+            if inner:
+                found[name] = inner
+        elif known != value:
+            found[name] = value
+    return found
+
+
+def _target(job: JobFacts, life: Life, decision: Decision | None) -> int:
+    """Give how many trainers a job is to have."""
+    if life.outcome or job.has_ended:
+        return 0
+    if decision is not None:
+        return decision.target
+    return 0 if job.spec is not None and job.spec.is_suspended else job.target
+
+
+def _trainers(job: JobFacts, pods: Sequence[PodFacts], memory: JobMemory, target: int) -> Counts:
+    own = [pod for pod in pods if pod.role == "trainer"]
+    succeeded = sum(pod.ending == "succeeded" for pod in own)
+    known = int((job.status.get("trainer") or {}).get("succeeded") or 0)
+    return _counts(own, target, failed=memory.failed, succeeded=max(succeeded, known))
+
+
+def _servers(job: JobFacts, pods: Sequence[PodFacts], role: str, target: int) -> Counts:
+    count = next((kind.count for kind in job.servers if kind.role == role), 0)
+    own = [pod for pod in pods if pod.role == role]
+    return _counts(own, count if target else 0, failed=0, succeeded=0)
+
+
+def _counts(pods: Sequence[PodFacts], desired: int, *, failed: int, succeeded: int) -> Counts:
+    live = [pod for pod in pods if pod.is_live]
+    return Counts(
+        desired=desired,
+        live=len(live),
+        bound=sum(bool(pod.node) for pod in live),
+        ready=sum(pod.is_ready for pod in live),
+        failed=failed,
+        succeeded=succeeded,
+    )

@@ -1,0 +1,245 @@
+"""A small cluster in memory on which the elastic controller works: nodes, scheduler, kubelets, sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mlstack.cluster.api import Cluster, ObjectRef, WatchEvent
+from mlstack.cluster.memory import MemoryCluster
+from mlstack.cluster.view import ClusterView
+from mlstack.elastic.config import PolicyConfig
+from mlstack.elastic.observed import pods as podfacts
+from mlstack.elastic.observed.placement import Place, is_eligible
+from mlstack.elastic.reconcile import Pass, Reconciler
+from mlstack.elastic.world import World
+from mlstack.files.kubernetes import load_schemas
+from tests.support.elastic import node
+
+Obj = dict[str, Any]
+
+JOBS = "paddlepaddle.org/v1"
+WATCHED = (
+    ("v1", "Node"),
+    ("v1", "Pod"),
+    (JOBS, "TrainingJob"),
+    ("apps/v1", "StatefulSet"),
+    ("scheduling.k8s.io/v1", "PriorityClass"),
+)
+
+
+@dataclass
+class StageClock:
+    """A clock that a test moves."""
+
+    now_ms: int = 1_700_000_000_000
+
+    def __call__(self) -> float:
+        return self.now_ms / 1000
+
+
+class Counting(ClusterView):
+    """A cluster that notes what is written to it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.writes = 0
+        self.refuses: Callable[[], None] = lambda: None
+
+    def _written(self, write: Any, *, dry_run: bool, deletes: ObjectRef | None = None) -> Any:
+        self.writes += 1
+        self.refuses()
+        return super()._written(write, dry_run=dry_run, deletes=deletes)
+
+
+class Stage:
+    """A cluster and the controller on it, one step at a time.
+
+    Args:
+        nodes: names of its nodes, all alike.
+        cpu: of each node.
+    """
+
+    def __init__(self, *nodes: str, cpu: str = "8") -> None:
+        self.clock = StageClock()
+        self.memory = MemoryCluster(load_schemas("1.36"), clock=self.clock)
+        self.cluster = Counting(self.memory)
+        self.memory.create(definition())
+        for name, value in (("mlstack-trainer", -10), ("mlstack-training", 100)):
+            metadata = {"name": name}
+            kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+            self.memory.create({**kind, "metadata": metadata, "value": value})
+        for name in nodes:
+            self.put(node(name, cpu=cpu))
+        self.restart()
+
+    def put(self, obj: Obj) -> None:
+        """Create an object together with its status."""
+        created = self.memory.create({name: value for name, value in obj.items() if name != "status"})
+        if obj.get("status"):
+            ref = ObjectRef.of(created.object)
+            self.memory.patch(ref, {"status": obj["status"]}, subresource="status")
+
+    def restart(self, config: PolicyConfig | None = None, **options: Any) -> None:
+        """Begin with a controller that remembers nothing."""
+        self.world = World()
+        self.reconciler = Reconciler(self.cluster, self.world, config, **options)
+        self._versions: dict[str, str] = {}
+
+    def hear(self) -> None:
+        """Let the controller hear what happened."""
+        for api_version, kind in WATCHED:
+            if kind not in self._versions:
+                listing = self.memory.list(api_version, kind)
+                self.world.replace(kind, listing.items, listing.resource_version)
+                self._versions[kind] = listing.resource_version
+                continue
+            events = self.memory.watch(api_version, kind, resource_version=self._versions[kind], timeout_s=1)
+            for event in events:
+                self._versions[kind] = event.resource_version or self._versions[kind]
+                self.world.hear(WatchEvent(type=event.type, object=event.object))
+
+    def step(self, *, seconds: float = 1.0) -> Pass:
+        """Let time pass and the controller do one pass."""
+        self.clock.now_ms += round(seconds * 1000)
+        self.hear()
+        return self.reconciler.step(self.clock.now_ms)
+
+    def settle(self, *, most: int = 20) -> None:
+        """Let controller and cluster act until nothing changes."""
+        for _ in range(most):
+            version = self.memory.list("v1", "Pod").resource_version
+            self.step()
+            self.run_sets()
+            self.run_pods()
+            if self.memory.list("v1", "Pod").resource_version == version:
+                return
+        raise AssertionError("it does not come to rest")
+
+    def run_sets(self) -> None:
+        """Let StatefulSets have their pods."""
+        for found in self.all("StatefulSet", "apps/v1"):
+            metadata, spec = found["metadata"], found["spec"]
+            owned = {
+                pod["metadata"]["name"]: pod
+                for pod in self.all("Pod")
+                if podfacts.parse(pod).owner == metadata["uid"]
+            }
+            names = [f"{metadata['name']}-{index}" for index in range(spec.get("replicas", 1))]
+            for name in [name for name in owned if name not in names]:
+                self.delete("Pod", name)
+            for name in [name for name in names if name not in owned]:
+                owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "controller": True}
+                template = spec["template"]
+                own = {"name": name, "namespace": metadata["namespace"], "uid": metadata["uid"]}
+                self.memory.create(
+                    {
+                        "apiVersion": "v1",
+                        "kind": "Pod",
+                        "metadata": {
+                            "name": name,
+                            "namespace": metadata["namespace"],
+                            "labels": template["metadata"]["labels"],
+                            "ownerReferences": [{**owner, "name": metadata["name"], "uid": own["uid"]}],
+                        },
+                        "spec": template["spec"],
+                    }
+                )
+
+    def run_pods(self) -> None:
+        """Bind pods where there is room, on the node that they were planned for if they can, and run them."""
+        pods = {pod["metadata"]["name"]: podfacts.parse(pod) for pod in self.all("Pod")}
+        for name, facts in sorted(pods.items()):
+            if facts.ending or facts.phase == "Running":
+                continue
+            obj = self.get("Pod", name)
+            assert obj is not None
+            place = facts.node or self._place(obj, facts)
+            if place:
+                ref = ObjectRef.of(obj)
+                self.memory.patch(ref, {"spec": {"nodeName": place}})
+                ready = {"type": "Ready", "status": "True"}
+                self.memory.patch(
+                    ref, {"status": {"phase": "Running", "conditions": [ready]}}, subresource="status"
+                )
+
+    def _place(self, obj: Obj, facts: podfacts.PodFacts) -> str:
+        places = [one["metadata"]["name"] for one in self.all("Node")]
+        places.sort(key=lambda name: (name != facts.planned, name))
+        required = ((obj["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(
+            "requiredDuringSchedulingIgnoredDuringExecution"
+        )
+        for name in places:
+            found = self.get("Node", name)
+            assert found is not None
+            place = Place(name, found["metadata"]["labels"])
+            spec = {**obj["spec"], "required": required}
+            if is_eligible(spec, place) and facts.requests.get("cpu", 0) <= self._free(name):
+                return name
+        return ""
+
+    def _free(self, name: str) -> int:
+        found = self.get("Node", name)
+        assert found is not None
+        pods = [podfacts.parse(pod) for pod in self.all("Pod")]
+        used = sum(pod.requests.get("cpu", 0) for pod in pods if pod.node == name and not pod.ending)
+        return int(found["status"]["allocatable"]["cpu"]) * 1000 - used
+
+    def all(self, kind: str, api_version: str = "v1") -> list[Obj]:
+        """Give all objects of a kind."""
+        return [dict(item) for item in self.memory.list(api_version, kind).items]
+
+    def get(self, kind: str, name: str, api_version: str = "v1") -> Obj | None:
+        """Give one object; nodes have no namespace."""
+        namespace = "" if kind == "Node" else "default"
+        return self.memory.get(ObjectRef(api_version, kind, namespace, name))
+
+    def delete(self, kind: str, name: str, api_version: str = "v1") -> None:
+        """Delete an object as somebody else."""
+        namespace = "" if kind == "Node" else "default"
+        self.memory.delete(ObjectRef(api_version, kind, namespace, name), propagation="Background")
+
+    def job(self, name: str = "train") -> Obj:
+        """Give the training job."""
+        found = self.get("TrainingJob", name, JOBS)
+        assert found is not None
+        return found
+
+    def status(self, name: str = "train") -> Obj:
+        """Give the status of the training job."""
+        return dict(self.job(name).get("status") or {})
+
+    def trainers(self, name: str = "train") -> list[str]:
+        """Give the names of the job's trainers that neither ended nor are going."""
+        facts = map(podfacts.parse, self.all("Pod"))
+        return sorted(pod.name for pod in facts if pod.role == "trainer" and pod.job == name and pod.is_live)
+
+    def end(self, name: str, *, phase: str, **status: Any) -> None:
+        """Let a pod end by itself."""
+        ref = ObjectRef("v1", "Pod", "default", name)
+        self.memory.patch(ref, {"status": {"phase": phase, **status}}, subresource="status")
+
+    def events(self) -> list[str]:
+        """Give the reasons of the events, in the order in which they were written."""
+        found = self.all("Event", "events.k8s.io/v1")
+        found.sort(key=lambda event: int(event["metadata"]["resourceVersion"]))
+        return [event["reason"] for event in found]
+
+
+def definition() -> Obj:
+    """Give a definition of TrainingJobs that lets everything through."""
+    open_ended = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {"type": "object", "properties": {"spec": open_ended, "status": open_ended}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "trainingjobs.paddlepaddle.org"},
+        "spec": {
+            "group": "paddlepaddle.org",
+            "names": {"plural": "trainingjobs", "singular": "trainingjob", "kind": "TrainingJob"},
+            "scope": "Namespaced",
+            "versions": [{**version, "subresources": {"status": {}}}],
+        },
+    }

@@ -1,0 +1,418 @@
+"""The life of training jobs under the controller, on a cluster in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.elastic import node, pod, training_job
+from tests.support.stage import JOBS, Stage
+
+Obj = dict[str, Any]
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage("n1", "n2")
+
+
+def test_a_job_that_fits_is_admitted_as_a_whole(stage: Stage) -> None:
+    stage.put(training_job(minimum=2, maximum=4, cpu="2", pservers=2, with_master=True))
+
+    stage.settle()
+
+    names = {found["metadata"]["name"] for found in stage.all("Pod")}
+    assert {"train-master-0", "train-pserver-0", "train-pserver-1"} < names
+    assert stage.trainers() == [f"train-trainer-{index}" for index in range(4)]
+    assert stage.status()["phase"] == "Running"
+    assert stage.events()[0] == "Admitted"
+
+
+def test_a_job_that_does_not_fit_has_no_pods(stage: Stage) -> None:
+    stage.put(training_job(minimum=5, maximum=8, cpu="4"))
+
+    stage.settle()
+
+    assert stage.all("Pod") == []
+    assert stage.status()["phase"] == "Pending"
+    assert stage.events() == ["WaitingForCapacity"]
+
+
+def test_nothing_is_written_once_nothing_changes(stage: Stage) -> None:
+    stage.put(training_job(pservers=1))
+    stage.put(training_job("big", minimum=9, maximum=9, cpu="4"))
+    stage.settle()
+    stage.step()
+    before = stage.cluster.writes
+
+    for _ in range(10):
+        stage.step(seconds=5)
+
+    assert stage.cluster.writes == before
+
+
+def test_trainers_are_owned_named_and_planned(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=1))
+    stage.settle()
+
+    found = stage.get("Pod", "train-trainer-0")
+
+    assert found is not None
+    assert found["metadata"]["ownerReferences"][0]["uid"] == stage.job()["metadata"]["uid"]
+    assert found["metadata"]["annotations"]["mlstack.dev/planned-node"] == found["spec"]["nodeName"]
+
+
+def test_a_lost_trainer_is_replaced_at_once_and_not_counted(stage: Stage) -> None:
+    stage.put(training_job(minimum=2, maximum=2))
+    stage.settle()
+
+    stage.delete("Pod", "train-trainer-0")
+    stage.step()
+
+    assert stage.trainers() == ["train-trainer-0", "train-trainer-1"]
+    assert stage.status()["trainer"]["failed"] == 0
+
+
+def test_an_evicted_trainer_is_replaced_at_once(stage: Stage) -> None:
+    stage.put(training_job(minimum=2, maximum=2))
+    stage.settle()
+
+    stage.end("train-trainer-0", phase="Failed", reason="Evicted")
+    stage.step()
+
+    assert len(stage.trainers()) == 2
+    assert stage.status()["trainer"]["failed"] == 0
+
+
+def test_a_trainer_that_failed_is_replaced_after_a_while(stage: Stage) -> None:
+    stage.put(training_job(minimum=2, maximum=2))
+    stage.settle()
+
+    stage.end("train-trainer-0", phase="Failed")
+    found = stage.step()
+    assert stage.trainers() == ["train-trainer-1"]
+    assert found.next_ms == stage.clock.now_ms + 10_000
+    stage.step(seconds=9)
+    assert stage.trainers() == ["train-trainer-1"]
+    stage.step(seconds=1)
+
+    assert stage.trainers() == ["train-trainer-0", "train-trainer-1"]
+    assert stage.status()["trainer"]["failed"] == 1
+
+
+def test_growth_does_not_wait_for_failed_trainers(stage: Stage) -> None:
+    stage.put(training_job(minimum=2, maximum=4, cpu="8"))
+    stage.settle()
+
+    stage.end("train-trainer-0", phase="Failed")
+    stage.put(node("n3"))
+    stage.step()
+
+    assert len(stage.trainers()) == 2
+
+
+def test_a_job_whose_trainers_all_failed_has_failed(stage: Stage) -> None:
+    stage.put(training_job(minimum=2, maximum=2, pservers=1))
+    stage.settle()
+
+    for index in range(2):
+        stage.end(f"train-trainer-{index}", phase="Failed")
+    stage.settle()
+
+    assert stage.status()["phase"] == "Failed"
+    assert stage.get("Pod", "train-pserver-0") is None
+    assert stage.events()[-1] == "Failed"
+
+
+def test_a_rigid_job_fails_with_its_first_trainer(stage: Stage) -> None:
+    stage.put(training_job(minimum=2, maximum=2, fault_tolerant=False))
+    stage.settle()
+
+    stage.end("train-trainer-0", phase="Failed")
+    stage.settle()
+
+    assert stage.status()["phase"] == "Failed"
+    assert stage.trainers() == []
+
+
+def test_the_first_success_ends_growth_and_the_last_the_job(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=3, pservers=1))
+    stage.settle()
+
+    stage.end("train-trainer-0", phase="Succeeded")
+    stage.settle()
+    assert stage.status()["phase"] == "Completing"
+    assert stage.trainers() == ["train-trainer-1", "train-trainer-2"]
+    for index in (1, 2):
+        stage.end(f"train-trainer-{index}", phase="Succeeded")
+    stage.settle()
+
+    assert stage.status()["phase"] == "Succeeded"
+    assert stage.status()["completionTime"]
+    assert stage.get("Pod", "train-pserver-0") is None
+
+
+def test_a_job_that_ended_gives_its_room_to_the_next(stage: Stage) -> None:
+    stage.put(training_job("first", minimum=4, maximum=4, cpu="4"))
+    stage.settle()
+    stage.put(training_job("second", minimum=4, maximum=4, cpu="4"))
+    stage.settle()
+    assert stage.trainers("second") == []
+
+    for index in range(4):
+        stage.end(f"first-trainer-{index}", phase="Succeeded")
+    stage.settle()
+
+    assert len(stage.trainers("second")) == 4
+
+
+def test_an_ended_job_goes_when_its_time_is_over(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=1, ttlSecondsAfterFinished=30))
+    stage.settle()
+    stage.end("train-trainer-0", phase="Succeeded")
+    stage.settle()
+    stage.step(seconds=20)
+    assert stage.get("TrainingJob", "train", JOBS) is not None
+
+    stage.step(seconds=15)
+
+    assert stage.get("TrainingJob", "train", JOBS) is None
+
+
+def test_a_suspended_job_has_no_pods_and_comes_back(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=2, pservers=1))
+    stage.settle()
+
+    stage.memory.patch(_ref(stage), {"spec": {"suspend": True}})
+    stage.settle()
+    assert stage.all("Pod") == []
+    assert stage.status()["phase"] == "Suspended"
+    stage.memory.patch(_ref(stage), {"spec": {"suspend": False}})
+    stage.settle()
+
+    assert len(stage.trainers()) == 2
+
+
+def test_the_most_trainers_may_be_changed(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=6))
+    stage.settle()
+    assert len(stage.trainers()) == 6
+
+    stage.memory.patch(_ref(stage), {"spec": {"trainer": {"max-instance": 3}}})
+    stage.settle()
+
+    assert len(stage.trainers()) == 3
+    assert stage.status()["trainer"]["desired"] == 3
+
+
+def test_pods_of_others_get_room(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=4, cpu="4"))
+    stage.settle()
+    assert len(stage.trainers()) == 4
+
+    stage.put(pod("web", cpu="6", priority=1000))
+    stage.settle()
+
+    web = stage.get("Pod", "web")
+    assert web is not None and web["spec"].get("nodeName")
+    assert 1 <= len(stage.trainers()) < 4
+
+
+def test_victims_are_exactly_those_of_the_plan(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=4, cpu="4"))
+    stage.settle()
+    before = set(stage.trainers())
+    stage.put(pod("web", cpu="3", priority=1000))
+
+    found = stage.step()
+
+    victims = set(found.plan.decisions["default/train"].victims)
+    assert victims and set(stage.trainers()) == before - victims
+
+
+def test_a_second_job_shares_what_the_first_had(stage: Stage) -> None:
+    stage.put(training_job("one", minimum=1, maximum=8, cpu="2"))
+    stage.settle()
+    stage.put(training_job("two", minimum=1, maximum=8, cpu="2"))
+    stage.settle()
+
+    assert len(stage.trainers("one")) == len(stage.trainers("two")) == 4
+
+
+def test_a_new_leader_goes_on_without_a_change(stage: Stage) -> None:
+    stage.put(training_job("one", minimum=1, maximum=8, cpu="2", pservers=1))
+    stage.put(training_job("two", minimum=1, maximum=8, cpu="2"))
+    stage.settle()
+    stage.step()
+    before = {found["metadata"]["uid"] for found in stage.all("Pod")}
+    stage.cluster.writes = 0
+
+    stage.restart()
+    stage.step()
+
+    assert {found["metadata"]["uid"] for found in stage.all("Pod")} == before
+    assert stage.cluster.writes == 0
+
+
+def test_a_leader_that_died_between_saying_and_doing_is_completed(stage: Stage) -> None:
+    stage.put(training_job(minimum=2, maximum=2, pservers=1))
+    stage.hear()
+    refusals = iter([False, *[True] * 100])
+
+    def refuse() -> None:
+        if next(refusals):
+            raise SystemExit
+
+    stage.cluster.refuses = refuse
+    with pytest.raises(SystemExit):
+        stage.reconciler.step(stage.clock.now_ms)
+    assert stage.status()["trainer"]["desired"] == 2 and stage.all("Pod") == []
+    stage.cluster.refuses = lambda: None
+
+    stage.restart()
+    stage.settle()
+
+    assert len(stage.trainers()) == 2
+    assert stage.get("Pod", "train-pserver-0") is not None
+
+
+def test_servers_are_held_to_their_nodes_until_they_are_there(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=2, pservers=2))
+    stage.step()
+    assert _required(stage.get("StatefulSet", "train-pserver", "apps/v1"))
+    stage.settle()
+
+    assert not _required(stage.get("StatefulSet", "train-pserver", "apps/v1"))
+    held = stage.get("Pod", "train-pserver-0")
+    assert _required(held), "a pod that has its place is left alone"
+
+
+def test_servers_that_cannot_go_to_their_node_may_go_elsewhere(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=1, pservers=1))
+    stage.step()
+    stage.run_sets()
+    stuck = stage.get("Pod", "train-pserver-0")
+    assert stuck is not None
+
+    stage.step(seconds=10)
+    assert stage.get("Pod", "train-pserver-0")["metadata"]["uid"] == stuck["metadata"]["uid"]  # type: ignore[index]
+    stage.step(seconds=11)
+    stage.run_sets()
+
+    again = stage.get("Pod", "train-pserver-0")
+    assert again is not None and again["metadata"]["uid"] != stuck["metadata"]["uid"]
+    assert not _required(again)
+
+
+def test_a_stuck_trainer_is_withdrawn_and_its_node_passed_over(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=2, cpu="8"))
+    stage.step()
+    for found in stage.all("Pod")[:1]:
+        stage.memory.patch(
+            _pod_ref(found["metadata"]["name"]),
+            {"spec": {"nodeName": "n1"}, "status": {"phase": "Running"}},
+        )
+
+    stage.step(seconds=20)
+
+    assert stage.world.bars["default/train"]
+    assert len(stage.trainers()) == 1
+
+
+def test_a_foreign_pod_of_a_trainers_name_is_left_alone(stage: Stage) -> None:
+    stage.put(pod("train-trainer-0", node="n1", phase="Running"))
+    stage.put(training_job(minimum=1, maximum=2))
+    before = stage.get("Pod", "train-trainer-0")
+
+    stage.settle()
+
+    assert stage.get("Pod", "train-trainer-0") == before
+    assert stage.trainers() == ["train-trainer-1", "train-trainer-2"]
+
+
+def test_a_name_that_was_taken_unheard_is_passed_over_next_time(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=1))
+    stage.hear()
+    stage.put(pod("train-trainer-0", node="n1", phase="Running"))
+
+    stage.reconciler.step(stage.clock.now_ms)
+    stage.reconciler.step(stage.clock.now_ms + 1000)
+
+    assert stage.trainers() == ["train-trainer-1"]
+
+
+def test_a_dry_run_writes_nothing(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=2, pservers=1))
+    stage.restart(is_dry=True)
+
+    found = stage.step()
+
+    assert stage.cluster.writes == 0
+    assert "create Pod default/train-trainer-0" in "\n".join(map(str, found.actions))
+
+
+def test_a_job_that_cannot_be_used_says_why(stage: Stage) -> None:
+    stage.put(training_job(minimum=3, maximum=1))
+
+    stage.settle()
+
+    assert stage.status()["phase"] == "Pending"
+    (degraded,) = [one for one in stage.status()["conditions"] if one["type"] == "Degraded"]
+    assert degraded["reason"] == "InvalidSpec"
+
+
+def test_what_the_cluster_refuses_is_tried_again_later(stage: Stage) -> None:
+    from mlstack.errors import ForbiddenError
+
+    stage.put(training_job(minimum=1, maximum=1))
+    stage.hear()
+    stage.cluster.refuses = _raises(ForbiddenError("exceeded quota: pods", why="quota"))
+    found = stage.reconciler.step(stage.clock.now_ms)
+    assert found.refused
+    stage.cluster.refuses = lambda: None
+
+    stage.step(seconds=3)
+
+    assert stage.trainers() == ["train-trainer-0"]
+
+
+def test_nothing_outside_the_jobs_is_touched(stage: Stage) -> None:
+    labels = {"mlstack.dev/training-job": "train", "mlstack.dev/role": "trainer", "paddle-job": "train"}
+    for name, given in (("web", {}), ("impostor", {"labels": labels})):
+        stage.put(pod(name, node="n1", phase="Running", cpu="1", **given))
+    before = [stage.get("Pod", name) for name in ("web", "impostor")]
+    stage.put(training_job(minimum=1, maximum=20))
+    stage.settle()
+
+    stage.delete("TrainingJob", "train", JOBS)
+    stage.settle()
+
+    assert [stage.get("Pod", name) for name in ("web", "impostor")] == before
+
+
+def _ref(stage: Stage) -> Any:
+    from mlstack.cluster.api import ObjectRef
+
+    return ObjectRef.of(stage.job())
+
+
+def _pod_ref(name: str) -> Any:
+    from mlstack.cluster.api import ObjectRef
+
+    return ObjectRef("v1", "Pod", "default", name)
+
+
+def _required(obj: Obj | None) -> Any:
+    assert obj is not None
+    spec = obj["spec"].get("template", obj)["spec"]
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    return affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+
+
+def _raises(error: Exception) -> Callable[[], None]:
+    def refuse() -> None:
+        raise error
+
+    return refuse
