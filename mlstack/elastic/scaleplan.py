@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from mlstack.elastic.snapshot import Vector
@@ -47,6 +47,7 @@ class Decision:
         is_admitted: whether it has pods at all after this.
         victims: names of trainers to be deleted, worst first.
         places: a node for each trainer to be created.
+        waiting: for each live trainer without a node that stays: the node that it can have.
         hints: for `master` and `pserver` of a job just admitted: a node for each pod.
         moves: how many of its victims or places are moves for fairness alone.
         reasons: why, the weightiest first; never empty.
@@ -57,6 +58,7 @@ class Decision:
     is_admitted: bool
     victims: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
+    waiting: Mapping[str, str] = field(default_factory=dict)
     hints: Mapping[str, tuple[str, ...]]
     moves: int = 0
     reasons: tuple[Reason, ...]

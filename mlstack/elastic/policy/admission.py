@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator
 from mlstack.elastic.policy.books import Books
 from mlstack.elastic.policy.demands import place_own
 from mlstack.elastic.policy.parts import Crew
-from mlstack.elastic.policy.shapes import fits, price, shape, total
+from mlstack.elastic.policy.shapes import dominant, fits, shape, total
 from mlstack.elastic.scaleplan import Cause, Unplaced
 from mlstack.elastic.snapshot import Demand, Vector
 
@@ -120,9 +120,8 @@ class Admission:
     def _members(self, crew: Crew) -> Iterator[tuple[str, Vector]]:
         """Give the pods of a waiting job's gang beside its trainers, the largest first."""
         if not crew.is_admitted:
-            roles = sorted(
-                crew.job.gang, key=lambda role: (-price(shape(role.request), crew.wanted), role.name)
-            )
+            whole = self._ledger.whole
+            roles = sorted(crew.job.gang, key=lambda role: (-dominant(shape(role.request), whole), role.name))
             for role in roles:
                 yield from [(role.name, role.request)] * role.count
 

@@ -8,7 +8,7 @@ from mlstack.elastic.policy.books import Books
 from mlstack.elastic.policy.growth import can_gain, is_cooling
 from mlstack.elastic.policy.parts import Crew, Host, Seat
 from mlstack.elastic.policy.shapes import is_within
-from mlstack.elastic.policy.victims import Clearance, clear
+from mlstack.elastic.policy.victims import Clearance, can_go, clear
 
 
 class Balance:
@@ -88,6 +88,7 @@ class Balance:
                 and (names is None or seat.host.name in names)
                 and seat.host.name not in poor.bars
                 and self._has_room(seat, poor)
+                and can_go(seat)
             ]
             if options:
                 seat = min(options, key=lambda option: option[0])[1]

@@ -195,11 +195,13 @@ class Ledger:
             self._take(host, crew.wanted)
             host.seats.append(seat)
         crew.seats.append(seat)
+        crew.bound += seat.is_bound
         crew.level = self.scoring.level(crew.job, len(crew.seats))
 
     def _rise(self, seat: Seat) -> None:
         crew, host = seat.crew, seat.host
         crew.seats.remove(seat)
+        crew.bound -= seat.is_bound
         if host is not None:
             host.seats.remove(seat)
             self._give(host, crew.wanted, at_once=True)

@@ -48,6 +48,11 @@ def _decide(books: Books, crew: Crew) -> Decision:
         is_admitted=crew.is_admitted,
         victims=(*unseated, *(seat.trainer.name for seat in gone if seat.trainer is not None)),
         places=tuple(_place(seat) for seat in planned),
+        waiting={
+            seat.trainer.name: _place(seat)
+            for seat in crew.seats
+            if seat.trainer is not None and not seat.is_bound
+        },
         hints={name: tuple(nodes) for name, nodes in sorted(crew.hints.items())},
         moves=counted["fairness"],
         reasons=reasons(books, crew),

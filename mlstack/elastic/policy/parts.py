@@ -83,6 +83,7 @@ class Crew:
         job: the job.
         wanted: what one trainer requests.
         seats: its trainers, live and planned.
+        bound: how many of them are bound to a node.
         loose: live trainers without a node for which the plan has none either, so far.
         gone: bound trainers that this plan takes, with the cause and for whom.
         is_admitted: whether it has pods.
@@ -95,6 +96,7 @@ class Crew:
 
     __slots__ = (
         "bars",
+        "bound",
         "gone",
         "hints",
         "is_admitted",
@@ -112,6 +114,7 @@ class Crew:
         self.job = job
         self.wanted: Shape = shape(job.trainer)
         self.seats: list[Seat] = []
+        self.bound = 0
         self.loose: list[Trainer] = []
         self.gone: list[tuple[Seat, Cause, str]] = []
         self.is_admitted = job.state != "waiting"

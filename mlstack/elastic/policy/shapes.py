@@ -42,10 +42,9 @@ def total(vectors: Iterable[Vector], size: int) -> Vector:
     return tuple(sums)
 
 
-def price(request: Shape, unit: Shape) -> int:
-    """Give how much of the scarcest thing of `unit` a request takes, in thousandths of one unit."""
-    asked = dict(request)
-    return max((asked.get(resource, 0) * 1000 // amount for resource, amount in unit), default=0)
+def dominant(request: Shape, whole: Sequence[int]) -> int:
+    """Give the largest share that a request takes of a reference amount of any resource."""
+    return max((amount * WHOLE // whole[resource] for resource, amount in request), default=0)
 
 
 def is_within(small: Shape, large: Shape) -> bool:

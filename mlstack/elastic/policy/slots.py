@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from mlstack.elastic.policy.ledger import Ledger
 from mlstack.elastic.policy.parts import Crew, Host
 from mlstack.elastic.policy.places import Ranking
-from mlstack.elastic.policy.shapes import Shape, count, fits, price, shape
+from mlstack.elastic.policy.shapes import Shape, count, dominant, fits, shape
 from mlstack.elastic.policy.victims import Allowance, clear
 
 Loss = tuple[int, int]
@@ -25,13 +25,14 @@ class SlotLoss:
         trainer: what a trainer of the job requests.
         companion: what the most frequent pod of its gang requests.
         wanted: what the pod to be placed requests.
+        whole: reference amounts, by which requests for different resources compare.
     """
 
-    def __init__(self, trainer: Shape, companion: Shape, wanted: Shape) -> None:
-        """Remember the requests."""
+    def __init__(self, trainer: Shape, companion: Shape, wanted: Shape, whole: list[int]) -> None:
+        """Remember the requests, and what one companion is worth in thousandths of a trainer."""
         self._trainer = trainer
         self._companion = companion
-        self._worth = price(companion, trainer)
+        self._worth = dominant(companion, whole) * 1000 // max(1, dominant(trainer, whole))
         self._wanted = wanted
         self._known: dict[tuple[int, ...], Loss] = {}
 
@@ -129,7 +130,7 @@ class SlotFinder:
         companion = shape(max(crew.job.gang, key=lambda role: role.count).request) if crew.job.gang else ()
         kind = (crew.wanted, companion, wanted)
         if (loss := self._losses.get(kind)) is None:
-            loss = self._losses[kind] = SlotLoss(crew.wanted, companion, wanted)
+            loss = self._losses[kind] = SlotLoss(crew.wanted, companion, wanted, self._ledger.whole)
         whole = (kind, nodes, key)
         if (ranking := self._rankings.get(whole)) is None:
             hosts = self._ledger.hosts_of(nodes)

@@ -41,6 +41,14 @@ def surplus_under_pods(priority: int) -> Allowance:
     return lambda crew: crew.surplus if crew.job.pod_priority <= priority else 0
 
 
+def can_go(seat: Seat, taken: list[Seat] | None = None) -> bool:
+    """Tell whether so many others of its job run that the job does not fall below its minimum meanwhile."""
+    if not seat.is_bound:
+        return True
+    gone = sum(each.crew is seat.crew and each.is_bound for each in taken or ())
+    return seat.crew.bound - gone > seat.crew.job.minimum
+
+
 def clear(ledger: Ledger, host: Host, wanted: Shape, allow: Allowance) -> Clearance | None:
     """Find the trainers of a host that have to go so that a pod fits, None if that does not help.
 
@@ -50,7 +58,7 @@ def clear(ledger: Ledger, host: Host, wanted: Shape, allow: Allowance) -> Cleara
     short = {each: amount - host.later[each] for each, amount in wanted if host.later[each] < amount}
     if not short:
         return Clearance(-(1 << 62), 0, 0, 0, ())
-    candidates = [seat for seat in host.seats if allow(seat.crew) > 0]
+    candidates = [seat for seat in host.seats if allow(seat.crew) > 0 and can_go(seat)]
     if not candidates:
         return None
     candidates.sort(key=_preference)
@@ -73,9 +81,10 @@ def _choose(eligible: list[Seat], short: dict[int, int], allow: Allowance) -> li
     taken: list[Seat] = []
     left: dict[Crew, int] = {}
     for seat in eligible:
-        left.setdefault(seat.crew, allow(seat.crew))
-        if left[seat.crew] > 0 and any(each in short for each, _ in seat.crew.wanted):
-            left[seat.crew] -= 1
+        crew = seat.crew
+        left.setdefault(crew, allow(crew))
+        if left[crew] > 0 and can_go(seat, taken) and any(each in short for each, _ in crew.wanted):
+            left[crew] -= 1
             taken.append(seat)
             if _covers(taken, short):
                 return _pruned(taken, short)
