@@ -47,7 +47,8 @@ _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _ETCD: Mapping[str, Etcd] = {"Sidecar": "Sidecar", "External": "External", "None": "None"}
 # EDL's types of trainer, pserver and master had these too; its controller used none of them.
 _UNUSED = ("etcd-endpoint", "replicaSpec")
-_SPEC = (
+# What is read at each level; anything else is named in a warning.
+SPEC_FIELDS = (
     *("image", "imagePullPolicy", "imagePullSecrets", "port", "ports_num", "ports_num_for_sparse"),
     *("fault_tolerant", "passes", "volumes", "VolumeMounts", "hostNetwork", "nodeSelector", "env"),
     *("tolerations", "serviceAccountName", "securityContext", "schedulerName", "runtimeClassName"),
@@ -55,7 +56,7 @@ _SPEC = (
     *("scaleUpCooldownSeconds", "ttlSecondsAfterFinished", "checkpointSeconds", "failureLimit"),
     *("trainer", "pserver", "master"),
 )
-_SERVER = (
+PSERVER_FIELDS = (
     "min-instance",
     "max-instance",
     "resources",
@@ -64,7 +65,7 @@ _SERVER = (
     "priorityClassName",
     *_UNUSED,
 )
-_MASTER = (
+MASTER_FIELDS = (
     "resources",
     "entrypoint",
     "storage",
@@ -74,7 +75,7 @@ _MASTER = (
     "etcdImage",
     *_UNUSED,
 )
-_TRAINER = (
+TRAINER_FIELDS = (
     *("entrypoint", "workspace", "min-instance", "max-instance", "resources", "priorityClassName"),
     *("terminationGracePeriodSeconds", "unreachableSeconds", "passes", *_UNUSED),
 )
@@ -106,7 +107,7 @@ def parse(data: Mapping[str, Any]) -> TrainingJob:
     spec = Fields(data.get("spec"), "spec", findings)
     _check_kind(data, findings)
     _check_name(str(metadata.get("name") or ""), findings)
-    spec.unknown(_SPEC)
+    spec.unknown(SPEC_FIELDS)
     job = _job(metadata, spec)
     _check_range(job, findings)
     _warn_of_old(spec)
@@ -149,7 +150,7 @@ def _job(metadata: Mapping[str, Any], spec: Fields) -> TrainingJob:
 
 
 def _trainers(given: Fields) -> Trainers:
-    given.unknown(_TRAINER)
+    given.unknown(TRAINER_FIELDS)
     return Trainers(
         minimum=given.integer("min-instance", 0),
         maximum=given.integer("max-instance", 0),
@@ -163,7 +164,7 @@ def _trainers(given: Fields) -> Trainers:
 
 
 def _pservers(given: Fields) -> Server:
-    given.unknown(_SERVER)
+    given.unknown(PSERVER_FIELDS)
     count = given.integer("min-instance", 0)
     maximum = given.integer("max-instance", count)
     if maximum != count:
@@ -178,7 +179,7 @@ def _pservers(given: Fields) -> Server:
 
 
 def _master(given: Fields) -> Server:
-    given.unknown(_MASTER)
+    given.unknown(MASTER_FIELDS)
     if given.text("etcd") == "External" and "etcd-endpoint" not in given:
         given.fault("`etcd: External` needs `etcd-endpoint`")
     return Server(
@@ -310,5 +311,5 @@ def _warn_of_old(spec: Fields) -> None:
         level = spec.level(role)
         if "replicaSpec" in level:
             level.warn("`replicaSpec` is ignored: the controller makes the pods")
-        if "etcd-endpoint" in level and level.text("etcd") != "External":
+        if level.value("etcd-endpoint") and level.value("etcd") != "External":
             level.warn("`etcd-endpoint` is ignored, as EDL did, without `etcd: External` of the master")

@@ -412,12 +412,14 @@ class _Dumper(yaml.SafeDumper):
 def texts() -> dict[str, str]:
     """Write every file: plural and its text."""
     schemas = load_schemas(KUBERNETES)
-    return {
-        job.plural: yaml.dump(
-            crd(job, schemas), Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=1_000_000
-        )
-        for job in kinds(schemas)
-    }
+    return {job.plural: written(crd(job, schemas)) for job in kinds(schemas)}
+
+
+def written(definition: Mapping[str, Any]) -> str:
+    """Write a definition as text: deep fields on one line each."""
+    return yaml.dump(
+        dict(definition), Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=1_000_000
+    )
 
 
 def main() -> None:

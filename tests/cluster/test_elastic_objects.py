@@ -1,0 +1,280 @@
+"""TrainingJobs and what they become, before a real API server: schema, rules, scaling, Pod Security."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlstack.elastic import childnames, children, spec
+from mlstack.files import bundled
+from tests.support.cluster import TestCluster
+from tests.support.deploying import is_established
+from tests.support.trainingjobs import edl_job, small_job
+
+pytestmark = pytest.mark.cluster
+
+CRD = bundled.folder("prototypes") / "elastic" / "crds" / "trainingjobs.yaml"
+DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/trainingjobs.paddlepaddle.org"
+STRICT = ("--validate=strict", "-f", "-")
+RESTRICTED = tuple(f"pod-security.kubernetes.io/{mode}=restricted" for mode in ("enforce", "warn"))
+CLASSES: Mapping[str, int] = {"mlstack-trainer": -10, "mlstack-training": 100}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def definition(control_plane: Any) -> Iterator[None]:
+    """The definition of TrainingJobs and the priority classes that the controller's prototype brings."""
+    gke: TestCluster = control_plane.clusters["gke"]
+    gke.kubectl("apply", "--server-side", "-f", str(CRD))
+    gke.wait_for(DEFINITION, is_established)
+    for name, value in CLASSES.items():
+        gke.kubectl("create", "priorityclass", name, f"--value={value}", "--preemption-policy=Never")
+    yield
+    gke.kubectl("delete", "priorityclass", *CLASSES)
+    gke.kubectl("delete", "-f", str(CRD), "--wait=true")
+
+
+def put(data: Mapping[str, Any], namespace: str, **metadata: Any) -> dict[str, Any]:
+    """Give an object with its namespace."""
+    found = deepcopy(dict(data))
+    found["metadata"] = {**found["metadata"], "namespace": namespace, **metadata}
+    found["metadata"].pop("uid", None)
+    return found
+
+
+def create(gke: TestCluster, data: Mapping[str, Any], *, check: bool = True) -> Any:
+    return gke.kubectl("create", *STRICT, input=json.dumps(data), check=check)
+
+
+def read(gke: TestCluster, name: str, namespace: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(
+        gke.kubectl("get", "trainingjob", name, "-n", namespace, "-o", "json").stdout
+    )
+    return found
+
+
+def full() -> dict[str, Any]:
+    """A job with every field that EDL had, in its spellings, and every one of ours."""
+    data = edl_job(
+        "full",
+        volumes=[{"name": "data", "hostPath": {"path": "/data"}}],
+        VolumeMounts=[{"name": "data", "mountPath": "/data"}],
+        imagePullSecrets=[{"name": "pull"}],
+        passes=2,
+        host_network=False,
+        NodeSelector={"pool": "a"},
+        priority=5,
+        weight=2,
+        scaling="Auto",
+        suspend=False,
+        scaleUpCooldownSeconds=300,
+        ttlSecondsAfterFinished=60,
+        checkpointSeconds=60,
+        failureLimit=3,
+        speed="amdahl:0.9",
+        env=[{"name": "A", "value": "b"}],
+    )
+    data["spec"]["trainer"] |= {"etcd-endpoint": "", "replicaSpec": {"spec": {"parallelism": 2}}}
+    data["spec"]["trainer"]["resources"]["limits"] = {"alpha.kubernetes.io/nvidia-gpu": 1, "cpu": 1}
+    data["spec"]["master"] |= {"etcd-endpoint": "", "storage": {"size": "1Gi"}}
+    data["spec"]["pserver"] |= {"storage": {"size": "1Gi", "whenDeleted": "Delete"}, "replicaSpec": {}}
+    return data
+
+
+@pytest.mark.parametrize("data", [edl_job(), full(), small_job()], ids=["edl", "every-field", "small"])
+def test_a_manifest_is_accepted_and_read_back_whole(
+    gke: TestCluster, namespace: str, data: dict[str, Any]
+) -> None:
+    wanted = put(data, namespace)
+    assert create(gke, wanted).stderr == ""
+    found = read(gke, data["metadata"]["name"], namespace)
+    assert found["spec"] == wanted["spec"]
+    assert spec.parse(found).warnings == spec.parse(wanted).warnings
+
+
+def changed(**paths: Any) -> dict[str, Any]:
+    """Give a job of EDL's with some fields set, `trainer__min_instance=3`, or removed with None."""
+    data = edl_job()
+    for path, value in paths.items():
+        *levels, last = path.split("__")
+        place = data["spec"]
+        for level in levels:
+            place = place.setdefault(level, {})
+        name = last if last in ("fault_tolerant",) else last.replace("_", "-")
+        if value is None:
+            place.pop(name, None)
+        else:
+            place[name] = value
+    return data
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        pytest.param(
+            changed(trainer__min_instance=11), "min-instance must not exceed max-instance", id="range"
+        ),
+        pytest.param(
+            changed(trainer__min_instance=-1), "should be greater than or equal to 0", id="negative"
+        ),
+        pytest.param(
+            changed(trainer__min_instance=0, trainer__max_instance=0),
+            "max-instance must be at least 1; spec.suspend stops a job",
+            id="none",
+        ),
+        pytest.param(changed(trainer__max_instance=None), "max-instance: Required", id="no-maximum"),
+        pytest.param(changed(fault_tolerant=None), "fault_tolerant must be true", id="rigid"),
+        pytest.param(changed(trainer__resources=None), "resources.requests must name a cpu", id="resources"),
+        pytest.param(
+            changed(trainer__resources={"requests": {"memory": "1Gi"}}), "must name a cpu", id="requests"
+        ),
+        pytest.param(changed(pserver__resources=None), "must name a cpu", id="servers"),
+        pytest.param(changed(master__etcd="External"), "External needs etcd-endpoint", id="etcd"),
+        pytest.param(changed(trainer__colour="blue"), 'unknown field "spec.trainer.colour"', id="unknown"),
+        pytest.param(changed(volumes=[{"nme": "x"}]), "unknown field", id="typed-volumes"),
+        pytest.param(changed(speed="fast"), "spec.speed", id="speed"),
+        pytest.param(edl_job("n" * 53), "at most 52 characters", id="long-name"),
+        pytest.param(edl_job("1x"), "must start with a letter", id="name"),
+    ],
+)
+def test_what_cannot_work_is_refused_with_the_reason(
+    gke: TestCluster, namespace: str, data: dict[str, Any], reason: str
+) -> None:
+    said = create(gke, put(data, namespace), check=False)
+    assert said.returncode == 1
+    assert reason in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("patch", "reason"),
+    [
+        ({"image": "other:2"}, "image is immutable"),
+        ({"image": None}, "image is immutable"),
+        ({"trainer": {"entrypoint": "other"}}, "entrypoint is immutable"),
+        ({"trainer": {"resources": {"requests": {"cpu": "3"}}}}, "resources is immutable"),
+        ({"pserver": {"min-instance": 3}}, "min-instance is immutable"),
+        ({"pserver": None}, "pserver cannot be added or removed"),
+        ({"master": {"storage": {"size": "2Gi"}}}, "storage is immutable"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else json.dumps(value)[:40],
+)
+def test_what_a_running_job_cannot_follow_is_refused(
+    gke: TestCluster, namespace: str, patch: dict[str, Any], reason: str
+) -> None:
+    create(gke, put(edl_job(), namespace))
+    body = json.dumps({"spec": patch})
+    said = gke.kubectl(
+        *("patch", "trainingjob", "example", "-n", namespace, "--type=merge", "-p", body), check=False
+    )
+    assert said.returncode == 1
+    assert reason in said.stderr
+
+
+def test_the_range_may_change(gke: TestCluster, namespace: str) -> None:
+    create(gke, put(edl_job(), namespace))
+    body = json.dumps({"spec": {"trainer": {"min-instance": 3, "max-instance": 12}, "suspend": True}})
+    gke.kubectl("patch", "tj", "example", "-n", namespace, "--type=merge", "-p", body)
+    assert read(gke, "example", namespace)["spec"]["trainer"]["max-instance"] == 12
+
+
+def test_scaling_sets_the_maximum_and_reports_the_trainers(gke: TestCluster, namespace: str) -> None:
+    create(gke, put(edl_job(), namespace))
+    status = {"trainer": {"replicas": 4}, "selector": childnames.selector_text("example")}
+    body = json.dumps({"status": status})
+    where = ("-n", namespace)
+    gke.kubectl("patch", "tj", "example", *where, "--subresource=status", "--type=merge", "-p", body)
+    gke.kubectl("scale", "tj/example", *where, "--replicas=5", "--current-replicas=10")
+    assert read(gke, "example", namespace)["spec"]["trainer"]["max-instance"] == 5
+    scale = gke.find(f"/apis/paddlepaddle.org/v1/namespaces/{namespace}/trainingjobs/example/scale")
+    assert scale is not None
+    assert scale["spec"] == {"replicas": 5}
+    assert scale["status"] == {"replicas": 4, "selector": childnames.selector_text("example")}
+
+
+@pytest.mark.parametrize(("replicas", "reason"), [("1", "must not exceed"), ("0", "at least 1")])
+def test_scaling_below_the_minimum_is_refused(
+    gke: TestCluster, namespace: str, replicas: str, reason: str
+) -> None:
+    create(gke, put(edl_job(), namespace))
+    said = gke.kubectl("scale", "tj/example", "-n", namespace, f"--replicas={replicas}", check=False)
+    assert said.returncode == 1
+    assert reason in said.stderr
+
+
+def test_a_status_as_we_write_it_is_kept_whole(gke: TestCluster, namespace: str) -> None:
+    from mlstack.elastic import status
+    from mlstack.elastic.scaleplan import Reason
+    from mlstack.elastic.standing import Counts, Standing
+
+    create(gke, put(edl_job(), namespace))
+    standing = Standing(
+        name="example",
+        generation=1,
+        created_ms=1,
+        minimum=2,
+        maximum=10,
+        reason=Reason(cause="admitted", text="room"),
+        trainer=Counts(desired=3, live=3, bound=3, ready=3),
+    )
+    reported = {"throughput": {"curve": [[2, 10.5], [3, 14]]}}
+    found = status.build(standing, reported, now_ms=1_800_000_000_000)
+    body = json.dumps({"status": found})
+    where = ("-n", namespace)
+    gke.kubectl("patch", "tj", "example", *where, "--subresource=status", "--type=merge", "-p", body)
+    assert read(gke, "example", namespace)["status"] == found
+    table = gke.kubectl("get", "tj", *where).stdout.splitlines()
+    assert table[0].split()[:7] == ["NAME", "PHASE", "DESIRED", "READY", "MIN", "MAX", "FULFILMENT"]
+    assert table[1].split()[:7] == ["example", "Running", "3", "3", "2", "10", "12%"]
+
+
+@pytest.mark.parametrize(
+    "data", [edl_job(), edl_job("n" * 52), small_job()], ids=["edl", "long-name", "small"]
+)
+def test_children_are_admitted_where_pods_are_restricted(
+    gke: TestCluster, namespace: str, data: dict[str, Any]
+) -> None:
+    gke.kubectl("label", "namespace", namespace, "--overwrite", *RESTRICTED)
+    create(gke, put(data, namespace))
+    job = spec.parse(read(gke, data["metadata"]["name"], namespace))
+    objects = [*children.supporting(job, hints={}, transitions=1), children.trainer(job, 0, node="n1")]
+    text = "\n---\n".join(json.dumps(each) for each in objects)
+    said = gke.kubectl("apply", "--server-side", "--dry-run=server", *STRICT, input=text)
+    assert said.stderr == ""
+    assert len(said.stdout.splitlines()) == len(objects)
+
+
+@pytest.mark.parametrize("name", ["example", "n" * 52], ids=["short", "longest"])
+def test_servers_come_up_and_go_with_their_job(gke: TestCluster, namespace: str, name: str) -> None:
+    create(gke, put(edl_job(name), namespace))
+    job = spec.parse(read(gke, name, namespace))
+    objects = [*children.supporting(job, hints={}), children.trainer(job, 0)]
+    text = "\n---\n".join(json.dumps(each) for each in objects)
+    gke.kubectl("apply", "--server-side", *STRICT, input=text)
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    found = gke.wait_for(pods, lambda listed: len(listed["items"]) == 4)
+    names = {each["metadata"]["name"] for each in found["items"]}
+    assert childnames.trainer_name(name, 0) in names
+    assert f"{childnames.role_name(name, 'pserver')}-1" in names
+    gke.kubectl("delete", "tj", name, "-n", namespace)
+    gke.wait_for(pods, lambda listed: not listed["items"])
+    for kind in ("statefulsets", "services", "poddisruptionbudgets"):
+        assert gke.kubectl("get", kind, "-n", namespace, "-o", "name").stdout == ""
+
+
+def test_a_drain_leaves_the_minimum_of_trainers(gke: TestCluster, namespace: str) -> None:
+    create(gke, put(small_job(minimum=2, maximum=3), namespace))
+    job = spec.parse(read(gke, "small", namespace))
+    objects = [*children.supporting(job, hints={}), *(children.trainer(job, index) for index in range(3))]
+    text = "\n---\n".join(json.dumps(each) for each in objects)
+    gke.kubectl("apply", "--server-side", *STRICT, input=text)
+    budget = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/small-trainer"
+    found = gke.wait_for(budget, lambda each: (each.get("status") or {}).get("currentHealthy") == 3)
+    assert found["status"]["disruptionsAllowed"] == 1
+
+
+def test_the_definition_is_small_enough_to_be_applied_by_kubectl(tmp_path: Path) -> None:
+    assert len(CRD.read_bytes()) < 262_144 / 3
