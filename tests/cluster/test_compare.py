@@ -464,6 +464,44 @@ def test_an_autoscaler_that_goes_gives_the_number_back(
     assert owners(live, "f:spec", "f:replicas") == {"mlstack"}
 
 
+def test_the_number_comes_back_from_an_autoscaler_that_went_before(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    where = path(namespace, "web")
+    stack.write("a", deployment(replicas=2))
+    stack.write("b", autoscaler())
+    stack.apply()
+    scaled(minikube, where, 5)
+    stack.remove("b")
+    stack.delete(components=("b",))
+    (row,) = stack.diff().objects
+    assert [(field.path, field.old, field.new) for field in row.fields] == [("spec.replicas", 5, 2)]
+    assert row.notes == ("takes `spec.replicas` back from `kube-controller-manager` (through `scale`)",)
+    stack.apply()
+    live = minikube.request("GET", where)
+    assert live["spec"]["replicas"] == 2
+    assert owners(live, "f:spec", "f:replicas") == {"mlstack"}
+    assert stack.apply().counts == {"unchanged": 1}
+
+
+def test_the_number_stays_with_an_autoscaler_of_somebody_else_that_took_over(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    where = path(namespace, "web")
+    stack.write("a", deployment(replicas=2))
+    stack.write("b", autoscaler())
+    stack.apply()
+    scaled(minikube, where, 5)
+    stack.remove("b")
+    stack.delete(components=("b",))
+    theirs = autoscaler("web")
+    theirs["metadata"].update(name="theirs", namespace=namespace)
+    minikube.request("POST", path(namespace, "", "horizontalpodautoscalers").rstrip("/"), theirs)
+    assert stack.diff().ok
+    stack.apply()
+    assert minikube.request("GET", where)["spec"]["replicas"] == 5
+
+
 def test_a_number_set_through_scale_by_the_controllers_stays(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:

@@ -1,6 +1,7 @@
 """One object: what is there, and what a server-side apply would make of it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from mlstack.engine.comparing import probe, refusals, takeover
@@ -22,6 +23,7 @@ from mlstack.model.conflicts import Policy
 from mlstack.model.diff import Change, Refusal
 from mlstack.model.digest import digest_of, fingerprint
 from mlstack.model.dropped import Dropped
+from mlstack.model.fieldmanagers import AUTOSCALING
 from mlstack.model.fields import FieldChange
 from mlstack.model.objects import MANAGER, KubeObject
 from mlstack.model.renewal import Verdict
@@ -117,6 +119,9 @@ class Look:
         policy = self.outlook.policy(self.wanted)
         try:
             settled = settle(self.cluster, self.wanted, number.asked, live, policy)
+            if self.outlook.has_lost_scaler(self.wanted, settled.left):
+                policy = replace(policy, adopted=policy.adopted | {AUTOSCALING})
+                settled = settle(self.cluster, self.wanted, number.asked, live, policy)
         except VersionGoneError:
             return self._outdated(live)
         except InvalidError as error:

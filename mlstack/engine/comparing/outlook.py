@@ -1,6 +1,6 @@
 """What holds for every object of a run when it is looked at."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ from mlstack.engine.comparing.scalers import Scalers
 from mlstack.engine.comparing.surroundings import Surroundings
 from mlstack.errors import ConfigError
 from mlstack.model import adoption, fieldpaths, fields, payload
-from mlstack.model.conflicts import FORCE_FIELDS, IGNORE_FIELDS, Policy
+from mlstack.model.conflicts import FORCE_FIELDS, IGNORE_FIELDS, Lost, Policy
 from mlstack.model.fieldmanagers import AUTOSCALING
 from mlstack.model.fieldpaths import FieldPattern
 from mlstack.model.fieldrules import ConflictRule
@@ -75,6 +75,17 @@ class Outlook:
             | ({AUTOSCALING} if ended else frozenset()),
             forced=self.options.force_conflicts,
         )
+
+    def has_lost_scaler(self, wanted: KubeObject, left: Sequence[Lost]) -> bool:
+        """Tell whether a number is left to an autoscaler that this environment had once, and nobody has now.
+
+        Args:
+            wanted: the workload.
+            left: the fields that others are to keep.
+        """
+        path = self.scalers.path(wanted)
+        held = any(loss.owner == AUTOSCALING and path in loss.paths for loss in left)
+        return held and self.scalers.has_none(wanted) and self.earlier.had_autoscaler(wanted)
 
     @staticmethod
     def sets(wanted: KubeObject, path: tuple[str, ...]) -> bool:

@@ -33,6 +33,7 @@ class Scalers:
         self._definitions = {
             found.name: found.data for found in brought if found.kind == "CustomResourceDefinition"
         }
+        self._unlisted: set[str] = set()
         self._live: dict[str, tuple[dict[Identity, Autoscaler], dict[Identity, Autoscaler]]] = {}
 
     def brought(self, found: KubeObject) -> Autoscaler | None:
@@ -46,6 +47,11 @@ class Scalers:
     def loses(self, found: KubeObject) -> bool:
         """Tell whether the run takes the autoscaler of a workload away."""
         return found.identity in self._listed(found.namespace)[1]
+
+    def has_none(self, found: KubeObject) -> bool:
+        """Tell whether nothing scales a workload after the run; false where one may not look."""
+        stays = self.brought(found) or self.live(found)
+        return stays is None and found.namespace not in self._unlisted
 
     def path(self, found: KubeObject) -> tuple[str, ...]:
         """Give the field that holds a workload's number; empty for kinds that cannot be scaled."""
@@ -87,5 +93,7 @@ class Scalers:
                 continue
             try:
                 yield from self._cluster.list(api_version, kind, namespace=namespace).items
-            except (ForbiddenError, ObjectNotFoundError):  # conflicts show whom the number belongs to
+            except ObjectNotFoundError:
                 continue
+            except ForbiddenError:  # conflicts show whom the number belongs to
+                self._unlisted.add(namespace)

@@ -337,6 +337,29 @@ def scaler() -> dict[str, Any]:
     }
 
 
+@pytest.mark.parametrize("may_look", [True, False])
+def test_the_number_of_an_autoscaler_that_went_before_comes_back(
+    stack: Stack, clusters: Clusters, may_look: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = clusters["minikube"]
+    stack.write("a", deployment(replicas=3))
+    stack.write("b", scaler())
+    stack.apply(wait=False)
+    cluster.patch(WEB, {"spec": {"replicas": 5}}, subresource="scale", manager="kube-controller-manager")
+    stack.remove("b")
+    stack.delete(components=("b",))
+    listed = cluster.list
+
+    def listing(api_version: str, kind: str, **how: Any) -> Any:
+        if kind == "HorizontalPodAutoscaler" and not may_look:
+            raise ForbiddenError("you may not list autoscalers")
+        return listed(api_version, kind, **how)
+
+    monkeypatch.setattr(cluster, "list", listing)
+    stack.apply(wait=False)
+    assert get(clusters, WEB)["spec"]["replicas"] == (3 if may_look else 5)
+
+
 @pytest.mark.parametrize("brought", [True, False], ids=["with an autoscaler", "dropped by the files"])
 def test_a_number_of_ours_stays_when_we_let_go_of_it(stack: Stack, clusters: Clusters, brought: bool) -> None:
     stack.write("a", deployment(replicas=3))
