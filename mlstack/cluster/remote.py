@@ -14,6 +14,7 @@ from threading import Lock
 from typing import Any
 
 from mlstack.cluster import discovery
+from mlstack.cluster.ahead import soon
 from mlstack.cluster.answers import error_of, warnings_of
 from mlstack.cluster.api import (
     INITIAL_EVENTS_END,
@@ -339,7 +340,8 @@ class RemoteCluster:
         return found
 
     def _discover(self) -> Iterator[Kind]:
-        core, groups = (self._discovery(path) for path in ("/api", "/apis"))
+        others = soon(lambda: self._discovery("/apis"))
+        core, groups = self._discovery("/api"), others()
         if discovery.is_aggregated(core.content_type) and discovery.is_aggregated(groups.content_type):
             for half in (core, groups):
                 yield from discovery.aggregated_kinds(half.body)

@@ -1,7 +1,11 @@
 """What an environment wants, has and had: the whole difference, deletions included."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
+from mlstack.cluster.ahead import AheadCluster, soon
+from mlstack.engine.comparing import foresight
 from mlstack.engine.comparing.observe import observe
 from mlstack.engine.records import history
 from mlstack.engine.records import inventory as inventories
@@ -10,6 +14,7 @@ from mlstack.engine.target import Reached
 from mlstack.model import applyset
 from mlstack.model.diff import Changes
 from mlstack.model.inventory import Inventory
+from mlstack.model.objects import DesiredState
 from mlstack.model.options import ApplyOptions
 
 
@@ -34,16 +39,17 @@ def compare(reached: Reached, options: ApplyOptions) -> Comparison:
     Raises:
         ClusterError: the cluster cannot be asked or refuses an object.
     """
-    state, place = reached.state, reached.place
+    state = reached.state
     applyset.refuse_members(found.data for found in state.objects)
-    inventory = inventories.read(
-        reached.cluster, app=state.app, environment=state.environment, namespace=place.namespace
-    )
+    cluster = AheadCluster(reached.cluster)
+    reached = replace(reached, cluster=cluster)
+    inventory = _inventory(cluster, state, reached.place.namespace)
+    past = _Past(reached, inventory)
     members = tuple(found.with_data(inventory.label(found.data)) for found in state.objects)
     reached = replace(reached, state=replace(state, objects=members))
     changes = observe(reached, options=options, inventory=inventory, check_new=options.dry_run)
-    if not inventory.exists and options.prune and _was_deployed(reached, changes):
-        inventory = inventories.found_again(reached.cluster, inventory)
+    if not inventory.exists and options.prune and past.was_deployed(changes):
+        inventory = inventories.found_again(cluster, inventory)
     found = prune(reached, inventory, changes.changes) if options.prune else Pruning()
     return Comparison(
         changes=replace(
@@ -54,7 +60,7 @@ def compare(reached: Reached, options: ApplyOptions) -> Comparison:
                 *inventory.notes,
                 *found.notes,
                 *_large(found, options),
-                *_elsewhere(reached, inventory),
+                *past.elsewhere(),
             ),
         ),
         inventory=inventory,
@@ -62,22 +68,38 @@ def compare(reached: Reached, options: ApplyOptions) -> Comparison:
     )
 
 
-def _was_deployed(reached: Reached, changes: Changes) -> bool:
-    """Tell whether the environment was there before: an inventory that is missing was lost then."""
-    if any(change.live_uid for change in changes.changes):
-        return True
-    return history.exists(reached.state.app, reached.place, reached.cluster)
+def _inventory(cluster: AheadCluster, state: DesiredState, namespace: str) -> Inventory:
+    empty = Inventory(app=state.app, environment=state.environment, namespace=namespace)
+    foresight.foresee(cluster, state, empty)
+    found = inventories.read(cluster, app=state.app, environment=state.environment, namespace=namespace)
+    if not found.exists:
+        foresight.foresee_creation(cluster, state)
+    return found
 
 
-def _elsewhere(reached: Reached, inventory: Inventory) -> tuple[str, ...]:
-    """Say it when an environment comes to another namespace: what it has in the old one is left there."""
-    if inventory.exists:
-        return ()
-    name = reached.place.name
-    return tuple(
-        f"environment `{name}` has objects in namespace `{one}` too: mlstack delete {name} -n {one}"
-        for one in inventories.elsewhere(reached.cluster, inventory)
-    )
+class _Past:
+    """What is known of an environment without an inventory, asked while its objects are looked at."""
+
+    def __init__(self, reached: Reached, inventory: Inventory) -> None:
+        self._name = reached.place.name
+        self._has_history: Callable[[], bool] = lambda: True
+        self._elsewhere: Callable[[], tuple[str, ...]] = tuple
+        if not inventory.exists:
+            cluster = reached.cluster
+            self._has_history = soon(partial(history.exists, inventory.app, reached.place, cluster))
+            self._elsewhere = soon(partial(inventories.elsewhere, cluster, inventory))
+
+    def was_deployed(self, changes: Changes) -> bool:
+        """Tell whether the environment was there before: an inventory that is missing was lost then."""
+        return any(change.live_uid for change in changes.changes) or self._has_history()
+
+    def elsewhere(self) -> tuple[str, ...]:
+        """Say it when an environment comes to another namespace: what it has in the old one is left there."""
+        return tuple(
+            f"environment `{self._name}` has objects in namespace `{one}` too:"
+            f" mlstack delete {self._name} -n {one}"
+            for one in self._elsewhere()
+        )
 
 
 def _large(found: Pruning, options: ApplyOptions) -> tuple[str, ...]:

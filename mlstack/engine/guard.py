@@ -11,15 +11,26 @@ from mlstack.model.objects import DesiredState, KubeObject
 def check_cluster(environment: Environment, cluster: Cluster) -> ClusterIdentity:
     """Give the identity of the cluster that answers, if it is the environment's.
 
+    Raises:
+        WrongClusterError: the context now leads to another cluster; names both.
+    """
+    found = cluster.identity()
+    refuse_other(environment, found)
+    return found
+
+
+def refuse_other(environment: Environment, found: ClusterIdentity) -> None:
+    """Raise if a cluster is not the environment's.
+
     A restored copy of a cluster has the same UID and a cluster behind the same certificate authority
     may be another one, so both have to agree as far as both sides know them.
 
     Raises:
         WrongClusterError: the context now leads to another cluster; names both.
     """
-    found, pinned = cluster.identity(), environment.cluster
+    pinned = environment.cluster
     if pinned is None or not differ(pinned, found):
-        return found
+        return
     raise WrongClusterError(
         f"context `{environment.context}` leads to another cluster than environment `{environment.name}`:"
         f" expected {describe(pinned)}, found {describe(found)}",

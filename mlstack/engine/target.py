@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
+from mlstack.cluster.ahead import soon
 from mlstack.cluster.api import Cluster, Opener
 from mlstack.engine import desired, guard
 from mlstack.files.appdir import AppDir
@@ -101,6 +103,8 @@ def reach(
 ) -> Reached:
     """Render a target and make sure that its context leads to its cluster; nothing else is asked there.
 
+    The cluster says who it is while the files are rendered; what is wrong with the files is told first.
+
     Args:
         target: what was asked about.
         opener: opens a cluster by its context.
@@ -112,9 +116,15 @@ def reach(
         WrongClusterError: the context leads to another cluster.
     """
     place = target.place()
+    answered = soon(partial(_met, opener, place.context))
     wanted = target.desired() if state is None else state
     if confined:
         guard.refuse_outside(place, wanted.objects)
-    cluster = opener(place.context)
-    identity = guard.check_cluster(place, cluster)
+    cluster, identity = answered()
+    guard.refuse_other(place, identity)
     return Reached(target=target, place=place, state=wanted, cluster=cluster, identity=identity)
+
+
+def _met(opener: Opener, context: str) -> tuple[Cluster, ClusterIdentity]:
+    cluster = opener(context)
+    return cluster, cluster.identity()

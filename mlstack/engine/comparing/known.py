@@ -15,7 +15,8 @@ from mlstack.model import adoption, objects
 from mlstack.model.inventory import Inventory, Member, owned_hash, payload_hash
 from mlstack.model.objects import DesiredState, Identity, KubeObject
 
-_Group = tuple[str, str, str]
+Group = tuple[str, str, str]
+"""API version, kind and namespace."""
 Payload = Callable[[KubeObject], Mapping[str, Any]]
 
 
@@ -38,7 +39,7 @@ class Known:
         self._members: Mapping[Identity, Member] = inventory.members if inventory else {}
         self._candidates: dict[Identity, Member] = {}
         self._metadata: dict[Identity, Mapping[str, Any]] = {}
-        self._listed: set[_Group] = set()
+        self._listed: set[Group] = set()
 
     def look_around(self, wanted: Sequence[KubeObject], payload: Payload) -> None:
         """List the metadata of kinds that the run has many objects of, or some that may be unchanged.
@@ -51,8 +52,7 @@ class Known:
             member = self._members.get(found.identity)
             if member and member.payload_hash and member.uid and _fits(member, found, payload):
                 self._candidates[found.identity] = member
-        counts = Counter(_group(found) for found in wanted)
-        many = {group for group, count in counts.items() if count >= parallel.LIST_FROM}
+        many = set(large_groups(wanted))
         hopeful = {_group(found) for found in wanted if found.identity in self._candidates}
         groups = sorted(many | hopeful)
         lists = parallel.run(lambda group: self._list(group, every=group in many), groups)
@@ -62,7 +62,7 @@ class Known:
                 for item in items:
                     self._metadata[_identity(group, item)] = item
 
-    def _list(self, group: _Group, *, every: bool) -> tuple[Mapping[str, Any], ...]:
+    def _list(self, group: Group, *, every: bool) -> tuple[Mapping[str, Any], ...]:
         api_version, kind, namespace = group
         return self._cluster.list(
             api_version,
@@ -94,16 +94,22 @@ class Known:
         return bool(member.owned_hash) and owned_hash(live) == member.owned_hash
 
 
+def large_groups(wanted: Sequence[KubeObject]) -> list[Group]:
+    """Give the groups of which there are so many objects that a list is cheaper than asking for each."""
+    counts = Counter(_group(found) for found in wanted)
+    return sorted(group for group, count in counts.items() if count >= parallel.LIST_FROM)
+
+
 def _fits(member: Member, found: KubeObject, payload: Payload) -> bool:
     same = member.api_version == found.api_version
     return same and payload_hash(payload(found)) == member.payload_hash
 
 
-def _group(found: KubeObject) -> _Group:
+def _group(found: KubeObject) -> Group:
     return found.api_version, found.kind, found.namespace
 
 
-def _identity(group: _Group, item: Mapping[str, Any]) -> Identity:
+def _identity(group: Group, item: Mapping[str, Any]) -> Identity:
     api_version, kind, _ = group
     metadata = item["metadata"]
     name, namespace = str(metadata["name"]), str(metadata.get("namespace") or "")

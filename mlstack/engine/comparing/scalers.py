@@ -12,7 +12,8 @@ from mlstack.model.scaling import REPLICAS, SCALABLE, Autoscaler
 
 Labels = Mapping[str, str]
 
-_LISTED = (("autoscaling/v2", "HorizontalPodAutoscaler"), ("keda.sh/v1alpha1", "ScaledObject"))
+AUTOSCALER = ("autoscaling/v2", "HorizontalPodAutoscaler")
+_LISTED = (AUTOSCALER, ("keda.sh/v1alpha1", "ScaledObject"))
 
 
 class Scalers:

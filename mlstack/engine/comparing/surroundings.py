@@ -28,6 +28,14 @@ def _placed(found: KubeObject, served: Kinds) -> KubeObject:
     return found.with_data({**found.data, "metadata": metadata})
 
 
+def namespaces_of(wanted: Sequence[KubeObject], state: DesiredState) -> list[str]:
+    """Give the namespaces that a run needs, in order.
+
+    The inventory is kept in the environment's own namespace, even where no object goes there.
+    """
+    return sorted({found.namespace for found in wanted if found.namespace} | {state.namespace})
+
+
 class Surroundings:
     """What holds for a run as a whole: kinds, namespaces, what the run brings itself.
 
@@ -95,8 +103,7 @@ class Surroundings:
             ObjectNotFoundError: another namespace is missing: nobody said that it should exist.
         """
         brought = {found.name for found in wanted if (found.group, found.kind) == ("", "Namespace")}
-        # The inventory is kept in the environment's own namespace, even where no object goes there.
-        needed = sorted({found.namespace for found in wanted if found.namespace} | {self.state.namespace})
+        needed = namespaces_of(wanted, self.state)
         answers = parallel.run(self._namespace_exists, needed)
         absent = [name for name, there in zip(needed, answers, strict=True) if _certain(there) is False]
         self.absent_namespaces = set(absent)

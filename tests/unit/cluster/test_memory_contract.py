@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from mlstack.cluster.ahead import AheadCluster
 from mlstack.cluster.api import Cluster
 from mlstack.cluster.fenced import FencedCluster
 from mlstack.cluster.memory import MemoryCluster
@@ -29,3 +30,11 @@ class TestFencedCluster(TestMemoryCluster):
     def cluster(self) -> Cluster:
         inner = MemoryCluster(load_schemas("1.36"))
         return FencedCluster(inner, check=lambda: None, deleted=lambda ref: None)
+
+
+class TestAheadCluster(TestMemoryCluster):
+    """Whoever asks what nobody foresaw sees no difference."""
+
+    @pytest.fixture
+    def cluster(self) -> Cluster:
+        return AheadCluster(MemoryCluster(load_schemas("1.36")))

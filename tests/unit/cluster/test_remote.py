@@ -145,11 +145,9 @@ def test_kinds_come_from_two_requests(served: Serve) -> None:
     assert found is not None
     assert (found.plural, found.namespaced) == ("tfjobs", True)
     cluster.get(ObjectRef("kubeflow.org/v1", "TFJob", "q", "cnn"))
-    assert [asked.path for asked in api.asked] == [
-        "/api",
-        "/apis",
-        "/apis/kubeflow.org/v1/namespaces/q/tfjobs/cnn",
-    ]
+    asked = [asked.path for asked in api.asked]
+    assert sorted(asked[:2]) == ["/api", "/apis"]
+    assert asked[2:] == ["/apis/kubeflow.org/v1/namespaces/q/tfjobs/cnn"]
 
 
 def test_older_servers_are_asked_group_by_group_and_one_broken_group_hides_no_other(served: Serve) -> None:
@@ -192,7 +190,7 @@ def test_an_unknown_kind_is_asked_for_once_more_then_told(served: Serve) -> None
     with pytest.raises(ObjectNotFoundError) as caught:
         cluster.list("kubeflow.org/v1", "TFJob")
     assert caught.value.what == "kind"
-    assert [asked.path for asked in api.asked] == ["/api", "/apis"] * 2
+    assert sorted(asked.path for asked in api.asked) == ["/api", "/api", "/apis", "/apis"]
     assert cluster.get(ObjectRef("kubeflow.org/v1", "TFJob", "q", "cnn")) is None
 
 

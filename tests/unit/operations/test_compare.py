@@ -58,6 +58,19 @@ def test_unchanged_objects_are_not_tried(stack: Stack, watched: Callable[[], Cou
     assert counter.written == []
 
 
+def test_what_is_asked_ahead_is_what_would_be_asked(
+    stack: Stack, watched: Callable[[], Counted], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack.write("a", *(config_map(f"map-{number}", a="1") for number in range(6)), deployment())
+    stack.apply()
+    stack.apply()
+    ahead = watched()
+    monkeypatch.setattr("mlstack.engine.comparing.foresight.foresee", lambda *_: None)
+    stack.apply()
+    assert ahead.asked == watched().asked
+    assert ahead.total <= 7
+
+
 def test_without_an_inventory_everything_is_tried_and_nothing_written(
     stack: Stack, clusters: Clusters, watched: Callable[[], Counted]
 ) -> None:
