@@ -19,30 +19,31 @@ class Admission:
 
     Args:
         books: ledger and searches.
-        missing: masters and parameter servers of running jobs that found no place.
         backfill_ms: how long a waiting job lets younger ones pass.
     """
 
-    def __init__(self, books: Books, missing: dict[str, list[Demand]], *, backfill_ms: int) -> None:
+    def __init__(self, books: Books, *, backfill_ms: int) -> None:
         """Start before the first round."""
         self._books = books
         self._ledger = books.ledger
-        self._missing = missing
+        self._missing: dict[str, list[Demand]] = {}
         self._backfill_ms = backfill_ms
         self._failed: set[Hashable] = set()
 
-    def serve(self) -> bool:
-        """Serve jobs by priority, running ones before waiting ones, then by age; tell whether any was."""
+    def serve(self, missing: dict[str, list[Demand]]) -> None:
+        """Serve jobs by priority, running ones before waiting ones, then by age.
+
+        Args:
+            missing: masters and parameter servers of running jobs that found no place, by job.
+        """
+        self._missing = missing
         self._failed.clear()
         self._ledger.epoch += 1
         kept: frozenset[str] = frozenset()
-        any_served = False
         for crew in self._queue():
             is_served = self._serve(crew, kept if not crew.is_admitted else frozenset())
-            any_served |= is_served
             if not is_served and self._blocks(crew):
                 kept |= self._useful(crew)
-        return any_served
 
     def _queue(self) -> list[Crew]:
         lacking = [crew for crew in self._ledger.crews.values() if self._lacks(crew)]

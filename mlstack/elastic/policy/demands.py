@@ -8,20 +8,45 @@ from mlstack.elastic.scaleplan import Unplaced
 from mlstack.elastic.snapshot import Demand
 
 
-def serve_demands(books: Books) -> dict[str, list[Demand]]:
-    """Find room for every waiting pod, those of higher priority first; give those of jobs that found none."""
-    missing: dict[str, list[Demand]] = {}
-    ordered = sorted(
-        books.ledger.snapshot.demands, key=lambda each: (-each.priority, each.created_ms, each.key)
-    )
-    for demand in ordered:
-        crew = books.ledger.crews.get(demand.job)
-        if crew is not None and crew.is_admitted:
-            if not place_own(books, crew, demand):
+class Demands:
+    """The queue of pods without a node, those of higher priority first.
+
+    Args:
+        books: ledger and searches.
+    """
+
+    def __init__(self, books: Books) -> None:
+        """Put all pods into order."""
+        self._books = books
+        self._left = sorted(
+            books.ledger.snapshot.demands, key=lambda each: (-each.priority, each.created_ms, each.key)
+        )
+
+    def serve(self) -> dict[str, list[Demand]]:
+        """Find room for what found none yet; give those pods of running jobs that still have none, by job."""
+        self._books.ledger.epoch += 1
+        missing: dict[str, list[Demand]] = {}
+        served = self._books.ledger.reserved()
+        self._left = [each for each in self._left if each.key not in served and not self._serve(each)]
+        for demand in self._left:
+            if demand.job:
                 missing.setdefault(demand.job, []).append(demand)
-        elif not books.place_foreign(demand):
-            books.unplaced[demand.key] = Unplaced(key=demand.key, missing=demand.request)
-    return missing
+        return missing
+
+    def _serve(self, demand: Demand) -> bool:
+        """Find room for a pod; tell whether it is done with: those of jobs without pods go with them."""
+        if not demand.job:
+            return self._serve_foreign(demand)
+        crew = self._books.ledger.crews.get(demand.job)
+        return crew is None or not crew.is_admitted or place_own(self._books, crew, demand)
+
+    def _serve_foreign(self, demand: Demand) -> bool:
+        is_placed = self._books.place_foreign(demand)
+        if is_placed:
+            self._books.unplaced.pop(demand.key, None)
+        else:
+            self._books.unplaced[demand.key] = Unplaced(key=demand.key, missing=demand.request)
+        return is_placed
 
 
 def place_own(books: Books, crew: Crew, demand: Demand) -> bool:

@@ -6,7 +6,7 @@ from mlstack.elastic.config import PolicyConfig
 from mlstack.elastic.policy.admission import Admission
 from mlstack.elastic.policy.balance import Balance
 from mlstack.elastic.policy.books import Books
-from mlstack.elastic.policy.demands import serve_demands
+from mlstack.elastic.policy.demands import Demands
 from mlstack.elastic.policy.growth import grow
 from mlstack.elastic.policy.headroom import Headroom
 from mlstack.elastic.policy.ledger import Ledger
@@ -25,19 +25,23 @@ def fair(snapshot: Snapshot, config: PolicyConfig) -> ScalePlan:
 
 
 def share_out(snapshot: Snapshot, config: PolicyConfig, scoring: Scoring) -> ScalePlan:
-    """Serve demands, gangs and minima, then fill free room and even out as `scoring` ranks the jobs."""
+    """Serve demands, gangs and minima, then fill free room and even out as `scoring` ranks the jobs.
+
+    A round may leave room to what came before it, so rounds follow until one changes nothing: what the plan
+    leaves then needs no further plan.
+    """
     budget = _budget(snapshot, config)
     books = Books(Ledger(snapshot, scoring, budget))
     seat_loose(books, stuck_ms=config.stuck_ms)
     _keep_bounds(books)
-    missing = serve_demands(books)
-    admission = Admission(books, missing, backfill_ms=config.backfill_ms)
+    demands, admission = Demands(books), Admission(books, backfill_ms=config.backfill_ms)
     headroom, balance = Headroom(books.ledger, config.headroom_pct), Balance(books, budget)
-    is_changed = True
-    admission.serve()
-    while is_changed:
-        grown, moved = grow(books, headroom), balance.even_out()
-        is_changed = bool(moved) or (bool(grown) and admission.serve())
+    steps = -1
+    while steps != books.ledger.steps:
+        steps = books.ledger.steps
+        admission.serve(demands.serve())
+        grow(books, headroom)
+        balance.even_out()
     return conclude(books)
 
 

@@ -286,6 +286,10 @@ class Ledger:
             for each in host.devices
         )
 
+    def reserved(self) -> set[str]:
+        """Give the keys of pods for which room is kept."""
+        return {key for _, _, key, _ in self.reservations.values()}
+
     def kept(self) -> tuple[Reservation, ...]:
         """Give the room that is kept for pods which are no trainers."""
         rows = [

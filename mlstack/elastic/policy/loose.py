@@ -14,7 +14,8 @@ def seat_loose(books: Books, *, stuck_ms: int) -> None:
     for crew in books.ledger.crews.values():
         waiting = [trainer for trainer in crew.job.trainers if not trainer.node]
         waiting.sort(key=lambda each: (each.created_ms, each.name))
-        stuck = [each for each in waiting if _is_stuck(books, each, busy, stuck_ms)]
+        is_ending = crew.job.state == "finishing"
+        stuck = [each for each in waiting if not is_ending and _is_stuck(books, each, busy, stuck_ms)]
         _withdraw(crew, stuck, stuck_ms)
         crew.loose.extend(each for each in waiting if each not in stuck)
     for crew in books.ledger.crews.values():
@@ -29,7 +30,7 @@ def _is_stuck(books: Books, trainer: Trainer, busy: set[str], stuck_ms: int) -> 
 
 
 def _withdraw(crew: Crew, stuck: list[Trainer], stuck_ms: int) -> None:
-    if stuck and crew.job.state != "finishing":
+    if stuck:
         crew.is_withdrawn = True
         crew.bars |= {trainer.planned for trainer in stuck}
         crew.gone.extend((Seat(crew, None, trainer, "stuck"), "stuck", "") for trainer in stuck)

@@ -40,11 +40,12 @@ def _stay(crew: Crew) -> None:
 def _decide(books: Books, crew: Crew) -> Decision:
     planned = sorted((seat for seat in crew.seats if seat.is_planned), key=_place)
     gone = sorted((seat for seat, _, _ in crew.gone), key=lambda seat: seat.disposal)
-    unseated = sorted(trainer.name for trainer in crew.loose)
+    is_ending = crew.job.state == "finishing"
+    unseated = () if is_ending else sorted(trainer.name for trainer in crew.loose)
     counted = Counter(cause for _, cause, _ in crew.gone) + Counter(seat.cause for seat in planned)
     return Decision(
         job=crew.job.key,
-        target=crew.count if crew.is_admitted else 0,
+        target=len(crew.job.trainers) if is_ending else crew.count if crew.is_admitted else 0,
         is_admitted=crew.is_admitted,
         victims=(*unseated, *(seat.trainer.name for seat in gone if seat.trainer is not None)),
         places=tuple(_place(seat) for seat in planned),
