@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,6 +85,20 @@ class World:
         """
         shelf = self._shelves[kind]
         is_news = shelf.replace(items, int(version) if version.isdigit() else 0)
+        self._forget(shelf, is_news=is_news)
+        return is_news
+
+    def keep(self, kind: str, keys: Container[str], version: str, *, namespace: str | None = None) -> bool:
+        """Take in which objects of a kind there are; the rest is gone, unless it is newer than the list.
+
+        Args:
+            kind: the kind.
+            keys: `namespace/name` of all there were.
+            version: resource version of the list.
+            namespace: the one that was listed, None for all.
+        """
+        shelf = self._shelves[kind]
+        is_news = shelf.keep(keys, int(version) if version.isdigit() else 0, namespace=namespace)
         self._forget(shelf, is_news=is_news)
         return is_news
 

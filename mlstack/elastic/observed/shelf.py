@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from mlstack.elastic.observed.nodes import version
@@ -88,10 +88,27 @@ class Shelf(Generic[T]):
             listed: resource version of the list.
         """
         found = {key_of(obj["metadata"]): obj for obj in objects}
-        gone = [key for key, item in self._items.items() if key not in found and item.version <= listed]
+        has_gone = self.keep(found.keys(), listed)
+        return any([self.put(obj) for obj in found.values()]) or has_gone
+
+    def keep(self, keys: Container[str], listed: int, *, namespace: str | None = None) -> bool:
+        """Take in what there is; the rest has gone, unless it is newer than the list.
+
+        Args:
+            keys: of all there is.
+            listed: resource version of the list.
+            namespace: the one that was listed, None for all.
+        """
+        gone = [
+            key
+            for key, item in self._items.items()
+            if key not in keys
+            and item.version <= listed
+            and (namespace is None or key.startswith(f"{namespace}/"))
+        ]
         for key in gone:
             self._bury(self._items.pop(key).uid)
-        return any([self.put(obj) for obj in found.values()]) or bool(gone)
+        return bool(gone)
 
     def _bury(self, uid: str) -> None:
         if uid:

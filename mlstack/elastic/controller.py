@@ -1,0 +1,276 @@
+"""The controller as it runs: watches wake it, a lease lets it write, each pass does what is left to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from mlstack.cluster.api import Cluster, WatchEvent
+from mlstack.cluster.fenced import FencedCluster
+from mlstack.cluster.lease import Lease
+from mlstack.elastic.acting.memory import Backoff
+from mlstack.elastic.pace import Pace
+from mlstack.elastic.reconcile import Pass, Reconciler
+from mlstack.elastic.running.leading import DURATION_S, Leadership, NotLeadingError
+from mlstack.elastic.running.listening import Listed, Listener, News, Source
+from mlstack.elastic.running.settings import Settings
+from mlstack.elastic.trainingjob import API_VERSION, KIND
+from mlstack.elastic.world import World
+from mlstack.errors import ClusterError, LockedError, MlstackError, NotReadyError
+
+WRITERS = 8
+"""Writes at once: with 20 ms each this is more than an API server of two cores takes."""
+
+# While nothing is due the loop looks so often whether it leads.
+_GLANCE_S = 1.0
+_FIRST_PAUSE_MS = 1_000
+_LONGEST_PAUSE_MS = 30_000
+
+
+class Clock(Protocol):
+    """Tells two times."""
+
+    def now_s(self) -> float:
+        """Give the seconds since 1970."""
+        ...
+
+    def monotonic_s(self) -> float:
+        """Give a time that never goes back, in seconds."""
+        ...
+
+
+class Watcher(Protocol):
+    """Is told how the controller fares, for metrics and probes."""
+
+    def looked(self, *, is_leading: bool, is_synced: bool) -> None:
+        """Take note that the loop goes round."""
+        ...
+
+    def passed(self, found: Pass, *, seconds: float) -> None:
+        """Take note of a pass."""
+        ...
+
+    def failed(self, error: Exception) -> None:
+        """Take note of a pass that failed."""
+        ...
+
+
+@dataclass
+class Nobody:
+    """Is told and does nothing."""
+
+    def looked(self, *, is_leading: bool, is_synced: bool) -> None:
+        """Take no note."""
+
+    def passed(self, found: Pass, *, seconds: float) -> None:
+        """Take no note."""
+
+    def failed(self, error: Exception) -> None:
+        """Take no note."""
+
+
+def sources(namespaces: Sequence[str]) -> tuple[Source, ...]:
+    """Give what is watched: jobs and their sets where they are looked after, nodes and pods everywhere.
+
+    Pods of other namespaces take room too.
+    """
+    places: Sequence[str | None] = namespaces or (None,)
+    return (
+        Source("scheduling.k8s.io/v1", "PriorityClass"),
+        Source("v1", "Node"),
+        *(Source("apps/v1", "StatefulSet", place, "mlstack.dev/training-job") for place in places),
+        *(Source(API_VERSION, KIND, place) for place in places),
+        Source("v1", "Pod"),
+    )
+
+
+@dataclass
+class Knowledge:
+    """The world with what feeds it.
+
+    Attributes:
+        listener: the watches.
+        world: what they told.
+        missing: what has not been told in full yet.
+    """
+
+    listener: Listener
+    world: World = field(default_factory=World)
+    missing: set[Source] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, cluster: Cluster, settings: Settings, clock: Clock) -> Knowledge:
+        """Begin to watch."""
+        wanted = sources(settings.namespaces)
+        found = cls(Listener(cluster, wanted, clock.monotonic_s), missing=set(wanted))
+        found.listener.start()
+        return found
+
+    @property
+    def is_synced(self) -> bool:
+        """Tell whether everything there is has been told once."""
+        return not self.missing
+
+    def learn(self, *, timeout_s: float) -> bool:
+        """Take in what has happened, waiting so long for something; says whether there was any news."""
+        return any([self._hear(news) for news in self.listener.news(timeout_s=timeout_s)])
+
+    def _hear(self, news: News) -> bool:
+        if isinstance(news, WatchEvent):
+            return self.world.hear(news)
+        return self._heard_all(news)
+
+    def _heard_all(self, listed: Listed) -> bool:
+        was_missing = listed.source in self.missing
+        self.missing.discard(listed.source)
+        source = listed.source
+        is_news = self.world.keep(source.kind, listed.keys, listed.version, namespace=source.namespace)
+        return is_news or was_missing
+
+
+class Controller:
+    """Looks after training jobs until it is told to stop.
+
+    Args:
+        cluster: the cluster; it should fail rather than wait, since a write must not come late.
+        settings: how it is run.
+        clock: tells the time.
+        told: told in one line what happens to the controller itself.
+        watcher: told how it fares.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: Settings,
+        *,
+        clock: Clock,
+        told: Callable[[str], None],
+        watcher: Watcher | None = None,
+    ) -> None:
+        """Hold the parts; nothing is read or written."""
+        self._cluster, self._settings, self._clock, self._told = cluster, settings, clock, told
+        self._watcher = watcher or Nobody()
+        self._trouble = Backoff(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS)
+        lease = Lease(
+            cluster=cluster,
+            namespace=settings.lease_namespace,
+            name=settings.lease_name,
+            holder=settings.identity,
+            now_s=clock.now_s,
+            duration_s=DURATION_S,
+        )
+        self._leadership = Leadership(lease, clock.monotonic_s, told)
+
+    def run(self, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Go on until `is_over`, or until an exception such as KeyboardInterrupt; then free the lease."""
+        known = Knowledge.of(self._cluster, self._settings, self._clock)
+        pace = Pace(tick_ms=self._settings.tick_ms)
+        reconciler: Reconciler | None = None
+        pool = ThreadPoolExecutor(WRITERS, thread_name_prefix="write")
+        if not self._settings.is_dry:
+            self._leadership.start()
+        try:
+            while not is_over():
+                if known.learn(timeout_s=self._patience_s(known, pace, reconciler)):
+                    pace.heard(self._now_ms())
+                is_leading = self._settings.is_dry or self._leadership.is_leading
+                self._watcher.looked(is_leading=is_leading, is_synced=known.is_synced)
+                if not (is_leading and known.is_synced):
+                    reconciler = None
+                elif reconciler is None:
+                    # What another leader did meanwhile is known; what this one remembered is out of date.
+                    reconciler, pace = self._reconciler(known, pool), Pace(tick_ms=self._settings.tick_ms)
+                if reconciler is not None and pace.is_due(self._now_ms()):
+                    self._pass(reconciler, pace)
+        finally:
+            known.listener.stop()
+            self._leadership.stop()
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def once(self, *, timeout_s: float = 60.0) -> Pass:
+        """Do one pass as the leader, and free the lease.
+
+        Raises:
+            LockedError: another controller leads.
+            NotReadyError: the cluster did not tell all there is in time.
+            ClusterError: the cluster does not answer or refuses.
+        """
+        known = Knowledge.of(self._cluster, self._settings, self._clock)
+        pool = ThreadPoolExecutor(WRITERS, thread_name_prefix="write")
+        try:
+            wait_until_synced(known, self._clock, timeout_s=timeout_s)
+            if not self._settings.is_dry:
+                self._leadership.attempt()
+                if not self._leadership.is_leading:
+                    raise LockedError(
+                        "another controller leads", hint="it does the work; `mlstack elastic plan` only looks"
+                    )
+            return self._reconciler(known, pool).step(self._now_ms())
+        finally:
+            known.listener.stop()
+            self._leadership.stop()
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _reconciler(self, known: Knowledge, pool: ThreadPoolExecutor) -> Reconciler:
+        def side_by_side(works: Sequence[Callable[[], None]]) -> None:
+            futures = [pool.submit(work) for work in works]
+            wait(futures)
+            for future in futures:
+                future.result()
+
+        return Reconciler(
+            FencedCluster(self._cluster, self._leadership.check, lambda ref: None),
+            known.world,
+            self._settings.policy,
+            transitions=lambda: self._leadership.transitions,
+            run=side_by_side,
+            instance=self._settings.identity,
+            is_dry=self._settings.is_dry,
+        )
+
+    def _pass(self, reconciler: Reconciler, pace: Pace) -> None:
+        now_ms = self._now_ms()
+        begun_s = self._clock.monotonic_s()
+        try:
+            found = reconciler.step(now_ms)
+        except NotLeadingError:
+            pace.passed(now_ms)
+        except ClusterError as error:
+            self._trouble.fail(now_ms)
+            self._watcher.failed(error)
+            self._told(f"{error.message}; trying again")
+            pace.passed(self._trouble.until_ms - pace.tick_ms)
+        else:
+            pace.passed(now_ms, found.next_ms)
+            self._watcher.passed(found, seconds=self._clock.monotonic_s() - begun_s)
+            for refused in found.refused:
+                self._told(f"{refused.action} refused: {refused.error}")
+
+    def _patience_s(self, known: Knowledge, pace: Pace, reconciler: Reconciler | None) -> float:
+        if reconciler is None or not known.is_synced:
+            return _GLANCE_S
+        return min(_GLANCE_S, max(0.0, (pace.next_ms() - self._now_ms()) / 1000))
+
+    def _now_ms(self) -> int:
+        return round(self._clock.now_s() * 1000)
+
+
+def wait_until_synced(known: Knowledge, clock: Clock, *, timeout_s: float) -> None:
+    """Return once everything there is has been told.
+
+    Raises:
+        NotReadyError: the time is up.
+        MlstackError: a watch cannot begin.
+    """
+    until_s = clock.monotonic_s() + timeout_s
+    while not known.is_synced:
+        known.learn(timeout_s=0.2)
+        errors: list[MlstackError] = known.listener.errors()
+        if errors:
+            raise errors[0]
+        if clock.monotonic_s() > until_s:
+            missing = ", ".join(sorted({source.kind for source in known.missing}))
+            raise NotReadyError(f"the cluster did not list {missing} within {timeout_s:.0f} s")

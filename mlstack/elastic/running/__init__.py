@@ -1,0 +1,1 @@
+"""The controller as a process: watches in threads, the lease, the loop."""

@@ -1,0 +1,143 @@
+"""One controller leads: a Lease on a cluster in memory, and a clock that a test moves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from mlstack.cluster.api import ObjectRef
+from mlstack.cluster.lease import Lease
+from mlstack.cluster.memory import MemoryCluster
+from mlstack.elastic.running.leading import Leadership, NotLeadingError
+from mlstack.files.kubernetes import load_schemas
+from tests.support.stage import Counting
+
+
+@dataclass
+class Time:
+    """A time that a test moves."""
+
+    seconds: float = 1_700_000_000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@dataclass
+class Election:
+    """Candidates for one lease."""
+
+    time: Time = field(default_factory=Time)
+    told: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.cluster = Counting(MemoryCluster(load_schemas("1.36"), clock=self.time))
+
+    def candidate(self, name: str) -> Leadership:
+        lease = Lease(cluster=self.cluster, namespace="default", name="lock", holder=name, now_s=self.time)
+        return Leadership(lease, self.time, self.told.append)
+
+    def lease(self) -> dict[str, object]:
+        found = self.cluster.get(ObjectRef("coordination.k8s.io/v1", "Lease", "default", "lock"))
+        assert found is not None
+        return dict(found["spec"])
+
+
+@pytest.fixture
+def election() -> Election:
+    return Election()
+
+
+def test_the_first_leads_and_the_second_stands_by(election: Election) -> None:
+    first, second = election.candidate("a"), election.candidate("b")
+
+    first.attempt()
+    second.attempt()
+
+    assert (first.is_leading, second.is_leading) == (True, False)
+    with pytest.raises(NotLeadingError):
+        second.check()
+
+
+def test_standing_by_writes_nothing(election: Election) -> None:
+    election.candidate("a").attempt()
+    second = election.candidate("b")
+    before = election.cluster.writes
+
+    for _ in range(5):
+        second.attempt()
+        election.time.seconds += 2
+
+    assert election.cluster.writes == before
+
+
+def test_a_leader_renews_every_ten_seconds(election: Election) -> None:
+    leader = election.candidate("a")
+
+    for _ in range(4):
+        election.time.seconds += leader.attempt()
+        assert leader.is_leading
+
+    assert election.cluster.writes == 4
+    assert election.lease()["leaseTransitions"] == 0
+
+
+def test_a_leader_that_died_is_followed(election: Election) -> None:
+    election.candidate("a").attempt()
+    second, waited_s = election.candidate("b"), 0.0
+
+    while not second.is_leading:
+        pause_s = second.attempt()
+        if not second.is_leading:
+            election.time.seconds += pause_s
+            waited_s += pause_s
+
+    assert 15 <= waited_s <= 20
+    assert second.transitions == 1
+
+
+def test_a_leader_that_slept_does_not_write(election: Election) -> None:
+    leader = election.candidate("a")
+    leader.attempt()
+
+    election.time.seconds += 13
+
+    with pytest.raises(NotLeadingError):
+        leader.check()
+
+
+def test_a_leader_that_slept_too_long_sees_who_leads_now(election: Election) -> None:
+    first, second = election.candidate("a"), election.candidate("b")
+    first.attempt()
+    second.attempt()
+    election.time.seconds += 17
+    second.attempt()
+    assert second.is_leading
+
+    first.attempt()
+
+    assert not first.is_leading
+    assert election.told[-1] == "a does not lead any more: the lease went to b"
+
+
+def test_a_released_lease_is_taken_at_once_and_goes_on_counting(election: Election) -> None:
+    first, second = election.candidate("a"), election.candidate("b")
+    first.attempt()
+
+    first.stop()
+    second.attempt()
+
+    assert (first.is_leading, second.is_leading) == (False, True)
+    assert second.transitions == 1
+
+
+def test_a_leader_that_stops_writes_no_more(election: Election) -> None:
+    leader = election.candidate("a")
+    leader.attempt()
+
+    leader.stop()
+
+    assert leader.transitions is None
+    with pytest.raises(NotLeadingError):
+        leader.check()
