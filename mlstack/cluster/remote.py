@@ -32,6 +32,7 @@ from mlstack.errors import (
     InvalidError,
     ObjectNotFoundError,
     TransientError,
+    UnreachableError,
     WatchExpiredError,
 )
 from mlstack.model.app import ClusterIdentity
@@ -115,6 +116,9 @@ class RemoteCluster:
         """Read one object, None if it, its namespace or its kind is not there."""
         try:
             path = self._path(ref.api_version, ref.kind, ref.namespace, ref.name)
+        except (ObjectNotFoundError, InvalidError):  # nothing can be at such an address
+            return None
+        try:
             return dict(self._ask(Request(method="GET", path=path, is_idempotent=True), ref).body)
         except ObjectNotFoundError:
             return None
@@ -278,6 +282,32 @@ class RemoteCluster:
             raise self._error(lines, subject)
         for line in lines:
             yield self._event(line, subject)
+
+    def logs(
+        self,
+        ref: ObjectRef,
+        container: str,
+        *,
+        previous: bool = False,
+        lines: int,
+        most_bytes: int,
+        timeout_s: float,
+    ) -> str:
+        """Give the last lines that a container has written; its node, not the API server, may stay silent."""
+        query = {"container": container, "tailLines": str(lines), "limitBytes": str(most_bytes)}
+        request = Request(
+            method="GET",
+            path=self._path(ref.api_version, ref.kind, ref.namespace, ref.name, "log"),
+            query=query | ({"previous": "true"} if previous else {}),
+            accept="*/*",
+        )
+        try:
+            answer = self._transport.stream(request, timeout_s=timeout_s)
+        except UnreachableError as error:
+            raise TransientError(f"`{ref}`: its node does not give its logs") from error
+        if isinstance(answer, Response):
+            raise self._error(answer, ref)
+        return b"\n".join(answer).decode("utf-8", "replace")
 
     def _event(self, line: bytes, subject: ObjectRef) -> WatchEvent:
         try:

@@ -203,6 +203,25 @@ def test_labels_that_controllers_copied_make_no_member(
     assert sorted(row.kind for row in stack.delete().objects) == ["Deployment", "Service"]
 
 
+@pytest.mark.parametrize(("before", "after"), [("Namespaced", "Cluster"), ("Cluster", "Namespaced")])
+def test_a_definition_that_changed_its_scope_in_the_files_is_no_hindrance(
+    stack: Stack, minikube: TestCluster, namespace: str, before: str, after: str
+) -> None:
+    group = f"{before.lower()}.{namespace}.example.com"
+    widget = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"a": 1}}
+    stack.write("a", crd(group=group, scope=before), widget, config_map())
+    stack.apply()
+    stack.write("a", crd(group=group, scope=after), widget, config_map())
+    place = f"namespaces/{namespace}/" if before == "Namespaced" else ""
+    where = f"/apis/{group}/v1/{place}widgets/w"
+    assert minikube.find(where)
+    stack.status()
+    result = stack.delete(spare=Spare(definitions=False))
+    assert outcomes(result) == {"w": "deleted", "settings": "deleted", f"widgets.{group}": "deleted"}
+    assert minikube.find(where) is None
+    assert recorded(stack, namespace) == {}
+
+
 def test_a_rejected_deletion_is_tried_again(stack: Stack, minikube: TestCluster, namespace: str) -> None:
     """A policy refuses one of two deletions: it stays listed, fails the run, and goes with the next one."""
     stack.write("a", config_map("one"), config_map("two"), config_map("three"))

@@ -601,6 +601,13 @@ class ClusterContract:
             cluster.apply(config_map("no-such-namespace", x="1"), dry_run=dry_run)
         assert caught.value.what == "namespace"
 
+    def test_nothing_is_outside_of_namespaces_whose_kind_lives_in_them(
+        self, cluster: Cluster, namespace: str
+    ) -> None:
+        assert cluster.get(ObjectRef("v1", "ConfigMap", "", "a")) is None
+        with pytest.raises(InvalidError, match="needs a namespace"):
+            cluster.delete(ObjectRef("v1", "ConfigMap", "", "a"))
+
     def test_an_unknown_kind_is_told(self, cluster: Cluster, namespace: str) -> None:
         ref = ObjectRef("nowhere.example.com/v1", "Widget", namespace, "w")
         assert cluster.get(ref) is None

@@ -31,7 +31,7 @@ class Survey:
 
 
 def survey(cluster: Cluster, members: Iterable[Member]) -> Survey:
-    """Look for members; a kind that the server has no more has no objects either.
+    """Look for members; a kind that the server has no more, or in another scope, has no such objects.
 
     Raises:
         ClusterError: a member could not be asked for.
@@ -44,11 +44,12 @@ def survey(cluster: Cluster, members: Iterable[Member]) -> Survey:
 
 
 def _served(member: Member, kinds: Kinds) -> str:
+    """Give the API version to ask for a member in; none where the server has no such kind in its scope."""
     identity = member.identity
-    if kinds.lookup(member.api_version, identity.kind):
-        return member.api_version
+    same = kinds.lookup(member.api_version, identity.kind)
     others = (kind for kind in kinds.of_group(identity.group) if kind.kind == identity.kind)
-    return next((kind.api_version for kind in others), "")
+    found = (kind for kind in ([same] if same else others) if kind.namespaced == bool(identity.namespace))
+    return next((kind.api_version for kind in found), "")
 
 
 def _look(cluster: Cluster, members: Sequence[Member]) -> dict[Identity, Live]:

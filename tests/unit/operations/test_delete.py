@@ -210,6 +210,21 @@ def test_a_module_that_is_gone_from_the_files_can_be_named(stack: Stack) -> None
     assert outcomes(stack.delete(components=["jobs"])) == {"one": "deleted", "two": "deleted"}
 
 
+@pytest.mark.parametrize(("before", "after"), [("Namespaced", "Cluster"), ("Cluster", "Namespaced")])
+def test_a_definition_that_changed_its_scope_in_the_files_is_no_hindrance(
+    stack: Stack, clusters: Clusters, before: str, after: str
+) -> None:
+    widget = {"apiVersion": "x.org/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {}}
+    stack.write("a", crd(group="x.org", scope=before), widget, config_map())
+    stack.apply()
+    stack.write("a", crd(group="x.org", scope=after), widget, config_map())
+    place = "ml" if before == "Namespaced" else ""
+    assert clusters["minikube"].get(ObjectRef("x.org/v1", "Widget", place, "w")) is not None
+    assert stack.status() is not None
+    assert outcomes(stack.delete()) == {"w": "deleted", "settings": "deleted", "widgets.x.org": "kept"}
+    assert clusters["minikube"].get(ObjectRef("x.org/v1", "Widget", place, "w")) is None
+
+
 def test_what_left_the_files_is_said(stack: Stack) -> None:
     stack.write("a", config_map("old"), config_map("new"))
     stack.apply()
