@@ -24,6 +24,7 @@ _BOUNDS = {
     "maxItems": True,
     "maxProperties": True,
 }
+_NUMERIC = ("int32", "int64", "float", "double")  # formats that the server does not hold numbers to
 _NAMED = 5  # fields of one version that are listed
 
 
@@ -48,6 +49,22 @@ def losses(
             continue
         found += _listed(name, tuple(narrowed(_schema(version), _schema(new[name]))))
     return tuple(found)
+
+
+def demands(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, ...]:
+    """Say what a definition would newly demand of objects, where nobody can tell whether it allows less.
+
+    Args:
+        live: the definition as it is.
+        wanted: as it would be.
+    """
+    old, new = _versions(_spec(live)), _versions(_spec(wanted))
+    both = [name for name, version in old.items() if _is_served(version) and _is_served(new.get(name))]
+    return tuple(
+        text
+        for name in both
+        for text in _listed(name, tuple(demanded(_schema(old[name]), _schema(new[name]))))
+    )
 
 
 def is_allowed(wanted: Mapping[str, Any]) -> bool:
@@ -99,7 +116,7 @@ def narrowed(old: Schema, new: Schema, path: str = "") -> Iterator[str]:
     """Say which fields of a schema would go, or allow less than before.
 
     Expressions (CEL), formats and combinations (`oneOf` …) are not compared: nobody can tell which of two
-    allows more.
+    allows more. `demanded` tells of them.
     """
     if _takes_anything(new) and "type" not in new:
         return
@@ -112,6 +129,31 @@ def narrowed(old: Schema, new: Schema, path: str = "") -> Iterator[str]:
         inner, other = old.get(keyword), new.get(keyword)
         if isinstance(inner, Mapping) and isinstance(other, Mapping):
             yield from narrowed(inner, other, f"{path}{step}")
+
+
+def demanded(old: Schema, new: Schema, path: str = "") -> Iterator[str]:
+    """Say which fields of a schema get a rule (CEL), format, pattern or combination that they had not.
+
+    Rules on a change (`oldSelf`) do not count: an object as it is cannot break them.
+    """
+    known = {rule.get("rule") for rule in old.get("x-kubernetes-validations") or ()}
+    for rule in new.get("x-kubernetes-validations") or ():
+        if rule.get("rule") not in known and "oldSelf" not in str(rule.get("rule")):
+            yield f"{_named(path)} has a new rule: {rule.get('message') or rule.get('rule')}"
+    for keyword in ("format", "pattern", "not", "allOf", "anyOf", "oneOf"):
+        was, becomes = old.get(keyword), new.get(keyword)
+        is_told = keyword == "pattern" and was is None  # it is a loss
+        if becomes not in (None, was, *_NUMERIC) and not is_told:
+            shown = f" `{becomes}`" if isinstance(becomes, str) else ""
+            yield f"{_named(path)} has another `{keyword}`{shown}"
+    for name, schema in (old.get("properties") or {}).items():
+        other = (new.get("properties") or {}).get(name)
+        if isinstance(other, Mapping):
+            yield from demanded(schema, other, f"{path}.{name}" if path else str(name))
+    for keyword, step in (("items", "[]"), ("additionalProperties", ".*")):
+        inner, other = old.get(keyword), new.get(keyword)
+        if isinstance(inner, Mapping) and isinstance(other, Mapping):
+            yield from demanded(inner, other, f"{path}{step}")
 
 
 def _of_type(old: Schema, new: Schema, path: str) -> Iterator[str]:

@@ -203,14 +203,16 @@ class Look:
         if why:
             verdict = renewal.judge(self.wanted, self.world.state.environment, fixed=why, why=why)
             return self._anew(live, changed, verdict, notes=facts["notes"])
-        lost = refusals.losses(self.cluster, live, after) if refusals.is_definition(self.wanted) else ()
+        defines = refusals.is_definition(self.wanted)
+        lost = refusals.losses(self.cluster, live, after) if defines else ()
+        notes = (*facts["notes"], *(refusals.demands(self.cluster, live, after) if defines else ()))
         may_lose = self.outlook.options.allow_destructive or definitions.is_allowed(self.wanted.data)
         return self._change(
             action="update",
             fields=report.masked(self.wanted.identity, changed),
             fingerprint=fingerprint(changed),
             refusal=refusals.destructive(self.wanted, lost) if lost and not may_lose else None,
-            **{**facts, "notes": (*facts["notes"], *lost) if may_lose else facts["notes"]},
+            **{**facts, "notes": (*notes, *lost) if may_lose else notes},
         )
 
     def _anew(

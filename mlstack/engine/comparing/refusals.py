@@ -101,6 +101,16 @@ def losses(cluster: Cluster, live: Mapping[str, Any], after: Mapping[str, Any]) 
     return found if found == without or _has_objects(cluster, live) else without
 
 
+def demands(cluster: Cluster, live: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
+    """Say what a change of a definition would demand of the objects that are there."""
+    found = definitions.demands(live, after)
+    if not found or not _has_objects(cluster, live):
+        return ()
+    return tuple(
+        f"{text}; objects that are there and break it may be refused when they change" for text in found
+    )
+
+
 def _has_objects(cluster: Cluster, definition: Mapping[str, Any]) -> bool:
     for kind in kinds_of_crd(definition):
         try:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.model.definitions import is_allowed, losses, narrowed
+from mlstack.model.definitions import demands, is_allowed, losses, narrowed
 from tests.support.deploying import crd
 
 Obj = dict[str, Any]
@@ -167,3 +167,49 @@ def test_a_definition_may_say_itself_that_it_takes_things_away(value: str, allow
     found["metadata"]["annotations"] = {"mlstack.dev/allow-destructive": value}
     assert is_allowed(found) is allowed
     assert not is_allowed(definition())
+
+
+RULE = {"rule": "self.size() > 2", "message": "too short"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (TEXT, {**TEXT, "x-kubernetes-validations": [RULE]}, "field `spec.a` has a new rule: too short"),
+        (TEXT, {**TEXT, "x-kubernetes-validations": [{"rule": "self != ''"}]}, "has a new rule: self != ''"),
+        (TEXT, {**TEXT, "format": "date-time"}, "field `spec.a` has another `format` `date-time`"),
+        ({**TEXT, "pattern": "a"}, {**TEXT, "pattern": "b"}, "field `spec.a` has another `pattern` `b`"),
+        (TEXT, {**TEXT, "anyOf": [{"minLength": 1}]}, "field `spec.a` has another `anyOf`"),
+        (
+            {"type": "array", "items": TEXT},
+            {"type": "array", "items": {**TEXT, "format": "uri"}},
+            "field `spec.a[]` has another `format` `uri`",
+        ),
+    ],
+)
+def test_what_nobody_can_compare_is_a_demand(old: Obj, new: Obj, said: str) -> None:
+    before, after = definition(version(a=old)), definition(version(a=new))
+    (found,) = demands(before, after)
+    assert found.startswith("version `v1`: ") and said in found
+    assert losses(before, after) == ()
+    assert demands(after, after) == ()
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        {**TEXT, "x-kubernetes-validations": [{"rule": "self == oldSelf"}]},
+        {**TEXT, "description": "new", "default": "x"},
+    ],
+)
+def test_what_an_object_as_it_is_cannot_break_is_none(new: Obj) -> None:
+    assert demands(definition(version(a=TEXT)), definition(version(a=new))) == ()
+
+
+def test_a_wider_number_and_a_new_pattern_are_no_demands() -> None:
+    number = {"type": "integer", "format": "int32"}
+    wider = definition(version(a={**number, "format": "int64"}))
+    assert demands(definition(version(a=number)), wider) == ()
+    found = definition(version(a={**TEXT, "pattern": "b"}))
+    assert demands(definition(version(a=TEXT)), found) == ()
+    assert losses(definition(version(a=TEXT)), found)

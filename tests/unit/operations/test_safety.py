@@ -242,6 +242,23 @@ def test_a_definition_may_allow_it_itself(stack: Stack) -> None:
     assert outcomes(stack.apply()) == {"widgets.example.com": "updated"}
 
 
+@pytest.mark.parametrize("used", [True, False], ids=["objects", "no objects"])
+def test_a_new_demand_on_objects_is_told(stack: Stack, used: bool) -> None:
+    widget = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {}}
+    stack.write("a", with_fields("size"), *([widget] if used else []))
+    stack.apply()
+    strict = with_fields("size")
+    schema = strict["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["properties"]["size"]["format"] = "date"
+    stack.write("a", strict, *([widget] if used else []))
+    row = next(row for row in stack.diff().objects if row.kind == "CustomResourceDefinition")
+    said = "version `v1`: field `spec.size` has another `format` `date`"
+    assert row.notes == (
+        (f"{said}; objects that are there and break it may be refused when they change",) if used else ()
+    )
+    assert outcomes(stack.apply())["widgets.example.com"] == "updated"
+
+
 def test_a_definition_that_gains_a_field_is_updated(stack: Stack) -> None:
     stack.write("a", with_fields("size"))
     stack.apply()
