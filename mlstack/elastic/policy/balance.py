@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 from mlstack.elastic.policy.books import Books
 from mlstack.elastic.policy.growth import can_gain, is_cooling
@@ -39,10 +39,10 @@ class Balance:
 
     def _move_one(self) -> bool:
         """Give the poorest job that can be helped one trainer of richer ones."""
-        failed: set[object] = set()
+        failed: set[Hashable] = set()
         gaining = [crew for crew in self._ledger.crews.values() if can_gain(crew, self._now_ms)]
         for crew in sorted(gaining, key=lambda each: (-each.job.priority, each.level, each.job.key)):
-            kind = (crew.job.priority, crew.wanted, crew.job.nodes, crew.bars, crew.job.weight)
+            kind = _kind(crew)
             if kind in failed:
                 continue
             if self._help(crew):
@@ -124,3 +124,10 @@ class Balance:
             found = clear(self._ledger, host, poor.wanted, lambda crew: allowed.get(crew, 0))
             if found is not None and found.seats:
                 yield host, found
+
+
+def _kind(crew: Crew) -> Hashable:
+    """Give what decides what a job could get: where the poorest of a kind finds nothing, no other does."""
+    job = crew.job
+    standing = (job.priority, job.weight, job.minimum, job.maximum, job.speed, job.curve)
+    return (standing, crew.wanted, job.nodes, crew.bars)
