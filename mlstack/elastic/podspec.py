@@ -48,6 +48,7 @@ def trainer_spec(job: TrainingJob, index: int, *, node: str = "") -> dict[str, A
     return {
         **(named if len(name) <= 63 and not job.pods.host_network else {}),
         **_common(job, trainer.priority_class, trainer.unreachable_s),
+        **_selector({**job.pods.node_selector, **trainer.node_selector}),
         **(_affinity([node], is_required=False) if node else {}),
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": trainer.grace_s,
@@ -80,6 +81,7 @@ def server_spec(
     scratch = [{"name": STATE_VOLUME, "emptyDir": {}}] if has_etcd and not server.storage else []
     return {
         **_common(job, server.priority_class, SERVER_UNREACHABLE_S),
+        **_selector(job.pods.node_selector),
         **(_affinity(sorted(set(nodes)), is_required=is_required) if nodes else {}),
         "restartPolicy": "Always",
         "terminationGracePeriodSeconds": SERVER_GRACE_S,
@@ -107,6 +109,7 @@ def _container(job: TrainingJob, role: RoleName, index: int | None) -> dict[str,
         "image": job.pods.image,
         "imagePullPolicy": job.pods.image_pull_policy,
         "env": environment(job, role, index),
+        **({"envFrom": list(job.pods.env_from)} if job.pods.env_from else {}),
         "securityContext": _CONTAINER_SECURITY,
     }
 
@@ -163,13 +166,16 @@ def _common(job: TrainingJob, priority_class: str, unreachable_s: int) -> dict[s
         "serviceAccountName": pods.service_account,
         "schedulerName": pods.scheduler,
         "runtimeClassName": pods.runtime_class,
-        "nodeSelector": dict(pods.node_selector),
         "imagePullSecrets": [{"name": name} for name in pods.image_pull_secrets],
     }
     found |= {name: value for name, value in optional.items() if value}
     if pods.host_network:
         found |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
     return found
+
+
+def _selector(labels: Mapping[str, str]) -> dict[str, Any]:
+    return {"nodeSelector": dict(labels)} if labels else {}
 
 
 def _leaving(seconds: int) -> list[dict[str, Any]]:

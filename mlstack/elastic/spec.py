@@ -50,7 +50,7 @@ _UNUSED = ("etcd-endpoint", "replicaSpec")
 # What is read at each level; anything else is named in a warning.
 SPEC_FIELDS = (
     *("image", "imagePullPolicy", "imagePullSecrets", "port", "ports_num", "ports_num_for_sparse"),
-    *("fault_tolerant", "passes", "volumes", "VolumeMounts", "hostNetwork", "nodeSelector", "env"),
+    *("fault_tolerant", "passes", "volumes", "VolumeMounts", "hostNetwork", "nodeSelector", "env", "envFrom"),
     *("tolerations", "serviceAccountName", "securityContext", "schedulerName", "runtimeClassName"),
     *("podLabels", "podAnnotations", "priority", "weight", "scaling", "suspend", "speed"),
     *("scaleUpCooldownSeconds", "ttlSecondsAfterFinished", "checkpointSeconds", "failureLimit"),
@@ -77,7 +77,7 @@ MASTER_FIELDS = (
 )
 TRAINER_FIELDS = (
     *("entrypoint", "workspace", "min-instance", "max-instance", "resources", "priorityClassName"),
-    *("terminationGracePeriodSeconds", "unreachableSeconds", "passes", *_UNUSED),
+    *("terminationGracePeriodSeconds", "unreachableSeconds", "nodeSelector", "passes", *_UNUSED),
 )
 
 
@@ -158,6 +158,7 @@ def _trainers(given: Fields) -> Trainers:
         entrypoint=given.text("entrypoint"),
         workspace=given.text("workspace"),
         priority_class=given.text("priorityClassName", TRAINER_CLASS),
+        node_selector=given.mapping("nodeSelector"),
         grace_s=given.integer("terminationGracePeriodSeconds", 5),
         unreachable_s=given.integer("unreachableSeconds", 5),
     )
@@ -248,6 +249,7 @@ def _pods(spec: Fields) -> PodSettings:
         ),
         image_pull_secrets=tuple(str(each.get("name") or "") for each in spec.items("imagePullSecrets")),
         env=spec.items("env"),
+        env_from=spec.items("envFrom"),
         volumes=spec.items("volumes"),
         volume_mounts=spec.items("VolumeMounts"),
         host_network=spec.flag("hostNetwork"),

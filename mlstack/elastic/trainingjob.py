@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 GROUP = "paddlepaddle.org"
@@ -84,6 +84,7 @@ class Trainers:
         entrypoint: shell command.
         workspace: working directory, also on PYTHONPATH.
         priority_class: their PriorityClass.
+        node_selector: labels that a node must have, beside those of all pods.
         grace_s: time between SIGTERM and SIGKILL.
         unreachable_s: time they stay on a node that does not answer (Kubernetes' own default is 300 s).
     """
@@ -94,6 +95,7 @@ class Trainers:
     entrypoint: str = ""
     workspace: str = ""
     priority_class: str = TRAINER_CLASS
+    node_selector: Mapping[str, str] = field(default_factory=dict)
     grace_s: int = 5
     unreachable_s: int = 5
 
@@ -107,6 +109,7 @@ class PodSettings:
         image_pull_policy: `Always`, as EDL had it for trainers, unless said.
         image_pull_secrets: names of Secrets.
         env: further environment; wins over ours.
+        env_from: Secrets and ConfigMaps whose keys become environment variables.
         volumes: of every pod.
         volume_mounts: of every container but etcd's.
         host_network: whether pods use the network of their node.
@@ -124,6 +127,7 @@ class PodSettings:
     image_pull_policy: str
     image_pull_secrets: tuple[str, ...]
     env: tuple[Mapping[str, Any], ...]
+    env_from: tuple[Mapping[str, Any], ...]
     volumes: tuple[Mapping[str, Any], ...]
     volume_mounts: tuple[Mapping[str, Any], ...]
     host_network: bool

@@ -25,6 +25,7 @@ FILES = (
 )
 PHASES = ("Pending", "Admitted", "Running", "Scaling", "Completing", "Succeeded", "Failed", "Suspended")
 TEXT = {"type": "string", "maxLength": 4096}
+LABELS = {"type": "object", "maxProperties": 64, "additionalProperties": STRING}
 NAME = {"type": "string", "maxLength": 253}
 # What EDL's own controller wrote into specs: accepted, and looked at by nobody.
 ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -119,7 +120,7 @@ def spec(schemas: Schemas) -> dict[str, Any]:
     def many(name: str, limit: int = MAX_VOLUMES) -> dict[str, Any]:
         return {"type": "array", "maxItems": limit, "items": core(name)}
 
-    labels = {"type": "object", "maxProperties": 64, "additionalProperties": STRING}
+    labels = LABELS
     mounts = many("VolumeMount")
     fields = {
         "image": {"type": "string", "maxLength": 1024},
@@ -138,6 +139,7 @@ def spec(schemas: Schemas) -> dict[str, Any]:
         "nodeSelector": labels,
         "tolerations": many("Toleration"),
         "env": many("EnvVar", 256),
+        "envFrom": many("EnvFromSource"),
         "serviceAccountName": NAME,
         "securityContext": core("PodSecurityContext"),
         "schedulerName": NAME,
@@ -199,6 +201,7 @@ def trainer() -> dict[str, Any]:
         "priorityClassName": NAME,
         "terminationGracePeriodSeconds": COUNT,
         "unreachableSeconds": COUNT,
+        "nodeSelector": LABELS,
         "passes": INT32,
         **MANIFEST,
     }

@@ -22,6 +22,7 @@ from mlstack.model.objects import KubeObject
 from mlstack.model.validation.base import Fault
 from mlstack.model.validation.check import validate_objects
 from tests.conftest import Golden
+from tests.generate import trainingjobs
 from tests.support import examples, upstream
 from tests.support.examples import Case
 
@@ -52,7 +53,8 @@ def crds(app: AppDir) -> Sequence[Mapping[str, Any]]:
 
 @pytest.fixture(scope="module")
 def upstream_crds() -> Sequence[Mapping[str, Any]]:
-    files = [upstream.crd(f"kubeflow.org/{name}.yaml") for name in UPSTREAM]
+    # TrainingJobs of EDL's time had no schema: ours is the only one there is.
+    files = [*(upstream.crd(f"kubeflow.org/{name}.yaml") for name in UPSTREAM), trainingjobs.FILES[0]]
     return [yaml.load(file.read_text(), yaml.CSafeLoader) for file in files]
 
 

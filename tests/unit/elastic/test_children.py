@@ -40,6 +40,7 @@ FULL = {
     "nodeSelector": {"pool": "training"},
     "tolerations": [{"key": "dedicated", "operator": "Exists"}],
     "env": [{"name": "OMP_NUM_THREADS", "value": "1"}],
+    "envFrom": [{"secretRef": {"name": "tokens"}}],
     "serviceAccountName": "trainer",
     "podLabels": {"team": "vision"},
     "podAnnotations": {"note": "x"},
@@ -170,6 +171,15 @@ def test_pods_pass_the_restricted_policy() -> None:
         for container in pod["spec"]["containers"]:
             assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
             assert container["securityContext"]["allowPrivilegeEscalation"] is False
+
+
+def test_trainers_have_their_own_nodes_beside_those_of_all_pods() -> None:
+    data = edl_job(nodeSelector={"pool": "a"})
+    data["spec"]["trainer"]["nodeSelector"] = {"gpu": "l4"}
+    job = spec.parse(data)
+    assert children.trainer(job, 0)["spec"]["nodeSelector"] == {"pool": "a", "gpu": "l4"}
+    server = by_name(job)["StatefulSet example-pserver"]["spec"]["template"]["spec"]
+    assert server["nodeSelector"] == {"pool": "a"}
 
 
 def test_the_jobs_own_security_context_wins() -> None:
