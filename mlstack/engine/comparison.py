@@ -11,7 +11,7 @@ from mlstack.engine.records import history
 from mlstack.engine.records import inventory as inventories
 from mlstack.engine.removing.prune import Pruning, prune
 from mlstack.engine.target import Reached
-from mlstack.model import applyset
+from mlstack.model import applyset, objects
 from mlstack.model.diff import Changes
 from mlstack.model.inventory import Inventory
 from mlstack.model.objects import DesiredState
@@ -61,6 +61,7 @@ def compare(reached: Reached, options: ApplyOptions) -> Comparison:
                 *found.notes,
                 *_large(found, options),
                 *past.elsewhere(),
+                *(_former(reached, inventory) if options.adopt else ()),
             ),
         ),
         inventory=inventory,
@@ -100,6 +101,18 @@ class _Past:
             f" mlstack delete {self._name} -n {one}"
             for one in self._elsewhere()
         )
+
+
+def _former(reached: Reached, inventory: Inventory) -> tuple[str, ...]:
+    """Say what is left of environments that the app does not have, whose objects are taken over."""
+    place, known = reached.place, set(map(objects.label_of, reached.target.app.environment_names()))
+    return tuple(
+        f"environment `{one}`, which the app does not have, keeps its inventory and history in namespace"
+        f" `{place.namespace}`; for what it has left: mlstack env add {one} --context {place.context}"
+        f" --namespace {place.namespace}, then mlstack delete {one} and mlstack env rm {one}"
+        for one in inventories.of_others(reached.cluster, inventory)
+        if one not in known
+    )
 
 
 def _large(found: Pruning, options: ApplyOptions) -> tuple[str, ...]:

@@ -175,20 +175,25 @@ def group_of(api_version: str) -> str:
     return group if slash else ""
 
 
+def label_of(name: str) -> str:
+    """Write the name of an environment or component as a label may hold it."""
+    return name.replace("/", ".")
+
+
 def marks(*, app: str, environment: str, component: str) -> dict[str, str]:
     """Give the labels that say whose object this is."""
     return {
         MANAGED_BY_LABEL: MANAGER,
         PART_OF_LABEL: app,
         APP_LABEL: app,
-        ENVIRONMENT_LABEL: environment.replace("/", "."),
-        COMPONENT_LABEL: component.replace("/", "."),
+        ENVIRONMENT_LABEL: label_of(environment),
+        COMPONENT_LABEL: label_of(component),
     }
 
 
 def selector(*, app: str, environment: str) -> str:
     """Give the label query that finds every object of one environment of an app."""
-    return f"{APP_LABEL}={app},{ENVIRONMENT_LABEL}={environment.replace('/', '.')}"
+    return f"{APP_LABEL}={app},{ENVIRONMENT_LABEL}={label_of(environment)}"
 
 
 def stamp(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from mlstack.model.applyset import MEMBER_LABEL
 from mlstack.model.fields import FieldChange, path_text
@@ -30,6 +30,19 @@ def other_owner(wanted: KubeObject, live: KubeObject) -> str:
         return "" if (app, environment) == ours else f"environment `{environment}` of app `{app}`"
     found, own = live.labels.get(MEMBER_LABEL), wanted.labels.get(MEMBER_LABEL)
     return f"ApplySet `{found}`" if found and found != own else ""
+
+
+def former(wanted: KubeObject, live: KubeObject, environments: Collection[str]) -> str:
+    """Give the environment that an object of our own app belongs to if the app does not have that one.
+
+    Args:
+        wanted: the object as we want it, with our marks.
+        live: the object as it is.
+        environments: those of the app, as labels name them.
+    """
+    environment = live.labels.get(ENVIRONMENT_LABEL, "")
+    same = live.labels.get(APP_LABEL) == wanted.labels.get(APP_LABEL)
+    return environment if same and environment not in environments else ""
 
 
 def is_shared(wanted: KubeObject, changed: Iterable[FieldChange]) -> bool:

@@ -71,8 +71,13 @@ class Look:
             return self._ending(live)
         if known and known.is_as_left(self.wanted, live):
             return self._as_left(live)
-        adopt = self.outlook.options.adopt
-        return refusals.of_others(self.wanted, live, lambda: self._existing(live), adopt=adopt)
+        return refusals.of_others(
+            self.wanted,
+            live,
+            lambda: self._existing(live),
+            adopt=self.outlook.options.adopt,
+            environments=self.outlook.environments,
+        )
 
     def _change(self, **facts: Any) -> Change:
         sent = facts.pop("payload", self._data)

@@ -179,6 +179,7 @@ def outlook_of(
         earlier=Earlier(reached),
         options=options,
         rules=reached.target.app.app().conflicts,
+        environments=frozenset(map(objects.label_of, reached.target.app.environment_names())),
         check_new=check_new,
     )
 

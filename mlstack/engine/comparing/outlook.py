@@ -32,6 +32,7 @@ class Outlook:
         rules: of the app, for fields that others own as well.
         check_new: ask the server about new objects too, where it can tell already.
         earlier: knows what was applied before.
+        environments: all of the app, as labels name them.
     """
 
     world: Surroundings
@@ -40,6 +41,7 @@ class Outlook:
     known: Known | None = None
     options: ApplyOptions = field(default_factory=ApplyOptions)
     rules: tuple[ConflictRule, ...] = ()
+    environments: frozenset[str] = frozenset()
     check_new: bool = False
 
     def payload(self, wanted: KubeObject) -> Mapping[str, Any]:

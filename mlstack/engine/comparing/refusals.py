@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +19,9 @@ from mlstack.errors import (
 from mlstack.model import definitions, ownership
 from mlstack.model.definitions import ALLOW_ANNOTATION
 from mlstack.model.diff import Change, Refusal
+from mlstack.model.inventory import name_of
 from mlstack.model.kinds import CRD_GROUP, kinds_of_crd
-from mlstack.model.objects import KubeObject
+from mlstack.model.objects import APP_LABEL, ENVIRONMENT_LABEL, KubeObject
 
 _ERRORS: Mapping[str, type[ClusterError]] = {
     "immutable": InvalidError,
@@ -41,6 +42,7 @@ def of_others(
     change_of: Callable[[], Change],
     *,
     adopt: bool,
+    environments: Collection[str],
 ) -> Change:
     """Give a change that refuses to take an object from another app or environment.
 
@@ -51,15 +53,21 @@ def of_others(
         live: the object as it is.
         change_of: works out the change.
         adopt: whether objects of others are taken over.
+        environments: those of the app, as labels name them.
     """
     owner = ownership.other_owner(wanted, wanted.with_data(live))
     if not owner:
         return change_of()
-    refusal = Refusal(
-        kind="foreign",
-        reasons=(f"it belongs to {owner}",),
-        hint="rename it, or take it over with --adopt; it must then go from where it was",
-    )
+    hint = "rename it, or take it over with --adopt; it must then go from where it was"
+    former = ownership.former(wanted, wanted.with_data(live), environments)
+    if former:
+        owner = f"environment `{former}`, which app `{wanted.labels[APP_LABEL]}` does not have"
+        hint = (
+            f"if `{former}` is called `{wanted.labels[ENVIRONMENT_LABEL]}` now, take all of it over once with"
+            f" --adopt; if another copy of the app has it, leave it (its inventory:"
+            f" ConfigMap {name_of(wanted.labels[APP_LABEL], former)})"
+        )
+    refusal = Refusal(kind="foreign", reasons=(f"it belongs to {owner}",), hint=hint)
     try:
         change = change_of()
     except (ConflictError, InvalidError):

@@ -127,6 +127,19 @@ def elsewhere(cluster: Cluster, inventory: Inventory) -> tuple[str, ...]:
     return tuple(sorted({str(item["metadata"]["namespace"]) for item in found} - {inventory.namespace}))
 
 
+def of_others(cluster: Cluster, inventory: Inventory) -> tuple[str, ...]:
+    """Give other environments of the app with an inventory in the same namespace, as labels name them."""
+    query = f"{objects.APP_LABEL}={inventory.app},{applyset.ID_LABEL}"
+    try:
+        found = cluster.list(
+            "v1", "ConfigMap", namespace=inventory.namespace, labels=query, metadata_only=True
+        ).items
+    except ForbiddenError:
+        return ()
+    names = {str(item["metadata"]["labels"].get(objects.ENVIRONMENT_LABEL, "")) for item in found}
+    return tuple(sorted(names - {objects.label_of(inventory.environment)}))
+
+
 def _rebuilt(cluster: Cluster, empty: Inventory, why: str) -> Inventory:
     members, notes = scan.scan(cluster, empty)
     if not members and not empty.exists:

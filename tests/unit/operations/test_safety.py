@@ -90,6 +90,40 @@ def test_an_object_of_another_environment_is_refused(stack: Stack, clusters: Clu
     assert outcomes(stack.apply("gke", adopt=True)) == {"settings": "updated"}
 
 
+def test_an_environment_under_a_new_name_is_taken_over_when_asked(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", config_map(), config_map("old"))
+    stack.apply()
+    environments = stack.root / "environments"
+    (environments / "minikube").rename(environments / "laptop")
+    stack.write("a", config_map())
+    with pytest.raises(ConflictError) as refused:
+        stack.apply("laptop")
+    assert refused.value.message == (
+        "`ConfigMap ml/settings`: it belongs to environment `minikube`, which app `demo` does not have"
+    )
+    assert refused.value.hint == (
+        "if `minikube` is called `laptop` now, take all of it over once with --adopt; if another copy of the"
+        " app has it, leave it (its inventory: ConfigMap mlstack-demo.minikube)"
+    )
+    assert outcomes(stack.apply("laptop", adopt=True)) == {"settings": "updated"}
+    (note,) = stack.notes
+    assert note.startswith("environment `minikube`, which the app does not have, keeps its inventory")
+    assert outcomes(stack.apply("laptop")) == {"settings": "unchanged"}
+    # What the note says: the old environment may be had again, to be deleted.
+    stack.write_text(
+        "environments/minikube/environment.yaml",
+        """\
+        apiVersion: mlstack.dev/v1
+        kind: Environment
+        context: minikube
+        namespace: ml
+        """,
+    )
+    assert outcomes(stack.delete("minikube"))["old"] == "deleted"
+    assert stack.apply("laptop", adopt=True).notes == ()
+    assert clusters["minikube"].get(SETTINGS) is not None
+
+
 def test_definitions_that_two_environments_bring_alike_stay_with_the_first(
     stack: Stack, clusters: Clusters
 ) -> None:
