@@ -11,6 +11,7 @@ import pytest
 
 from mlstack.cluster import kube
 from mlstack.engine.target import Target
+from mlstack.files import bundled
 from mlstack.files.appdir import AppDir
 from mlstack.model import emit
 from mlstack.model.options import ApplyOptions
@@ -20,14 +21,17 @@ from mlstack.operations.render import render
 from tests.support import examples
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
-from tests.support.deploying import RealClock, is_established
+from tests.support.deploying import RealClock
 from tests.support.examples import Case
 from tests.support.looking import looked_at
 
 pytestmark = pytest.mark.cluster
 
-CRDS = Path(__file__).parents[2] / "prototypes/core/kubeflow-core/files/crds"
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+PROTOTYPES = bundled.folder("prototypes")
+CRDS = (
+    *sorted((PROTOTYPES / "core/kubeflow-core/files/crds").glob("*.yaml")),
+    PROTOTYPES / "elastic/crds/trainingjobs.yaml",
+)
 NAME = "shown"
 ELSEWHERE = ("research",)  # namespaces that an example expects to be there
 
@@ -36,11 +40,9 @@ ELSEWHERE = ("research",)  # namespaces that an example expects to be there
 def definitions(control_plane: ControlPlane) -> Iterator[None]:
     """The definitions that training jobs need, as somebody else has installed them."""
     gke = control_plane.clusters["gke"]
-    files = [str(file) for file in sorted(CRDS.glob("*.yaml"))]
-    flags = [word for file in files for word in ("-f", file)]
+    flags = [word for file in CRDS for word in ("-f", str(file))]
     gke.kubectl("apply", "--server-side", *flags)
-    for file in sorted(CRDS.glob("*.yaml")):
-        gke.wait_for(f"{DEFINITIONS}/{file.stem}.kubeflow.org", is_established)
+    gke.kubectl("wait", "--for=condition=Established", *flags, "--timeout=30s")
     yield
     gke.kubectl("delete", *flags, "--ignore-not-found", "--wait=true")
 

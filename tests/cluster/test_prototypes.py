@@ -23,6 +23,7 @@ from tests.support.examples import Case
 
 pytestmark = pytest.mark.cluster
 
+ELASTIC = bundled.folder("prototypes") / "elastic" / "crds" / "trainingjobs.yaml"  # upstream has none
 OURS = bundled.folder("prototypes") / "core" / "kubeflow-core" / "files" / "crds"
 KINDS = ("tfjobs", "pytorchjobs", "xgboostjobs", "jaxjobs", "paddlejobs")
 DRY_RUN = ("apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", "-f", "-")
@@ -34,8 +35,8 @@ OTHER_NAMESPACE = "research"  # an example names it beside its own
 def definitions(control_plane: ControlPlane) -> Iterator[None]:
     """Upstream's definitions in one cluster, ours in the other."""
     files = {
-        "minikube": [upstream.crd(f"kubeflow.org/{kind}.yaml") for kind in KINDS],
-        "gke": [OURS / f"{kind}.yaml" for kind in KINDS],
+        "minikube": [*(upstream.crd(f"kubeflow.org/{kind}.yaml") for kind in KINDS), ELASTIC],
+        "gke": [*(OURS / f"{kind}.yaml" for kind in KINDS), ELASTIC],
     }
     arguments = {name: [word for file in each for word in ("-f", str(file))] for name, each in files.items()}
     for name, cluster in control_plane.clusters.items():
