@@ -49,6 +49,10 @@ class App(AppDir):
         """Give an app without rules."""
         return model.App(name="demo")
 
+    def environment_names(self) -> tuple[str, ...]:
+        """Give the one there is."""
+        return ("dev",)
+
 
 def apply(about: Reached, changes: Changes | None = None) -> Changes:
     found = changes or observe(about)
