@@ -83,6 +83,12 @@ class Program:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
+    def terminate(self, *, timeout_s: float = 30.0) -> int:
+        """Tell it to go, wait for its end and give its exit code."""
+        assert self._process is not None, f"{self.name} was never started"
+        self._process.terminate()
+        return self._process.wait(timeout_s)
+
     def wait_until(self, probe: Callable[[], object], *, what: str, timeout_s: float = 60.0) -> None:
         """Wait until `probe` is true while the program runs.
 
