@@ -40,6 +40,7 @@ class Ports:
         ask_text: puts a question on stderr and gives what was typed.
         interactive: tells whether somebody is there to answer.
         who: names who runs this, as `user@host`, for the cluster's records.
+        connect_once: opens a cluster as `connect` does, but one that fails where the other waits.
     """
 
     connect: Connect
@@ -49,6 +50,7 @@ class Ports:
     ask_text: Callable[[str], str]
     interactive: Callable[[], bool]
     who: Callable[[], str]
+    connect_once: Connect = field(default_factory=lambda: connect_once)
 
 
 @dataclass(kw_only=True)
@@ -91,6 +93,14 @@ class SystemClock:
         time.sleep(seconds)
 
 
+class MachineClock(SystemClock):
+    """The clock of the machine, with a time that nobody sets."""
+
+    def monotonic_s(self) -> float:
+        """Give a time that never goes back, in seconds."""
+        return time.monotonic()
+
+
 def connect(context: str, kubeconfig: str | None) -> Cluster:
     """Open the real cluster behind a kubectl context; once it has answered, it is waited for."""
     from mlstack.cli.output import say
@@ -115,6 +125,29 @@ def _connected(context: str, kubeconfig: str | None) -> Cluster:
     from mlstack.cluster import kube
 
     return kube.connect(context, kubeconfig=kubeconfig)
+
+
+def connect_once(context: str, kubeconfig: str | None) -> Cluster:
+    """Open the real cluster behind a kubectl context; nothing is asked twice.
+
+    For whoever may write for a limited time only: a write that waited for its server would come too late.
+    """
+    from mlstack.cluster import kube
+
+    return kube.connect(context, kubeconfig=kubeconfig)
+
+
+def own_namespace(session: Session, context: str | None, kubeconfig: str | None) -> str:
+    """Give the namespace that a program has for its own objects: its pod's, else that of the context."""
+    in_pod = os.environ.get("POD_NAMESPACE", "")
+    if in_pod and not context:
+        return in_pod
+    try:
+        found = session.ports.kubeconfig(kubeconfig)
+    except NotFoundError:
+        return in_pod or "default"
+    known = found.contexts.get(context or found.current_context or "")
+    return known.namespace if known else in_pod or "default"
 
 
 def opener(session: Session, kubeconfig: str | None) -> Callable[[str], Cluster]:

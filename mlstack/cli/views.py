@@ -20,6 +20,7 @@ def page(result: object) -> Page:
         views_changes,
         views_cluster,
         views_drift,
+        views_elastic,
         views_history,
         views_prototypes,
     )

@@ -326,13 +326,15 @@ class Reconciler:
             work.told.append(Told(job=job.key, note=note))
 
     def _events(self, work: _Work) -> list[Action]:
-        """Give the events for what was told and is news."""
+        """Give the events for what was told and is news; the rest was not worth telling."""
         found = []
-        for told in work.told:
+        said, work.told = work.told, []
+        for told in said:
             job = self._world.job(told.job)
             memory = self._memory.of(told.job, job.uid) if job else None
             if job is None or memory is None or not notes.is_fresh(told.note, memory, work.now_ms):
                 continue
+            work.told.append(told)
             body = notes.event(job, told.note, work.now_ms, self._instance)
             ref, why = ObjectRef.of(body), told.note.reason
             found.append(Action(verb="create", ref=ref, job=job.key, why=why, body=body))

@@ -75,6 +75,10 @@ class World:
         self._forget(shelf, is_news=is_news)
         return is_news
 
+    def hear_of(self, obj: Mapping[str, Any]) -> bool:
+        """Take in an object as it is; says whether it was news."""
+        return self.hear(WatchEvent(type="MODIFIED", object=obj))
+
     def replace(self, kind: str, items: Iterable[Mapping[str, Any]], version: str) -> bool:
         """Take in a list of all objects of a kind; what it lacks is gone, unless it is newer than the list.
 

@@ -99,6 +99,7 @@ class Runner:
             ask_text=self._ask_text,
             interactive=lambda: self.answer is not None,
             who=lambda: "ada@laptop",
+            connect_once=lambda context, kubeconfig: self.cluster(context or self.current),
         )
 
     def _kubeconfig(self) -> Kubeconfig:

@@ -67,5 +67,5 @@ def test_every_command_has_help_with_an_example(run: Runner, words: str) -> None
 
 def test_readme_is_short_and_plain() -> None:
     lines = README.read_text(encoding="utf-8").splitlines()
-    assert len(lines) <= 150
+    assert len(lines) <= 180
     assert max(len(line) for line in lines) <= 130

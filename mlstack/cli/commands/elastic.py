@@ -1,0 +1,309 @@
+"""`elastic run, plan, status`."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mlstack.cli import options, progress
+from mlstack.cli.adapters import read_text
+from mlstack.cli.output import emit, say, write
+from mlstack.cli.parsing import family
+from mlstack.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mlstack.cli.adapters import Session
+    from mlstack.elastic.config import PolicyConfig
+    from mlstack.elastic.health import Metrics
+    from mlstack.elastic.reconcile import Pass
+    from mlstack.elastic.running.settings import Settings
+    from mlstack.elastic.snapshot import Snapshot
+
+commands = family("Training jobs that grow and shrink with the room there is.")
+
+LeadContext = Annotated[
+    str | None,
+    typer.Option(
+        "--context",
+        metavar="NAME",
+        help="The kubectl context. Default: the current one; in a pod, its service account.",
+    ),
+]
+Namespaces = Annotated[
+    list[str] | None,
+    typer.Option("--namespace", "-n", metavar="NAME", help="Only jobs in this namespace; repeatable."),
+]
+LEVELS = ("error", "info", "debug")
+
+Policy = Annotated[str, typer.Option("--policy", metavar="NAME", help="fair, throughput or edl.")]
+Headroom = Annotated[
+    int, typer.Option("--headroom", metavar="PERCENT", min=0, max=90, help="Places that growth leaves free.")
+]
+
+
+def _level(value: str) -> str:
+    if value in LEVELS:
+        return value
+    raise UsageError(f"no log level `{value}`", hint=f"use {', '.join(LEVELS)}")
+
+
+@commands.command(
+    epilog=options.example(
+        "mlstack elastic run --context gke --dry-run", "mlstack elastic run --listen 0.0.0.0:8080"
+    )
+)
+def run(
+    ctx: typer.Context,
+    context: LeadContext = None,
+    namespace: Namespaces = None,
+    once: Annotated[bool, typer.Option("--once", help="Do one pass, then end.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done; write nothing.")
+    ] = False,
+    policy: Policy = "fair",
+    tick: Annotated[
+        float,
+        typer.Option(
+            "--tick", metavar="DURATION", parser=options.duration, help="Longest time between two passes."
+        ),
+    ] = 5.0,
+    headroom: Headroom = 0,
+    listen: Annotated[
+        str,
+        typer.Option(
+            "--listen",
+            metavar="ADDRESS:PORT",
+            help="Answer /metrics, /healthz and /readyz here. Default: nowhere.",
+        ),
+    ] = "",
+    lease_namespace: Annotated[
+        str,
+        typer.Option(
+            "--lease-namespace",
+            metavar="NAME",
+            help="Where the Lease is by which one controller leads. Default: that of the pod or context.",
+        ),
+    ] = "",
+    log_level: Annotated[
+        str,
+        typer.Option(
+            "--log-level",
+            metavar="LEVEL",
+            callback=_level,
+            help="What is said: error, info (what changes) or debug (every write).",
+        ),
+    ] = "info",
+    identity: Annotated[
+        str, typer.Option("--identity", metavar="NAME", help="Name of this controller in the Lease.")
+    ] = "",
+    kubeconfig: options.Kubeconfig = None,
+) -> int:
+    """Look after training jobs until stopped; of several controllers one leads, the others stand by.
+
+    SIGTERM and Ctrl-C free the Lease, so that the next one leads at once, and end with 143 and 130.
+    """
+    from mlstack.cli.adapters import MachineClock
+    from mlstack.elastic.controller import Controller
+
+    session: Session = ctx.obj
+    settings = _settings(
+        session,
+        context=context,
+        kubeconfig=kubeconfig,
+        namespaces=namespace,
+        policy=_policy(policy, headroom),
+        tick=tick,
+        dry_run=dry_run,
+        lease_namespace=lease_namespace,
+        identity=identity,
+    )
+    metrics, stop = _listening(listen)
+    log = Log(log_level, metrics)
+    cluster = session.ports.connect_once(context or "", kubeconfig)
+    controller = Controller(cluster, settings, clock=MachineClock(), told=log.say, watcher=log)
+    try:
+        if not once:
+            log.say(f"{settings.identity} begins, policy `{settings.policy.mode}`")
+            controller.run()
+            return 0
+        found = controller.once()
+    finally:
+        stop()
+    for line in (*found.actions, *(f"{one.action} refused: {one.error}" for one in found.refused)):
+        write(str(line))
+    return 1 if found.refused else 0
+
+
+@commands.command(
+    epilog=options.example(
+        "mlstack elastic plan",
+        "mlstack elastic plan --explain train/bert",
+        "mlstack elastic plan --save before.json",
+        "mlstack elastic plan --snapshot before.json --policy throughput -o json",
+    )
+)
+def plan(
+    ctx: typer.Context,
+    context: LeadContext = None,
+    namespace: Namespaces = None,
+    snapshot: Annotated[
+        Path | None,
+        typer.Option("--snapshot", metavar="FILE", help="Plan with a saved moment, without a cluster."),
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option("--save", metavar="FILE", help="Keep this moment in a file.")
+    ] = None,
+    explain: Annotated[
+        str | None, typer.Option("--explain", metavar="JOB", help="Tell everything about one job.")
+    ] = None,
+    policy: Policy = "fair",
+    headroom: Headroom = 0,
+    kubeconfig: options.Kubeconfig = None,
+    output: options.Output = "table",
+) -> int:
+    """Show what the controller would do now, and why; writes nothing to the cluster."""
+    from mlstack.elastic import looking
+
+    config = _policy(policy, headroom)
+    if snapshot is not None and (context or namespace):
+        raise UsageError("`--snapshot` needs no cluster", hint="leave --context and --namespace away")
+    moment = _saved(snapshot) if snapshot is not None else _live(ctx.obj, context, kubeconfig, namespace)
+    if save is not None:
+        from mlstack.elastic import saved
+
+        save.write_text(saved.write(moment), encoding="utf-8")
+    found = looking.planned(moment, config)
+    return emit(looking.explained(found, explain) if explain else found, output)
+
+
+@commands.command(epilog=options.example("mlstack elastic status", "mlstack elastic status -n train -o json"))
+def status(
+    ctx: typer.Context,
+    context: LeadContext = None,
+    namespace: Namespaces = None,
+    kubeconfig: options.Kubeconfig = None,
+    output: options.Output = "table",
+) -> int:
+    """Show how the training jobs stand: phase, trainers ready and told, and why one waits."""
+    from mlstack.elastic import looking
+
+    with progress.waiting("reading the training jobs"):
+        cluster = ctx.obj.ports.connect(context or "", kubeconfig)
+        found = looking.standings(looking.look_at_jobs(cluster, namespace or ()))
+    return emit(found, output)
+
+
+def _live(
+    session: Session, context: str | None, kubeconfig: str | None, namespaces: list[str] | None
+) -> Snapshot:
+    from mlstack.elastic import looking
+
+    with progress.waiting("reading nodes, pods and jobs"):
+        cluster = session.ports.connect(context or "", kubeconfig)
+        world = looking.look(cluster, namespaces or ())
+    return world.snapshot(round(session.ports.clock.now_s() * 1000))
+
+
+def _saved(file: Path) -> Snapshot:
+    from mlstack.elastic import saved
+
+    return saved.read(read_text(file), where=str(file))
+
+
+def _policy(name: str, headroom: int) -> PolicyConfig:
+    from mlstack.elastic import looking
+    from mlstack.elastic.config import PolicyConfig
+
+    looking.check_policy(name)
+    return PolicyConfig(mode=name, headroom_pct=headroom)
+
+
+def _settings(
+    session: Session,
+    *,
+    context: str | None,
+    kubeconfig: str | None,
+    namespaces: list[str] | None,
+    policy: PolicyConfig,
+    tick: float,
+    dry_run: bool,
+    lease_namespace: str,
+    identity: str,
+) -> Settings:
+    from mlstack.cli.adapters import own_namespace
+    from mlstack.elastic.running.settings import Settings
+
+    if tick < 0.1:
+        raise UsageError("`--tick` must be at least 100 ms", hint="5s is the default")
+    name = os.environ.get("POD_NAME") or socket.gethostname()
+    return Settings(
+        policy=policy,
+        namespaces=tuple(namespaces or ()),
+        identity=identity or f"{name}_{os.urandom(4).hex()}",
+        lease_namespace=lease_namespace or own_namespace(session, context, kubeconfig),
+        tick_ms=round(tick * 1000),
+        is_dry=dry_run,
+    )
+
+
+def _listening(listen: str) -> tuple[Metrics | None, Callable[[], None]]:
+    """Begin to answer probes, where that is wanted; gives what is told, and how to end it."""
+    if not listen:
+        return None, lambda: None
+    from time import monotonic
+
+    from mlstack.elastic.health import HealthServer, Metrics
+
+    address, _, port = listen.rpartition(":")
+    if not port.isdigit():
+        raise UsageError(f"`--listen {listen}` has no port", hint="--listen 0.0.0.0:8080")
+    metrics = Metrics(monotonic)
+    server = HealthServer(metrics, address=address.strip("[]"), port=int(port))
+    server.start()
+    return metrics, server.stop
+
+
+class Log:
+    """Says on stderr what the controller does, one line with its time each, and hands on to the metrics.
+
+    Args:
+        level: one of `LEVELS`.
+        metrics: told as well, if any.
+    """
+
+    def __init__(self, level: str, metrics: Metrics | None) -> None:
+        """Hold the parts."""
+        self._level, self._metrics = LEVELS.index(level), metrics
+
+    def say(self, text: str) -> None:
+        """Say a line: whoever reads it later needs the time."""
+        from datetime import UTC, datetime
+
+        say(f"{datetime.now(UTC).strftime('%Y-%m-%dT%H:%M:%SZ')} {text}")
+
+    def looked(self, *, is_leading: bool, is_synced: bool) -> None:
+        """Take note that the loop goes round."""
+        if self._metrics is not None:
+            self._metrics.looked(is_leading=is_leading, is_synced=is_synced)
+
+    def passed(self, found: Pass, *, seconds: float) -> None:
+        """Take note of a pass, and say what happened to jobs."""
+        if self._metrics is not None:
+            self._metrics.passed(found, seconds=seconds)
+        if self._level >= LEVELS.index("info"):
+            for told in found.told:
+                self.say(f"{told.job} {told.note.reason}: {told.note.text}")
+        if self._level >= LEVELS.index("debug"):
+            for action in found.actions:
+                self.say(str(action))
+
+    def failed(self, error: Exception) -> None:
+        """Take note of a pass that failed."""
+        if self._metrics is not None:
+            self._metrics.failed(error)

@@ -1,0 +1,297 @@
+"""What a person sees of elastic training: what would be done and why, and how the jobs stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from mlstack.cluster.api import Cluster
+from mlstack.elastic.config import PolicyConfig
+from mlstack.elastic.controller import sources
+from mlstack.elastic.observed.jobs import JobFacts
+from mlstack.elastic.plan import BASELINES, plan
+from mlstack.elastic.policy.table import POLICIES
+from mlstack.elastic.running.listening import Source
+from mlstack.elastic.scaleplan import Decision, ScalePlan
+from mlstack.elastic.snapshot import Job, Snapshot
+from mlstack.elastic.trainingjob import KIND
+from mlstack.elastic.world import World
+from mlstack.errors import NotFoundError, ObjectNotFoundError, UsageError
+from mlstack.model.names import nearest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """Trainers of a job on one node.
+
+    Attributes:
+        node: its name, empty for those without a node.
+        trainers: how many.
+    """
+
+    node: str
+    trainers: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedJob:
+    """What would be done about one job.
+
+    Attributes:
+        job: its key.
+        state: how far it has come.
+        now: trainers that it has.
+        target: trainers that it is to have.
+        minimum: fewest.
+        maximum: most.
+        cause: the weightiest rule.
+        reasons: why, the weightiest first.
+        victims: trainers that go.
+        places: where trainers come.
+        master: nodes for its master, if it is admitted now.
+        pserver: nodes for its parameter servers, likewise.
+    """
+
+    job: str
+    state: str
+    now: int
+    target: int
+    minimum: int
+    maximum: int
+    cause: str
+    reasons: tuple[str, ...]
+    victims: tuple[str, ...]
+    places: tuple[Placement, ...]
+    master: tuple[str, ...] = ()
+    pserver: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lacking:
+    """A pod or job without a place.
+
+    Attributes:
+        key: of the pod or job.
+        missing: what is missing, as people write it: `cpu 2500m, memory 1Gi`.
+    """
+
+    key: str
+    missing: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElasticPlan:
+    """What the controller would do now.
+
+    Attributes:
+        policy: name of the policy.
+        nodes: how many nodes take pods.
+        jobs: what becomes of the jobs.
+        unplaced: what found no place.
+        moves: trainers moved for fairness alone.
+        steps: how many steps the policy took.
+    """
+
+    policy: str
+    nodes: int
+    jobs: tuple[PlannedJob, ...]
+    unplaced: tuple[Lacking, ...]
+    moves: int
+    steps: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainedJob:
+    """All that would be done about one job, and why.
+
+    Attributes:
+        policy: name of the policy.
+        job: what would be done.
+        missing: what is missing for its gang, empty where it has a place.
+    """
+
+    policy: str
+    job: PlannedJob
+    missing: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobStanding:
+    """How one job stands, as its status says.
+
+    Attributes:
+        job: its key.
+        phase: one word.
+        desired: trainers it was told to have.
+        ready: trainers that are ready.
+        minimum: fewest.
+        maximum: most.
+        reason: one line, where something is not as it should be.
+    """
+
+    job: str
+    phase: str
+    desired: int
+    ready: int
+    minimum: int
+    maximum: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElasticStatus:
+    """How all training jobs stand.
+
+    Attributes:
+        jobs: by key.
+    """
+
+    jobs: tuple[JobStanding, ...]
+
+
+def look(cluster: Cluster, namespaces: Sequence[str] = ()) -> World:
+    """Read all that a plan needs; writes nothing.
+
+    Raises:
+        NotFoundError: the cluster has no training jobs.
+        ClusterError: it does not answer or refuses.
+    """
+    return _read(cluster, sources(namespaces))
+
+
+def look_at_jobs(cluster: Cluster, namespaces: Sequence[str] = ()) -> World:
+    """Read the training jobs alone.
+
+    Raises:
+        NotFoundError: the cluster has no training jobs.
+        ClusterError: it does not answer or refuses.
+    """
+    return _read(cluster, [source for source in sources(namespaces) if source.kind == KIND])
+
+
+def _read(cluster: Cluster, wanted: Iterable[Source]) -> World:
+    world = World()
+    for source in wanted:
+        try:
+            listing = cluster.list(
+                source.api_version, source.kind, namespace=source.namespace, labels=source.labels
+            )
+        except ObjectNotFoundError as error:
+            if source.kind != KIND:
+                raise
+            raise NotFoundError(
+                "the cluster has no training jobs",
+                hint="mlstack generate elastic-controller NAME, then mlstack apply ENV",
+            ) from error
+        for item in listing.items:
+            world.hear_of(item)
+    return world
+
+
+def check_policy(name: str) -> None:
+    """Refuse what is no policy, and policies that are for comparison alone.
+
+    Raises:
+        NotFoundError: there is none of that name.
+        UsageError: it is there to be compared with.
+    """
+    POLICIES.find(name)
+    if name in BASELINES:
+        raise UsageError(
+            f"the policy `{name}` has known faults and is there to be compared with",
+            hint="mlstack elastic simulate runs it",
+        )
+
+
+def planned(snapshot: Snapshot, config: PolicyConfig) -> ElasticPlan:
+    """Decide, and write it down for people."""
+    found = plan(snapshot, config)
+    return ElasticPlan(
+        policy=config.mode,
+        nodes=len(snapshot.nodes),
+        jobs=tuple(_planned(job, found.decisions[job.key]) for job in snapshot.jobs),
+        unplaced=tuple(_lacking(found, snapshot)),
+        moves=found.moves,
+        steps=found.steps,
+    )
+
+
+def explained(found: ElasticPlan, name: str) -> ExplainedJob:
+    """Give what a plan says about one job.
+
+    Args:
+        found: the plan.
+        name: `namespace/name`, or the name alone where there is one such job.
+
+    Raises:
+        NotFoundError: there is no such job, or there are several.
+    """
+    rows = [row for row in found.jobs if name in (row.job, row.job.partition("/")[2])]
+    if len(rows) > 1:
+        known = ", ".join(f"`{row.job}`" for row in rows)
+        raise NotFoundError(f"`{name}` is the name of several jobs", hint=f"one of {known}")
+    if not rows:
+        near = nearest(name, [row.job for row in found.jobs])
+        raise NotFoundError(f"no job `{name}` takes part in the plan", near=near)
+    missing = next((lack.missing for lack in found.unplaced if lack.key == rows[0].job), "")
+    return ExplainedJob(policy=found.policy, job=rows[0], missing=missing)
+
+
+def standings(world: World) -> ElasticStatus:
+    """Say how the jobs stand, as their status has it."""
+    return ElasticStatus(jobs=tuple(map(_standing, world.jobs())))
+
+
+def amount(resource: str, value: int) -> str:
+    """Write an amount as people do: `2500m`, `16Gi`, `3`."""
+    if resource == "cpu":
+        return f"{value}m" if value % 1000 else str(value // 1000)
+    for unit, size in (("Gi", 2**30), ("Mi", 2**20)):
+        if resource in ("memory", "ephemeral-storage") and value >= size:
+            return f"{value / size:.1f}".removesuffix(".0") + unit
+    return str(value)
+
+
+def _planned(job: Job, decision: Decision) -> PlannedJob:
+    return PlannedJob(
+        job=job.key,
+        state=job.state,
+        now=len(job.trainers),
+        target=decision.target,
+        minimum=job.minimum,
+        maximum=job.maximum,
+        cause=decision.reasons[0].cause,
+        reasons=tuple(f"{reason.cause}: {reason.text}" for reason in decision.reasons),
+        victims=decision.victims,
+        places=tuple(_placements(decision.places)),
+        master=tuple(decision.hints.get("master", ())),
+        pserver=tuple(decision.hints.get("pserver", ())),
+    )
+
+
+def _placements(places: Sequence[str]) -> Iterator[Placement]:
+    for node in sorted(set(places)):
+        yield Placement(node=node, trainers=places.count(node))
+
+
+def _lacking(found: ScalePlan, snapshot: Snapshot) -> Iterator[Lacking]:
+    for one in found.unplaced:
+        parts = [
+            f"{name} {amount(name, value)}"
+            for name, value in zip(snapshot.resources, one.missing, strict=True)
+            if value
+        ]
+        yield Lacking(key=one.key, missing=", ".join(parts))
+
+
+def _standing(job: JobFacts) -> JobStanding:
+    trainer = job.status.get("trainer") or {}
+    return JobStanding(
+        job=job.key,
+        phase=job.phase or "Pending",
+        desired=job.target,
+        ready=int(trainer.get("ready") or 0),
+        minimum=job.spec.minimum if job.spec else 0,
+        maximum=job.spec.maximum if job.spec else 0,
+        reason=str(job.status.get("reason") or "; ".join(job.faults)),
+    )

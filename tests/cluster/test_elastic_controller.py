@@ -1,0 +1,343 @@
+"""The elastic controller on a real control plane: jobs, faults, who leads, what it leaves alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.cluster import TestCluster
+from tests.support.elastic import training_job
+from tests.support.elastic_controller import DEFINITION, LEASE, ElasticController, Jobs, install
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.cluster
+
+Obj = dict[str, Any]
+Start = Callable[..., ElasticController]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def installed(control_plane: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Definition, priority classes, service account and rights of the controller."""
+    gke: TestCluster = control_plane.clusters["gke"]
+    install(gke, tmp_path_factory.mktemp("elastic") / "app")
+    yield
+    gke.kubectl("delete", "priorityclass", "mlstack-trainer", "mlstack-training")
+    gke.request("DELETE", DEFINITION)
+    gke.wait_until_gone(DEFINITION)
+
+
+@pytest.fixture
+def start(gke: TestCluster, namespace: str, tmp_path: Path) -> Iterator[Start]:
+    """A function that starts a controller for the test's namespace; it is killed with the test."""
+    started: list[ElasticController] = []
+
+    def begin(name: str = "first", *options: str) -> ElasticController:
+        controller = ElasticController(gke, tmp_path, name, namespaces=[namespace], options=options)
+        started.append(controller)
+        return controller.start()
+
+    yield begin
+    for controller in started:
+        controller.program.kill()
+    if gke.find(LEASE):
+        gke.request("DELETE", LEASE)
+
+
+@pytest.fixture
+def jobs(gke: TestCluster, namespace: str) -> Iterator[Jobs]:
+    """The jobs of the test's namespace; their pods are gone before the next test."""
+    found = Jobs(gke, namespace)
+    yield found
+    gke.kubectl("delete", "trainingjobs,deployments", "--all", "-n", namespace, "--wait=false")
+    gke.kubectl("delete", "pods", "--all", "-n", namespace, "--grace-period=0", "--force")
+
+
+def test_a_job_lives_from_waiting_to_success(start: Start, jobs: Jobs) -> None:
+    start()
+    jobs.create(training_job("one", minimum=2, maximum=6, cpu="2", pservers=2, with_master=True))
+
+    jobs.wait_for_phase("one", "Running")
+    assert jobs.names("one") == [f"one-trainer-{index}" for index in range(6)]
+    assert jobs.names("one", "pserver") == ["one-pserver-0", "one-pserver-1"]
+    assert jobs.names("one", "master") == ["one-master-0"]
+    jobs.exit("one-trainer-0", 0)
+    jobs.wait_for_phase("one", "Completing")
+    for index in range(1, 6):
+        jobs.exit(f"one-trainer-{index}", 0)
+    jobs.wait_for_phase("one", "Succeeded")
+    jobs.wait_for(lambda: not jobs.pods("one"), what="servers gone")
+
+    assert jobs.status("one")["trainer"]["succeeded"] >= 1
+    events = jobs.cluster.request("GET", f"/apis/events.k8s.io/v1/namespaces/{jobs.namespace}/events")[
+        "items"
+    ]
+    ours = {one["reason"] for one in events if one.get("reportingController") == "mlstack.dev/elastic"}
+    assert {"Admitted", "Completed"} <= ours
+
+
+def test_a_gang_comes_whole_or_not_at_all(start: Start, jobs: Jobs) -> None:
+    start()
+    jobs.create(training_job("full", minimum=3, maximum=3, cpu="12"))
+    jobs.wait_for_phase("full", "Running")
+    jobs.create(training_job("gang", minimum=1, maximum=2, cpu="1", pservers=2, pserver_cpu="5"))
+
+    jobs.wait_for(lambda: jobs.status("gang").get("reason"), what="a reason to wait")
+    assert jobs.pods("gang") == []
+    assert jobs.status("gang")["phase"] == "Pending"
+    jobs.cluster.request("DELETE", jobs.path("full"))
+
+    jobs.wait_for_phase("gang", "Running")
+    assert len(jobs.pods("gang")) == 4
+
+
+def test_lost_pods_are_replaced(start: Start, jobs: Jobs) -> None:
+    start()
+    jobs.create(training_job("one", minimum=2, maximum=3, cpu="1", pservers=1, with_master=True))
+    jobs.wait_for_phase("one", "Running")
+    before = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in jobs.pods("one")}
+
+    for name in ("one-trainer-1", "one-pserver-0", "one-master-0"):
+        jobs.cluster.kubectl("delete", "pod", name, "-n", jobs.namespace, "--wait=false")
+
+    def is_whole() -> bool:
+        now = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in jobs.pods("one")}
+        return now.keys() == before.keys() and len(set(now.values()) - set(before.values())) == 3
+
+    jobs.wait_for(is_whole, what="three new pods", timeout_s=20)
+    assert jobs.status("one")["trainer"]["failed"] == 0
+
+
+def test_a_failed_trainer_is_counted_and_replaced_later(start: Start, jobs: Jobs) -> None:
+    start()
+    jobs.create(training_job("one", minimum=2, maximum=2, cpu="1"))
+    jobs.wait_for_phase("one", "Running")
+
+    jobs.exit("one-trainer-0", 1)
+    jobs.wait_for(lambda: jobs.status("one")["trainer"]["failed"] == 1, what="the failure")
+    failed_s = time.monotonic()
+    jobs.wait_for(lambda: len(jobs.names("one")) == 2, what="another trainer")
+
+    assert time.monotonic() - failed_s > 5
+
+
+def test_a_lost_node_costs_its_pods_alone(start: Start, jobs: Jobs) -> None:
+    start()
+    jobs.create(training_job("one", minimum=2, maximum=6, cpu="6", pservers=1))
+    jobs.wait_for_phase("one", "Running")
+    node = jobs.pods("one", "trainer")[0]["spec"]["nodeName"]
+    others = {
+        pod["metadata"]["uid"] for pod in jobs.pods("one", "trainer") if pod["spec"]["nodeName"] != node
+    }
+    jobs.cluster.kubectl("cordon", node)
+    try:
+        for pod in jobs.pods("one"):
+            if pod["spec"].get("nodeName") == node:
+                name = pod["metadata"]["name"]
+                jobs.cluster.kubectl("delete", "pod", name, "-n", jobs.namespace, "--wait=false")
+
+        def has_moved() -> bool:
+            pods = jobs.pods("one")
+            return bool(pods) and all(
+                pod["status"]["phase"] == "Running" and pod["spec"].get("nodeName") != node for pod in pods
+            )
+
+        jobs.wait_for(has_moved, what="pods on the other nodes")
+        assert others <= {pod["metadata"]["uid"] for pod in jobs.pods("one", "trainer")}
+    finally:
+        jobs.cluster.kubectl("uncordon", node)
+
+
+def test_kubectl_scale_bounds_the_plan(start: Start, jobs: Jobs) -> None:
+    start()
+    jobs.create(training_job("one", minimum=1, maximum=6, cpu="1"))
+    jobs.wait_for(lambda: len(jobs.names("one")) == 6, what="six trainers")
+
+    jobs.cluster.kubectl("scale", "tj/one", "--replicas=3", "-n", jobs.namespace)
+    jobs.wait_for(lambda: len(jobs.names("one")) == 3, what="three trainers")
+    jobs.cluster.kubectl("scale", "tj/one", "--replicas=5", "-n", jobs.namespace)
+    jobs.wait_for(lambda: len(jobs.names("one")) == 5, what="five trainers")
+
+    scale = jobs.cluster.request("GET", f"{jobs.path('one')}/scale")
+    assert scale["spec"]["replicas"] == 5
+    jobs.wait_for_phase("one", "Running")
+
+
+def test_web_pods_get_room_from_trainers(start: Start, jobs: Jobs) -> None:
+    start()
+    jobs.create(training_job("one", minimum=1, maximum=24, cpu="2"))
+    jobs.wait_for(lambda: len(jobs.names("one")) >= 20, what="a full cluster")
+
+    jobs.create(web(5, cpu="3"))
+
+    jobs.wait_for(lambda: running(jobs, "web") == 5, what="five web pods", timeout_s=25)
+    jobs.wait_for_phase("one", "Running")
+    assert all(pod["spec"].get("nodeName") for pod in jobs.pods("one"))
+
+
+def test_of_two_controllers_one_leads_and_the_other_takes_over(start: Start, jobs: Jobs) -> None:
+    first, second = start("first"), start("second")
+    wait_until(lambda: first.metric("leader") + second.metric("leader") == 1, what="one leader")
+    leader, other = (first, second) if first.metric("leader") else (second, first)
+    jobs.create(training_job("one", minimum=1, maximum=2, cpu="1"))
+    jobs.wait_for_phase("one", "Running")
+    before = {pod["metadata"]["uid"] for pod in jobs.pods("one")}
+
+    leader.program.kill()
+    jobs.cluster.kubectl("delete", "pod", "one-trainer-0", "-n", jobs.namespace, "--wait=false")
+    killed_s = time.monotonic()
+
+    wait_until(lambda: other.metric("leader") == 1, what="a new leader", timeout_s=25)
+    taken_s = time.monotonic() - killed_s
+    jobs.wait_for(lambda: len(jobs.names("one")) == 2, what="the lost trainer")
+    now = jobs.pods("one")
+    assert taken_s < 20
+    assert len(before & {pod["metadata"]["uid"] for pod in now}) == 1
+    marks = {pod["metadata"]["annotations"]["mlstack.dev/lease-transitions"] for pod in now}
+    assert marks == {"0", "1"}
+
+
+def test_a_leader_that_is_told_to_go_frees_the_lease(start: Start, jobs: Jobs) -> None:
+    first = start("first")
+    wait_until(lambda: first.metric("leader") == 1, what="a leader")
+    second = start("second")
+
+    code = first.program.terminate(timeout_s=10)
+    freed_s = time.monotonic()
+    wait_until(lambda: second.metric("leader") == 1, what="the next leader", timeout_s=10)
+
+    assert code == 143
+    assert time.monotonic() - freed_s < 5
+
+
+def test_a_leader_that_was_stopped_does_not_write_when_it_wakes(start: Start, jobs: Jobs) -> None:
+    first = start("first")
+    wait_until(lambda: first.metric("leader") == 1, what="a leader")
+    second = start("second")
+    jobs.create(training_job("one", minimum=1, maximum=2, cpu="1"))
+    jobs.wait_for_phase("one", "Running")
+
+    assert first.program.pid
+    os.kill(first.program.pid, signal.SIGSTOP)
+    wait_until(lambda: second.metric("leader") == 1, what="the second leads", timeout_s=25)
+    os.kill(first.program.pid, signal.SIGCONT)
+    wait_until(lambda: first.metric("leader") == 0, what="the first sees it", timeout_s=15)
+
+    assert second.metric("leader") == 1
+
+
+def test_it_goes_on_after_the_api_server_was_restarted(start: Start, jobs: Jobs) -> None:
+    controller = start()
+    jobs.create(training_job("one", minimum=1, maximum=3, cpu="1"))
+    jobs.wait_for_phase("one", "Running")
+
+    jobs.cluster.restart_apiserver()
+    jobs.cluster.kubectl("delete", "pod", "one-trainer-0", "-n", jobs.namespace, "--wait=false")
+    jobs.create(training_job("two", minimum=1, maximum=2, cpu="1"))
+
+    jobs.wait_for(lambda: len(jobs.names("one")) == 3, what="the lost trainer", timeout_s=60)
+    jobs.wait_for_phase("two", "Running", timeout_s=60)
+    assert controller.program.pid
+
+
+def test_a_steady_cluster_sees_at_most_one_write_in_ten_seconds(start: Start, jobs: Jobs) -> None:
+    start()
+    start("second")
+    jobs.create(training_job("one", minimum=1, maximum=3, cpu="1", pservers=1))
+    jobs.create(training_job("huge", minimum=9, maximum=9, cpu="15"))
+    jobs.wait_for_phase("one", "Running")
+    time.sleep(20)  # the gang is let go from its nodes, conditions come to rest
+
+    before = int(jobs.cluster.request("GET", LEASE)["metadata"]["resourceVersion"])
+    mine = objects(jobs)
+    time.sleep(30)
+
+    assert objects(jobs) == mine
+    lease = jobs.cluster.request("GET", LEASE)
+    assert int(lease["metadata"]["resourceVersion"]) > before
+
+
+def test_nothing_else_is_touched_and_everything_goes_with_the_job(start: Start, jobs: Jobs) -> None:
+    labels = {"mlstack.dev/training-job": "one", "mlstack.dev/role": "trainer"}
+    container = {"name": "main", "image": "registry.example.org/x:1"}
+    for name, marks in (("web", {}), ("one-trainer-0", labels)):
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": marks}}
+        jobs.create({**pod, "spec": {"containers": [container]}})
+    jobs.wait_for(lambda: running_names(jobs) == {"web", "one-trainer-0"}, what="pods of others")
+    before = [
+        jobs.cluster.find(f"/api/v1/namespaces/{jobs.namespace}/pods/{name}")
+        for name in ("web", "one-trainer-0")
+    ]
+    start()
+    jobs.create(training_job("one", minimum=1, maximum=40, cpu="1", pservers=1, with_master=True))
+    jobs.wait_for_phase("one", "Running")
+
+    jobs.cluster.request("DELETE", jobs.path("one"))
+    jobs.wait_for(lambda: running_names(jobs) == {"web", "one-trainer-0"}, what="the end of the job's pods")
+
+    after = [
+        jobs.cluster.find(f"/api/v1/namespaces/{jobs.namespace}/pods/{name}")
+        for name in ("web", "one-trainer-0")
+    ]
+    assert json.dumps(after) == json.dumps(before)
+    for kind in ("statefulsets", "poddisruptionbudgets", "services"):
+        listed = jobs.cluster.kubectl("get", kind, "-n", jobs.namespace, "-o", "name").stdout
+        assert listed == ""
+
+
+def test_one_pass_alone(jobs: Jobs, gke: TestCluster, namespace: str, tmp_path: Path) -> None:
+    jobs.create(training_job("one", minimum=1, maximum=2, cpu="1"))
+
+    once = ElasticController(gke, tmp_path, "once", namespaces=[namespace], options=["--once"])
+    once.program.start()
+    once.program.wait_until_finished(timeout_s=30)
+
+    assert len(jobs.names("one")) == 2
+    gke.request("DELETE", LEASE)
+
+
+def web(replicas: int, *, cpu: str) -> Obj:
+    container = {
+        "name": "main",
+        "image": "registry.example.org/web:1",
+        "resources": {"requests": {"cpu": cpu}},
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}},
+        },
+    }
+
+
+def running(jobs: Jobs, app: str) -> int:
+    return sum(
+        pod["metadata"]["labels"].get("app") == app and pod["status"]["phase"] == "Running"
+        for pod in jobs.pods()
+    )
+
+
+def running_names(jobs: Jobs) -> set[str]:
+    path = f"/api/v1/namespaces/{jobs.namespace}/pods"
+    items = jobs.cluster.request("GET", path)["items"]
+    return {pod["metadata"]["name"] for pod in items if pod["status"].get("phase") == "Running"}
+
+
+def objects(jobs: Jobs) -> dict[str, str]:
+    kinds = "trainingjobs,pods,statefulsets,services,poddisruptionbudgets,events.events.k8s.io"
+    found = json.loads(jobs.cluster.kubectl("get", kinds, "-n", jobs.namespace, "-o", "json").stdout)
+    return {
+        f"{one['kind']}/{one['metadata']['name']}": one["metadata"]["resourceVersion"]
+        for one in found["items"]
+    }

@@ -1,0 +1,127 @@
+"""`mlstack elastic plan, status, run` as people type them, on clusters in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mlstack.cli.page import WIDTH, text_width
+from tests.support.cli import Runner
+from tests.support.elastic import pod, training_job
+from tests.support.stage import Stage
+
+
+@pytest.fixture
+def stage(run: Runner) -> Stage:
+    """A cluster with a small job that runs and a big one that waits; the context `minikube` leads there."""
+    stage = Stage("n1", "n2")
+    stage.put(training_job("small", minimum=1, maximum=4, cpu="2", pservers=1))
+    stage.settle()
+    stage.put(training_job("big", minimum=9, maximum=12, cpu="4"))
+    stage.put(pod("web", cpu="3", priority=1000))
+    run.clusters["minikube"] = run.clusters[""] = stage.memory
+    return stage
+
+
+def test_plan_shows_each_job_with_its_reason(run: Runner, stage: Stage) -> None:
+    out = run.ok("elastic plan")
+
+    rows = {line.split()[0]: line.split() for line in out.splitlines() if line.startswith("default/")}
+    assert rows["default/big"][1:5] == ["waiting", "0", "0", "9-12"]
+    assert rows["default/small"][1:5] == ["admitted", "4", "4", "1-4"]
+    assert "policy `fair` on 2 nodes" in out
+    assert all(text_width(line) <= WIDTH for line in out.splitlines())
+
+
+def test_plan_writes_nothing(run: Runner, stage: Stage) -> None:
+    before = stage.memory.list("v1", "Pod").resource_version
+
+    run.ok("elastic plan")
+
+    assert stage.memory.list("v1", "Pod").resource_version == before
+
+
+def test_plan_explains_one_job(run: Runner, stage: Stage) -> None:
+    out = run.ok("elastic plan --explain big")
+
+    assert out.startswith("default/big: 0 -> 0 trainers")
+    assert "waiting:" in out and "missing:" in out
+
+
+def test_plan_names_the_nearest_job(run: Runner, stage: Stage) -> None:
+    ran = run("elastic plan --explain default/bog")
+
+    assert ran.code == 4
+    assert "did you mean `default/big`?" in ran.err
+
+
+def test_a_saved_moment_gives_the_same_plan(run: Runner, stage: Stage, tmp_path: Path) -> None:
+    file = tmp_path / "moment.json"
+    live = run("elastic", "plan", "--save", str(file), "-o", "json").json
+
+    again = run("elastic", "plan", "--snapshot", str(file), "-o", "json").json
+
+    assert again == live
+    assert {row["job"] for row in again["jobs"]} == {"default/big", "default/small"}
+
+
+def test_a_file_that_is_no_snapshot_is_refused(run: Runner, tmp_path: Path) -> None:
+    file = tmp_path / "moment.json"
+    file.write_text('{"kind": "List"}', encoding="utf-8")
+
+    ran = run("elastic", "plan", "--snapshot", str(file))
+
+    assert ran.code == 3
+    assert "this is no saved snapshot" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        ("elastic plan --policy fari", 4, "did you mean `fair`?"),
+        ("elastic plan --policy edl-v010", 2, "elastic simulate"),
+        ("elastic run --once --tick 0.01", 2, "at least 100 ms"),
+        ("elastic run --once --listen 8080x", 2, "has no port"),
+        ("elastic run --once --log-level loud", 2, "no log level `loud`"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(run: Runner, stage: Stage, words: str, code: int, text: str) -> None:
+    ran = run(words)
+
+    assert ran.code == code
+    assert text in ran.err
+
+
+def test_a_cluster_without_the_definition_is_told(run: Runner) -> None:
+    ran = run("elastic plan")
+
+    assert ran.code == 4
+    assert "no training jobs" in ran.err
+
+
+def test_status_shows_phase_and_reason(run: Runner, stage: Stage) -> None:
+    stage.step()
+
+    out = run.ok("elastic status")
+
+    rows = {line.split()[0]: line.split() for line in out.splitlines() if line.startswith("default/")}
+    assert rows["default/small"][1:4] == ["Running", "4/4", "1-4"]
+    assert rows["default/big"][1:4] == ["Pending", "0/0", "9-12"]
+
+
+def test_one_dry_pass_says_what_would_be_done(run: Runner, stage: Stage) -> None:
+    ran = run("elastic run --once --dry-run")
+
+    assert ran.code == 0
+    assert "status TrainingJob default/big: Pending" in ran.out
+    assert stage.status("big") == {}
+
+
+def test_one_pass_does_what_is_due_and_frees_the_lease(run: Runner, stage: Stage) -> None:
+    ran = run("elastic run --once --lease-namespace default --identity me")
+
+    assert ran.code == 0
+    assert stage.status("big")["phase"] == "Pending"
+    lease = stage.get("Lease", "mlstack-elastic", "coordination.k8s.io/v1")
+    assert lease is not None and "holderIdentity" not in lease["spec"]
