@@ -54,12 +54,20 @@ class Books:
         return True
 
     def place_member(
-        self, crew: Crew, request: Vector, nodes: frozenset[str] | None, key: str
+        self, crew: Crew, request: Vector, nodes: frozenset[str] | None, key: str, *, is_late: bool = False
     ) -> Host | None:
-        """Find room for a master or parameter server where it costs the fewest places for trainers."""
+        """Find room for a master or parameter server where it costs the fewest places for trainers.
+
+        Args:
+            crew: its job.
+            request: what it requests.
+            nodes: where it may go, None for anywhere.
+            key: its name.
+            is_late: whether it is there already: then rather where no trainer has to go.
+        """
         wanted = shape(request)
         allow = surplus_up_to(crew.job.priority)
-        host = self._slots.find(crew, wanted, nodes, allow, key=crew.job.priority)
+        host = self._slots.find(crew, wanted, nodes, allow, is_late=is_late)
         if host is not None:
             self._make_room(host, wanted, allow, "gang", crew.job.key)
             self.ledger.reserve(host, request, key, owner=crew.job.key)

@@ -52,6 +52,6 @@ class Demands:
 def place_own(books: Books, crew: Crew, demand: Demand) -> bool:
     """Find room for a master or parameter server of a job: on the nodes it is tied to, or else anywhere."""
     for nodes in dict.fromkeys((demand.nodes, crew.job.nodes)):
-        if books.place_member(crew, demand.request, nodes, demand.key) is not None:
+        if books.place_member(crew, demand.request, nodes, demand.key, is_late=True) is not None:
             return True
     return False

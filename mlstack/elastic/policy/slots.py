@@ -59,7 +59,7 @@ class SlotLoss:
                 rest[each] -= amount
 
 
-class Slots(Ranking[tuple[int, int, int, int, int, int]]):
+class Slots(Ranking[tuple[int, ...]]):
     """Hosts in order of the trainers' places that a pod costs there.
 
     Args:
@@ -68,18 +68,27 @@ class Slots(Ranking[tuple[int, int, int, int, int, int]]):
         wanted: what the pod requests.
         loss: what it costs.
         allow: how many trainers a job may lose for it.
+        is_late: whether the pod is there already, so that trainers planned around it stay where they are.
     """
 
     def __init__(
-        self, ledger: Ledger, hosts: list[Host], wanted: Shape, loss: SlotLoss, allow: Allowance
+        self,
+        ledger: Ledger,
+        hosts: list[Host],
+        wanted: Shape,
+        loss: SlotLoss,
+        allow: Allowance,
+        *,
+        is_late: bool,
     ) -> None:
         """Rank all hosts."""
         self._wanted = wanted
         self._loss = loss
         self._allow = allow
+        self._is_late = is_late
         super().__init__(ledger, hosts)
 
-    def cost(self, host: Host) -> tuple[int, int, int, int, int, int] | None:
+    def cost(self, host: Host) -> tuple[int, ...] | None:
         """Give the cost of a host, None where no room can be made."""
         if not fits(host.lifted, self._wanted):
             return None
@@ -88,9 +97,10 @@ class Slots(Ranking[tuple[int, int, int, int, int, int]]):
             return None
         spared = self._ledger.spared(host, self._wanted)
         tightness = self._ledger.left_over(host, self._wanted)
-        return (spared, *self._loss.of(host.lifted), found.evictions, found.poverty, tightness)
+        displaced = len(found.seats) if self._is_late else 0
+        return (displaced, spared, *self._loss.of(host.lifted), found.evictions, found.poverty, tightness)
 
-    def is_current(self, host: Host, cost: tuple[int, int, int, int, int, int]) -> bool:
+    def is_current(self, host: Host, cost: tuple[int, ...]) -> bool:
         """Tell whether the cost holds although jobs have lost trainers elsewhere."""
         if self.cost(host) == cost:
             return True
@@ -113,7 +123,7 @@ class SlotFinder:
         self._rankings: dict[Hashable, Slots] = {}
 
     def find(
-        self, crew: Crew, wanted: Shape, nodes: frozenset[str] | None, allow: Allowance, *, key: Hashable
+        self, crew: Crew, wanted: Shape, nodes: frozenset[str] | None, allow: Allowance, *, is_late: bool
     ) -> Host | None:
         """Give the best host for a pod of a job's gang, None if no room can be made.
 
@@ -121,8 +131,8 @@ class SlotFinder:
             crew: the job.
             wanted: what the pod requests.
             nodes: where it may go, None for anywhere.
-            allow: how many trainers a job may lose; it may only get stricter while room is made.
-            key: what tells this allowance from others.
+            allow: how many trainers a job may lose: the same for all jobs of the priority of this one.
+            is_late: whether the pod is there already.
         """
         if self._epoch != self._ledger.epoch:
             self._rankings.clear()
@@ -131,8 +141,8 @@ class SlotFinder:
         kind = (crew.wanted, companion, wanted)
         if (loss := self._losses.get(kind)) is None:
             loss = self._losses[kind] = SlotLoss(crew.wanted, companion, wanted, self._ledger.whole)
-        whole = (kind, nodes, key)
+        whole = (kind, nodes, crew.job.priority, is_late)
         if (ranking := self._rankings.get(whole)) is None:
             hosts = self._ledger.hosts_of(nodes)
-            ranking = self._rankings[whole] = Slots(self._ledger, hosts, wanted, loss, allow)
+            ranking = self._rankings[whole] = Slots(self._ledger, hosts, wanted, loss, allow, is_late=is_late)
         return ranking.best()

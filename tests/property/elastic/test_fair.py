@@ -1,0 +1,243 @@
+"""Laws of the policies that share out free room (I1 to I14)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlstack.elastic.config import PolicyConfig
+from mlstack.elastic.plan import plan
+from mlstack.elastic.scaleplan import ScalePlan
+from mlstack.elastic.snapshot import Node, Snapshot
+from tests.property.elastic.moments import MANY, moments
+from tests.support import elastic_laws as laws
+from tests.support.actuation import actuate, begin, is_still, rescaled
+
+FREELY = PolicyConfig(moves=10**9, stuck_ms=10**9)
+MODES = st.sampled_from(["fair", "throughput"])
+ROUNDS = 40
+
+
+def rest(snapshot: Snapshot, config: PolicyConfig = FREELY) -> Snapshot:
+    """Carry out plans until nothing changes."""
+    for _ in range(ROUNDS):
+        found = plan(snapshot, config)
+        after = actuate(snapshot, found)
+        if is_still(found, snapshot):
+            return after
+        snapshot = after
+    raise AssertionError("never comes to rest")
+
+
+@MANY
+@given(moments(), MODES, st.integers(0, 3))
+def test_every_plan_is_sound(snapshot: Snapshot, mode: str, moves: int) -> None:
+    """I1, I2, I3, I4, I8, I13: targets, room, places, victims, gangs and steps of any plan are in order."""
+    laws.check_plan(snapshot, plan(snapshot, PolicyConfig(mode=mode, moves=moves)))
+
+
+@MANY
+@given(moments())
+def test_carried_out_plan_has_nothing_left_to_do(snapshot: Snapshot) -> None:
+    """I9: what a plan leaves needs no further plan, but for what it may not do at once."""
+    first = plan(snapshot, FREELY)
+    after = actuate(snapshot, first)
+    if has_to_wait(snapshot, first):
+        rest(after)
+    else:
+        found = plan(after, FREELY)
+        assert is_still(found, after), found
+
+
+def has_to_wait(snapshot: Snapshot, found: ScalePlan) -> bool:
+    """Tell whether a job was taken off, and may fit elsewhere, or has to gain before it can give."""
+    for job in snapshot.jobs:
+        decision = found.decisions[job.key]
+        running = sum(bool(trainer.node) and trainer.name not in decision.victims for trainer in job.trainers)
+        if job.state == "admitted" and not decision.is_admitted:
+            return True
+        if running <= job.minimum and (decision.places or decision.waiting) and job.state == "admitted":
+            return True
+    return False
+
+
+@MANY
+@given(moments())
+def test_at_rest_nobody_waits_for_room_that_is_there(snapshot: Snapshot) -> None:
+    """I5, I6: at rest no trainer above a minimum keeps a higher pod out, and no room lies idle."""
+    after = rest(snapshot)
+    laws.check_fixed_point(after, plan(after, FREELY))
+
+
+@MANY
+@given(moments())
+def test_at_rest_no_single_move_is_fairer(snapshot: Snapshot) -> None:
+    """I7: at rest no move raises the smaller fulfilment without making it the larger."""
+    laws.check_no_fairer_swap(rest(snapshot))
+
+
+@MANY
+@given(moments(), st.integers(0, 2**32))
+def test_order_of_listing_does_not_matter(snapshot: Snapshot, seed: int) -> None:
+    """I11: the same things in another order give the same plan."""
+    dice = Random(seed)
+    other = replace(
+        snapshot,
+        **{
+            name: tuple(dice.sample(getattr(snapshot, name), len(getattr(snapshot, name))))
+            for name in ("nodes", "demands", "arriving", "jobs")
+        },
+    )
+    other = replace(
+        other,
+        jobs=tuple(
+            replace(job, trainers=tuple(dice.sample(job.trainers, len(job.trainers)))) for job in other.jobs
+        ),
+    )
+    assert plan(other, PolicyConfig(moves=3)) == plan(snapshot, PolicyConfig(moves=3))
+
+
+@MANY
+@given(moments(has_others=False, has_limits=False, has_gangs=False, is_alike=True), st.integers(1, 4))
+def test_bounded_moves_come_to_rest_in_as_many_rounds_as_they_need(snapshot: Snapshot, most: int) -> None:
+    """I9, I10: with K moves a round, rest is reached in 1 + moves / K rounds; no target turns back twice."""
+    needed = plan(snapshot, FREELY).moves
+    config = PolicyConfig(moves=most, moves_window_ms=1)
+    targets: dict[str, list[int]] = {job.key: [] for job in snapshot.jobs}
+    for _ in range(2 + -(-needed // most)):
+        found = plan(snapshot, config)
+        for key, decision in found.decisions.items():
+            targets[key].append(decision.target)
+        last, snapshot = snapshot, actuate(snapshot, found)
+    assert is_still(found, last)
+    assert all(turns(numbers) <= 1 for numbers in targets.values()), targets
+
+
+@MANY
+@given(moments(), st.integers(1, 4))
+def test_targets_turn_back_once_at_most(snapshot: Snapshot, most: int) -> None:
+    """I10: while nothing happens outside, no job grows and shrinks by turns."""
+    config = PolicyConfig(moves=most, moves_window_ms=1, stuck_ms=10**9)
+    targets: dict[str, list[int]] = {job.key: [] for job in snapshot.jobs}
+    for _ in range(12):
+        found = plan(snapshot, config)
+        for key, decision in found.decisions.items():
+            targets[key].append(decision.target)
+        snapshot = actuate(snapshot, found)
+    assert all(turns(numbers) <= 1 for numbers in targets.values()), targets
+
+
+def turns(numbers: list[int]) -> int:
+    """Count how often a sequence changes its direction."""
+    steps = [after > before for before, after in pairwise(numbers) if after != before]
+    return sum(one != other for one, other in pairwise(steps))
+
+
+@MANY
+@given(moments(has_limits=False, has_others=False, has_gangs=False, is_alike=True))
+def test_equal_jobs_differ_by_one_trainer_at_most(snapshot: Snapshot) -> None:
+    """I7: at rest equal jobs have equally many trainers, give or take one."""
+    model = next(iter(snapshot.jobs), None)
+    alike = tuple(
+        replace(job, minimum=1, maximum=6, weight=1, speed="linear")
+        for job in snapshot.jobs
+        if model and (job.state == "waiting" or job.trainers)
+    )
+    after = rest(replace(snapshot, jobs=alike))
+    running = [len(job.trainers) for job in after.jobs if job.state == "admitted"]
+    assert not running or max(running) - min(running) <= 1, running
+
+
+@MANY
+@given(moments(has_limits=False, has_others=False, has_gangs=False, is_alike=True))
+def test_more_room_harms_nobody(snapshot: Snapshot) -> None:
+    """I12: an empty node more takes no job off, and leaves the worst-off job no worse off."""
+    size = len(snapshot.resources)
+    node = Node(name="spare", allocatable=(4,) * size, used=(0,) * size)
+    before, after = rest(snapshot), rest(replace(snapshot, nodes=(*snapshot.nodes, node)))
+    for old, new in zip(snapshot.jobs, after.jobs, strict=True):
+        assert new.state == "admitted" or old.state == "waiting", old.key
+    assert worst(after) >= worst(before)
+
+
+@MANY
+@given(moments(has_limits=False, has_others=False, has_gangs=False, is_alike=True), st.integers(0, 4))
+def test_end_of_a_job_harms_nobody(snapshot: Snapshot, index: int) -> None:
+    """I12: while nobody waits, a job less lowers no target."""
+    before = rest(snapshot)
+    left = tuple(job for job in before.jobs if not job.key.endswith(str(index)))
+    if all(job.state == "admitted" for job in before.jobs):
+        after = rest(replace(before, jobs=left))
+        for old, new in zip(left, after.jobs, strict=True):
+            assert len(new.trainers) >= len(old.trainers), old.key
+
+
+def worst(snapshot: Snapshot) -> Fraction:
+    """Give the lowest fulfilment of any job, that of a waiting one being below all."""
+    return min(
+        (
+            Fraction(-1)
+            if job.state == "waiting"
+            else Fraction(len(job.trainers) - job.minimum, (job.maximum - job.minimum) * job.weight)
+            if job.maximum > job.minimum
+            else Fraction(1)
+            for job in snapshot.jobs
+        ),
+        default=Fraction(1),
+    )
+
+
+@MANY
+@given(moments(), st.integers(2, 1000), st.integers(0, 2))
+def test_units_do_not_matter(snapshot: Snapshot, factor: int, resource: int) -> None:
+    """I14: a resource counted in smaller units changes nothing but the amounts that are told."""
+    resource %= len(snapshot.resources)
+    before, after = plan(snapshot, PolicyConfig()), plan(rescaled(snapshot, resource, factor), PolicyConfig())
+    for key, decision in before.decisions.items():
+        assert replace(after.decisions[key], reasons=()) == replace(decision, reasons=()), key
+    assert [row.node for row in after.reservations] == [row.node for row in before.reservations]
+
+
+@MANY
+@given(moments())
+def test_names_do_not_matter(snapshot: Snapshot) -> None:
+    """I11: other names in the same order give the same plan under other names."""
+    renamed = replace(
+        snapshot,
+        jobs=tuple(replace(job, key=job.key.replace("default/", "other/")) for job in snapshot.jobs),
+        demands=tuple(
+            replace(
+                each, key=each.key.replace("default/", "other/"), job=each.job.replace("default/", "other/")
+            )
+            for each in snapshot.demands
+        ),
+    )
+    before, after = plan(snapshot, PolicyConfig()), plan(renamed, PolicyConfig())
+    for key, decision in before.decisions.items():
+        other = after.decisions[key.replace("default/", "other/")]
+        assert (other.target, other.places, other.victims, other.hints) == (
+            decision.target,
+            decision.places,
+            decision.victims,
+            decision.hints,
+        )
+
+
+@MANY
+@given(moments(has_limits=False), st.integers(0, 4))
+def test_what_is_on_its_way_is_not_decided_twice(snapshot: Snapshot, moves: int) -> None:
+    """I15: a plan whose pods are not bound yet, and whose victims are not gone yet, takes no more running victims."""
+    config = PolicyConfig(moves=moves, stuck_ms=10**9)
+    first = plan(snapshot, config)
+    halfway = begin(snapshot, first)
+    laws.check_plan(halfway, plan(halfway, config))
+    whole = PolicyConfig(moves=0, stuck_ms=10**9)
+    if not has_to_wait(snapshot, first):
+        second = plan(halfway, whole)
+        running = {trainer.name for job in halfway.jobs for trainer in job.trainers if trainer.node}
+        assert not [name for each in second.decisions.values() for name in each.victims if name in running]
