@@ -287,6 +287,33 @@ class Cluster(Protocol):
         """
         ...
 
+    def logs(
+        self,
+        ref: ObjectRef,
+        container: str,
+        *,
+        previous: bool = False,
+        lines: int,
+        most_bytes: int,
+        timeout_s: float,
+    ) -> str:
+        """Give the last lines that a container has written; nobody is asked twice.
+
+        Args:
+            ref: the pod.
+            container: name of the container.
+            previous: what it wrote before it was started last.
+            lines: how many lines.
+            most_bytes: how much of them.
+            timeout_s: how long its node may stay silent.
+
+        Raises:
+            ObjectNotFoundError: there is no such pod.
+            InvalidError: it has no such container, or that has written nothing yet.
+            TransientError: its node does not answer.
+        """
+        ...
+
 
 Opener = Callable[[str], Cluster]
 """Gives the cluster of a kubectl context."""

@@ -51,6 +51,9 @@ class MemoryCluster:
         on_idle: called when a watch has told everything; what it writes is told too. Simulated controllers
             go here.
         denies: tells which rights we do not have, when asked about them; writes are not held to it.
+
+    Attributes:
+        written: what containers have written, by namespace, pod and container.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class MemoryCluster:
         self._catalog = Catalog(schemas)
         self._numbers = count(1)
         self.on_idle = on_idle
+        self.written: dict[tuple[str, str, str], str] = {}
         self._denies = denies
         for namespace in NAMESPACES:
             self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
@@ -187,6 +191,27 @@ class MemoryCluster:
         """
         with self._write(ref, MANAGER, "Update", dry_run=dry_run) as write:
             return write.delete(propagation, uid=uid, resource_version=resource_version)
+
+    def logs(
+        self,
+        ref: ObjectRef,
+        container: str,
+        *,
+        previous: bool = False,
+        lines: int,
+        most_bytes: int,
+        timeout_s: float,
+    ) -> str:
+        """Give the last lines of a container: what `written` holds of it, before its last start or after."""
+        pod = self.get(ref)
+        if pod is None:
+            raise ObjectNotFoundError(f"`{ref}` is not in the cluster")
+        spec = pod.get("spec") or {}
+        known = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+        if container not in [one["name"] for one in known]:
+            raise InvalidError(f"`{ref}` is refused: it has no container {container}")
+        text = self.written.get((ref.namespace, ref.name, container), "")
+        return "\n".join(text.splitlines()[-lines:])[:most_bytes]
 
     def watch(
         self,

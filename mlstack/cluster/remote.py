@@ -302,12 +302,12 @@ class RemoteCluster:
             accept="*/*",
         )
         try:
-            answer = self._transport.stream(request, timeout_s=timeout_s)
+            answer = self._transport.text(request, timeout_s=timeout_s)
         except UnreachableError as error:
             raise TransientError(f"`{ref}`: its node does not give its logs") from error
         if isinstance(answer, Response):
             raise self._error(answer, ref)
-        return b"\n".join(answer).decode("utf-8", "replace")
+        return answer
 
     def _event(self, line: bytes, subject: ObjectRef) -> WatchEvent:
         try:

@@ -128,6 +128,15 @@ class Transport:
                 return self._response(raw)
             self._sleep(pause)
 
+    def text(self, request: Request, *, timeout_s: float) -> Response | str:
+        """Send a request once and give its answer as text, or the answer if it is no 200.
+
+        Raises:
+            UnreachableError: no answer, or not all of it, within `timeout_s`.
+        """
+        raw = self._answer(request, read_timeout_s=timeout_s, preload=True)
+        return raw.data.decode("utf-8", "replace") if raw.status == 200 else self._response(raw)
+
     def stream(self, request: Request, *, timeout_s: float) -> Response | Iterator[bytes]:
         """Send a request and give the lines of its answer as they come, or the answer if it is no 200.
 

@@ -169,3 +169,18 @@ class ClusterView:
                 timeout_s=timeout_s,
             )
         )
+
+    def logs(
+        self,
+        ref: ObjectRef,
+        container: str,
+        *,
+        previous: bool = False,
+        lines: int,
+        most_bytes: int,
+        timeout_s: float,
+    ) -> str:
+        """Give the last lines of a container, asked for once: logs are not worth any patience."""
+        return self._cluster.logs(
+            ref, container, previous=previous, lines=lines, most_bytes=most_bytes, timeout_s=timeout_s
+        )

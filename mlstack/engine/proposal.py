@@ -9,6 +9,7 @@ from mlstack.cluster.api import Cluster, ObjectRef
 from mlstack.engine.records import lock as locking
 from mlstack.engine.records.lock import LastingLock
 from mlstack.engine.waiting.gates import TermsOf
+from mlstack.engine.waiting.logs import hidden
 from mlstack.engine.writing.execute import Run
 from mlstack.engine.writing.send import Again
 from mlstack.errors import ForbiddenError, MlstackError
@@ -125,6 +126,7 @@ class Proposal:
             again=self.again,
             terms=self.terms,
             rules=self.rules,
+            secrets=hidden([change.subject for change in self.changes.changes], self.changes.secrets),
         )
         try:
             run.apply(self._namespace())

@@ -1,6 +1,8 @@
 """What a person must not read: secret parameters and the data of Secrets."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import base64
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from mlstack.model.prototype import Param
@@ -33,6 +35,26 @@ def mask_object(data: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(metadata, Mapping) and isinstance(metadata.get("annotations"), Mapping):
         masked["metadata"] = {**metadata, "annotations": _without_copies(metadata["annotations"])}
     return masked
+
+
+def texts_of_secret(data: Mapping[str, Any]) -> Iterator[str]:
+    """Give what the values of a Secret say, as a whole, in base64 and line by line; of others nothing."""
+    if data.get("kind") != "Secret" or data.get("apiVersion") != "v1":
+        return
+    plain = data.get("stringData")
+    values = [str(value).encode() for value in plain.values()] if isinstance(plain, Mapping) else []
+    encoded = data.get("data")
+    for value in encoded.values() if isinstance(encoded, Mapping) else ():
+        with suppress(ValueError):
+            values.append(base64.b64decode(str(value)))
+    for value in values:
+        text = value.decode("utf-8", "replace").strip()
+        yield from (text, base64.b64encode(value).decode(), *text.splitlines())
+
+
+def is_telling(text: str) -> bool:
+    """Tell whether a secret is long enough not to stand in other texts by chance."""
+    return len(text.strip()) >= _TELLING
 
 
 _COPIES = "kubectl.kubernetes.io/last-applied-configuration"

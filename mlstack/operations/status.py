@@ -9,6 +9,7 @@ from mlstack.engine.removing.prune import prune
 from mlstack.engine.target import Reached, Target, reach
 from mlstack.engine.waiting.inspect import inspect
 from mlstack.engine.waiting.judge import Seen
+from mlstack.engine.waiting.logs import Logs
 from mlstack.engine.waiting.lookout import UNSEEN, Lookout
 from mlstack.errors import ClusterError
 from mlstack.files.appdir import AppDir
@@ -39,6 +40,7 @@ def status(target: Target, *, opener: Opener, clock: Clock) -> StatusResult:
         wait_for_load_balancer=report.reached.place.wait_for_load_balancer,
         labels=report.labels,
         rules=report.reached.rules,
+        logs=Logs.of_state(report.reached.cluster, report.reached.state),
     )
     report.find_left_over(seen)
     return report.of(seen, notes)
@@ -78,6 +80,7 @@ def watch(
         wait_for_load_balancer=reached.place.wait_for_load_balancer,
         everything=True,
         rules=reached.rules,
+        logs=Logs.of_state(reached.cluster, reached.state),
     )
     ends_s = None if timeout_s is None else clock.now_s() + timeout_s
     last: StatusResult | None = None

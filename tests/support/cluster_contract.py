@@ -709,6 +709,12 @@ class ClusterContract:
         with pytest.raises(ConflictError, match="already exists"):
             cluster.create(config_map(namespace, x="1"))
 
+    def test_logs_of_what_is_not_there(self, cluster: Cluster, namespace: str) -> None:
+        with pytest.raises(ObjectNotFoundError):
+            cluster.logs(
+                ObjectRef("v1", "Pod", namespace, "missing"), "main", lines=5, most_bytes=99, timeout_s=2.0
+            )
+
     def test_create_can_be_tried(self, cluster: Cluster, namespace: str) -> None:
         cluster.create(config_map(namespace, x="1"), dry_run=True)
         assert cluster.get(ObjectRef("v1", "ConfigMap", namespace, "a")) is None

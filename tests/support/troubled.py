@@ -120,7 +120,8 @@ def _handler(proxy: Troubled) -> type[BaseHTTPRequestHandler]:
             if answer.breaks:
                 self.close_connection = True
                 return
-            content = json.dumps(answer.body).encode()
+            text = answer.body if isinstance(answer.body, str) else json.dumps(answer.body)
+            content = text.encode()
             self.send_response(answer.code)
             for name, value in (("Content-Type", answer.content_type), *answer.headers):
                 self.send_header(name, value)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from mlstack.cluster.api import Cluster, ObjectRef
+from mlstack.engine.waiting.logs import Logs
 from mlstack.engine.waiting.lookout import Lookout
 from mlstack.engine.waiting.ready import until_ready
 from mlstack.errors import ForbiddenError, NotReadyError, ObjectNotFoundError
@@ -31,6 +32,7 @@ class Gates:
         on_event: told what is waited for.
         terms: on what terms an object is waited for.
         rules: the app's own readiness rules.
+        secrets: texts that must stand in no reason.
     """
 
     def __init__(
@@ -41,9 +43,10 @@ class Gates:
         on_event: OnEvent,
         terms: TermsOf,
         rules: ReadyRules | None = None,
+        secrets: Sequence[str] = (),
     ) -> None:
         """Hold the parts."""
-        self._rules = rules
+        self._rules, self._logs = rules, Logs(cluster, secrets)
         self._cluster, self._clock, self._on_event, self._terms = cluster, clock, on_event, terms
 
     def ready(self, name: str, wanted: Sequence[KubeObject]) -> None:
@@ -55,7 +58,7 @@ class Gates:
         terms = {one.identity: self._terms(one) for one in wanted}
         looked_at = [one for one in wanted if terms[one.identity].policy != "none"]
         try:
-            lookout = Lookout(self._cluster, looked_at, clock=self._clock, rules=self._rules)
+            lookout = Lookout(self._cluster, looked_at, clock=self._clock, rules=self._rules, logs=self._logs)
             until_ready(lookout, terms, clock=self._clock, on_event=self._on_event)
             for one in looked_at:
                 if (one.group, one.kind) == ("batch", "Job"):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from mlstack.cluster.api import Cluster, ObjectRef
 from mlstack.engine import parallel
 from mlstack.engine.waiting.judge import Judge, Seen
+from mlstack.engine.waiting.logs import Logs
 from mlstack.errors import ForbiddenError, ObjectNotFoundError
 from mlstack.model.objects import Identity, KubeObject
 from mlstack.model.readiness.relatives import Data, Relatives, kinds_below
@@ -20,6 +21,7 @@ def inspect(
     wait_for_load_balancer: bool,
     labels: str = "",
     rules: ReadyRules | None = None,
+    logs: Logs | None = None,
 ) -> tuple[tuple[Seen, ...], tuple[str, ...]]:
     """Look at every wanted object and judge it.
 
@@ -32,11 +34,12 @@ def inspect(
         wait_for_load_balancer: whether a Service of type LoadBalancer needs its address.
         labels: what the objects carry if they are ours; empty where that is not known.
         rules: the app's own readiness rules.
+        logs: reads the logs of what crashed; None reads none.
 
     Returns:
         What was seen of each object, and remarks on what could not be read.
     """
-    judge = Judge(cluster, Relatives(), wait_for_load_balancer=wait_for_load_balancer, rules=rules)
+    judge = Judge(cluster, Relatives(), wait_for_load_balancer=wait_for_load_balancer, rules=rules, logs=logs)
     listed = _listed(wanted, cluster, labels) if labels else {}
 
     def look(found: KubeObject) -> Data | None:

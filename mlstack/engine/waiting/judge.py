@@ -5,12 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from mlstack.cluster.api import Cluster, ObjectRef
+from mlstack.engine.waiting.logs import Logs
 from mlstack.errors import ClusterError, ForbiddenError, ObjectNotFoundError
 from mlstack.model.kinds import Kinds
 from mlstack.model.objects import KubeObject
 from mlstack.model.readiness.assess import assess
 from mlstack.model.readiness.base import RULES, Facts, Readiness, key_of
 from mlstack.model.readiness.platform import services_of
+from mlstack.model.readiness.pods import crash
 from mlstack.model.readiness.relatives import Data, Relatives
 from mlstack.model.readyrules import ReadyRules
 
@@ -49,6 +51,7 @@ class Judge:
         relatives: pods, their owners and events.
         wait_for_load_balancer: whether a Service of type LoadBalancer needs its address.
         rules: the app's own readiness rules.
+        logs: reads the logs of what crashed; None reads none.
     """
 
     def __init__(
@@ -58,10 +61,12 @@ class Judge:
         *,
         wait_for_load_balancer: bool,
         rules: ReadyRules | None = None,
+        logs: Logs | None = None,
     ) -> None:
         """Begin with nothing asked."""
         self.relatives = relatives
         self.notes: list[str] = []
+        self._logs = logs
         self._cluster, self._balancer, self._rules = cluster, wait_for_load_balancer, rules or {}
         self._answers: dict[tuple[str, ...], tuple[float, Any]] = {}
 
@@ -75,10 +80,12 @@ class Judge:
             wanted=wanted,
             live=live,
             readiness=self._assess(live, pods, now_s),
-            pods=tuple((pod, self._assess(pod, (), now_s)) for pod in shown),
+            pods=tuple((pod, self._assess(pod, (), now_s, is_detail=True)) for pod in shown),
         )
 
-    def _assess(self, data: Data, pods: Sequence[Data], now_s: float) -> Readiness:
+    def _assess(
+        self, data: Data, pods: Sequence[Data], now_s: float, *, is_detail: bool = False
+    ) -> Readiness:
         facts = Facts(
             data=data,
             pods=pods,
@@ -90,6 +97,8 @@ class Judge:
             facts = replace(facts, endpoints=self._endpoints(facts, now_s))
         found = assess(facts, self._rules)
         more = {} if found.is_fine and not self._is_silent(facts) else self._more(facts, found, now_s)
+        if not found.is_fine:
+            more |= self._said(facts, ask=not is_detail)
         return assess(replace(facts, **more), self._rules) if more else found
 
     def _more(self, facts: Facts, found: Readiness, now_s: float) -> dict[str, Any]:
@@ -102,6 +111,14 @@ class Judge:
             key = (str(facts.data.get("apiVersion")), str(facts.data.get("kind")))
             return {"has_status": self._asked(now_s, lambda: self._has_status(*key), "status", *key)}
         return {}
+
+    def _said(self, facts: Facts, *, ask: bool) -> dict[str, Any]:
+        """Read the log of what crashed; of all the pods of an object that of one tells enough."""
+        found = crash(facts)
+        if self._logs is None or found is None:
+            return {}
+        lines = self._logs.of(found, ask=ask)
+        return {"logs": {(found.uid, found.container): lines}} if lines else {}
 
     def _asked(self, now_s: float, ask: Callable[[], T], *key: str, fresh_s: float = FRESH_S) -> T | None:
         """Give an answer of the cluster, a known one for a while; None if it gives none."""

@@ -12,6 +12,7 @@ from typing import Self
 from mlstack.cluster.api import Cluster, ObjectRef
 from mlstack.engine.waiting.feed import Feed, News, Source
 from mlstack.engine.waiting.judge import MISSING, Judge, Seen
+from mlstack.engine.waiting.logs import Logs
 from mlstack.errors import ClusterError, ForbiddenError, MlstackError, ObjectNotFoundError
 from mlstack.model.clock import Clock
 from mlstack.model.objects import Identity, KubeObject
@@ -52,6 +53,7 @@ class Lookout:
         everything: look also at kinds that need nothing but to be there.
         ahead_s: seconds by which the server's clock is ahead of ours.
         rules: the app's own readiness rules.
+        logs: reads the logs of what crashed; None reads none.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Lookout:
         everything: bool = False,
         ahead_s: float = 0.0,
         rules: ReadyRules | None = None,
+        logs: Logs | None = None,
     ) -> None:
         """Hold the parts; nothing is watched before it is entered."""
         self._cluster, self._clock = cluster, clock
@@ -73,7 +76,11 @@ class Lookout:
         self._relatives = Relatives()
         self._rules = rules or {}
         self._judge = Judge(
-            cluster, self._relatives, wait_for_load_balancer=wait_for_load_balancer, rules=self._rules
+            cluster,
+            self._relatives,
+            wait_for_load_balancer=wait_for_load_balancer,
+            rules=self._rules,
+            logs=logs,
         )
         self._live: dict[Identity, Data] = {}
         self._uids = dict(uids or {})

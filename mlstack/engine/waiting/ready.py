@@ -6,6 +6,7 @@ from typing import Any
 
 from mlstack.engine.target import Reached
 from mlstack.engine.waiting.judge import Seen
+from mlstack.engine.waiting.logs import Logs
 from mlstack.engine.waiting.lookout import UNSEEN, Lookout
 from mlstack.engine.waiting.teller import SAY_AFTER_S, Teller
 from mlstack.errors import ForbiddenError, MlstackError, NotReadyError
@@ -87,6 +88,7 @@ def until_applied(
         uids=uids,
         ahead_s=_ahead_s(written, clock.now_s()),
         rules=reached.rules,
+        logs=Logs.of_state(reached.cluster, reached.state),
     )
     hint = f"mlstack status {place.name}"
     until_ready(lookout, terms, clock=clock, on_event=on_event, found=found, hint=hint)

@@ -41,6 +41,7 @@ class Run:
         again: looks at an object that moved since its change was worked out.
         terms: on what terms an object is waited for where others depend on it.
         rules: the app's own readiness rules.
+        secrets: texts that must stand in no reason.
 
     Attributes:
         outcomes: the event that ended each object.
@@ -57,13 +58,14 @@ class Run:
         again: Again | None = None,
         terms: TermsOf | None = None,
         rules: ReadyRules | None = None,
+        secrets: Sequence[str] = (),
     ) -> None:
         """Begin with nothing done."""
         self.outcomes: dict[Identity, Event] = {}
         self.written: dict[Identity, Mapping[str, Any]] = {}
         self.standings: dict[Identity, Standing] = {}
         self._begun: dict[Identity, Change] = {}
-        self._closed, self._rules = False, rules
+        self._closed, self._rules, self._secrets = False, rules, secrets
         self._on_event, self._lock, self._again = on_event, Lock(), again
         self._stopped = Flag()
         self._clock, self._terms = StoppedClock(clock, self._stopped), terms or _usual_terms
@@ -91,6 +93,7 @@ class Run:
             on_event=self._tell,
             terms=self._terms,
             rules=self._rules,
+            secrets=self._secrets,
         )
 
     def apply(self, changes: Sequence[Change], *, depends: Depends | None = None) -> None:

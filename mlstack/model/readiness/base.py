@@ -6,7 +6,7 @@ users report.
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
@@ -59,6 +59,7 @@ class Facts:
         late_classes: the storage classes that bind a claim when its first pod starts, None if unknown.
         endpoints: whether a Service, by namespace and name, has a ready endpoint; None if unknown.
         has_status: whether the kind has a status that a controller writes; None if unknown.
+        logs: last lines of containers that crashed, by the UID of their pod and their name.
     """
 
     data: Mapping[str, Any]
@@ -70,6 +71,7 @@ class Facts:
     late_classes: Set[str] | None = None
     endpoints: Mapping[tuple[str, str], bool] | None = None
     has_status: bool | None = None
+    logs: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
 
     @property
     def spec(self) -> Mapping[str, Any]:

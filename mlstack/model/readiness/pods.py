@@ -61,11 +61,63 @@ class Trouble:
     queue: Queue = ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Crash:
+    """A container that ended badly, and said nothing of it but in its log.
+
+    Attributes:
+        namespace: of its pod.
+        pod: name of its pod.
+        uid: of its pod.
+        container: its name.
+        code: its exit code.
+        previous: whether it was started again meanwhile.
+    """
+
+    namespace: str
+    pod: str
+    uid: str
+    container: str
+    code: int
+    previous: bool
+
+
+def crash(facts: Facts) -> Crash | None:
+    """Give the crash that the reason of an object tells of; None without one, or if it left a message."""
+    found = _worst((facts.data,) if facts.data.get("kind") == "Pod" else facts.pods, facts)
+    if found is None:
+        return None
+    pod, _ = found
+    status = pod.get("status") or {}
+    previous = status.get("phase") != "Failed"
+    for container in _containers(status):
+        ended = ((container.get("lastState" if previous else "state") or {}).get("terminated")) or {}
+        has_crashed = (
+            "exitCode" in ended and not container.get("ready") if previous else ended.get("exitCode")
+        )
+        if has_crashed:
+            said = bool(ended.get("message"))
+            return None if said else _crash_of(pod, container, ended["exitCode"], previous=previous)
+    return None
+
+
+def _crash_of(pod: Pod, container: Mapping[str, Any], code: int, *, previous: bool) -> Crash:
+    metadata = pod["metadata"]
+    return Crash(
+        namespace=str(metadata.get("namespace") or ""),
+        pod=str(metadata.get("name")),
+        uid=str(metadata.get("uid")),
+        container=str(container.get("name")),
+        code=code,
+        previous=previous,
+    )
+
+
 def trouble(pod: Pod, facts: Facts) -> Trouble | None:
     """Say what keeps a pod from running; None if nothing does."""
     status = pod.get("status") or {}
     if status.get("phase") == "Failed":
-        return Trouble(reason=_ending(status), is_final=status.get("reason") not in _TAKEN)
+        return Trouble(reason=_ending(pod, facts), is_final=status.get("reason") not in _TAKEN)
     return _unscheduled(pod, facts) or _broken_start(pod, facts) or _first_event(pod, facts)
 
 
@@ -74,9 +126,14 @@ def worst(pods: Sequence[Pod], facts: Facts) -> Trouble | None:
 
     Pods that are being deleted say nothing about the workload any more.
     """
+    found = _worst(pods, facts)
+    return None if found is None else found[1]
+
+
+def _worst(pods: Sequence[Pod], facts: Facts) -> tuple[Pod, Trouble] | None:
     staying = [pod for pod in pods if not (pod.get("metadata") or {}).get("deletionTimestamp")]
-    troubles = [found for pod in staying if not is_ready(pod) and (found := trouble(pod, facts))]
-    return next((one for one in troubles if one.is_final), troubles[0] if troubles else None)
+    troubles = [(pod, found) for pod in staying if not is_ready(pod) and (found := trouble(pod, facts))]
+    return next((one for one in troubles if one[1].is_final), troubles[0] if troubles else None)
 
 
 def because(facts: Facts, text: str, *, is_job: bool = False) -> Readiness:
@@ -170,12 +227,13 @@ def _broken_start(pod: Pod, facts: Facts) -> Trouble | None:
             return Trouble(reason=f"container {name}: {reason}{detail}", is_final=late, is_stuck=late)
         if reason == CRASHES:
             late = container.get("restartCount", 0) >= MOST_RESTARTS or _troubled_s(pod, facts) > GRACE_S
-            text = _crash(container)
+            text = _crash(pod, container, facts)
             return Trouble(reason=f"container {name}: {CRASHES}{f': {text}' if text else ''}", is_final=late)
-        if container.get("restartCount") and not container.get("ready") and _crash(container):
+        crashed = _crash(pod, container, facts)
+        if container.get("restartCount") and not container.get("ready") and crashed:
             # Between two crashes it runs, or waits for its probe.
             times = container["restartCount"]
-            text = f"container {name}: {_crash(container)}, restarted {times} time{'s' * (times != 1)}"
+            text = f"container {name}: {crashed}, restarted {times} time{'s' * (times != 1)}"
             return Trouble(reason=text)
     return None
 
@@ -192,24 +250,30 @@ def _containers(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
 
 
-def _crash(container: Mapping[str, Any]) -> str:
+def _crash(pod: Pod, container: Mapping[str, Any], facts: Facts) -> str:
     last = (container.get("lastState") or {}).get("terminated") or {}
-    return _ended(last) if "exitCode" in last else ""
+    return _ended(last, _log(pod, container, facts)) if "exitCode" in last else ""
 
 
-def _ended(terminated: Mapping[str, Any]) -> str:
-    """Say how a container ended: exit code, reason, and the last lines it left behind."""
+def _log(pod: Pod, container: Mapping[str, Any], facts: Facts) -> Sequence[str]:
+    uid = str((pod.get("metadata") or {}).get("uid"))
+    return facts.logs.get((uid, str(container.get("name"))), ())
+
+
+def _ended(terminated: Mapping[str, Any], log: Sequence[str]) -> str:
+    """Say how a container ended: exit code, reason, and the last lines it left behind or has written."""
     why = f" ({terminated['reason']})" if terminated.get("reason") not in (None, "", "Error") else ""
-    said = str(terminated.get("message") or "").strip().splitlines()[-_LOG_LINES:]
+    said = str(terminated.get("message") or "").strip().splitlines()[-_LOG_LINES:] or log
     return f"exit code {terminated['exitCode']}{why}{': ' if said else ''}{' | '.join(said)}"
 
 
-def _ending(status: Mapping[str, Any]) -> str:
+def _ending(pod: Pod, facts: Facts) -> str:
     """Say how a failed pod ended: exit code and reason of its first failed container, else the pod's own."""
+    status = pod["status"]
     for container in _containers(status):
         ended = (container.get("state") or {}).get("terminated") or {}
         if ended.get("exitCode"):
-            return f"container {container.get('name')}: {_ended(ended)}"
+            return f"container {container.get('name')}: {_ended(ended, _log(pod, container, facts))}"
     return str(status.get("message") or status.get("reason") or "the pod failed")
 
 

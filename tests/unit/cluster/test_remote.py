@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from mlstack.cluster.api import ObjectRef
-from mlstack.errors import ForbiddenError, InvalidError, ObjectNotFoundError, WatchExpiredError
+from mlstack.errors import (
+    ForbiddenError,
+    InvalidError,
+    ObjectNotFoundError,
+    TransientError,
+    WatchExpiredError,
+)
 from tests.support.fakeapi import Answer, Serve, always, in_turn, status
 
 MAP = {
@@ -38,6 +44,26 @@ def test_apply_is_one_server_side_apply_with_strict_fields(served: Serve) -> Non
     assert asked.headers["authorization"] == "Bearer token-of-tests"
     assert asked.body == MAP
     assert (applied.created, applied.warnings, applied.object) == (True, ("old",), MAP)
+
+
+LAST = {"lines": 5, "most_bytes": 900, "timeout_s": 2.0}
+
+
+def test_logs_are_text_and_asked_for_once(served: Serve) -> None:
+    api, cluster = served(always(Answer(body="one\nlast", content_type="text/plain")))
+    assert cluster.logs(ObjectRef("v1", "Pod", "q", "p"), "main", previous=True, **LAST) == "one\nlast"
+    (asked,) = api.asked
+    assert (asked.method, asked.path) == ("GET", "/api/v1/namespaces/q/pods/p/log")
+    assert asked.query == {"container": "main", "previous": "true", "tailLines": "5", "limitBytes": "900"}
+    assert asked.headers["accept"] == "*/*"
+
+
+def test_a_node_that_breaks_off_is_not_the_api_server(served: Serve) -> None:
+    api, cluster = served(always(Answer(breaks=True)))
+    with pytest.raises(TransientError) as caught:
+        cluster.logs(ObjectRef("v1", "Pod", "q", "p"), "main", **LAST)
+    assert caught.value.message == "`Pod q/p`: its node does not give its logs"
+    assert len(api.asked) == 1
 
 
 def test_delete_puts_everything_into_the_body(served: Serve) -> None:
