@@ -6,7 +6,7 @@ way out still count as used.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from mlstack.elastic.snapshot import Job, Snapshot, Vector
 
@@ -31,7 +31,9 @@ class Tally:
             self.lines[self._cpu] = self.totals[self._cpu] * load_pct // 100
         self.demand = [0] * width
         self.idle: dict[str, list[int]] = {}
+        self._full: dict[tuple[object, frozenset[str] | None], int] = {}
         self._settle(snapshot)
+        self._names = list(self.idle)
 
     def _settle(self, snapshot: Snapshot) -> None:
         for node in sorted(snapshot.nodes, key=lambda node: node.name):
@@ -58,6 +60,7 @@ class Tally:
     def give(self, node: str, request: Vector) -> None:
         """Give room on a node back."""
         self.take(node, tuple(-amount for amount in request))
+        self._full.clear()
 
     def is_over(self, resource: int) -> bool:
         """Whether more of a resource is asked for than may be requested."""
@@ -68,17 +71,22 @@ class Tally:
         return self.lines[resource] - self.demand[resource]
 
     def first_fit(self, request: Vector, resources: Iterable[int], nodes: frozenset[str] | None) -> str:
-        """Give the first node by name with room in those resources, empty if there is none."""
-        wanted = [(each, request[each]) for each in resources if request[each]]
-        for name, idle in self._among(nodes):
-            if all(idle[each] >= amount for each, amount in wanted):
-                return name
-        return ""
+        """Give the first node by name with room in those resources, empty if there is none.
 
-    def _among(self, nodes: frozenset[str] | None) -> Iterator[tuple[str, list[int]]]:
-        for name, idle in self.idle.items():
-            if nodes is None or name in nodes:
-                yield name, idle
+        Where there was no room there is none later unless some was given back: those nodes are passed over.
+        """
+        wanted = tuple((each, request[each]) for each in resources if request[each])
+        start = self._full.get((wanted, nodes), 0)
+        for place in range(start, len(self._names)):
+            name = self._names[place]
+            if nodes is not None and name not in nodes:
+                continue
+            idle = self.idle[name]
+            if all(idle[each] >= amount for each, amount in wanted):
+                self._full[wanted, nodes] = place
+                return name
+        self._full[wanted, nodes] = len(self._names)
+        return ""
 
 
 def position(snapshot: Snapshot, resource: str) -> int | None:
