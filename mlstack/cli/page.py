@@ -63,6 +63,8 @@ class Page:
 
 def text_width(text: str) -> int:
     """Count the terminal columns that a text takes: wide characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
     return sum(_columns(character) for character in text)
 
 
@@ -80,6 +82,8 @@ def shorten(text: str, width: int) -> str:
 
 def one_line(text: str) -> str:
     """Write control characters visibly, so that a value can neither break a table nor move the cursor."""
+    if text.isascii() and text.isprintable():
+        return text
     return "".join(_visible(character) for character in text)
 
 

@@ -1,6 +1,6 @@
 """The door to API servers for logins that stand whole in the kubeconfig: without the `kubernetes` library.
 
-Its import takes about as long as writing 300 objects. It is `kube` that knows all other ways to log in.
+The library's import takes longer than writing 300 objects. It is `kube` that knows all other ways to log in.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from tempfile import NamedTemporaryFile
-from typing import Any
 
+from mlstack.cluster.connections import Connections
 from mlstack.cluster.remote import RemoteCluster
-from mlstack.cluster.tls import fingerprint, socket_options, tls_context
-from mlstack.cluster.transport import AGENT, CONNECTIONS, READ_TIMEOUT_S, Transport
+from mlstack.cluster.tls import fingerprint, tls_context
+from mlstack.cluster.transport import AGENT, READ_TIMEOUT_S, Transport
 from mlstack.model.login import FixedLogin
 
 
@@ -29,12 +29,12 @@ def connect(login: FixedLogin, *, read_timeout_s: float = READ_TIMEOUT_S) -> Rem
         None if a certificate or key cannot be used: `kube` says which one, and why.
     """
     try:
-        context = _tls(login)
+        carrier = Connections(login.server, _tls(login), server_name=login.server_name)
         ca = fingerprint(login.ca_pem) if login.ca_pem else None
     except (OSError, ValueError):
         return None
     transport = Transport(
-        _pool(login, context),
+        carrier,
         login.server,
         label=f"context `{login.context}`",
         credentials=_Headers(login),
@@ -52,17 +52,6 @@ class _Headers:
 
     def __call__(self, *, refresh: bool) -> Mapping[str, str] | None:
         return None if refresh else self._headers
-
-
-def _pool(login: FixedLogin, context: ssl.SSLContext) -> Any:
-    from urllib3 import PoolManager, disable_warnings
-    from urllib3.exceptions import InsecureRequestWarning
-
-    if not login.verify:
-        disable_warnings(InsecureRequestWarning)
-    named = {"server_hostname": login.server_name} if login.server_name else {}
-    kept: dict[str, Any] = {"maxsize": CONNECTIONS, "ssl_context": context, **named}
-    return PoolManager(cert_reqs=context.verify_mode, socket_options=socket_options(), **kept)
 
 
 def _tls(login: FixedLogin) -> ssl.SSLContext:

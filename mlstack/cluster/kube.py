@@ -14,9 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from mlstack.cluster.pooled import Pooled
 from mlstack.cluster.remote import RemoteCluster
 from mlstack.cluster.tls import ca_fingerprint, socket_options, tls_context
-from mlstack.cluster.transport import AGENT, CONNECTIONS, READ_TIMEOUT_S, Transport
+from mlstack.cluster.transport import AGENT, READ_TIMEOUT_S, Transport
+from mlstack.cluster.wire import CONNECTIONS
 from mlstack.errors import ClusterError, ForbiddenError, NotFoundError
 from mlstack.model.names import nearest
 
@@ -46,7 +48,7 @@ def connect(
     if not str(settings.host).startswith(("http://", "https://")):
         raise _no_address(login.label)
     transport = Transport(
-        _pool(settings, login.label),
+        Pooled(_pool(settings, login.label), settings.host),
         settings.host,
         label=login.label,
         credentials=_Headers(login, settings),

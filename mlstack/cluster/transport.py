@@ -1,12 +1,13 @@
 """Requests to one API server: time limits, patience, streams, and every fault as one of our errors.
 
-Works on the connection pool that `kube` hands in; knows HTTP, nothing of objects.
+Knows HTTP, nothing of objects; what carries the requests is handed in by `kube` and `direct`.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,18 +15,18 @@ from threading import Lock
 from typing import Any, Protocol
 
 import mlstack
+from mlstack.cluster.wire import Carrier, FaultError, Headers, Received
 from mlstack.errors import ClusterError, InvalidError, TransientError, UnreachableError
 
 AGENT = f"mlstack/{mlstack.__version__}"
-CONNECTIONS = 32
-"""How many connections are kept for the next request: as many as ever write and wait at once."""
-CONNECT_TIMEOUT_S = 10.0
 READ_TIMEOUT_S = 60.0
 PATIENCE_S = 30.0
 """How long one request goes on when the server asks it to come again later."""
 LONGEST_PAUSE_S = 10.0
 
 Query = Mapping[str, str]
+
+_PLAIN = re.compile(r"[A-Za-z0-9._~:-]*")
 
 
 class Credentials(Protocol):
@@ -77,10 +78,10 @@ class Response:
 
 
 class Transport:
-    """Sends requests to one server through a pool of connections; safe for many threads.
+    """Sends requests to one server; safe for many threads.
 
     Args:
-        pool: urllib3's pool manager, set up for the server.
+        carrier: has the connections.
         server: address of the server.
         label: how people call it: "context `minikube`".
         credentials: gives the headers that say who we are.
@@ -91,7 +92,7 @@ class Transport:
 
     def __init__(
         self,
-        pool: Any,
+        carrier: Carrier,
         server: str,
         *,
         label: str,
@@ -103,7 +104,7 @@ class Transport:
         """Hold the parts; nothing is sent."""
         self.server = server.rstrip("/")
         self.label = label
-        self._pool = pool
+        self._carrier = carrier
         self._credentials = credentials
         self._read_timeout_s = read_timeout_s
         self._sleep = sleep
@@ -148,7 +149,7 @@ class Transport:
         raw = self._answer(request, read_timeout_s=timeout_s, preload=False)
         return _lines(raw) if raw.status == 200 else self._response(raw)
 
-    def _answer(self, request: Request, *, read_timeout_s: float, preload: bool) -> Any:
+    def _answer(self, request: Request, *, read_timeout_s: float, preload: bool) -> Received:
         """Get an answer, with newer credentials if these are refused."""
         raw = self._open_again(request, self._headers(refresh=False), read_timeout_s, preload=preload)
         newer = self._headers(refresh=True) if raw.status == 401 else None
@@ -163,7 +164,7 @@ class Transport:
 
     def _open_again(
         self, request: Request, headers: Mapping[str, str] | None, read_timeout_s: float, *, preload: bool
-    ) -> Any:
+    ) -> Received:
         """Open, and once more if the server closed a kept connection just as we used it."""
         try:
             return self._open(request, headers, read_timeout_s, preload=preload)
@@ -174,41 +175,37 @@ class Transport:
 
     def _open(
         self, request: Request, headers: Mapping[str, str] | None, read_timeout_s: float, *, preload: bool
-    ) -> Any:
-        from urllib3 import Timeout
-        from urllib3.exceptions import HTTPError
-
+    ) -> Received:
         body = None if request.body is None else _encode(request.body)
-        sent = {**(headers or {}), "Accept": request.accept, "Accept-Encoding": "gzip"}
+        sent = {**(headers or {}), "Accept": request.accept}
         if body is not None:
             sent["Content-Type"] = request.content_type
         try:
-            return self._pool.request(
+            return self._carrier.send(
                 request.method,
-                f"{self.server}{request.path}{_query(request.query)}",
+                f"{request.path}{_query(request.query)}",
                 body=body,
                 headers=sent,
-                timeout=Timeout(connect=CONNECT_TIMEOUT_S, read=read_timeout_s),
-                retries=False,
-                redirect=False,
-                preload_content=preload,
+                read_timeout_s=read_timeout_s,
+                whole=preload,
             )
-        except (HTTPError, OSError, ValueError) as error:
-            raise self._unreachable(error) from error
+        except FaultError as fault:
+            raise self._unreachable(fault) from fault
 
-    def _unreachable(self, error: Exception) -> UnreachableError:
+    def _unreachable(self, fault: FaultError) -> UnreachableError:
         """Say in one line why there is no answer, and what to do."""
-        text, hint, broken = _explain(error)
-        kind = _BrokenError if broken else UnreachableError
-        return kind(f"no answer from the API server of {self.label} at {self.server}: {text}", hint=hint)
+        kind = _BrokenError if fault.broken else UnreachableError
+        return kind(
+            f"no answer from the API server of {self.label} at {self.server}: {fault.text}", hint=fault.hint
+        )
 
-    def _response(self, raw: Any) -> Response:
+    def _response(self, raw: Received) -> Response:
         content_type = str(raw.headers.get("Content-Type") or "")
         data = raw.data
         return Response(
             code=raw.status,
             content_type=content_type,
-            warnings=tuple(raw.headers.getlist("Warning")),
+            warnings=tuple(raw.warnings),
             body=self._decoded(raw.status, content_type, data),
         )
 
@@ -232,28 +229,25 @@ class _BrokenError(UnreachableError):
     """The connection broke after it was made: the server may or may not have seen the request."""
 
 
-def _lines(raw: Any) -> Iterator[bytes]:
-    from urllib3.exceptions import HTTPError
-
+def _lines(raw: Received) -> Iterator[bytes]:
     rest = b""
     try:
-        for chunk in raw.stream(1 << 16, decode_content=True):
+        for chunk in raw.chunks():
             *lines, rest = (rest + chunk).split(b"\n")
             yield from (line for line in lines if line)
-    except (HTTPError, OSError):
-        # A stream ends in many ways (server restarted, a proxy's limit, silence): all mean "watch again".
-        return
     finally:
         raw.close()
 
 
 def quote(text: str) -> str:
     """Quote one part of a path or query: all but letters, digits and `-._~:` as percent codes."""
+    if _PLAIN.fullmatch(text):
+        return text
     return "".join(c if _is_plain(c) else "".join(f"%{b:02X}" for b in c.encode()) for c in text)
 
 
 def _is_plain(character: str) -> bool:
-    return character.isascii() and (character.isalnum() or character in "-._~:")
+    return _PLAIN.fullmatch(character) is not None
 
 
 def _query(query: Query) -> str:
@@ -268,7 +262,7 @@ def _encode(body: Any) -> bytes:
         raise InvalidError(f"the object cannot be written as JSON: {error}") from error
 
 
-def _pause_s(code: int, headers: Mapping[str, str]) -> float | None:
+def _pause_s(code: int, headers: Headers) -> float | None:
     """Give the pause the server asks for, None if the request is not to be sent again."""
     asked = headers.get("Retry-After")
     if code != 429 and not (code in (500, 503) and asked):
@@ -278,44 +272,3 @@ def _pause_s(code: int, headers: Mapping[str, str]) -> float | None:
     except ValueError:
         wanted = 1.0
     return min(max(wanted, 0.0), LONGEST_PAUSE_S) if math.isfinite(wanted) else LONGEST_PAUSE_S
-
-
-def _explain(error: Exception) -> tuple[str, str, bool]:
-    """Give the reason of a fault, the next step, and whether the connection broke under a request."""
-    from urllib3 import exceptions as faults
-
-    kubeconfig = "check `server` of the kubectl context, and that the cluster runs: kubectl cluster-info"
-    text = str(error)
-    if isinstance(error, faults.SSLError):
-        return f"TLS fails: {_tls_reason(text)}", _TLS_HINT, False
-    if isinstance(error, faults.ProxyError):
-        return "the proxy does not connect", "check `proxy-url` of the context and HTTPS_PROXY", False
-    if isinstance(error, faults.NameResolutionError):
-        return "its name is not known (DNS)", kubeconfig, False
-    if isinstance(error, faults.NewConnectionError):
-        reason = "connection refused" if "refused" in text else text.rpartition(": ")[2]
-        return reason, kubeconfig, False
-    if isinstance(error, faults.ConnectTimeoutError):
-        return f"no connection within {CONNECT_TIMEOUT_S:g} s", kubeconfig, False
-    if isinstance(error, faults.ReadTimeoutError):
-        return "it accepted the request and stayed silent", "try again; the server may be overloaded", False
-    if isinstance(error, faults.ProtocolError):
-        if "BadStatusLine" in text or "Bad status line" in text:
-            return "it does not speak HTTP", kubeconfig, False
-        return "the connection broke", "run the command again", True
-    if isinstance(error, faults.LocationParseError | ValueError):
-        return "its address is not a URL", kubeconfig, False
-    return type(error).__name__, kubeconfig, False
-
-
-_TLS_HINT = "check certificate-authority, tls-server-name and client certificate of the kubectl context"
-
-
-def _tls_reason(text: str) -> str:
-    if "WRONG_VERSION_NUMBER" in text or "record layer failure" in text:
-        return "the server does not speak TLS"
-    if "CERTIFICATE_VERIFY_FAILED" in text:
-        return text.rpartition("certificate verify failed: ")[2].partition(" (_ssl")[0]
-    if "doesn't match" in text:
-        return "the certificate is for another name"
-    return text.partition(" (_ssl")[0].rpartition("] ")[2] or text

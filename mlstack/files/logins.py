@@ -63,7 +63,7 @@ def fixed(context: str, kubeconfig: str | None, environ: Mapping[str, str]) -> F
             return None
         return FixedLogin(
             context=context,
-            server=_https(_text(cluster, "server")),
+            server=_address(_text(cluster, "server")),
             ca_pem=_pem(cluster, "certificate-authority", beside),
             verify=not _flag(cluster, "insecure-skip-tls-verify"),
             server_name=_text(cluster, "tls-server-name") or None,
@@ -101,8 +101,8 @@ def _flag(part: Mapping[str, Any], key: str) -> bool:
     return value
 
 
-def _https(server: str) -> str:
-    if not server.startswith("https://"):
+def _address(server: str) -> str:
+    if not server.startswith(("https://", "http://")):
         raise _NotFixedError(server)
     return server
 

@@ -91,6 +91,8 @@ _TELLING = 4
 
 def mask_values(value: Any, secrets: Sequence[str]) -> Any:
     """Give plain data in which texts that are or hold a secret are masked, wherever a template put them."""
+    if not secrets:
+        return value
     if isinstance(value, Mapping):
         return {key: mask_values(inner, secrets) for key, inner in value.items()}
     if isinstance(value, list | tuple):

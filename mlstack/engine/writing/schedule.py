@@ -11,6 +11,8 @@ from mlstack.errors import ForbiddenError, LockedError, MlstackError, Unreachabl
 from mlstack.model.graph import Bond, Gate, Graph, Node
 
 _MOST_WAITERS = 64
+# Whoever is done finds the next one waiting, not this thread still looking for it.
+_AHEAD = 2 * WORKERS
 
 
 class Schedule:
@@ -86,7 +88,7 @@ class Schedule:
 
     def _begin(self, writers: ThreadPoolExecutor, waiters: ThreadPoolExecutor) -> bool:
         """Begin what can be begun; tell whether anything is under way."""
-        while self._next and self._writing < WORKERS:
+        while self._next and self._writing < _AHEAD:
             node = self._graph.nodes[heapq.heappop(self._next)]
             why = self._reason_to_skip(node)
             if why:

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster import kube, transport
+from mlstack.cluster import transport
 from mlstack.cluster.api import ObjectRef
 from mlstack.errors import ClusterError, InvalidError, TransientError, UnreachableError
 from tests.support.fakeapi import Answer, Serve, always, in_turn, kubeconfig, status
+from tests.unit.cluster.conftest import Connect
 
 MAP = {
     "apiVersion": "v1",
@@ -87,11 +88,11 @@ def test_a_redirect_is_not_followed(served: Serve) -> None:
     assert len(api.asked) == 1
 
 
-def test_refused_connections_say_so(tmp_path: Path) -> None:
+def test_refused_connections_say_so(tmp_path: Path, connect: Connect) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         server = f"https://127.0.0.1:{closed.getsockname()[1]}"
-        cluster = kube.connect("test", kubeconfig=kubeconfig(tmp_path, server))
+        cluster = connect("test", kubeconfig=kubeconfig(tmp_path, server))
         with pytest.raises(
             UnreachableError, match=r"context `test` at https://\S+: connection refused"
         ) as caught:
@@ -99,20 +100,20 @@ def test_refused_connections_say_so(tmp_path: Path) -> None:
     assert caught.value.hint is not None
 
 
-def test_an_unknown_host_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_host_says_so(tmp_path: Path, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*_: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    cluster = kube.connect("test", kubeconfig=kubeconfig(tmp_path, "https://no-such-host.invalid"))
+    cluster = connect("test", kubeconfig=kubeconfig(tmp_path, "https://no-such-host.invalid"))
     with pytest.raises(UnreachableError, match="its name is not known"):
         cluster.get(REF)
 
 
 @pytest.mark.parametrize("server", ["https://127.0.0.1:99999999", "127.0.0.1:6443", "https://[::1"])
-def test_an_address_that_is_none_says_so(tmp_path: Path, server: str) -> None:
+def test_an_address_that_is_none_says_so(tmp_path: Path, connect: Connect, server: str) -> None:
     with pytest.raises(ClusterError):
-        kube.connect("test", kubeconfig=kubeconfig(tmp_path, server)).get(REF)
+        connect("test", kubeconfig=kubeconfig(tmp_path, server)).get(REF)
 
 
 def speak(text: bytes) -> tuple[int, Thread]:
@@ -132,17 +133,17 @@ def speak(text: bytes) -> tuple[int, Thread]:
     return listener.getsockname()[1], thread
 
 
-def test_garbage_says_so(tmp_path: Path) -> None:
+def test_garbage_says_so(tmp_path: Path, connect: Connect) -> None:
     port, thread = speak(b"\x00\x01garbage\r\n\r\n")
-    cluster = kube.connect("test", kubeconfig=kubeconfig(tmp_path, f"http://127.0.0.1:{port}"))
+    cluster = connect("test", kubeconfig=kubeconfig(tmp_path, f"http://127.0.0.1:{port}"))
     with pytest.raises(UnreachableError, match="does not speak HTTP"):
         cluster.get(REF)
     thread.join()
 
 
-def test_a_silent_server_is_given_up(tmp_path: Path) -> None:
+def test_a_silent_server_is_given_up(tmp_path: Path, connect: Connect) -> None:
     port, thread = speak(b"")
     config = kubeconfig(tmp_path, f"http://127.0.0.1:{port}")
     with pytest.raises(UnreachableError, match="stayed silent"):
-        kube.connect("test", kubeconfig=config, read_timeout_s=0.1).get(REF)
+        connect("test", kubeconfig=config, read_timeout_s=0.1).get(REF)
     thread.join()

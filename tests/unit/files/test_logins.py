@@ -97,8 +97,8 @@ def test_other_ways_to_a_server_are_left_to_the_library(tmp_path: Path, cluster:
     assert logins.fixed("test", config(tmp_path / "k", cluster=cluster), {}) is None
 
 
-@pytest.mark.parametrize("server", ["", "http://127.0.0.1:8080", "127.0.0.1"])
-def test_servers_without_tls_are_left_to_the_library(tmp_path: Path, server: str) -> None:
+@pytest.mark.parametrize("server", ["", "ftp://127.0.0.1:8080", "127.0.0.1"])
+def test_what_is_no_address_is_left_to_the_library(tmp_path: Path, server: str) -> None:
     assert logins.fixed("test", config(tmp_path / "k", server=server), {}) is None
 
 

@@ -1,0 +1,130 @@
+"""The seam between requests and what carries them: `pooled` for the library's logins, else `connections`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+CONNECT_TIMEOUT_S = 10.0
+CONNECTIONS = 32
+"""How many connections are kept for the next request: as many as ever write and wait at once."""
+
+_KUBECONFIG = "check `server` of the kubectl context, and that the cluster runs: kubectl cluster-info"
+_TLS = "check certificate-authority, tls-server-name and client certificate of the kubectl context"
+
+
+class Headers(Protocol):
+    """The headers of an answer by name, in any case."""
+
+    def get(self, name: str, /) -> str | None:
+        """Give one, None if it is not there."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Received:
+    """An answer as it came.
+
+    Attributes:
+        status: HTTP status.
+        headers: by name; where one comes several times, one of them.
+        warnings: all `Warning` headers.
+        data: the body, empty if it was not to be read.
+        chunks: the body as it comes, if it was not read; ends with it, whatever ends it.
+        close: gives the connection up if the body was not read to its end.
+    """
+
+    status: int
+    headers: Headers
+    warnings: Sequence[str]
+    data: bytes
+    chunks: Callable[[], Iterator[bytes]]
+    close: Callable[[], None]
+
+
+class FaultError(Exception):
+    """Raised when there is no answer.
+
+    Args:
+        text: why, in a few words.
+        hint: what to do.
+        broken: the connection broke after it was made: the server may or may not have seen the request.
+    """
+
+    def __init__(self, text: str, *, hint: str = _KUBECONFIG, broken: bool = False) -> None:
+        """Hold the facts."""
+        super().__init__(text)
+        self.text, self.hint, self.broken = text, hint, broken
+
+
+class Carrier(Protocol):
+    """Carries requests to one server; safe for many threads."""
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        read_timeout_s: float,
+        whole: bool,
+    ) -> Received:
+        """Send a request and wait for the answer: to its end if it is wanted `whole`, or is no 200.
+
+        Raises:
+            FaultError: there is none.
+        """
+        ...
+
+
+def unknown_name() -> FaultError:
+    """Give the fault of a server whose name leads nowhere."""
+    return FaultError("its name is not known (DNS)")
+
+
+def refused(text: str) -> FaultError:
+    """Give the fault of a server that takes no connection, by the system's words."""
+    return FaultError("connection refused" if "refused" in text else text)
+
+
+def unconnected() -> FaultError:
+    """Give the fault of a server that does not answer the connection."""
+    return FaultError(f"no connection within {CONNECT_TIMEOUT_S:g} s")
+
+
+def silent() -> FaultError:
+    """Give the fault of a server that answers nothing."""
+    hint = "try again; the server may be overloaded"
+    return FaultError("it accepted the request and stayed silent", hint=hint)
+
+
+def no_http() -> FaultError:
+    """Give the fault of a server that speaks something else."""
+    return FaultError("it does not speak HTTP")
+
+
+def broken() -> FaultError:
+    """Give the fault of a connection that ended under a request."""
+    return FaultError("the connection broke", hint="run the command again", broken=True)
+
+
+def no_address() -> FaultError:
+    """Give the fault of an address that cannot be one."""
+    return FaultError("its address is not a URL")
+
+
+def untrusted(text: str) -> FaultError:
+    """Give the fault of TLS, by OpenSSL's words."""
+    return FaultError(f"TLS fails: {_reason(text)}", hint=_TLS)
+
+
+def _reason(text: str) -> str:
+    if "WRONG_VERSION_NUMBER" in text or "record layer failure" in text:
+        return "the server does not speak TLS"
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return text.rpartition("certificate verify failed: ")[2].partition(" (_ssl")[0]
+    if "doesn't match" in text:
+        return "the certificate is for another name"
+    return text.partition(" (_ssl")[0].rpartition("] ")[2] or text

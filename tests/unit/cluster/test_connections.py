@@ -1,0 +1,132 @@
+"""Connections of our own: kept, taken up again, given up; what comes packed is unpacked."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+import ssl
+from collections.abc import Iterator
+from threading import Thread
+
+import pytest
+
+from mlstack.cluster import connections
+from mlstack.cluster.connections import Connections
+from mlstack.cluster.wire import FaultError, Received
+from tests.support.fakeapi import Answer, always, in_turn, serve
+
+BODY = {"kind": "ConfigMap"}
+
+
+def ask(carrier: Connections, path: str = "/a", *, whole: bool = True) -> Received:
+    return carrier.send("GET", path, body=None, headers={}, read_timeout_s=5, whole=whole)
+
+
+def carrier_of(server: str) -> Connections:
+    return Connections(server, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+
+
+class Peer:
+    """Answers every connection once, then closes it; counts them."""
+
+    def __init__(self, *, stays: bool) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.connections, self.stays = 0, stays
+        self.kept: list[socket.socket] = []
+        Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                peer = self.listener.accept()[0]
+            except OSError:
+                return
+            self.connections += 1
+            self.kept.append(peer)
+            while peer.recv(1 << 16):
+                peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+                if not self.stays:
+                    break
+            peer.close()
+
+
+@pytest.fixture
+def peers() -> Iterator[list[Peer]]:
+    made: list[Peer] = []
+    yield made
+    for peer in made:
+        peer.listener.close()
+
+
+def test_a_connection_is_used_again(peers: list[Peer]) -> None:
+    peers.append(Peer(stays=True))
+    carrier = carrier_of(peers[0].url)
+    for _ in range(3):
+        assert ask(carrier).data == b"{}"
+    assert peers[0].connections == 1
+
+
+def test_a_connection_that_the_server_closed_is_not(
+    peers: list[Peer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "_SURE_S", 0.0)
+    peers.append(Peer(stays=False))
+    carrier = carrier_of(peers[0].url)
+    for _ in range(3):
+        assert ask(carrier).data == b"{}"
+        peers[0].kept[-1].close()
+        while carrier._idle[-1].is_open():
+            pass
+    assert peers[0].connections == 3
+
+
+def test_packed_answers_are_unpacked() -> None:
+    packed = Answer(body=gzip.compress(json.dumps(BODY).encode()), headers=(("Content-Encoding", "gzip"),))
+    with serve(always(packed)).running() as api:
+        assert json.loads(ask(carrier_of(api.url)).data) == BODY
+    assert api.asked[0].headers["accept-encoding"] == "gzip"
+
+
+def test_an_answer_that_is_badly_packed_is_a_broken_connection() -> None:
+    packed = Answer(body=b"no gzip", headers=(("Content-Encoding", "gzip"),))
+    with serve(always(packed)).running() as api, pytest.raises(FaultError) as caught:
+        ask(carrier_of(api.url))
+    assert caught.value.broken
+
+
+def test_paths_go_below_that_of_the_server() -> None:
+    with serve(always(Answer(body=BODY))).running() as api:
+        ask(carrier_of(f"{api.url}/k8s/clusters/c-1/"), "/api?limit=1")
+    assert (api.asked[0].path, api.asked[0].query) == ("/k8s/clusters/c-1/api", {"limit": "1"})
+
+
+def test_a_stream_gives_what_there_is_and_ends_with_the_connection() -> None:
+    parts = Answer(body=[b'{"a":1}\n', b'{"b":2}\n'], breaks=True)
+    with serve(always(parts)).running() as api:
+        received = ask(carrier_of(api.url), whole=False)
+        assert b"".join(received.chunks()) == b'{"a":1}\n{"b":2}\n'
+
+
+def test_after_a_stream_others_get_another_connection() -> None:
+    script = in_turn(Answer(body=[b"1\n"]), Answer(body=BODY))
+    with serve(script).running() as api:
+        carrier = carrier_of(api.url)
+        stream = ask(carrier, whole=False)
+        assert json.loads(ask(carrier).data) == BODY
+        stream.close()
+
+
+@pytest.mark.parametrize(
+    "server", ["https://", "https://a b", "https://ada@host", "https://[::1", "https://h:123456", "ftp://h"]
+)
+def test_what_is_no_address_is_refused(server: str) -> None:
+    with pytest.raises(ValueError, match="address"):
+        carrier_of(server)
+
+
+def test_a_header_that_cannot_be_sent_is_a_fault() -> None:
+    with serve(always(Answer(body=BODY))).running() as api, pytest.raises(FaultError):
+        carrier_of(api.url).send("GET", "/a", body=None, headers={"X": "a\nb"}, read_timeout_s=5, whole=True)
+    assert api.asked == []
