@@ -1,14 +1,13 @@
-"""Health and metrics of the controller over HTTP; the only door to prometheus_client."""
+"""Health and metrics of the controller; the only door to prometheus_client."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from collections.abc import Callable
 from typing import Any
 
+from mlstack.elastic import room
 from mlstack.elastic.reconcile import Pass
-from mlstack.elastic.snapshot import Job, Snapshot, Vector
+from mlstack.elastic.snapshot import Job, Snapshot
 
 PREFIX = "mlstack_elastic"
 
@@ -137,7 +136,9 @@ class Metrics:
         for state, count in states.items():
             self._jobs.labels(state).set(count)
         self._pending.set(sum(not any(one.node for one in job.trainers) for job in found.snapshot.jobs))
-        self._jain.set(jain([len(job.trainers) for job in found.snapshot.jobs if job.state == "admitted"]))
+        self._jain.set(
+            room.jain([len(job.trainers) for job in found.snapshot.jobs if job.state == "admitted"])
+        )
 
     def _note_job(self, job: Job, target: int) -> None:
         namespace, _, name = job.key.partition("/")
@@ -161,9 +162,11 @@ class Metrics:
                 self._deletions.inc()
 
     def _note_room(self, snapshot: Snapshot) -> None:
-        free = free_by_node(snapshot)
-        stranded = _sum(room for node, room in free.items() if not _is_placeable(node, room, snapshot))
-        left, total = _sum(free.values()), _sum(node.allocatable for node in snapshot.nodes)
+        free = room.free_by_node(snapshot)
+        stranded = room.total(
+            left for node, left in free.items() if not room.is_placeable(node, left, snapshot)
+        )
+        left, total = room.total(free.values()), room.total(node.allocatable for node in snapshot.nodes)
         for index, name in enumerate(snapshot.resources):
             if total and total[index]:
                 self._requested.labels(name).set(1 - (left[index] if left else 0) / total[index])
@@ -175,103 +178,3 @@ class Metrics:
                 waiting[demand.priority] = waiting.get(demand.priority, 0) + 1
         for priority, count in waiting.items():
             self._foreign.labels(str(priority)).set(count)
-
-
-def jain(counts: Iterable[int]) -> float:
-    """Give Jain's fairness index: 1 when all have the same, 1/n when one has all."""
-    values = list(counts)
-    squares = sum(value * value for value in values)
-    return 1.0 if not squares else sum(values) ** 2 / (len(values) * squares)
-
-
-def free_by_node(snapshot: Snapshot) -> Mapping[str, Vector]:
-    """Give what is free on each node: neither held nor about to come free."""
-    free = {node.name: _less(node.allocatable, node.used) for node in snapshot.nodes}
-    for room in snapshot.arriving:
-        if room.node in free:
-            free[room.node] = _less(free[room.node], room.request)
-    for job in snapshot.jobs:
-        for trainer in job.trainers:
-            if trainer.node in free:
-                free[trainer.node] = _less(free[trainer.node], job.trainer)
-    return free
-
-
-def _is_placeable(node: str, room: Vector, snapshot: Snapshot) -> bool:
-    """Tell whether a job that wants more trainers could have one there."""
-    return any(
-        all(wanted <= there for wanted, there in zip(job.trainer, room, strict=True))
-        and (job.nodes is None or node in job.nodes)
-        for job in snapshot.jobs
-        if job.state != "finishing" and len(job.trainers) < job.maximum
-    )
-
-
-def _less(one: Vector, other: Vector) -> Vector:
-    return tuple(value - minus for value, minus in zip(one, other, strict=True))
-
-
-def _sum(vectors: Iterable[Vector]) -> Vector:
-    total: list[int] = []
-    for vector in vectors:
-        total = [sum(pair) for pair in zip(total, vector, strict=True)] if total else list(vector)
-    return tuple(total)
-
-
-class HealthServer:
-    """Answers `/healthz`, `/readyz` and `/metrics`.
-
-    Args:
-        metrics: what is told.
-        address: where to listen.
-        port: likewise; 0 for a free one.
-    """
-
-    def __init__(self, metrics: Metrics, *, address: str, port: int) -> None:
-        """Open the port.
-
-        Raises:
-            OSError: it cannot be opened.
-        """
-        self._server = ThreadingHTTPServer((address, port), _handler(metrics))
-
-    @property
-    def port(self) -> int:
-        """Give the port."""
-        return int(self._server.server_address[1])
-
-    def start(self) -> None:
-        """Begin to answer, in a thread."""
-        Thread(target=self._server.serve_forever, name="health", daemon=True).start()
-
-    def stop(self) -> None:
-        """Answer no more."""
-        self._server.shutdown()
-        self._server.server_close()
-
-
-def _handler(metrics: Metrics) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        timeout = 10
-
-        def do_GET(self) -> None:
-            path = self.path.partition("?")[0]
-            if path == "/metrics":
-                self._answer(200, metrics.text(), "text/plain; version=0.0.4; charset=utf-8")
-            elif path in ("/healthz", "/readyz"):
-                good = metrics.is_alive if path == "/healthz" else metrics.is_ready
-                self._answer(200 if good else 503, b"ok\n" if good else b"not yet\n", "text/plain")
-            else:
-                self._answer(404, b"there are /healthz, /readyz and /metrics\n", "text/plain")
-
-        def _answer(self, code: int, body: bytes, content_type: str) -> None:
-            self.send_response(code)
-            self.send_header("Content-Type", content_type)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Say nothing: probes come every few seconds."""
-
-    return Handler

@@ -11,7 +11,8 @@ import typer
 
 from mlstack.cli import options, progress
 from mlstack.cli.adapters import read_text
-from mlstack.cli.output import emit, say, write
+from mlstack.cli.controllerlog import LEVELS, Log
+from mlstack.cli.output import emit, write
 from mlstack.cli.parsing import family
 from mlstack.errors import UsageError
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from mlstack.cli.adapters import Session
     from mlstack.elastic.config import PolicyConfig
     from mlstack.elastic.health import Metrics
-    from mlstack.elastic.reconcile import Pass
     from mlstack.elastic.running.settings import Settings
     from mlstack.elastic.snapshot import Snapshot
 
@@ -39,8 +39,6 @@ Namespaces = Annotated[
     list[str] | None,
     typer.Option("--namespace", "-n", metavar="NAME", help="Only jobs in this namespace; repeatable."),
 ]
-LEVELS = ("error", "info", "debug")
-
 Policy = Annotated[str, typer.Option("--policy", metavar="NAME", help="fair, throughput or edl.")]
 Headroom = Annotated[
     int, typer.Option("--headroom", metavar="PERCENT", min=0, max=90, help="Places that growth leaves free.")
@@ -258,7 +256,8 @@ def _listening(listen: str) -> tuple[Metrics | None, Callable[[], None]]:
         return None, lambda: None
     from time import monotonic
 
-    from mlstack.elastic.health import HealthServer, Metrics
+    from mlstack.elastic.health import Metrics
+    from mlstack.elastic.probes import HealthServer
 
     address, _, port = listen.rpartition(":")
     if not port.isdigit():
@@ -267,43 +266,3 @@ def _listening(listen: str) -> tuple[Metrics | None, Callable[[], None]]:
     server = HealthServer(metrics, address=address.strip("[]"), port=int(port))
     server.start()
     return metrics, server.stop
-
-
-class Log:
-    """Says on stderr what the controller does, one line with its time each, and hands on to the metrics.
-
-    Args:
-        level: one of `LEVELS`.
-        metrics: told as well, if any.
-    """
-
-    def __init__(self, level: str, metrics: Metrics | None) -> None:
-        """Hold the parts."""
-        self._level, self._metrics = LEVELS.index(level), metrics
-
-    def say(self, text: str) -> None:
-        """Say a line: whoever reads it later needs the time."""
-        from datetime import UTC, datetime
-
-        say(f"{datetime.now(UTC).strftime('%Y-%m-%dT%H:%M:%SZ')} {text}")
-
-    def looked(self, *, is_leading: bool, is_synced: bool) -> None:
-        """Take note that the loop goes round."""
-        if self._metrics is not None:
-            self._metrics.looked(is_leading=is_leading, is_synced=is_synced)
-
-    def passed(self, found: Pass, *, seconds: float) -> None:
-        """Take note of a pass, and say what happened to jobs."""
-        if self._metrics is not None:
-            self._metrics.passed(found, seconds=seconds)
-        if self._level >= LEVELS.index("info"):
-            for told in found.told:
-                self.say(f"{told.job} {told.note.reason}: {told.note.text}")
-        if self._level >= LEVELS.index("debug"):
-            for action in found.actions:
-                self.say(str(action))
-
-    def failed(self, error: Exception) -> None:
-        """Take note of a pass that failed."""
-        if self._metrics is not None:
-            self._metrics.failed(error)

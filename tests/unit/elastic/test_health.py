@@ -8,7 +8,9 @@ from urllib.request import urlopen
 
 import pytest
 
-from mlstack.elastic.health import HealthServer, Metrics, jain
+from mlstack.elastic.health import Metrics
+from mlstack.elastic.probes import HealthServer
+from mlstack.elastic.room import jain
 from tests.support.elastic import pod, training_job
 from tests.support.stage import Stage
 

@@ -1,0 +1,53 @@
+"""What the elastic controller says while it runs: lines with their time, on stderr."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlstack.cli.output import say
+
+if TYPE_CHECKING:
+    from mlstack.elastic.health import Metrics
+    from mlstack.elastic.reconcile import Pass
+
+LEVELS = ("error", "info", "debug")
+
+
+class Log:
+    """Says on stderr what the controller does, one line with its time each, and hands on to the metrics.
+
+    Args:
+        level: one of `LEVELS`.
+        metrics: told as well, if any.
+    """
+
+    def __init__(self, level: str, metrics: Metrics | None) -> None:
+        """Hold the parts."""
+        self._level, self._metrics = LEVELS.index(level), metrics
+
+    def say(self, text: str) -> None:
+        """Say a line: whoever reads it later needs the time."""
+        from datetime import UTC, datetime
+
+        say(f"{datetime.now(UTC).strftime('%Y-%m-%dT%H:%M:%SZ')} {text}")
+
+    def looked(self, *, is_leading: bool, is_synced: bool) -> None:
+        """Take note that the loop goes round."""
+        if self._metrics is not None:
+            self._metrics.looked(is_leading=is_leading, is_synced=is_synced)
+
+    def passed(self, found: Pass, *, seconds: float) -> None:
+        """Take note of a pass, and say what happened to jobs."""
+        if self._metrics is not None:
+            self._metrics.passed(found, seconds=seconds)
+        if self._level >= LEVELS.index("info"):
+            for told in found.told:
+                self.say(f"{told.job} {told.note.reason}: {told.note.text}")
+        if self._level >= LEVELS.index("debug"):
+            for action in found.actions:
+                self.say(str(action))
+
+    def failed(self, error: Exception) -> None:
+        """Take note of a pass that failed."""
+        if self._metrics is not None:
+            self._metrics.failed(error)
