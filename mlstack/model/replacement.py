@@ -15,6 +15,12 @@ Rule = Callable[[KubeObject, Sequence[FieldChange]], str | None]
 RULES: Table[Rule] = Table("rule of what may change")
 replacement = RULES.register
 
+_FIXED_OF_ELASTIC_JOBS = (
+    *(f"spec.{name}" for name in ("image", "port", "ports_num", "ports_num_for_sparse")),
+    *(f"spec.trainer.{name}" for name in ("entrypoint", "workspace", "resources")),
+    *(f"spec.pserver.{name}" for name in ("min-instance", "entrypoint", "resources", "storage")),
+    *(f"spec.master.{name}" for name in ("enabled", "entrypoint", "resources", "storage", "etcd")),
+)
 _ROLE_WORDS = {"Worker": "workers", "PS": "parameter servers", "Evaluator": "evaluators"}
 
 
@@ -56,6 +62,22 @@ def pytorch_job(live: KubeObject, changed: Sequence[FieldChange]) -> str | None:
     elastic = bool((live.data.get("spec") or {}).get("elasticPolicy"))
     scaled = "spec.pytorchReplicaSpecs.Worker.replicas"
     return training_job(live, [one for one in changed if not (elastic and one.path == scaled)])
+
+
+@replacement("paddlepaddle.org/TrainingJob")
+def elastic_job(live: KubeObject, changed: Sequence[FieldChange]) -> str | None:
+    """Recreate where the definition says that a field is immutable: one model, one kind of pods."""
+    lasting = [change for change in changed if _is_fixed(change.path)]
+    if not lasting:
+        return None
+    what = ", ".join(dict.fromkeys(words(change) for change in lasting[:3]))
+    more = f" and {len(lasting) - 3} more" if len(lasting) > 3 else ""
+    return f"{live.name}: {what}{more} needs a new run: a training job keeps its image, commands and servers."
+
+
+def _is_fixed(path: str) -> bool:
+    below = any(path == fixed or path.startswith(f"{fixed}.") for fixed in _FIXED_OF_ELASTIC_JOBS)
+    return below or path in ("spec.pserver", "spec.master")
 
 
 def _follows(path: str) -> bool:

@@ -42,6 +42,27 @@ def test_a_suspended_job_changes_in_place() -> None:
     assert needs_new_run(job(condition="Suspended"), [WORKERS]) is None
 
 
+def elastic_job() -> KubeObject:
+    data = {"apiVersion": "paddlepaddle.org/v1", "kind": "TrainingJob", "metadata": {"name": "words"}}
+    return KubeObject(data=data)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["spec.trainer.max-instance", "spec.suspend", "spec.scaling", "spec.imagePullPolicy", "metadata.labels"],
+)
+def test_the_range_of_an_elastic_job_changes_in_place(path: str) -> None:
+    assert needs_new_run(elastic_job(), [changed(path)]) is None
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["spec.image", "spec.trainer.resources.requests.cpu", "spec.pserver.min-instance", "spec.ports_num"],
+)
+def test_what_an_elastic_job_cannot_follow_needs_a_new_run(path: str) -> None:
+    assert "words: " in (needs_new_run(elastic_job(), [changed(path)]) or "")
+
+
 def test_kinds_without_a_rule_change_in_place() -> None:
     deployment = KubeObject(data={"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}})
     assert needs_new_run(deployment, [changed("spec.replicas")]) is None
