@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
+from typing import NamedTuple
 
 from mlstack.elastic.snapshot import Curve, Job
 
@@ -21,19 +22,41 @@ Points = list[tuple[int, Fraction]]
 _NUMBER = re.compile(r"\d{1,9}(\.\d{1,9})?")
 
 
+class Source(NamedTuple):
+    """All that the speed of a job is known from.
+
+    Attributes:
+        curve: as reported, None if nothing was.
+        speed: name of a model, for a job without a curve.
+        maximum: most trainers.
+        pservers: parameter servers.
+    """
+
+    curve: Curve | None
+    speed: str
+    maximum: int
+    pservers: int
+
+
+def source(job: Job) -> Source:
+    """Give what the speed of a job is known from: few jobs of a cluster differ in it."""
+    pservers = sum(role.count for role in job.gang if role.name == "pserver")
+    return Source(job.curve, job.speed, job.maximum, pservers)
+
+
 def speeds(job: Job) -> tuple[Fraction, ...]:
     """Give the speed of a job with 0 to `maximum` trainers, concave and never falling."""
-    pservers = sum(role.count for role in job.gang if role.name == "pserver")
-    return _speeds(job.curve, job.speed, job.maximum, pservers)
+    return speeds_from(source(job))
 
 
 @lru_cache(maxsize=4096)
-def _speeds(curve: Curve | None, speed: str, maximum: int, pservers: int) -> tuple[Fraction, ...]:
-    points = _usable(curve)
+def speeds_from(known: Source) -> tuple[Fraction, ...]:
+    """Give the speed with 0 to `maximum` trainers, concave and never falling."""
+    points = _usable(known.curve)
     if points:
-        return _along(points, maximum)
-    model = read_speed(speed, pservers=pservers)
-    return tuple(model(count) for count in range(maximum + 1))
+        return _along(points, known.maximum)
+    model = read_speed(known.speed, pservers=known.pservers)
+    return tuple(model(count) for count in range(known.maximum + 1))
 
 
 def _usable(curve: Curve | None) -> Points:

@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 
-from mlstack.elastic.policy.curves import speeds
+from mlstack.elastic.policy.curves import Source, source, speeds_from
 from mlstack.elastic.policy.scoring import Fulfilment
 from mlstack.elastic.snapshot import Job
 
@@ -64,12 +64,13 @@ class Gain:
 
 def _gains(job: Job, totals: Sequence[int]) -> tuple[int, ...]:
     """Give what each further trainer brings, from the first to the last one."""
-    return _worth(speeds(job), job.weight / dominant_share(job, totals))
+    return _worth(source(job), job.weight / dominant_share(job, totals))
 
 
 @lru_cache(maxsize=4096)
-def _worth(found: tuple[Fraction, ...], weight: Fraction) -> tuple[int, ...]:
+def _worth(known: Source, weight: Fraction) -> tuple[int, ...]:
     """Reckon once: curves and clusters change seldom."""
+    found = speeds_from(known)
     relative = ((after - before) / before if before else _WITHOUT for before, after in pairwise(found))
     return tuple(int(each * weight * _FINE) for each in relative)
 
