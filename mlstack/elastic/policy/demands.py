@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mlstack.elastic.policy.books import Books
 from mlstack.elastic.policy.parts import Crew
+from mlstack.elastic.policy.shapes import dominant, shape
 from mlstack.elastic.scaleplan import Unplaced
 from mlstack.elastic.snapshot import Demand
 
@@ -18,9 +19,12 @@ class Demands:
     def __init__(self, books: Books) -> None:
         """Put all pods into order."""
         self._books = books
-        self._left = sorted(
-            books.ledger.snapshot.demands, key=lambda each: (-each.priority, each.created_ms, each.key)
-        )
+        self._left = sorted(books.ledger.snapshot.demands, key=self._rank)
+
+    def _rank(self, demand: Demand) -> tuple[int, int, int, str]:
+        """Rank by priority and age; of a gang the largest come first, as they have the fewest places."""
+        size = dominant(shape(demand.request), self._books.ledger.whole) if demand.job else 0
+        return (-demand.priority, demand.created_ms, -size, demand.key)
 
     def serve(self) -> dict[str, list[Demand]]:
         """Find room for what found none yet; give those pods of running jobs that still have none, by job."""
