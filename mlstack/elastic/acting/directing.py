@@ -1,0 +1,209 @@
+"""What is to be done about one job, after a decision and what became of its pods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from mlstack.elastic import status
+from mlstack.elastic.acting import orders
+from mlstack.elastic.acting.actions import Action
+from mlstack.elastic.acting.gang import Gang, dismiss, see_to
+from mlstack.elastic.acting.lifecycle import Life
+from mlstack.elastic.acting.memory import JobMemory
+from mlstack.elastic.acting.openings import Openings
+from mlstack.elastic.acting.orders import Orders
+from mlstack.elastic.observed.jobs import JobFacts, SetFacts
+from mlstack.elastic.observed.pods import PodFacts
+from mlstack.elastic.scaleplan import Decision, Reason
+from mlstack.elastic.world import World
+
+NO_PODS = "the job has no pods"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """One job with all that belongs to it.
+
+    Attributes:
+        job: the job.
+        pods: its pods.
+        memory: what is remembered of it.
+        life: what became of its pods.
+    """
+
+    job: JobFacts
+    pods: Sequence[PodFacts]
+    memory: JobMemory
+    life: Life = field(default_factory=Life)
+
+    @property
+    def trainers(self) -> list[PodFacts]:
+        """Give its trainers that neither ended nor are going."""
+        return [pod for pod in self.pods if pod.role == "trainer" and pod.is_live]
+
+
+@dataclass(kw_only=True)
+class Director:
+    """Gives the orders of one pass.
+
+    Attributes:
+        world: what is known; bars are noted in it.
+        openings: room that is free now.
+        now_ms: the moment.
+        transitions: of the lease of the leader.
+        due: gets the times at which something falls due.
+    """
+
+    world: World
+    openings: Openings
+    now_ms: int
+    transitions: int | None
+    due: list[int]
+
+    def follow(self, subject: Subject, decision: Decision) -> tuple[Decision, Orders]:
+        """Give the orders that carry out a decision; a hopeless gang overrules it."""
+        job, memory = subject.job, subject.memory
+        decision = _lost(job, decision)
+        if decision.target == 0:
+            memory.admitted_ms = None
+            return decision, self.dismiss(subject, why=decision.reasons[0].text)
+        gang = self._gang(subject, decision)
+        if gang.is_hopeless:
+            return self._give_up(subject)
+        deleted = self._deletions(subject, decision, gang)
+        if memory.pause.is_waiting(self.now_ms):
+            self.due.append(memory.pause.until_ms)
+            return decision, Orders(job=job.key, deletions=deleted)
+        return decision, Orders(
+            job=job.key,
+            deletions=deleted,
+            supports=self._supports(subject, gang.support, gang.why),
+            creations=self._creations(subject, decision),
+        )
+
+    def dismiss(self, subject: Subject, *, why: str = NO_PODS) -> Orders:
+        """Give the orders for a job that is to have no pods; pods that ended stay to be read."""
+        job = subject.job
+        if job.is_deleted or job.spec is None:
+            return Orders(job=job.key)
+        if job.has_ended and self._has_expired(job):
+            text = f"{job.spec.ttl_s} s after its end"
+            return Orders(job=job.key, deletions=(orders.removal(job, text),))
+        return Orders(
+            job=job.key,
+            deletions=tuple(orders.deletions(job, subject.trainers, why)),
+            supports=self._supports(subject, dismiss(self._sets(job)), why),
+        )
+
+    def _deletions(self, subject: Subject, decision: Decision, gang: Gang) -> tuple[Action, ...]:
+        """Delete victims, pods that ended and are in the way, servers that are to go elsewhere."""
+        job, life, victims = subject.job, subject.life, set(decision.victims)
+        leaving = [pod for pod in subject.trainers if pod.name in victims]
+        if any(reason.cause == "stuck" for reason in decision.reasons):
+            self._bar(subject, [pod.planned for pod in leaving if not pod.node and pod.planned])
+        if life.due_ms is not None:
+            self.due.append(life.due_ms)
+        return (
+            *orders.deletions(job, leaving, _why(decision)),
+            *orders.deletions(job, life.removed, "makes place for another"),
+            *orders.deletions(job, gang.loosened, gang.why, grace_s=0),
+        )
+
+    def _creations(self, subject: Subject, decision: Decision) -> tuple[Action, ...]:
+        """Create trainers where there is room now, as many as are not held back by failures."""
+        job, life = subject.job, subject.life
+        places = decision.places[: max(0, len(decision.places) - life.held)]
+        return tuple(
+            orders.creations(
+                job,
+                self.openings.among(job.key, places),
+                _why(decision),
+                is_taken=self._is_taken(job, life),
+                transitions=self.transitions,
+            )
+        )
+
+    def _gang(self, subject: Subject, decision: Decision) -> Gang:
+        job, memory = subject.job, subject.memory
+        hints = {role: tuple(map(self.world.host_name, nodes)) for role, nodes in decision.hints.items()}
+        if job.target == 0:
+            memory.admitted_ms, memory.supported = self.now_ms, ()
+        found = see_to(
+            job,
+            subject.pods,
+            self._sets(job),
+            memory,
+            hints=hints if job.target == 0 else {},
+            now_ms=self.now_ms,
+        )
+        if found.support is not None:
+            memory.supported = (job.generation,)
+        if found.due_ms is not None:
+            self.due.append(found.due_ms)
+        return found
+
+    def _give_up(self, subject: Subject) -> tuple[Decision, Orders]:
+        """Take a gang off that found no room for its servers, and let it wait again."""
+        memory = subject.memory
+        self._bar(subject, sorted({node for hinted in memory.hints.values() for node in hinted}))
+        memory.admitted_ms = None
+        text = "its masters and parameter servers found no node; it waits again"
+        decision = Decision(
+            job=subject.job.key,
+            target=0,
+            is_admitted=False,
+            hints={},
+            reasons=(Reason(cause="stuck", text=text),),
+        )
+        return decision, self.dismiss(subject, why=text)
+
+    def _bar(self, subject: Subject, nodes: Sequence[str]) -> None:
+        """Pass nodes over for a while that had a place on paper only."""
+        bars = self.world.bars.setdefault(subject.job.key, {})
+        for node in dict.fromkeys(nodes):
+            bars[node] = subject.memory.bar(node, self.now_ms)
+
+    def _supports(self, subject: Subject, support: orders.Support | None, why: str) -> tuple[Action, ...]:
+        if support is None:
+            return ()
+        return tuple(orders.supports(subject.job, support, why, self.transitions))
+
+    def _has_expired(self, job: JobFacts) -> bool:
+        """Tell whether the time of a job after its end is over."""
+        ended_ms = status.ended_ms(job.status)
+        if job.spec is None or job.spec.ttl_s is None or ended_ms is None:
+            return False
+        due_ms = ended_ms + job.spec.ttl_s * 1000
+        if self.now_ms < due_ms:
+            self.due.append(due_ms)
+        return self.now_ms >= due_ms
+
+    def _sets(self, job: JobFacts) -> dict[str, SetFacts]:
+        """Give the StatefulSets that are the job's own."""
+        found = {}
+        for kind in job.servers:
+            known = self.world.stateful_set(f"{job.namespace}/{kind.set_name}")
+            if known is not None and known.owner == job.uid:
+                found[kind.set_name] = known
+        return found
+
+    def _is_taken(self, job: JobFacts, life: Life) -> Callable[[str], bool]:
+        """Tell which names of pods are in use; those of pods about to be removed are not."""
+        free = {pod.name for pod in life.removed}
+        return lambda name: name not in free and self.world.has_pod(f"{job.namespace}/{name}")
+
+
+def _why(decision: Decision) -> str:
+    reason = decision.reasons[0]
+    return f"{reason.cause}: {reason.text}"
+
+
+def _lost(job: JobFacts, decision: Decision) -> Decision:
+    """Say so where a job has fewer trainers because some were taken from it, not by the plan."""
+    missing = job.target - decision.target
+    if missing <= 0 or decision.reasons[0].cause != "steady":
+        return decision
+    what = "a trainer" if missing == 1 else f"{missing} trainers"
+    text = f"lost {what} to pods of others or with a node; there is no room for more"
+    return replace(decision, reasons=(Reason(cause="yield", text=text), *decision.reasons))
