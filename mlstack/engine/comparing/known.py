@@ -12,7 +12,7 @@ from typing import Any
 from mlstack.cluster.api import Cluster
 from mlstack.engine import parallel
 from mlstack.model import adoption, objects
-from mlstack.model.inventory import Inventory, Member, owned_hash, payload_hash
+from mlstack.model.inventory import Inventory, Member, owned_hash, payload_hash, shared_hash
 from mlstack.model.objects import DesiredState, Identity, KubeObject
 
 Group = tuple[str, str, str]
@@ -88,7 +88,8 @@ class Known:
         if member is None or metadata.get("uid") != member.uid or metadata.get("deletionTimestamp"):
             return False
         if not found.labels.items() <= (metadata.get("labels") or {}).items():
-            return False  # another environment writes the same fields under the same name
+            # Another environment writes the same fields under the same name.
+            return bool(member.owned_hash) and not self._adopt and shared_hash(live) == member.owned_hash
         if self._adopt and adoption.adoptable(live):
             return False
         return bool(member.owned_hash) and owned_hash(live) == member.owned_hash

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from mlstack.engine.comparing import probe, refusals, takeover
-from mlstack.engine.comparing.outlook import Number, Outlook, holding
+from mlstack.engine.comparing import refusals, takeover
+from mlstack.engine.comparing.making import Making, precisely
+from mlstack.engine.comparing.otherwise import Otherwise
+from mlstack.engine.comparing.outlook import Number, Outlook
 from mlstack.engine.comparing.settle import Settled, settle
-from mlstack.errors import ConflictError, InvalidError, MlstackError, VersionGoneError
+from mlstack.errors import ConflictError, InvalidError, VersionGoneError
 from mlstack.model import (
     adoption,
     conflicts,
@@ -15,18 +17,14 @@ from mlstack.model import (
     displacing,
     dropped,
     fields,
-    payload,
     renewal,
-    report,
 )
 from mlstack.model.conflicts import Policy
-from mlstack.model.diff import Change, Refusal
-from mlstack.model.digest import digest_of, fingerprint
+from mlstack.model.diff import Change
 from mlstack.model.dropped import Dropped
 from mlstack.model.fieldmanagers import AUTOSCALING
 from mlstack.model.fields import FieldChange
 from mlstack.model.objects import MANAGER, KubeObject
-from mlstack.model.renewal import Verdict
 from mlstack.model.replacement import needs_new_run
 
 # How often an object may be another one than a moment before, as while somebody recreates it.
@@ -45,7 +43,8 @@ class Look:
         """Hold the parts; nothing is asked."""
         self.outlook, self.wanted = outlook, wanted
         self.world, self.cluster = outlook.world, outlook.world.cluster
-        self._data = outlook.payload(wanted)
+        self._make = Making(outlook, wanted)
+        self._otherwise = Otherwise(self._make)
 
     def change(self) -> Change:
         """Give what would happen to the object; one that changes while it is looked at is looked at again."""
@@ -79,45 +78,26 @@ class Look:
             environments=self.outlook.environments,
         )
 
-    def _change(self, **facts: Any) -> Change:
-        sent = facts.pop("payload", self._data)
-        return Change(
-            identity=self.wanted.identity,
-            component=self.wanted.component,
-            api_version=self.wanted.api_version,
-            desired=self.wanted,
-            payload=None if sent == self.wanted.data else sent,
-            **facts,
-        )
-
     def _as_left(self, live: Mapping[str, Any]) -> Change:
-        return self._change(action="unchanged", writes=False, live_uid=live["metadata"]["uid"])
+        return self._make.change(action="unchanged", writes=False, live_uid=live["metadata"]["uid"])
 
     def _new(self, reachable: bool) -> Change:
         if not self.outlook.options.create:
-            return self._change(action="missing", writes=False, reason="is not there, and creation is off")
+            return self._make.change(
+                action="missing", writes=False, reason="is not there, and creation is off"
+            )
         warnings: tuple[str, ...] = ()
         if reachable and self.outlook.check_new:
             warnings = self.cluster.apply(self.wanted.data, dry_run=True).warnings
-        return self._creation(reachable, notes=warnings)
-
-    def _creation(self, reachable: bool, **facts: Any) -> Change:
-        """Give a creation; the number that an autoscaler sets is sent once and handed over at once."""
-        path, handover, data = self.outlook.scalers.path(self.wanted), None, self._data
-        if reachable and self.outlook.sets(self.wanted, path) and self.outlook.scaler(self.wanted):
-            data = payload.cut(data, [path])
-        if data != self.wanted.data:
-            handover = holding(self.wanted.data, path, payload.value_at(self.wanted.data, path))
-        made = digest_of(self.wanted.data)
-        return self._change(action="create", fingerprint=made, handover=handover, payload=data, **facts)
+        return self._make.creation(reachable, notes=warnings)
 
     def _ending(self, live: Mapping[str, Any]) -> Change:
         if not self.outlook.options.create:
-            return self._change(
+            return self._make.change(
                 action="missing", writes=False, reason="is being deleted, and creation is off"
             )
         reason = "once the old one, which is being deleted, is gone"
-        return self._creation(True, live_uid=live["metadata"]["uid"], reason=reason)
+        return self._make.creation(True, live_uid=live["metadata"]["uid"], reason=reason)
 
     def _existing(self, live: Mapping[str, Any]) -> Change:
         number = self.outlook.number(self.wanted, live)
@@ -128,9 +108,9 @@ class Look:
                 policy = replace(policy, adopted=policy.adopted | {AUTOSCALING})
                 settled = settle(self.cluster, self.wanted, number.asked, live, policy)
         except VersionGoneError:
-            return self._outdated(live)
+            return self._otherwise.outdated(live)
         except InvalidError as error:
-            return self._refused(live, error)
+            return self._otherwise.refused(live, error)
         gone: tuple[FieldChange, ...] = ()
         if adoption.adoptable(live):
             gone = takeover.goes(self.cluster, live, settled, number.data, spare=number.spared)
@@ -190,12 +170,12 @@ class Look:
             "prepare": prepare,
             "handover": number.handover,
             "seen": _seen(live),
-            **_precisely(live),
+            **precisely(live),
         }
         if changed:
             return self._differing(live, tuple(changed.values()), facts, settled.forced.object)
         writes = own != new or bool(prepare) or number.changes_hands
-        return self._change(action="unchanged", writes=writes, **facts)
+        return self._make.change(action="unchanged", writes=writes, **facts)
 
     def _differing(
         self,
@@ -207,123 +187,17 @@ class Look:
         why = needs_new_run(self.wanted.with_data(live), changed)
         if why:
             verdict = renewal.judge(self.wanted, self.world.state.environment, fixed=why, why=why)
-            return self._anew(live, changed, verdict, notes=facts["notes"])
+            return self._otherwise.anew(live, changed, verdict, notes=facts["notes"])
         defines = refusals.is_definition(self.wanted)
         lost = refusals.losses(self.cluster, live, after) if defines else ()
         notes = (*facts["notes"], *(refusals.demands(self.cluster, live, after) if defines else ()))
         may_lose = self.outlook.options.allow_destructive or definitions.is_allowed(self.wanted.data)
-        return self._change(
-            action="update",
-            fields=report.masked(self.wanted.identity, changed),
-            fingerprint=fingerprint(changed),
+        return self._make.update(
+            live,
+            changed,
             refusal=refusals.destructive(self.wanted, lost) if lost and not may_lose else None,
             **{**facts, "notes": (*notes, *lost) if may_lose else notes},
         )
-
-    def _anew(
-        self,
-        live: Mapping[str, Any],
-        changed: tuple[FieldChange, ...],
-        verdict: Verdict,
-        notes: tuple[str, ...] = (),
-    ) -> Change:
-        """Give the change of an object that cannot take it in place; made anew, it is sent whole."""
-        refusal = Refusal(kind="immutable", reasons=(verdict.reason,), hint=verdict.hint)
-        return self._change(
-            action="recreate" if verdict.recreate else "update",
-            fields=report.masked(self.wanted.identity, changed),
-            fingerprint=fingerprint(changed),
-            reason=verdict.reason if verdict.recreate else "",
-            notes=notes,
-            refusal=None if verdict.recreate else refusal,
-            payload=self.wanted.data,
-            **_precisely(live),
-        )
-
-    def _displacing(
-        self, live: Mapping[str, Any], items: tuple[payload.Path, ...], after: Mapping[str, Any]
-    ) -> Change:
-        """Give the change of an object in which a person's list items stand where ours are to be."""
-        tree = fields.union(fields.owned(live, MANAGER), fields.owned(after, MANAGER))
-        changed = [
-            *fields.compare(live, after, tree),
-            *(
-                FieldChange(path=fields.path_text(path), action="removed", old=payload.value_at(live, path))
-                for path in items
-            ),
-        ]
-        said = ", ".join(f"`{fields.path_text(path)}`" for path in items)
-        return self._change(
-            action="update",
-            fields=report.masked(self.wanted.identity, changed),
-            fingerprint=fingerprint(changed),
-            notes=(f"removes {said}, which a person put in the place of ours",),
-            prepare=displacing.take_items(live, items, api_version=self.wanted.api_version),
-            **_precisely(live),
-        )
-
-    def _outdated(self, live: Mapping[str, Any]) -> Change:
-        """Give the change of an object whose field owners stand in a version that is not served any more."""
-        tree = fields.union(fields.tree_of(self._data), {})
-        changed = tuple(
-            one for one in fields.compare(live, self._data, tree) if not one.path.startswith("apiVersion")
-        )
-        return self._change(
-            action="update" if changed else "unchanged",
-            fields=report.masked(self.wanted.identity, changed),
-            fingerprint=fingerprint(changed),
-            notes=(
-                "its field owners are rewritten first: they stand in a version that is not served any more",
-            ),
-            prepare=adoption.reversioned(live, api_version=self.wanted.api_version),
-            **_precisely(live),
-        )
-
-    def unasked(self) -> Change:
-        """Give the change of an object whose definition changes first: until then the server cannot tell."""
-        note = "not checked by the server: its definition changes first"
-        live = self.world.live(self.wanted)
-        if live is None:
-            return self._creation(False, notes=(note,))
-        tree = fields.union(fields.owned(live, MANAGER), fields.tree_of(self._data))
-        changed = tuple(fields.compare(live, self._data, tree))
-        return self._change(
-            action="update",
-            fields=report.masked(self.wanted.identity, changed),
-            fingerprint=fingerprint(changed),
-            notes=(note,),
-            **_precisely(live),
-        )
-
-    def _refused(self, live: Mapping[str, Any], error: InvalidError) -> Change:
-        """Tell a change that cannot be made in place from an object that is wrong: ask under another name."""
-        is_definition = refusals.is_definition(self.wanted)
-        copy = self.wanted.data if is_definition else probe.attempt(self.cluster, self.wanted.data)
-        fault = copy if isinstance(copy, MlstackError) else None
-        if not isinstance(copy, MlstackError):
-            items = displacing.displaced(live, self._data, error.causes)
-            if items:
-                return self._displacing(live, items, copy)
-        if not renewal.says_fixed(error.causes) and (is_definition or fault is not None):
-            raise error
-        after = self.wanted.data if isinstance(copy, MlstackError) else copy
-        tree = fields.union(fields.owned(live, MANAGER), fields.owned(after, MANAGER))
-        if after is self.wanted.data:  # as it is written, without what the server would fill in
-            tree = fields.tree_of(after)
-        changed = tuple(fields.compare(live, after, tree))
-        lost = refusals.losses(self.cluster, live, self.wanted.data) if is_definition else ()
-        why = needs_new_run(self.wanted.with_data(live), changed)
-        fixed = "; ".join(lost) or renewal.sentence(self.wanted, error.causes, changed)
-        verdict = renewal.judge(self.wanted, self.world.state.environment, fixed=fixed, why=why)
-        if fault is not None and verdict.recreate:
-            verdict = renewal.unless_refused(verdict, fault)
-        return self._anew(live, changed, verdict)
-
-
-def _precisely(live: Mapping[str, Any]) -> dict[str, str]:
-    """Give which object, and which version of it, a change was computed from."""
-    metadata = live["metadata"]
-    return {"live_uid": str(metadata["uid"]), "live_version": str(metadata["resourceVersion"])}
 
 
 def _seen(live: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -9,6 +9,8 @@ from mlstack.engine.comparing import refusals
 from mlstack.engine.comparing.earlier import Earlier
 from mlstack.engine.comparing.known import Known
 from mlstack.engine.comparing.look import Look
+from mlstack.engine.comparing.making import Making
+from mlstack.engine.comparing.otherwise import Otherwise
 from mlstack.engine.comparing.outlook import Outlook
 from mlstack.engine.comparing.outside import refuse_absent_targets
 from mlstack.engine.comparing.scalers import Scalers
@@ -150,7 +152,7 @@ def _with_redefined(
         for kind in kinds_of_crd(result.desired.data)
     }
     return [
-        Look(outlook, found).unasked()
+        Otherwise(Making(outlook, found)).unasked()
         if isinstance(result, InvalidError) and (found.group, found.kind) in redefined
         else result
         for result, found in zip(results, everything, strict=True)
