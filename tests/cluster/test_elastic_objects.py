@@ -10,31 +10,28 @@ from typing import Any
 
 import pytest
 
-from mlstack.elastic import childnames, children, spec
+from mlstack.elastic import childnames, children, spec, status
+from mlstack.elastic.scaleplan import Reason
+from mlstack.elastic.standing import Counts, Standing
 from mlstack.files import bundled
+from tests.support import elastic_controller
 from tests.support.cluster import TestCluster
-from tests.support.deploying import is_established
+from tests.support.controlplane import ControlPlane
 from tests.support.trainingjobs import edl_job, small_job
 
 pytestmark = pytest.mark.cluster
 
 CRD = bundled.folder("prototypes") / "elastic" / "crds" / "trainingjobs.yaml"
-DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/trainingjobs.paddlepaddle.org"
 STRICT = ("--validate=strict", "-f", "-")
 RESTRICTED = tuple(f"pod-security.kubernetes.io/{mode}=restricted" for mode in ("enforce", "warn"))
-CLASSES: Mapping[str, int] = {"mlstack-trainer": -10, "mlstack-training": 100}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def definition(control_plane: Any) -> Iterator[None]:
-    """The definition of TrainingJobs and the priority classes that the controller's prototype brings."""
-    gke: TestCluster = control_plane.clusters["gke"]
-    gke.kubectl("apply", "--server-side", "-f", str(CRD))
-    gke.wait_for(DEFINITION, is_established)
-    for name, value in CLASSES.items():
-        gke.kubectl("create", "priorityclass", name, f"--value={value}", "--preemption-policy=Never")
+def prototype(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What the controller's prototype brings: definition, priority classes, rights."""
+    gke = control_plane.clusters["gke"]
+    elastic_controller.install(gke, tmp_path_factory.mktemp("controller") / "app")
     yield
-    gke.kubectl("delete", "priorityclass", *CLASSES)
     gke.kubectl("delete", "-f", str(CRD), "--wait=true")
 
 
@@ -77,8 +74,10 @@ def full() -> dict[str, Any]:
         failureLimit=3,
         speed="amdahl:0.9",
         env=[{"name": "A", "value": "b"}],
+        envFrom=[{"secretRef": {"name": "tokens"}}],
     )
     data["spec"]["trainer"] |= {"etcd-endpoint": "", "replicaSpec": {"spec": {"parallelism": 2}}}
+    data["spec"]["trainer"]["nodeSelector"] = {"gpu": "l4"}
     data["spec"]["trainer"]["resources"]["limits"] = {"alpha.kubernetes.io/nvidia-gpu": 1, "cpu": 1}
     data["spec"]["master"] |= {"etcd-endpoint": "", "storage": {"size": "1Gi"}}
     data["spec"]["pserver"] |= {"storage": {"size": "1Gi", "whenDeleted": "Delete"}, "replicaSpec": {}}
@@ -183,8 +182,8 @@ def test_the_range_may_change(gke: TestCluster, namespace: str) -> None:
 
 def test_scaling_sets_the_maximum_and_reports_the_trainers(gke: TestCluster, namespace: str) -> None:
     create(gke, put(edl_job(), namespace))
-    status = {"trainer": {"replicas": 4}, "selector": childnames.selector_text("example")}
-    body = json.dumps({"status": status})
+    told = {"trainer": {"replicas": 4}, "selector": childnames.selector_text("example")}
+    body = json.dumps({"status": told})
     where = ("-n", namespace)
     gke.kubectl("patch", "tj", "example", *where, "--subresource=status", "--type=merge", "-p", body)
     gke.kubectl("scale", "tj/example", *where, "--replicas=5", "--current-replicas=10")
@@ -206,10 +205,6 @@ def test_scaling_below_the_minimum_is_refused(
 
 
 def test_a_status_as_we_write_it_is_kept_whole(gke: TestCluster, namespace: str) -> None:
-    from mlstack.elastic import status
-    from mlstack.elastic.scaleplan import Reason
-    from mlstack.elastic.standing import Counts, Standing
-
     create(gke, put(edl_job(), namespace))
     standing = Standing(
         name="example",
@@ -278,3 +273,34 @@ def test_a_drain_leaves_the_minimum_of_trainers(gke: TestCluster, namespace: str
 
 def test_the_definition_is_small_enough_to_be_applied_by_kubectl(tmp_path: Path) -> None:
     assert len(CRD.read_bytes()) < 262_144 / 3
+
+
+@pytest.mark.parametrize(
+    ("verb", "what", "may"),
+    [
+        ("list", "nodes", True),
+        ("watch", "pods", True),
+        ("create", "pods", True),
+        ("patch", "trainingjobs.paddlepaddle.org/status", True),
+        ("patch", "statefulsets.apps", True),
+        ("create", "events.events.k8s.io", True),
+        ("update", "leases.coordination.k8s.io/mlstack-elastic", True),
+        ("update", "leases.coordination.k8s.io/another", False),
+        ("patch", "trainingjobs.paddlepaddle.org", False),
+        ("create", "trainingjobs.paddlepaddle.org", False),
+        ("patch", "nodes", False),
+        ("get", "secrets", False),
+        ("create", "pods/exec", False),
+        ("delete", "persistentvolumeclaims", False),
+        ("delete", "deployments.apps", False),
+        ("create", "rolebindings.rbac.authorization.k8s.io", False),
+    ],
+)
+def test_the_controller_may_do_its_work_and_nothing_else(
+    gke: TestCluster, verb: str, what: str, may: bool
+) -> None:
+    user = gke.service_account("default", elastic_controller.ACCOUNT)
+    kind, _, rest = what.partition("/")
+    words = [f"{kind}", f"--subresource={rest}"] if rest in ("status", "exec") else [what]
+    said = gke.kubectl("auth", "can-i", verb, *words, user=user, check=False)
+    assert said.stdout.strip() == ("yes" if may else "no")
