@@ -104,3 +104,14 @@ def test_a_goal_is_judged_over_all_seeds() -> None:
     assert not at_least("x", [1, 3], 2, over=min).is_met
     assert at_most("x", [1, 3], 2).is_met
     assert not at_most("x", [1, 3], 2, over=max).is_met
+
+
+def test_elastic_jobs_end_sooner_than_rigid_ones_and_with_curves_sooner_still() -> None:
+    trace = draw(0, LOADS[0])[:50]
+    rigid, *elastic = (
+        run_rigid(trace),
+        *(run_policy(trace, PolicyConfig(mode=mode)) for mode in ("fair", "throughput")),
+    )
+    fair, best = (outcome.mean_jct_s for outcome in elastic)
+    assert best < 0.95 * fair
+    assert fair < 0.7 * rigid.mean_jct_s
