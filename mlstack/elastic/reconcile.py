@@ -9,7 +9,7 @@ from mlstack.cluster.api import Cluster, ObjectRef
 from mlstack.elastic import status
 from mlstack.elastic.acting import lifecycle, notes, orders, reports
 from mlstack.elastic.acting.actions import Action, Hands, Refused, Run, one_by_one
-from mlstack.elastic.acting.directing import Director, Subject
+from mlstack.elastic.acting.directing import MOST_CREATIONS, Director, Subject
 from mlstack.elastic.acting.lifecycle import Life
 from mlstack.elastic.acting.memory import Memory
 from mlstack.elastic.acting.notes import Note
@@ -86,6 +86,7 @@ class Reconciler:
         instance: name of this process, for events.
         is_dry: work everything out, write nothing.
         decide: the policy.
+        most_creations: trainers created in one pass at the most; the next comes at once.
     """
 
     def __init__(
@@ -99,13 +100,14 @@ class Reconciler:
         instance: str = "mlstack",
         is_dry: bool = False,
         decide: Decide = decide,
+        most_creations: int = MOST_CREATIONS,
     ) -> None:
         """Hold the parts; nothing is read or written."""
         self._world = world
         self._config = config or PolicyConfig()
         self._hands = Hands(cluster, world, run)
         self._transitions, self._instance, self._is_dry = transitions, instance, is_dry
-        self._decide = decide
+        self._decide, self._most_creations = decide, most_creations
         self._memory = Memory()
 
     def step(self, now_ms: int) -> Pass:
@@ -162,6 +164,7 @@ class Reconciler:
             now_ms=work.now_ms,
             transitions=self._transitions(),
             due=work.due,
+            left=self._most_creations,
         )
         statuses: list[Action] = []
         wanted: list[Orders] = []

@@ -182,6 +182,36 @@ def test_web_pods_get_room_from_trainers(start: Start, jobs: Jobs) -> None:
     assert all(pod["spec"].get("nodeName") for pod in jobs.pods("one"))
 
 
+def test_trainers_that_the_scheduler_preempts_are_no_failures(start: Start, jobs: Jobs) -> None:
+    controller = start()
+    jobs.create(training_job("one", minimum=1, maximum=24, cpu="2"))
+    jobs.wait_for(lambda: len(jobs.names("one")) >= 20, what="a full cluster")
+    controller.program.kill()
+    before = len(jobs.names("one"))
+
+    jobs.create(web(3, cpu="6"))
+    jobs.wait_for(lambda: running(jobs, "web") == 3, what="web pods without a controller")
+    start("second")
+
+    jobs.wait_for(lambda: jobs.status("one")["trainer"]["desired"] < before, what="fewer trainers")
+    jobs.wait_for_phase("one", "Running")
+    assert jobs.status("one")["trainer"]["failed"] == 0
+
+
+def test_it_is_quick_and_small(start: Start, jobs: Jobs, record_property: Callable[..., None]) -> None:
+    controller = start()
+    jobs.create(training_job("one", minimum=2, maximum=30, cpu="1"))
+    jobs.wait_for(lambda: len(jobs.names("one")) == 30, what="thirty trainers")
+    jobs.wait_for_phase("one", "Running")
+
+    times = sorted(replaced_s(jobs, f"one-trainer-{index}") for index in range(10))
+
+    record_property("replaced_s", times)
+    record_property("memory_mib", round(controller.memory_mib))
+    assert times[-1] < 5, times  # 1 s of gathering, and a busy machine
+    assert controller.memory_mib < 150
+
+
 def test_of_two_controllers_one_leads_and_the_other_takes_over(start: Start, jobs: Jobs) -> None:
     first, second = start("first"), start("second")
     wait_until(lambda: first.metric("leader") + second.metric("leader") == 1, what="one leader")
@@ -301,6 +331,24 @@ def test_one_pass_alone(jobs: Jobs, gke: TestCluster, namespace: str, tmp_path: 
 
     assert len(jobs.names("one")) == 2
     gke.request("DELETE", LEASE)
+
+
+def replaced_s(jobs: Jobs, name: str) -> float:
+    """Give the time from the end of a pod until there is another of its name."""
+    path = f"/api/v1/namespaces/{jobs.namespace}/pods/{name}"
+    uid = jobs.cluster.request("GET", path)["metadata"]["uid"]
+    jobs.cluster.request("DELETE", path)
+    gone_s = 0.0
+
+    def is_back() -> bool:
+        nonlocal gone_s
+        found = jobs.cluster.find(path)
+        if found is None or found["metadata"]["uid"] != uid:
+            gone_s = gone_s or time.monotonic()
+        return found is not None and found["metadata"]["uid"] != uid
+
+    wait_until(is_back, what=f"another {name}", timeout_s=20, interval_s=0.02)
+    return time.monotonic() - gone_s
 
 
 def web(replicas: int, *, cpu: str) -> Obj:

@@ -20,6 +20,9 @@ from mlstack.elastic.world import World
 
 NO_PODS = "the job has no pods"
 
+MOST_CREATIONS = 400
+"""Trainers created in one pass: an API server takes some hundred in a second, and news should not wait."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
@@ -53,6 +56,7 @@ class Director:
         now_ms: the moment.
         transitions: of the lease of the leader.
         due: gets the times at which something falls due.
+        left: how many more trainers may be created in this pass.
     """
 
     world: World
@@ -60,6 +64,7 @@ class Director:
     now_ms: int
     transitions: int | None
     due: list[int]
+    left: int
 
     def follow(self, subject: Subject, decision: Decision) -> tuple[Decision, Orders]:
         """Give the orders that carry out a decision; a hopeless gang overrules it."""
@@ -114,10 +119,14 @@ class Director:
         """Create trainers where there is room now, as many as are not held back by failures."""
         job, life = subject.job, subject.life
         places = decision.places[: max(0, len(decision.places) - life.held)]
+        free = self.openings.among(job.key, places)
+        if len(free) > self.left:
+            self.due.append(self.now_ms)
+        now, self.left = free[: self.left], max(0, self.left - len(free))
         return tuple(
             orders.creations(
                 job,
-                self.openings.among(job.key, places),
+                now,
                 _why(decision),
                 is_taken=self._is_taken(job, life),
                 transitions=self.transitions,

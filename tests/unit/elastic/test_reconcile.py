@@ -378,10 +378,36 @@ def test_what_the_cluster_refuses_is_tried_again_later(stage: Stage) -> None:
     assert stage.trainers() == ["train-trainer-0"]
 
 
+def test_many_trainers_are_created_in_several_passes(stage: Stage) -> None:
+    stage.restart(most_creations=3)
+    stage.put(training_job(minimum=1, maximum=8, cpu="1"))
+
+    found = stage.step()
+
+    assert len(stage.trainers()) == 3
+    assert found.next_ms == stage.clock.now_ms
+    stage.settle()
+    assert len(stage.trainers()) == 8
+
+
+def test_trainers_that_others_took_are_told_as_lost(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=4, cpu="4"))
+    stage.settle()
+    victim = stage.get("Pod", "train-trainer-0")
+    assert victim is not None
+    stage.delete("Pod", "train-trainer-0")
+    stage.put(pod("web", node=victim["spec"]["nodeName"], cpu="4", phase="Running", priority=1000))
+
+    stage.step()
+
+    assert len(stage.trainers()) == 3
+    assert "lost a trainer" in stage.status()["scaleRecords"][-1]["reason"]
+
+
 def test_nothing_outside_the_jobs_is_touched(stage: Stage) -> None:
     labels = {"mlstack.dev/training-job": "train", "mlstack.dev/role": "trainer", "paddle-job": "train"}
-    for name, given in (("web", {}), ("impostor", {"labels": labels})):
-        stage.put(pod(name, node="n1", phase="Running", cpu="1", **given))
+    for name, marks in (("web", None), ("impostor", labels)):
+        stage.put(pod(name, node="n1", phase="Running", cpu="1", labels=marks))
     before = [stage.get("Pod", name) for name in ("web", "impostor")]
     stage.put(training_job(minimum=1, maximum=20))
     stage.settle()
