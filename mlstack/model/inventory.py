@@ -32,7 +32,8 @@ class Member:
         component: full name of the component that brought it.
         uid: its UID, empty if it was not known to be there.
         payload_hash: hash of what was sent; empty if that is not known to have arrived, and for Secrets.
-        owned_hash: hash of our own fields as the server recorded them after that.
+        owned_hash: hash of our own fields as the server recorded them after that; where another environment
+            brings the same object and has it, its `shared_hash`.
     """
 
     identity: Identity
@@ -147,6 +148,19 @@ def owned_hash(live: Mapping[str, Any]) -> str:
     """
     tree = fields.owned(live, MANAGER)
     return _hash(tree) if tree else ""
+
+
+def shared_hash(live: Mapping[str, Any]) -> str:
+    """Give the hash of an object that another environment writes as we would, empty if that cannot be told.
+
+    Both write the same fields under the same name, so that our entry does not tell of other values: the
+    generation does, and metadata counts as it is.
+    """
+    metadata = live["metadata"]
+    generation, tree = metadata.get("generation"), fields.owned(live, MANAGER)
+    if not generation or not tree:
+        return ""
+    return _hash([tree, generation, metadata.get("labels") or {}, metadata.get("annotations") or {}])
 
 
 def _hash(value: Any) -> str:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from mlstack.model.diff import Change
-from mlstack.model.inventory import Inventory, Member, owned_hash, payload_hash
+from mlstack.model.inventory import Inventory, Member, owned_hash, payload_hash, shared_hash
 from mlstack.model.objects import Identity
 
 
@@ -73,11 +73,16 @@ def _after(change: Change, known: Member | None, live: Mapping[str, Any] | None)
             _member(change, None),
             uid=str(live["metadata"].get("uid") or change.live_uid),
             payload_hash=payload_hash(_sent(change)),
-            owned_hash=owned_hash(live),
+            owned_hash=_live_hash(change, live),
         )
     if change.writes:
         return known or _before(change, None)
     return _member(change, known)
+
+
+def _live_hash(change: Change, live: Mapping[str, Any]) -> str:
+    ours = change.subject.labels.items() <= (live["metadata"].get("labels") or {}).items()
+    return owned_hash(live) if ours else shared_hash(live)
 
 
 def _sent(change: Change) -> Mapping[str, Any]:

@@ -162,6 +162,33 @@ def test_an_object_made_anew_by_others_is_not_taken_for_unchanged(
     assert [row.action for row in stack.diff().objects] == ["update"]
 
 
+def test_a_definition_of_two_apps_is_known_without_trying(
+    stack: Stack,
+    eyes: Eyes,
+    minikube: TestCluster,
+    namespace: str,
+    gone: Callable[[str], None],
+    tmp_path: Path,
+) -> None:
+    other = Stack(tmp_path / "other", namespace=namespace, opener=eyes, name="shop")
+    definition = crd(group=f"{namespace}.example.org")
+    name = definition["metadata"]["name"]
+    gone(name)
+    other.write("a", definition)
+    other.apply()
+    stack.write("a", definition, config_map(a="1"))
+    stack.apply()
+    assert stack.apply().counts == {"unchanged": 2}
+    assert eyes.last.asked["dry run"] == 0
+    minikube.kubectl("annotate", "crd", name, "who=me")
+    assert stack.diff().ok
+    described = crd(group=f"{namespace}.example.org")
+    described["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] = "other"
+    other.write("a", described)
+    other.apply()
+    assert not stack.diff().ok
+
+
 def test_who_may_not_list_is_told_the_same(
     tmp_path: Path, stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:

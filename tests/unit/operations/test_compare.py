@@ -1,5 +1,6 @@
 """Comparing with a cluster in memory: what is asked, whose fields are left, what is taken over."""
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,15 @@ import pytest
 
 from mlstack.cluster.api import ObjectRef
 from mlstack.cluster.memory import MemoryCluster
-from mlstack.errors import Cause, ConfigError, ForbiddenError, InvalidError, SchemaError, TransientError
+from mlstack.errors import (
+    Cause,
+    ConfigError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    SchemaError,
+    TransientError,
+)
 from mlstack.model.report import ChangeReport, RunResult
 from tests.support.counted import Counted
 from tests.support.deploying import Stack, config_map, crd, deployment
@@ -69,6 +78,38 @@ def test_what_is_asked_ahead_is_what_would_be_asked(
     stack.apply()
     assert ahead.asked == watched().asked
     assert ahead.total <= 7
+
+
+def test_a_definition_of_two_apps_is_known_without_trying(
+    stack: Stack, clusters: Clusters, tmp_path: Path, watched: Callable[[], Counted]
+) -> None:
+    other = Stack(
+        tmp_path / "other", namespace="other", opener=clusters.__getitem__, name="other", clock=stack.clock
+    )
+    names = [f"widgets{number}" for number in range(6)]
+    definitions = [crd(name, name.capitalize(), group="x.org") for name in names]
+    other.write("a", *definitions)
+    other.apply()
+    stack.write("a", *definitions)
+    assert stack.apply().counts == {"unchanged": 6, "created": 1}
+    assert stack.apply().counts == {"unchanged": 6}
+    assert watched().asked["dry run"] == 0
+
+    def described(definition: dict[str, Any]) -> dict[str, Any]:
+        changed = copy.deepcopy(definition)
+        changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] = "other"
+        return changed
+
+    other.write("a", described(definitions[0]), *definitions[1:])
+    other.apply()
+    with pytest.raises(ConflictError, match="belongs to environment `minikube` of app `other`"):
+        stack.apply()
+    other.write("a", *definitions)
+    other.apply()
+    assert stack.apply().counts == {"unchanged": 6}
+    assert watched().asked["dry run"] == 1
+    assert stack.apply().counts == {"unchanged": 6}
+    assert watched().asked["dry run"] == 0
 
 
 def test_without_an_inventory_everything_is_tried_and_nothing_written(
