@@ -283,3 +283,34 @@ def test_names_of_sets_leave_room_for_their_label(role: Any) -> None:
 )
 def test_an_index_is_read_from_a_name(pod: str, index: int | None) -> None:
     assert childnames.trainer_index("a", pod) == index
+
+
+def test_a_job_that_may_have_no_trainers_has_no_budget_for_them() -> None:
+    job = spec.parse(small_job(minimum=0))
+    assert list(by_name(job)) == ["Service small-trainer"]
+    found = environment(children.trainer(job, 0)["spec"]["containers"][0])
+    assert found["PET_NNODES"] == "1:3"
+
+
+def test_parameter_servers_have_the_ports_of_trainers_and_masters_their_own() -> None:
+    objects = by_name(job_of())
+    [pserver] = objects["StatefulSet example-pserver"]["spec"]["template"]["spec"]["containers"]
+    assert [each["containerPort"] for each in pserver["ports"]] == [7164, 7165]
+    master, etcd = objects["StatefulSet example-master"]["spec"]["template"]["spec"]["containers"]
+    assert [each["containerPort"] for each in master["ports"]] == [8080, 29400]
+    assert [each["containerPort"] for each in etcd["ports"]] == [2379, 4001]
+
+
+def test_without_a_claim_the_task_queue_ends_with_its_pod() -> None:
+    def volumes(job: TrainingJob) -> list[dict[str, Any]]:
+        template = by_name(job)["StatefulSet example-master"]["spec"]["template"]
+        return list(template["spec"].get("volumes", ()))
+
+    assert volumes(job_of()) == [{"name": "mlstack-state", "emptyDir": {}}]
+    assert volumes(job_of(master={"storage": {"size": "1Gi"}})) == []
+
+
+def test_an_etcd_elsewhere_needs_no_etcd_beside_the_master() -> None:
+    job = job_of(master={"etcd": "External", "etcd-endpoint": "http://etcd.infra:2379"})
+    [master] = by_name(job)["StatefulSet example-master"]["spec"]["template"]["spec"]["containers"]
+    assert environment(master)["MLSTACK_ETCD_ENDPOINT"] == "http://etcd.infra:2379"

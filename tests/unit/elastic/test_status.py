@@ -195,3 +195,8 @@ def test_apply_and_status_read_it(value: Standing, state: str, text: str) -> Non
     found = assess(Facts(data=job, now_s=NOW / 1000))
     assert found.state == state
     assert text in found.reason
+
+
+def test_a_gang_without_a_minimum_still_needs_one_trainer() -> None:
+    alone = standing(minimum=0, trainer=counts(1, ready=0))
+    assert alone.missing == ("0 of 1 trainer",)
