@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from mlstack.cluster.api import Cluster, ObjectRef
+from mlstack.engine.waiting.judge import SERVICE_LABEL, has_endpoint
 from mlstack.engine.waiting.logs import Logs
 from mlstack.engine.waiting.lookout import Lookout
 from mlstack.engine.waiting.ready import until_ready
@@ -20,7 +21,6 @@ TermsOf = Callable[[KubeObject], Terms]
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 1.0
 _SAY_AFTER_S = 2.0
-_SERVICE_LABEL = "kubernetes.io/service-name"
 
 
 class Gates:
@@ -84,19 +84,14 @@ class Gates:
             raise NotReadyError(
                 f"`{service}` has no ready endpoint after {timeout_s:.0f} s, so its webhook is not set"
                 " up: the API server would refuse all that it asks it about",
-                hint=f"kubectl get endpointslices -n {service.namespace} -l {_SERVICE_LABEL}={service.name}",
+                hint=f"kubectl get endpointslices -n {service.namespace} -l {SERVICE_LABEL}={service.name}",
             )
 
     def _has_endpoint(self, service: Identity) -> bool:
-        labels = f"{_SERVICE_LABEL}={service.name}"
         try:
-            slices = self._cluster.list(
-                "discovery.k8s.io/v1", "EndpointSlice", namespace=service.namespace, labels=labels
-            )
+            return has_endpoint(self._cluster, service.namespace, service.name)
         except (ForbiddenError, ObjectNotFoundError):  # whoever may not look cannot wait either
             return True
-        endpoints = [one for found in slices.items for one in found.get("endpoints") or ()]
-        return any((one.get("conditions") or {}).get("ready", True) for one in endpoints)
 
     def _ended(self, job: KubeObject, timeout_s: float) -> None:
         def ended() -> bool:

@@ -23,7 +23,7 @@ FRESH_S = 10.0
 
 MISSING = Readiness(state="missing", reason="not applied")
 _CRD_API = "apiextensions.k8s.io/v1"
-_SERVICE_LABEL = "kubernetes.io/service-name"
+SERVICE_LABEL = "kubernetes.io/service-name"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,18 +166,10 @@ class Judge:
 
     def _endpoints(self, facts: Facts, now_s: float) -> Mapping[tuple[str, str], bool] | None:
         def ready(service: tuple[str, str]) -> bool | None:
-            return self._asked(now_s, lambda: self._has_endpoint(*service), *service, fresh_s=1.0)
+            return self._asked(now_s, lambda: has_endpoint(self._cluster, *service), *service, fresh_s=1.0)
 
         answers = {service: ready(service) for service in services_of(facts)}
         return None if None in answers.values() else {each: bool(ready) for each, ready in answers.items()}
-
-    def _has_endpoint(self, namespace: str, name: str) -> bool:
-        labels = f"{_SERVICE_LABEL}={name}"
-        found = self._cluster.list(
-            "discovery.k8s.io/v1", "EndpointSlice", namespace=namespace, labels=labels
-        ).items
-        endpoints = [endpoint for one in found for endpoint in one.get("endpoints") or ()]
-        return any((one.get("conditions") or {}).get("ready") is not False for one in endpoints)
 
     def _is_silent(self, facts: Facts) -> bool:
         """Tell whether only the definition of its kind can say if an object is to get a status."""
@@ -185,3 +177,19 @@ class Judge:
         if facts.status or key in RULES or key in self._rules:
             return False
         return Kinds.builtin().lookup(str(facts.data["apiVersion"]), str(facts.data["kind"])) is None
+
+
+def has_endpoint(cluster: Cluster, namespace: str, name: str) -> bool:
+    """Tell whether a Service leads to a pod that is ready, or out of the cluster.
+
+    Raises:
+        ClusterError: the cluster cannot be asked, or does not let us look.
+    """
+    found = cluster.list(
+        "discovery.k8s.io/v1", "EndpointSlice", namespace=namespace, labels=f"{SERVICE_LABEL}={name}"
+    ).items
+    endpoints = [endpoint for one in found for endpoint in one.get("endpoints") or ()]
+    if any((one.get("conditions") or {}).get("ready") is not False for one in endpoints):
+        return True
+    service = None if found else cluster.get(ObjectRef("v1", "Service", namespace, name))
+    return service is not None and service["spec"].get("type") == "ExternalName"

@@ -75,6 +75,14 @@ def test_a_webhook_that_is_there_is_not_set_up_again(stack: Stack, cluster: Clus
     assert stack.clock.now_s() == begun_s
 
 
+def test_a_service_that_leads_out_of_the_cluster_has_no_endpoints(stack: Stack) -> None:
+    outside = {"type": "ExternalName", "externalName": "hooks.example.com"}
+    stack.write("a", HOOK, {**SERVICE, "spec": outside})
+    begun_s = stack.clock.now_s()
+    assert stack.apply(wait=True).counts == {"created": 2}
+    assert stack.clock.now_s() == begun_s
+
+
 def test_nobody_waits_for_what_an_unchanged_object_depends_on(stack: Stack, cluster: Cluster) -> None:
     def ready(replicas: int) -> None:
         counts = dict.fromkeys(
