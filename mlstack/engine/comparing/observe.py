@@ -1,27 +1,21 @@
 """What is there, and what a server-side apply would make of it: live objects and dry runs → Changes."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from mlstack.engine import parallel
-from mlstack.engine.comparing import refusals
+from mlstack.engine.comparing import answers
 from mlstack.engine.comparing.earlier import Earlier
 from mlstack.engine.comparing.known import Known
 from mlstack.engine.comparing.look import Look
-from mlstack.engine.comparing.making import Making
-from mlstack.engine.comparing.otherwise import Otherwise
 from mlstack.engine.comparing.outlook import Outlook
 from mlstack.engine.comparing.outside import refuse_absent_targets
 from mlstack.engine.comparing.scalers import Scalers
 from mlstack.engine.comparing.surroundings import Surroundings, placed
 from mlstack.engine.target import Reached
-from mlstack.errors import ClusterError, InvalidError, MlstackError
 from mlstack.model import objects, order
 from mlstack.model.diff import Change, Changes
 from mlstack.model.inventory import Inventory
-from mlstack.model.kinds import kinds_of_crd
-from mlstack.model.objects import KubeObject
 from mlstack.model.options import ApplyOptions
 
 _USUAL = ApplyOptions()
@@ -61,8 +55,8 @@ def observe(
     looking = replace(outlook, known=known)
     results = parallel.run(lambda found: Look(looking, found).change(), everything)
     if not check_new:
-        results = _tried(results, everything, looking, hasty=inventory is None or not inventory.exists)
-    changes = tuple(_answered(_with_redefined(results, everything, looking), everything, world))
+        results = answers.tried(results, everything, looking, hasty=inventory is None or not inventory.exists)
+    changes = tuple(answers.answered(answers.with_redefined(results, everything, looking), everything, world))
     return Changes(
         app=state.app,
         environment=state.environment,
@@ -79,84 +73,6 @@ def observe(
             *_unread(outlook.earlier),
         ),
     )
-
-
-_FEW = parallel.WORKERS
-
-
-def _tried(
-    results: list[Change | MlstackError],
-    everything: Sequence[KubeObject],
-    outlook: Outlook,
-    *,
-    hasty: bool,
-) -> list[Change | MlstackError]:
-    """Ask about new objects too: what is wrong with them is better told before anything is written.
-
-    It costs a request each, so many are asked about only where something else is wrong. Only what the server
-    says of fields counts: other objects of the run may be all that a webhook or a quota waits for.
-    """
-    new = [
-        place
-        for place, found in enumerate(results)
-        if isinstance(found, Change) and found.action == "create" and not kinds_of_crd(everything[place].data)
-    ]
-    wrong = any(not isinstance(found, Change) or found.refusal for found in results)
-    if not new or not (wrong or (len(new) <= _FEW and not hasty)):
-        return results
-    asking = replace(outlook, check_new=True)
-    tried = parallel.run(lambda place: Look(asking, everything[place]).change(), new)
-    faults = {
-        place: answer
-        for place, answer in zip(new, tried, strict=True)
-        if isinstance(answer, InvalidError) and answer.causes and "webhook" not in answer.message
-    }
-    return [faults.get(place, found) for place, found in enumerate(results)]
-
-
-def _answered(
-    results: Sequence[Change | MlstackError], everything: Sequence[KubeObject], world: Surroundings
-) -> Iterator[Change]:
-    """Give a change for every object, for one that the server does not accept a change that is refused.
-
-    Raises:
-        MlstackError: something is not the fault of one object.
-    """
-    others = [
-        found for found in results if not isinstance(found, Change) and not refusals.is_of_object(found)
-    ]
-    if others:
-        raise parallel.together(others)
-    for result, found in zip(results, everything, strict=True):
-        if isinstance(result, Change):
-            yield result
-        else:
-            yield refusals.invalid(found, _live(found, world), result)
-
-
-def _live(found: KubeObject, world: Surroundings) -> Mapping[str, Any] | None:
-    try:
-        return world.live(found) if world.is_reachable(found) else None
-    except ClusterError:  # what is wrong is known already
-        return None
-
-
-def _with_redefined(
-    results: Sequence[Change | MlstackError], everything: Sequence[KubeObject], outlook: Outlook
-) -> list[Change | MlstackError]:
-    """Look without the server at objects that only a new version of their definition may let pass."""
-    redefined = {
-        (kind.group, kind.kind)
-        for result in results
-        if isinstance(result, Change) and result.writes and not result.refusal and result.desired
-        for kind in kinds_of_crd(result.desired.data)
-    }
-    return [
-        Otherwise(Making(outlook, found)).unasked()
-        if isinstance(result, InvalidError) and (found.group, found.kind) in redefined
-        else result
-        for result, found in zip(results, everything, strict=True)
-    ]
 
 
 def looking_again(reached: Reached, options: ApplyOptions = _USUAL) -> Callable[[Change], Change]:
