@@ -154,6 +154,7 @@ class Controller:
         self._cluster, self._settings, self._clock, self._told = cluster, settings, clock, told
         self._watcher = watcher or Nobody()
         self._trouble = Backoff(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS)
+        self._complaints: set[str] = set()
         lease = Lease(
             cluster=cluster,
             namespace=settings.lease_namespace,
@@ -176,6 +177,7 @@ class Controller:
             while not is_over():
                 if known.learn(timeout_s=self._patience_s(known, pace, reconciler)):
                     pace.heard(self._now_ms())
+                self._complain(known.listener.errors())
                 is_leading = self._settings.is_dry or self._leadership.is_leading
                 self._watcher.looked(is_leading=is_leading, is_synced=known.is_synced)
                 if not (is_leading and known.is_synced):
@@ -248,6 +250,13 @@ class Controller:
             self._watcher.passed(found, seconds=self._clock.monotonic_s() - begun_s)
             for refused in found.refused:
                 self._told(f"{refused.action} refused: {refused.error}")
+
+    def _complain(self, errors: Sequence[MlstackError]) -> None:
+        """Say which watches do not go on, each once."""
+        texts = {str(error) for error in errors}
+        for text in sorted(texts - self._complaints):
+            self._told(f"a watch does not go on: {text}")
+        self._complaints = texts
 
     def _patience_s(self, known: Knowledge, pace: Pace, reconciler: Reconciler | None) -> float:
         if reconciler is None or not known.is_synced:

@@ -70,6 +70,7 @@ class Director:
         """Give the orders that carry out a decision; a hopeless gang overrules it."""
         job, memory = subject.job, subject.memory
         decision = _lost(job, decision)
+        self._pass_over(subject, decision)
         if decision.target == 0:
             memory.admitted_ms = None
             return decision, self.dismiss(subject, why=decision.reasons[0].text)
@@ -105,8 +106,6 @@ class Director:
         """Delete victims, pods that ended and are in the way, servers that are to go elsewhere."""
         job, life, victims = subject.job, subject.life, set(decision.victims)
         leaving = [pod for pod in subject.trainers if pod.name in victims]
-        if any(reason.cause == "stuck" for reason in decision.reasons):
-            self._bar(subject, [pod.planned for pod in leaving if not pod.node and pod.planned])
         if life.due_ms is not None:
             self.due.append(life.due_ms)
         return (
@@ -129,6 +128,7 @@ class Director:
                 now,
                 _why(decision),
                 is_taken=self._is_taken(job, life),
+                host_name=self.world.host_name,
                 transitions=self.transitions,
             )
         )
@@ -166,6 +166,12 @@ class Director:
             reasons=(Reason(cause="stuck", text=text),),
         )
         return decision, self.dismiss(subject, why=text)
+
+    def _pass_over(self, subject: Subject, decision: Decision) -> None:
+        """Bar the nodes of trainers that are withdrawn because they found no room there."""
+        if any(reason.cause == "stuck" for reason in decision.reasons):
+            stuck = [pod for pod in subject.trainers if pod.name in decision.victims and not pod.node]
+            self._bar(subject, [pod.planned for pod in stuck if pod.planned])
 
     def _bar(self, subject: Subject, nodes: Sequence[str]) -> None:
         """Pass nodes over for a while that had a place on paper only."""

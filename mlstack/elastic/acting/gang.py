@@ -74,10 +74,7 @@ def see_to(
         support = Support(is_running=True, hints=memory.hints, is_held=False, sets_only=True)
         return Gang(support=support, why=why, loosened=tuple(overdue))
     is_hopeless = (
-        not is_placed
-        and memory.admitted_ms is not None
-        and now_ms - memory.admitted_ms >= INCOMPLETE_MS
-        and not job.status.get("startTime")
+        not is_placed and memory.admitted_ms is not None and now_ms - memory.admitted_ms >= INCOMPLETE_MS
     )
     due = min((pod.created_ms + limit_ms for pod in waiting if pod.is_held_to_node), default=None)
     form = (

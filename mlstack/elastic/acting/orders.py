@@ -10,7 +10,7 @@ from mlstack.cluster.api import ObjectRef
 from mlstack.elastic import childnames, children
 from mlstack.elastic.acting.actions import Action
 from mlstack.elastic.observed.jobs import JobFacts
-from mlstack.elastic.observed.pods import PodFacts
+from mlstack.elastic.observed.pods import PLANNED, PodFacts
 from mlstack.elastic.trainingjob import API_VERSION, KIND
 
 
@@ -89,6 +89,7 @@ def creations(
     why: str,
     *,
     is_taken: Callable[[str], bool],
+    host_name: Callable[[str], str],
     transitions: int | None,
 ) -> list[Action]:
     """Create a trainer for each place, under the lowest free indexes.
@@ -98,6 +99,7 @@ def creations(
         places: the node that is planned for each, empty for none.
         why: one line for people.
         is_taken: tells whether there is a pod of that name, however it fares.
+        host_name: gives what affinity calls a node.
         transitions: of the lease of the leader.
     """
     if job.spec is None:
@@ -105,7 +107,10 @@ def creations(
     free = _free(job, is_taken)
     found = []
     for node in places:
-        pod: Mapping[str, Any] = children.trainer(job.spec, next(free), node=node, transitions=transitions)
+        host = host_name(node) if node else ""
+        pod = children.trainer(job.spec, next(free), node=host, transitions=transitions)
+        if node != host:
+            pod["metadata"]["annotations"][PLANNED] = node
         found.append(Action(verb="create", ref=ObjectRef.of(pod), job=job.key, why=why, body=pod))
     return found
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from dataclasses import replace
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from mlstack.elastic.observed.nodes import version
 
@@ -13,7 +14,9 @@ _REMEMBERED = 20_000
 
 
 class Versioned(Protocol):
-    """What is kept on a shelf: facts of one object in one version."""
+    """What is kept on a shelf: facts of one object in one version, as a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def uid(self) -> str:
@@ -61,14 +64,14 @@ class Shelf(Generic[T]):
         return self._items.values()
 
     def put(self, obj: Mapping[str, Any]) -> bool:
-        """Take in an object as it is now; says whether that was news."""
+        """Take in an object as it is now; says whether that was news: heartbeats are none."""
         metadata = obj["metadata"]
         key, number = key_of(metadata), version(metadata)
         known = self._items.get(key)
         if metadata.get("uid") in self._gone or (known is not None and 0 < number <= known.version):
             return False
-        self._items[key] = self._parse(obj)
-        return True
+        item = self._items[key] = self._parse(obj)
+        return known is None or replace(known, version=item.version) != item
 
     def drop(self, obj: Mapping[str, Any]) -> bool:
         """Take in that an object has gone; says whether that was news."""

@@ -38,6 +38,7 @@ class Leadership:
         self._sure_until_s = 0.0
         self._seen: tuple[str, float] = ("", 0.0)
         self._thread: Thread | None = None
+        self._trouble = ""
 
     def start(self) -> None:
         """Begin to stand for election, in a thread."""
@@ -112,7 +113,10 @@ class Leadership:
                 if asked_s - self._seen[1] < held.duration_s:
                     return RETRY_S
             taken = self._lease.take()
-        except (HeldError, ClusterError):
+        except HeldError:
+            return RETRY_S
+        except ClusterError as error:
+            self._complain(f"the lease cannot be had: {error}")
             return RETRY_S
         if self._closed.is_set():
             self._free(taken.term)
@@ -126,12 +130,19 @@ class Leadership:
         with self._lock:
             if not self._closed.is_set():
                 self._term, self._sure_until_s = term, asked_s + SURE_S
+        self._trouble = ""
 
     def _lose(self, why: str) -> None:
         with self._lock:
             self._term = None
         self._seen = ("", 0.0)
         self._told(f"{self._lease.holder} does not lead any more: {why}")
+
+    def _complain(self, text: str) -> None:
+        """Say what is in the way, once."""
+        if text != self._trouble:
+            self._trouble = text
+            self._told(text)
 
     def _free(self, term: Term) -> None:
         """Let the next one lead at once; the Lease stays, or its transitions would be counted anew."""

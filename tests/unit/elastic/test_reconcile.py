@@ -64,6 +64,34 @@ def test_trainers_are_owned_named_and_planned(stage: Stage) -> None:
     assert found["metadata"]["annotations"]["mlstack.dev/planned-node"] == found["spec"]["nodeName"]
 
 
+def test_affinity_goes_by_the_host_name_of_a_node() -> None:
+    stage = Stage()
+    stage.put(node("n1", labels={"kubernetes.io/hostname": "ip-10-0-0-1"}))
+    stage.put(training_job(minimum=1, maximum=1, pservers=1))
+
+    stage.step()
+
+    trainer, servers = (
+        stage.get("Pod", "train-trainer-0"),
+        stage.get("StatefulSet", "train-pserver", "apps/v1"),
+    )
+    assert trainer is not None
+    assert trainer["metadata"]["annotations"]["mlstack.dev/planned-node"] == "n1"
+    assert "ip-10-0-0-1" in str(trainer["spec"]["affinity"])
+    assert "ip-10-0-0-1" in str(_required(servers))
+
+
+def test_a_gang_that_finds_no_place_gives_its_room_back(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=1, pservers=1))
+    for _ in range(8):
+        stage.step(seconds=10)
+        stage.run_sets()  # but nothing is ever bound
+
+    assert "Suspended" in stage.events()
+    assert stage.status()["trainer"]["desired"] == 0
+    assert set(stage.world.bars["default/train"]) == {"n1", "n2"}
+
+
 def test_a_lost_trainer_is_replaced_at_once_and_not_counted(stage: Stage) -> None:
     stage.put(training_job(minimum=2, maximum=2))
     stage.settle()

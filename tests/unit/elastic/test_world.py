@@ -202,6 +202,14 @@ def test_old_news_change_nothing() -> None:
     assert [found.node for found in world.pods()] == ["n1"]
 
 
+def test_a_heartbeat_is_no_news() -> None:
+    world = World()
+    world.hear(WatchEvent(type="ADDED", object=numbered(node("n1"), 5)))
+
+    assert not world.hear(WatchEvent(type="MODIFIED", object=numbered(node("n1"), 6)))
+    assert world.hear(WatchEvent(type="MODIFIED", object=numbered(node("n1", cpu="9"), 7)))
+
+
 def test_what_has_gone_stays_gone() -> None:
     world = World()
     world.hear(WatchEvent(type="DELETED", object=numbered(pod("a"), 7)))

@@ -141,3 +141,14 @@ def test_a_leader_that_stops_writes_no_more(election: Election) -> None:
     assert leader.transitions is None
     with pytest.raises(NotLeadingError):
         leader.check()
+
+
+def test_what_is_in_the_way_is_told_once(election: Election) -> None:
+    lease = Lease(cluster=election.cluster, namespace="nowhere", name="lock", holder="a", now_s=election.time)
+    candidate = Leadership(lease, election.time, election.told.append)
+
+    for _ in range(3):
+        candidate.attempt()
+
+    assert len(election.told) == 1
+    assert "nowhere" in election.told[0]
