@@ -10,13 +10,21 @@ from typing import Any
 
 import pytest
 
+from mlstack.cluster import kube
 from mlstack.elastic import childnames, children, spec, status
 from mlstack.elastic.scaleplan import Reason
 from mlstack.elastic.standing import Counts, Standing
+from mlstack.engine.deployment import Deployment
+from mlstack.engine.target import Target
 from mlstack.files import bundled
-from tests.support import elastic_controller
+from mlstack.files.appdir import AppDir
+from mlstack.model import emit
+from mlstack.model.options import ApplyOptions
+from mlstack.operations import apply
+from tests.support import elastic_controller, examples
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
+from tests.support.deploying import RealClock
 from tests.support.trainingjobs import edl_job, small_job
 
 pytestmark = pytest.mark.cluster
@@ -269,6 +277,38 @@ def test_a_drain_leaves_the_minimum_of_trainers(gke: TestCluster, namespace: str
     budget = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/small-trainer"
     found = gke.wait_for(budget, lambda each: (each.get("status") or {}).get("currentHealthy") == 3)
     assert found["status"]["disruptionsAllowed"] == 1
+
+
+def app_with(root: Path, namespace: str, **params: Any) -> AppDir:
+    """Write an app with one job, for the cluster `gke`."""
+    wanted = {"image": "registry.example.org/train:1", "entrypoint": "train", **params}
+    app = examples.write_app(root, {"words": ("kubeflow/elastic/elastic-job", wanted)})
+    file = root / "environments" / examples.PLAIN / "environment.yaml"
+    file.write_text(emit.to_yaml({**json.loads(file.read_text()), "context": "gke", "namespace": namespace}))
+    return app
+
+
+@pytest.mark.parametrize(
+    ("params", "action"),
+    [({"trainerMaxInstance": 20}, "update"), ({"image": "registry.example.org/train:2"}, "recreate")],
+    ids=["range", "image"],
+)
+def test_apply_changes_a_job_in_place_where_it_can(
+    tmp_path: Path, kubeconfig: Path, namespace: str, params: dict[str, Any], action: str
+) -> None:
+    def opener(context: str) -> kube.Cluster:
+        return kube.connect(context, kubeconfig=str(kubeconfig))
+
+    def planned(name: str, **others: Any) -> Deployment:
+        app = app_with(tmp_path / name, namespace, **others)
+        target = Target(app=app, environment=examples.PLAIN)
+        return apply.compute(target, opener=opener, options=ApplyOptions(wait=False))
+
+    assert apply.execute(planned("first"), clock=RealClock()).ok
+    plan = planned("second", **params)
+    changes = {change.action for change in plan.changes.changes if change.identity.kind == "TrainingJob"}
+    assert changes == {action}
+    assert apply.execute(plan, clock=RealClock()).ok
 
 
 def test_the_definition_is_small_enough_to_be_applied_by_kubectl(tmp_path: Path) -> None:
