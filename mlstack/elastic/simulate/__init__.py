@@ -1,1 +1,1 @@
-"""A cluster on virtual time around the real controller: seeded discrete events, and the same bytes every time."""
+"""A cluster on virtual time around the real controller: seeded discrete events, same bytes every time."""

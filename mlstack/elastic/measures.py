@@ -1,0 +1,183 @@
+"""What is measured of a run, from one sample a second; the same for the simulator and a real cluster.
+
+Means over time weigh each sample by how long it stood. What never came about within the samples is censored:
+it counts with the time until the end, and is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil
+
+from mlstack.elastic.sampling import JobSample, Sample
+
+Samples = Sequence[Sample]
+Value = Callable[[Sample], float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waits:
+    """How long jobs waited for something.
+
+    Attributes:
+        seconds: of each job, by key; until the last sample for those that wait still.
+        censored: how many wait still.
+    """
+
+    seconds: dict[str, float]
+    censored: int
+
+    @property
+    def mean(self) -> float:
+        """Give the mean, 0 without jobs."""
+        return mean(self.seconds.values())
+
+    def percentile(self, percent: float) -> float:
+        """Give the smallest wait that so many percent of the jobs do not exceed."""
+        return percentile(self.seconds.values(), percent)
+
+
+def window(samples: Samples, begin_s: float, end_s: float = float("inf")) -> list[Sample]:
+    """Give the samples from one time to another, both included."""
+    return [sample for sample in samples if begin_s * 1000 <= sample.at_ms <= end_s * 1000]
+
+
+def over_time(samples: Samples, value: Value) -> float:
+    """Give the mean of a value over time; each sample stands until the next."""
+    if len(samples) < 2:
+        return mean(map(value, samples))
+    total = sum(value(one) * (following.at_ms - one.at_ms) for one, following in pairwise(samples))
+    return total / (samples[-1].at_ms - samples[0].at_ms)
+
+
+def mean(values: Iterable[float]) -> float:
+    """Give the plain mean, 0 of nothing."""
+    known = list(values)
+    return sum(known) / len(known) if known else 0.0
+
+
+def percentile(values: Iterable[float], percent: float) -> float:
+    """Give the smallest value that so many percent of them do not exceed, 0 of nothing."""
+    known = sorted(values)
+    return known[max(0, ceil(len(known) * percent / 100) - 1)] if known else 0.0
+
+
+def utilisation(sample: Sample, resource: str = "cpu") -> float:
+    """Give requests of running pods as percent of what all nodes offer."""
+    return sample.share(sample.running, resource)
+
+
+def useful(sample: Sample, resource: str = "cpu") -> float:
+    """Give the part of the utilisation of services and of jobs whose gang is complete; no background."""
+    return sample.share(sample.useful, resource)
+
+
+def time_at(samples: Samples, value: Value, least: float) -> float:
+    """Give in percent how much of the time a value was at least so much."""
+    return over_time(samples, lambda sample: 100.0 * (value(sample) >= least))
+
+
+def pending(sample: Sample) -> int:
+    """Count the jobs without a running trainer."""
+    return sum(job.is_pending and not job.is_over for job in sample.jobs)
+
+
+def complete(sample: Sample) -> int:
+    """Count the jobs whose whole gang runs."""
+    return sum(job.is_complete for job in sample.jobs)
+
+
+def trainers(sample: Sample) -> list[int]:
+    """Give the running trainers of each job, by key."""
+    return [job.trainers for job in sample.jobs if not job.is_over]
+
+
+def jain(counts: Sequence[float]) -> float:
+    """Give Jain's index of fairness: 1 for equal shares, 1/n when one has everything."""
+    squares = sum(count * count for count in counts)
+    return sum(counts) ** 2 / (len(counts) * squares) if squares else 1.0
+
+
+def spread(counts: Sequence[int]) -> int:
+    """Give the difference between most and least."""
+    return max(counts) - min(counts) if counts else 0
+
+
+def waits(samples: Samples, has_it: Callable[[JobSample], bool]) -> Waits:
+    """Give how long each job, from its first sample on, waited for something."""
+    since: dict[str, int] = {}
+    until: dict[str, int] = {}
+    for sample in samples:
+        for job in sample.jobs:
+            since.setdefault(job.key, sample.at_ms)
+            if has_it(job) or job.is_over:
+                until.setdefault(job.key, sample.at_ms)
+    last = samples[-1].at_ms if samples else 0
+    seconds = {key: (until.get(key, last) - at) / 1000 for key, at in sorted(since.items())}
+    return Waits(seconds=seconds, censored=len(since.keys() - until.keys()))
+
+
+def waits_for_trainer(samples: Samples) -> Waits:
+    """Give how long each job waited for its first running trainer: EDL's pending time."""
+    return waits(samples, lambda job: not job.is_pending)
+
+
+def waits_for_gang(samples: Samples) -> Waits:
+    """Give how long each job waited until its whole gang ran."""
+    return waits(samples, lambda job: job.is_complete)
+
+
+def below_minimum(samples: Samples) -> list[tuple[int, str]]:
+    """Give when which jobs had fewer trainers with a node than their minimum after they had been complete.
+
+    A job that was told to have none since then (suspended whole) is not among them.
+    """
+    begun: set[str] = set()
+    found = []
+    for sample in samples:
+        for job in sample.jobs:
+            if job.is_complete:
+                begun.add(job.key)
+            elif job.target == 0 or job.is_over:
+                begun.discard(job.key)
+            elif job.key in begun and job.bound < job.minimum:
+                found.append((sample.at_ms, job.key))
+    return found
+
+
+def last_change_s(samples: Samples) -> float:
+    """Give when a trainer was last made, deleted, or began or ceased to run; 0 if none ever."""
+    last = 0
+    for before, after in pairwise(samples):
+        if _state(before) != _state(after):
+            last = after.at_ms
+    return last / 1000
+
+
+def _state(sample: Sample) -> tuple[object, ...]:
+    return (sample.created, sample.deleted, {job.key: job.trainers for job in sample.jobs})
+
+
+def operations(samples: Samples) -> int:
+    """Count the trainers made and deleted between the first and the last sample."""
+    first, last = samples[0], samples[-1]
+    return last.created + last.deleted - first.created - first.deleted
+
+
+def turns(samples: Samples) -> dict[str, int]:
+    """Count by job how often what it was told to have went up after it went down, or the other way round."""
+    found: dict[str, int] = {}
+    way: dict[str, int] = {}
+    was: dict[str, int] = {}
+    for sample in samples:
+        for job in sample.jobs:
+            target = job.bound + job.unbound if job.target is None else job.target
+            step = target - was.get(job.key, target)
+            if step and step * way.get(job.key, step) < 0:
+                found[job.key] = found.get(job.key, 0) + 1
+            way[job.key] = step or way.get(job.key, 0)
+            was[job.key] = target
+            found.setdefault(job.key, 0)
+    return found

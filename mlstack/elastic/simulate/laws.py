@@ -1,0 +1,123 @@
+"""What holds for every plan and every sample (I1 to I4 and I8 of the design): each breach as a line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from mlstack.elastic.sampling import JobSample, Sample
+from mlstack.elastic.scaleplan import Decision, ScalePlan
+from mlstack.elastic.snapshot import Job, Snapshot, Vector
+
+Rooms = dict[str, list[int]]
+
+
+def breaches_of_plan(snapshot: Snapshot, plan: ScalePlan) -> Iterator[str]:
+    """Give what is wrong with a plan."""
+    names = {node.name for node in snapshot.nodes}
+    kept = Counter(row.key for row in plan.reservations)
+    for job in snapshot.jobs:
+        decision = plan.decisions[job.key]
+        yield from _targets(job, decision)
+        yield from _places(job, decision, names)
+        yield from _victims(job, decision)
+        yield from _gang(snapshot, job, decision, kept)
+    yield from _room(snapshot, plan)
+
+
+def _targets(job: Job, decision: Decision) -> Iterator[str]:
+    """I1: a target is 0 for jobs without pods, else from minimum to maximum."""
+    if job.state == "finishing":
+        if decision.victims or decision.places:
+            yield f"I1: {job.key} is about to end and is scaled"
+    elif decision.is_admitted and not job.minimum <= decision.target <= job.maximum:
+        yield f"I1: {job.key} is to have {decision.target} trainers"
+    elif not decision.is_admitted and (decision.target or decision.places):
+        yield f"I1: {job.key} is not admitted and is to have {decision.target} trainers"
+
+
+def _places(job: Job, decision: Decision, names: set[str]) -> Iterator[str]:
+    """I3: every trainer asked for has a node."""
+    if any(node not in names for node in decision.places):
+        yield f"I3: {job.key} is to have a trainer without a node"
+    live = len(job.trainers) - len(decision.victims) + len(decision.places)
+    if decision.is_admitted and job.state != "finishing" and decision.target != live:
+        yield f"I3: {job.key} is to have {decision.target} trainers, {live} of which are accounted for"
+
+
+def _victims(job: Job, decision: Decision) -> Iterator[str]:
+    """I4: nobody at or below the minimum loses a running trainer, but with the whole job."""
+    bound = [trainer for trainer in job.trainers if trainer.node]
+    lost = [trainer for trainer in bound if trainer.name in decision.victims]
+    if decision.is_admitted and lost and len(bound) - len(lost) < job.minimum:
+        yield f"I4: {job.key} goes below its minimum of {job.minimum}"
+
+
+def _gang(snapshot: Snapshot, job: Job, decision: Decision, kept: Counter[str]) -> Iterator[str]:
+    """I8: a job with pods has all of them placed, one without has none."""
+    if job.state == "waiting" and decision.is_admitted:
+        for role in job.gang:
+            if len(decision.hints.get(role.name, ())) != role.count:
+                yield f"I8: {job.key} is admitted without a place for each {role.name}"
+    for demand in snapshot.demands:
+        if demand.job == job.key and decision.is_admitted and not kept[demand.key]:
+            yield f"I8: {job.key} goes on without a place for {demand.key}"
+
+
+def _room(snapshot: Snapshot, plan: ScalePlan) -> Iterator[str]:
+    """I2: bound, planned and reserved requests of a node are within what it has."""
+    before: Rooms = {
+        node.name: [a - b for a, b in zip(node.allocatable, node.used, strict=True)]
+        for node in snapshot.nodes
+    }
+    for job in snapshot.jobs:
+        for trainer in job.trainers:
+            _take(before, trainer.node, job.trainer)
+    after = {name: list(free) for name, free in before.items()}
+    for row in plan.reservations:
+        _take(after, row.node, row.request)
+    for job in snapshot.jobs:
+        _follow(after, job, plan.decisions[job.key])
+    for name, free in after.items():
+        if any(left < min(0, was) for left, was in zip(free, before[name], strict=True)):
+            yield f"I2: {name} is over-allocated by {[left for left in free if left < 0]}"
+
+
+def _follow(rooms: Rooms, job: Job, decision: Decision) -> None:
+    for trainer in job.trainers:
+        if trainer.name in decision.victims:
+            _take(rooms, trainer.node, job.trainer, sign=-1)
+    for node in (*decision.places, *decision.waiting.values()):
+        _take(rooms, node, job.trainer)
+    if job.state != "waiting" and not decision.is_admitted:
+        for held in job.held:
+            _take(rooms, held.node, held.request, sign=-1)
+
+
+def _take(rooms: Rooms, node: str, request: Vector, *, sign: int = 1) -> None:
+    if node in rooms:
+        rooms[node] = [left - sign * amount for left, amount in zip(rooms[node], request, strict=True)]
+
+
+def breaches_of_sample(sample: Sample) -> Iterator[str]:
+    """Give what is wrong with what can be seen of a cluster."""
+    for name in sample.crowded:
+        yield f"I2: {name} has more bound than it offers"
+    for job in sample.jobs:
+        if job.target is not None and not job.is_over and job.target and not _is_in_range(job):
+            yield f"I1: {job.key} was told to have {job.target} trainers"
+
+
+def _is_in_range(job: JobSample) -> bool:
+    return job.minimum <= (job.target or 0) <= job.maximum
+
+
+def stale_pods(samples: Sequence[Sample], *, allowed: int = 60) -> Iterator[str]:
+    """Give the jobs that had pods for more than so many samples while they were told to have none (I8)."""
+    since: Counter[str] = Counter()
+    for sample in samples:
+        for job in sample.jobs:
+            is_stale = job.target == 0 and job.pods > 0
+            since[job.key] = since[job.key] + 1 if is_stale else 0
+            if since[job.key] == allowed:
+                yield f"I8: {job.key} is not admitted and has {job.pods} pods at {sample.at_ms // 1000} s"

@@ -1,0 +1,241 @@
+"""Controllers of Deployments, Jobs (as EDL used them) and StatefulSets: so many pods of a template.
+
+Deployments make their pods themselves, without a ReplicaSet between. All of them share one limit of requests
+a second, as in kube-controller-manager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mlstack.cluster.api import WatchEvent
+from mlstack.elastic.simulate.admission import ENDED, admit, end, is_live, is_owned
+from mlstack.elastic.simulate.kernel import Kernel
+from mlstack.elastic.simulate.store import Obj, Store, changed
+
+KINDS = ("Deployment", "Job", "StatefulSet")
+
+_SYNC_MS = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadSettings:
+    """How quick the controllers are.
+
+    Attributes:
+        rate: requests a second, over a longer time.
+        burst: requests at once.
+        spreads_removal: whether pods of nodes with several of them go first (since Kubernetes 1.21).
+    """
+
+    rate: int = 20
+    burst: int = 30
+    spreads_removal: bool = True
+
+
+class Allowance:
+    """A bucket of requests that fills again.
+
+    Args:
+        kernel: the time.
+        settings: its size and how quickly it fills.
+    """
+
+    def __init__(self, kernel: Kernel, settings: WorkloadSettings) -> None:
+        """Start full."""
+        self._kernel = kernel
+        self._pause_ms = 1000 // settings.rate
+        self._span_ms = self._pause_ms * settings.burst
+        self._full_ms = 0
+
+    def take(self) -> bool:
+        """Take one request if there is one."""
+        full_ms = max(self._full_ms, self._kernel.now_ms) + self._pause_ms
+        if full_ms - self._kernel.now_ms > self._span_ms:
+            return False
+        self._full_ms = full_ms
+        return True
+
+    @property
+    def pause_ms(self) -> int:
+        """Give after how long there is another one."""
+        return self._pause_ms
+
+
+class Workloads:
+    """The controllers.
+
+    Args:
+        store: the cluster's objects.
+        kernel: the time.
+        settings: how quick they are.
+    """
+
+    def __init__(self, store: Store, kernel: Kernel, settings: WorkloadSettings) -> None:
+        """Begin to watch."""
+        self._store = store
+        self._kernel = kernel
+        self._settings = settings
+        self._allowance = Allowance(kernel, settings)
+        self._names = kernel.generator("workloads")
+        self._owned: dict[str, dict[str, Obj]] = {}
+        self._due: set[tuple[str, str, str]] = set()
+        store.watch(["Pod"], self._keep)
+        store.watch([*KINDS, "Pod"], self._hear, name="workloads")
+
+    def _keep(self, event: WatchEvent) -> None:
+        """Remember the pods of each owner."""
+        pod = event.object
+        for owner in pod["metadata"].get("ownerReferences") or ():
+            pods = self._owned.setdefault(owner["uid"], {})
+            if event.type == "DELETED":
+                pods.pop(pod["metadata"]["uid"], None)
+            else:
+                pods[pod["metadata"]["uid"]] = dict(pod)
+
+    def _hear(self, event: WatchEvent) -> None:
+        metadata = event.object["metadata"]
+        namespace = metadata.get("namespace") or ""
+        if event.object["kind"] != "Pod":
+            if event.type != "DELETED":
+                self._soon(event.object["kind"], metadata["name"], namespace, _SYNC_MS)
+            return
+        for owner in metadata.get("ownerReferences") or ():
+            if owner["kind"] in KINDS:
+                self._soon(owner["kind"], owner["name"], namespace, _SYNC_MS)
+
+    def _soon(self, kind: str, name: str, namespace: str, delay_ms: int) -> None:
+        key = (kind, name, namespace)
+        if key not in self._due:
+            self._due.add(key)
+            self._kernel.after(delay_ms, lambda: self._sync(key))
+
+    def _sync(self, key: tuple[str, str, str]) -> None:
+        self._due.discard(key)
+        kind, name, namespace = key
+        owner = self._store.get(kind, name, namespace)
+        if owner is None or "deletionTimestamp" in owner["metadata"]:
+            return
+        pods = list(self._owned.get(owner["metadata"]["uid"], {}).values())
+        steps = self._ordinal(owner, pods) if kind == "StatefulSet" else self._replicas(owner, pods)
+        for step in steps:
+            if not self._allowance.take():
+                self._soon(*key, self._allowance.pause_ms)
+                break
+            step()
+        if kind == "StatefulSet":
+            self._report(owner)
+
+    def _replicas(self, owner: Obj, pods: list[Obj]) -> Iterator[Callable[[], object]]:
+        """Give the steps to so many pods, no matter which."""
+        live = [pod for pod in pods if is_live(pod)]
+        missing = _wanted(owner) - len(live)
+        for _ in range(missing):
+            yield lambda: self._make(owner, f"{owner['metadata']['name']}-{self._names.randrange(16**8):08x}")
+        together: dict[str, int] = {}
+        for pod in live if self._settings.spreads_removal else ():
+            node = pod["spec"].get("nodeName", "")
+            together[node] = together.get(node, 0) + 1
+        surplus = sorted(live, key=lambda pod: _worth(pod, together))[: max(0, -missing)]
+        yield from (self._ending(pod) for pod in surplus)
+
+    def _ordinal(self, owner: Obj, pods: list[Obj]) -> Iterator[Callable[[], object]]:
+        """Give the steps to pods of the ordinals from 0; one that failed makes way for another."""
+        name, known = owner["metadata"]["name"], {pod["metadata"]["name"]: pod for pod in pods}
+        wanted = [f"{name}-{ordinal}" for ordinal in range(_wanted(owner))]
+        for each in wanted:
+            pod = known.get(each)
+            if pod is None:
+                yield lambda each=each: self._make(owner, each)  # type: ignore[misc]  # bound now
+            elif pod["status"].get("phase") in ENDED:
+                yield self._ending(pod)
+        surplus = sorted(known.keys() - set(wanted), reverse=True)
+        yield from (self._ending(known[each]) for each in surplus if is_live(known[each]))
+
+    def _ending(self, pod: Obj) -> Callable[[], object]:
+        return lambda: end(self._store, pod, now_ms=self._kernel.now_ms)
+
+    def _make(self, owner: Obj, name: str) -> None:
+        template = owner["spec"]["template"]
+        metadata = owner["metadata"]
+        reference = {
+            "apiVersion": owner["apiVersion"],
+            "kind": owner["kind"],
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+            "controller": True,
+        }
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                **(template.get("metadata") or {}),
+                "name": name,
+                "namespace": metadata.get("namespace"),
+                "ownerReferences": [reference],
+            },
+            "spec": template["spec"],
+        }
+        self._store.write(admit(self._store, pod))
+
+    def _report(self, owner: Obj) -> None:
+        """Write how many pods of a StatefulSet there are."""
+        pods = [pod for pod in self._owned.get(owner["metadata"]["uid"], {}).values() if is_live(pod)]
+        ready = sum(_is_ready(pod) for pod in pods)
+        status = {
+            "observedGeneration": owner["metadata"].get("generation", 1),
+            "replicas": len(pods),
+            "readyReplicas": ready,
+            "availableReplicas": ready,
+        }
+        live = self._store.current(owner)
+        if live is not None:
+            self._store.write(changed(live, status=status))
+
+
+class Collector:
+    """The garbage collector: what was owned goes after its owner.
+
+    Args:
+        store: the cluster's objects.
+        kernel: the time.
+    """
+
+    _OWNED = (*KINDS, "Pod", "Service", "PodDisruptionBudget")
+
+    def __init__(self, store: Store, kernel: Kernel) -> None:
+        """Begin to watch."""
+        self._store = store
+        self._kernel = kernel
+        store.watch(["TrainingJob", *KINDS], self._hear, name="collector")
+
+    def _hear(self, event: WatchEvent) -> None:
+        if event.type != "DELETED":
+            return
+        uid = event.object["metadata"]["uid"]
+        for kind in self._OWNED:
+            for obj in [each for each in self._store.all(kind) if is_owned(each, uid)]:
+                if kind == "Pod":
+                    end(self._store, obj, now_ms=self._kernel.now_ms)
+                else:
+                    self._store.remove(obj)
+
+
+def _wanted(owner: Mapping[str, Any]) -> int:
+    field = "parallelism" if owner["kind"] == "Job" else "replicas"
+    return int(owner["spec"].get(field, 1))
+
+
+def _worth(pod: Obj, together: Mapping[str, int]) -> tuple[Any, ...]:
+    """Give how much a controller holds to a pod; the least goes first."""
+    node = pod["spec"].get("nodeName", "")
+    uid = int(pod["metadata"]["uid"].replace("-", ""), 16)
+    is_running = pod["status"].get("phase") == "Running"
+    return (bool(node), is_running, _is_ready(pod), -together.get(node, 0), -uid)
+
+
+def _is_ready(pod: Mapping[str, Any]) -> bool:
+    conditions = pod["status"].get("conditions") or ()
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)

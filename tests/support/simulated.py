@@ -1,0 +1,84 @@
+"""Small simulated clusters for tests of the simulator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlstack.elastic.simulate.admission import admit
+from mlstack.elastic.simulate.kernel import START_MS, Kernel
+from mlstack.elastic.simulate.kubelet import Kubelets, KubeletSettings
+from mlstack.elastic.simulate.nodes import NodeLifecycle
+from mlstack.elastic.simulate.objects import classes, nodes
+from mlstack.elastic.simulate.scenario import NodeGroup
+from mlstack.elastic.simulate.scheduler import Scheduler, SchedulerSettings
+from mlstack.elastic.simulate.store import Obj, Store
+from mlstack.elastic.simulate.workloads import Collector, Workloads, WorkloadSettings
+
+
+class Sandbox:
+    """Nodes, a scheduler, kubelets and controllers, without anybody who scales."""
+
+    def __init__(
+        self, *cores: int, seed: int = 0, scheduler: SchedulerSettings | None = None, gpus: int = 0
+    ) -> None:
+        self.kernel = Kernel(seed)
+        self.store = Store(self.kernel)
+        self.kubelets = Kubelets(self.store, self.kernel, KubeletSettings())
+        self.lifecycle = NodeLifecycle(self.store, self.kernel, self.kubelets)
+        self.scheduler = Scheduler(self.store, self.kernel, scheduler or SchedulerSettings())
+        self.workloads = Workloads(self.store, self.kernel, WorkloadSettings())
+        self.collector = Collector(self.store, self.kernel)
+        for one in classes():
+            self.store.write(one)
+        for index, count in enumerate(cores):
+            offered = {"cpu": str(count), "memory": f"{4 * count}Gi", "nvidia.com/gpu": str(gpus)}
+            for node in nodes(NodeGroup(name=f"n{index}", count=1, allocatable=offered)):
+                self.store.write(node)
+
+    def pod(self, name: str, cpu: str = "1", **spec: Any) -> Obj:
+        """Create a pod."""
+        container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default", "labels": spec.pop("labels", {})},
+            "spec": {"containers": [container], **spec},
+        }
+        return self.store.write(admit(self.store, pod))
+
+    def workload(self, kind: str, name: str, count: int, cpu: str = "1", **spec: Any) -> Obj:
+        """Create a Deployment, Job or StatefulSet."""
+        container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}
+        field = "parallelism" if kind == "Job" else "replicas"
+        template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container], **spec}}
+        return self.store.write(
+            {
+                "apiVersion": "batch/v1" if kind == "Job" else "apps/v1",
+                "kind": kind,
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {field: count, "template": template},
+            }
+        )
+
+    def run(self, seconds: float) -> None:
+        """Let so much time pass."""
+        self.kernel.run(self.kernel.now_ms + round(seconds * 1000))
+
+    @property
+    def elapsed_s(self) -> float:
+        """Give the time since the start."""
+        return (self.kernel.now_ms - START_MS) / 1000
+
+    def node_of(self, name: str) -> str:
+        """Give where a pod is bound, empty for nowhere."""
+        found = self.store.get("Pod", name, "default")
+        return str(found["spec"].get("nodeName", "")) if found else ""
+
+    def phase_of(self, name: str) -> str:
+        """Give the phase of a pod, empty once it is gone."""
+        found = self.store.get("Pod", name, "default")
+        return str(found["status"]["phase"]) if found else ""
+
+    def pods(self, prefix: str = "") -> list[Obj]:
+        """Give the pods whose name begins so."""
+        return [pod for pod in self.store.all("Pod") if pod["metadata"]["name"].startswith(prefix)]

@@ -1,0 +1,164 @@
+"""The scheduler from outside: where pods go, in which order, and who makes way."""
+
+import pytest
+
+from mlstack.elastic.simulate.scheduler import SchedulerSettings
+from tests.support.simulated import Sandbox
+
+
+def wanted(host: str, *, required: bool) -> dict[str, object]:
+    term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [host]}]}
+    if required:
+        rule: object = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    else:
+        rule = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "preference": term}]}
+    return {"affinity": {"nodeAffinity": rule}}
+
+
+def test_pods_go_to_nodes_with_room_and_no_node_is_overfull() -> None:
+    sandbox = Sandbox(4, 4)
+    for index in range(10):
+        sandbox.pod(f"p{index}")
+    sandbox.run(10)
+    assert (
+        sorted(sandbox.node_of(f"p{index}") for index in range(10)) == ["", ""] + ["n0-0"] * 4 + ["n1-0"] * 4
+    )
+
+
+@pytest.mark.parametrize(("scoring", "spread"), [("least-allocated", 2), ("most-allocated", 1)])
+def test_scoring_spreads_or_packs(scoring: str, spread: int) -> None:
+    sandbox = Sandbox(8, 8, scheduler=SchedulerSettings(scoring=scoring))  # type: ignore[arg-type]
+    for index in range(4):
+        sandbox.pod(f"p{index}")
+        sandbox.run(1)
+    assert len({sandbox.node_of(f"p{index}") for index in range(4)}) == spread
+
+
+def test_required_affinity_binds_to_that_node_or_not_at_all() -> None:
+    sandbox = Sandbox(1, 8)
+    sandbox.pod("first", **wanted("n0-0", required=True))
+    sandbox.run(1)
+    sandbox.pod("second", **wanted("n0-0", required=True))
+    sandbox.run(30)
+    assert (sandbox.node_of("first"), sandbox.node_of("second")) == ("n0-0", "")
+
+
+def test_preferred_affinity_wins_over_room_but_not_over_none() -> None:
+    sandbox = Sandbox(2, 16)
+    sandbox.pod("first", "2", **wanted("n0-0", required=False))
+    sandbox.run(1)
+    sandbox.pod("second", "2", **wanted("n0-0", required=False))
+    sandbox.run(1)
+    assert (sandbox.node_of("first"), sandbox.node_of("second")) == ("n0-0", "n1-0")
+
+
+def test_gpus_count_as_any_resource() -> None:
+    sandbox = Sandbox(8, gpus=1)
+    gpu = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    sandbox.pod("first", containers=[gpu])
+    sandbox.pod("second", containers=[gpu])
+    sandbox.run(5)
+    assert sorted([sandbox.node_of("first"), sandbox.node_of("second")]) == ["", "n0-0"]
+
+
+def test_higher_priority_is_tried_first() -> None:
+    sandbox = Sandbox(1)
+    first = sandbox.pod("first", priority=100)
+    sandbox.run(1)
+    sandbox.pod("low", priority=0)
+    sandbox.pod("high", priority=10)
+    sandbox.run(1)
+    sandbox.store.remove(first)
+    sandbox.run(1)
+    assert (sandbox.node_of("low"), sandbox.node_of("high")) == ("", "n0-0")
+
+
+def test_a_waiting_pod_gets_room_that_comes_free() -> None:
+    sandbox = Sandbox(1)
+    first = sandbox.pod("first", terminationGracePeriodSeconds=5)
+    sandbox.run(10)
+    sandbox.pod("second")
+    sandbox.run(10)
+    assert sandbox.node_of("second") == ""
+    sandbox.store.remove(first)
+    sandbox.run(2)
+    assert sandbox.node_of("second") == "n0-0"
+
+
+def test_a_pod_is_never_moved_by_news_of_how_it_was_before() -> None:
+    sandbox = Sandbox(2, 2)
+    for index in range(6):
+        sandbox.pod(f"p{index}")
+    sandbox.run(0.01)
+    before: dict[str, str] = {}
+    for _ in range(100):
+        sandbox.run(0.05)
+        now = {f"p{index}": sandbox.node_of(f"p{index}") for index in range(6)}
+        assert all(now[name] == node for name, node in before.items() if node)
+        before = now
+
+
+def test_preemption_takes_trainers_and_as_few_as_needed() -> None:
+    sandbox = Sandbox(10)
+    for index in range(10):
+        sandbox.pod(f"t{index}", priorityClassName="mlstack-trainer", terminationGracePeriodSeconds=5)
+    sandbox.run(10)
+    sandbox.pod("web", "3", priority=1000)
+    sandbox.run(1)
+    going = [pod for pod in sandbox.pods("t") if "deletionTimestamp" in pod["metadata"]]
+    assert len(going) == 3
+    assert sandbox.node_of("web") == ""
+    sandbox.run(6)
+    assert sandbox.node_of("web") == "n0-0"
+    assert len(sandbox.pods("t")) == 7
+
+
+def test_a_trainer_pushes_nothing_aside() -> None:
+    sandbox = Sandbox(1)
+    sandbox.pod("low", priority=-100)
+    sandbox.run(10)
+    sandbox.pod("trainer", priorityClassName="mlstack-trainer")
+    sandbox.run(30)
+    assert (sandbox.node_of("low"), sandbox.node_of("trainer")) == ("n0-0", "")
+
+
+def test_preemption_keeps_a_disruption_budget_where_it_has_a_choice() -> None:
+    sandbox = Sandbox(2)
+    sandbox.pod("a", priority=-10, labels={"job": "kept"})
+    sandbox.pod("b", priority=-10, labels={"job": "free"})
+    sandbox.store.write(
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "kept", "namespace": "default"},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"job": "kept"}}},
+        }
+    )
+    sandbox.run(10)
+    sandbox.pod("web", priority=1000)
+    sandbox.run(1)
+    going = [pod["metadata"]["name"] for pod in sandbox.pods() if "deletionTimestamp" in pod["metadata"]]
+    assert going == ["b"]
+
+
+def test_cordoned_nodes_get_no_pods() -> None:
+    sandbox = Sandbox(4, 4)
+    sandbox.lifecycle.cordon("n0-0", is_closed=True)
+    sandbox.run(1)
+    for index in range(5):
+        sandbox.pod(f"p{index}")
+    sandbox.run(10)
+    assert {sandbox.node_of(f"p{index}") for index in range(5)} == {"", "n1-0"}
+
+
+def test_old_schedulers_try_again_by_time_alone() -> None:
+    sandbox = Sandbox(1, scheduler=SchedulerSettings(retries_by_time=True, longest_backoff_ms=60_000))
+    first = sandbox.pod("first")
+    sandbox.run(1)
+    sandbox.pod("second")
+    sandbox.run(16)
+    sandbox.store.remove(first)
+    sandbox.run(10)
+    assert sandbox.node_of("second") == ""
+    sandbox.run(10)
+    assert sandbox.node_of("second") == "n0-0"
