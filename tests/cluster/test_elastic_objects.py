@@ -92,7 +92,20 @@ def full() -> dict[str, Any]:
     return data
 
 
-@pytest.mark.parametrize("data", [edl_job(), full(), small_job()], ids=["edl", "every-field", "small"])
+def stored() -> dict[str, Any]:
+    """A job as EDL's controller wrote it back: what was not given is null."""
+    data = edl_job(volumes=None, VolumeMounts=None, imagePullSecrets=None)
+    for role in ("trainer", "pserver", "master"):
+        data["spec"][role] |= {"replicaSpec": None}
+    data["spec"]["trainer"] |= {"etcd-endpoint": ""}
+    return data
+
+
+@pytest.mark.parametrize(
+    "data",
+    [edl_job(), stored(), full(), small_job()],
+    ids=["edl", "stored-by-edl", "every-field", "small"],
+)
 def test_a_manifest_is_accepted_and_read_back_whole(
     gke: TestCluster, namespace: str, data: dict[str, Any]
 ) -> None:

@@ -28,7 +28,7 @@ TEXT = {"type": "string", "maxLength": 4096}
 LABELS = {"type": "object", "maxProperties": 64, "additionalProperties": STRING}
 NAME = {"type": "string", "maxLength": 253}
 # What EDL's own controller wrote into specs: accepted, and looked at by nobody.
-ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+ANYTHING = {"type": "object", "nullable": True, "x-kubernetes-preserve-unknown-fields": True}
 MANIFEST = {"etcd-endpoint": STRING, "replicaSpec": ANYTHING}
 
 MIN, MAX = "self.min__dash__instance", "self.max__dash__instance"
@@ -120,19 +120,22 @@ def spec(schemas: Schemas) -> dict[str, Any]:
     def many(name: str, limit: int = MAX_VOLUMES) -> dict[str, Any]:
         return {"type": "array", "maxItems": limit, "items": core(name)}
 
+    def old(name: str) -> dict[str, Any]:
+        """Write a list that is null in what EDL's controller stored: its types did not leave it out."""
+        return {**many(name), "nullable": True}
+
     labels = LABELS
-    mounts = many("VolumeMount")
     fields = {
         "image": {"type": "string", "maxLength": 1024},
         "imagePullPolicy": {"type": "string", "enum": ["Always", "IfNotPresent", "Never"]},
-        "imagePullSecrets": many("LocalObjectReference"),
+        "imagePullSecrets": old("LocalObjectReference"),
         "port": {**INT32, **PORT},
         "ports_num": COUNT,
         "ports_num_for_sparse": COUNT,
         "fault_tolerant": BOOLEAN,
         "passes": COUNT,
-        "volumes": many("Volume"),
-        "VolumeMounts": mounts,
+        "volumes": old("Volume"),
+        "VolumeMounts": old("VolumeMount"),
         "hostNetwork": BOOLEAN,
         "host_network": BOOLEAN,
         "NodeSelector": labels,
