@@ -53,7 +53,7 @@ class Metrics:
                 ("fulfilment", "share of its elastic range that it was given"),
             )
         }
-        self._jobs = gauge("jobs", "Jobs under way by state", "state")
+        self._jobs = gauge("jobs", "Jobs by phase", "phase")
         self._pending = gauge("pending_jobs", "Jobs without a trainer that has a node")
         self._leader = gauge("leader", "1 while this process leads")
         self._age = gauge("snapshot_age_seconds", "Time since the last pass")
@@ -61,6 +61,12 @@ class Metrics:
         self._jain = gauge("jain_index", "Jain's index of the trainers of admitted jobs, 1 is even")
         self._requested = gauge(
             "cluster_requested_ratio", "Requests of bound pods by what nodes have", "resource"
+        )
+        self._allocatable = gauge(
+            "cluster_allocatable", "What nodes have: thousandths of a core, bytes, pieces", "resource"
+        )
+        self._placeable = gauge(
+            "cluster_placeable_ratio", "Free room in which a job that wants more has a place", "resource"
         )
         self._stranded = gauge(
             "stranded_ratio", "Free room in which no waiting or growing job has a place", "resource"
@@ -78,7 +84,8 @@ class Metrics:
         )
         self._wait = Histogram(
             f"{PREFIX}_wait_seconds",
-            "Time from the creation of a job until it is admitted",
+            "Time from the creation of a job until its first trainer, and its whole gang, are ready",
+            ("until",),
             buckets=_WAITS_S,
             registry=registry,
         )
@@ -123,18 +130,17 @@ class Metrics:
     def _note_jobs(self, found: Pass) -> None:
         for metric in self._job.values():
             metric.clear()
-        states = dict.fromkeys(("waiting", "admitted", "finishing"), 0)
         for job in found.snapshot.jobs:
             decision = found.plan.decisions[job.key]
-            states[job.state] += 1
             self._note_job(job, decision.target)
             if decision.target != job.target:
                 direction = "up" if decision.target > job.target else "down"
                 self._operations.labels(direction, decision.reasons[0].cause).inc()
-            if job.state == "waiting" and decision.target > 0:
-                self._wait.observe(max(0, found.snapshot.now_ms - job.created_ms) / 1000)
-        for state, count in states.items():
-            self._jobs.labels(state).set(count)
+        self._jobs.clear()
+        for phase, count in found.phases.items():
+            self._jobs.labels(phase).set(count)
+        for one in found.waits:
+            self._wait.labels(one.until).observe(one.seconds)
         self._pending.set(sum(not any(one.node for one in job.trainers) for job in found.snapshot.jobs))
         self._jain.set(
             room.jain([len(job.trainers) for job in found.snapshot.jobs if job.state == "admitted"])
@@ -158,7 +164,7 @@ class Metrics:
         refused = {id(one.action): type(one.error).__name__ for one in found.refused}
         for action in found.actions:
             self._requests.labels(action.verb, refused.get(id(action), "ok")).inc()
-            if action.verb == "delete" and action.ref.kind == "Pod":
+            if action.verb == "delete" and "-trainer-" in action.ref.name:
                 self._deletions.inc()
 
     def _note_room(self, snapshot: Snapshot) -> None:
@@ -168,9 +174,13 @@ class Metrics:
         )
         left, total = room.total(free.values()), room.total(node.allocatable for node in snapshot.nodes)
         for index, name in enumerate(snapshot.resources):
-            if total and total[index]:
-                self._requested.labels(name).set(1 - (left[index] if left else 0) / total[index])
-                self._stranded.labels(name).set((stranded[index] if stranded else 0) / total[index])
+            if not total or not total[index]:
+                continue
+            lost = stranded[index] if stranded else 0
+            self._allocatable.labels(name).set(total[index])
+            self._requested.labels(name).set(1 - left[index] / total[index])
+            self._stranded.labels(name).set(lost / total[index])
+            self._placeable.labels(name).set((left[index] - lost) / total[index])
         self._foreign.clear()
         waiting: dict[int, int] = {}
         for demand in snapshot.demands:

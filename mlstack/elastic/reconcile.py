@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from mlstack.cluster.api import Cluster, ObjectRef
 from mlstack.elastic import status
@@ -43,6 +45,21 @@ class Told:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Wait:
+    """A wait that is over.
+
+    Attributes:
+        job: key of the job.
+        until: what came: its first `trainer` that is ready, or the whole `gang`.
+        seconds: since the job was created.
+    """
+
+    job: str
+    until: Literal["trainer", "gang"]
+    seconds: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Pass:
     """What one pass saw, decided and did.
 
@@ -52,6 +69,8 @@ class Pass:
         actions: all writes, in their order.
         refused: those that the cluster did not take.
         told: what happened to jobs.
+        waits: whose waiting is over.
+        phases: how many jobs there are in each phase, those that ended included.
         next_ms: when something falls due, None for nothing.
     """
 
@@ -60,6 +79,8 @@ class Pass:
     actions: tuple[Action, ...] = ()
     refused: tuple[Refused, ...] = ()
     told: tuple[Told, ...] = ()
+    waits: tuple[Wait, ...] = ()
+    phases: Mapping[str, int] = field(default_factory=dict)
     next_ms: int | None = None
 
 
@@ -71,6 +92,7 @@ class _Work:
     done: list[Action] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
     told: list[Told] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
     due: list[int] = field(default_factory=list)
 
 
@@ -127,6 +149,8 @@ class Reconciler:
             actions=tuple(work.done),
             refused=tuple(work.refused),
             told=tuple(work.told),
+            waits=tuple(work.waits),
+            phases=Counter(job.phase or "Pending" for job in self._world.jobs()),
             next_ms=min(work.due, default=None),
         )
 
@@ -174,6 +198,9 @@ class Reconciler:
                 continue  # the cluster did not take its end: the next pass tries again
             if decision is None:
                 found = director.dismiss(subject)
+                work.told += [
+                    Told(job=subject.job.key, note=note) for note in notes.of_suspension(subject.job)
+                ]
             else:
                 decision, found = director.follow(subject, decision)
                 self._note_change(subject.job, decision, work)
@@ -201,6 +228,7 @@ class Reconciler:
             return []
         memory.sent, memory.sent_ms = patch, work.now_ms
         work.told += [Told(job=job.key, note=note) for note in notes.of_status(job.status, wanted)]
+        work.waits += _waits(job, wanted, work.now_ms)
         return [orders.status(job, patch, str(wanted.get("phase")))]
 
     def _note_moves(self, moves: int, now_ms: int) -> None:
@@ -249,3 +277,15 @@ class Reconciler:
             reason="Refused", action=refused.action.verb.title(), text=str(refused.error), type="Warning"
         )
         work.told.append(Told(job=job.key, note=note))
+
+
+def _waits(job: JobFacts, after: Mapping[str, Any], now_ms: int) -> Iterator[Wait]:
+    """Give what a job waits for no more, by its status before and after."""
+    if job.spec is None or job.status.get("startTime"):
+        return
+    seconds = max(0, now_ms - job.spec.created_ms) // 1000
+    ready = int((job.status.get("trainer") or {}).get("ready") or 0)
+    if not ready and (after.get("trainer") or {}).get("ready"):
+        yield Wait(job=job.key, until="trainer", seconds=seconds)
+    if after.get("startTime"):
+        yield Wait(job=job.key, until="gang", seconds=seconds)

@@ -83,6 +83,13 @@ def of_end(life: Life) -> Note:
     return Note(reason="Failed", action="Finish", text=f"{life.reason}: {life.message}", type="Warning")
 
 
+def of_suspension(job: JobFacts) -> list[Note]:
+    """Give what there is to tell about a job that its user takes off."""
+    if job.spec is None or not job.spec.is_suspended or not job.target or job.has_ended:
+        return []
+    return [Note(reason="Suspended", action="Suspend", text="spec.suspend is true")]
+
+
 def of_status(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Note]:
     """Give what there is to tell about conditions that turned bad."""
     found = []

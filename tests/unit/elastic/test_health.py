@@ -44,14 +44,28 @@ def test_metrics_tell_of_jobs_and_writes() -> None:
     text = metrics.text().decode()
     for line in (
         'mlstack_elastic_job_desired{job="train",namespace="default"} 2.0',
-        'mlstack_elastic_jobs{state="waiting"} 1.0',
+        'mlstack_elastic_jobs{phase="Admitted"} 1.0',
         'mlstack_elastic_scale_operations_total{direction="up",reason="admitted"} 1.0',
         'mlstack_elastic_api_requests_total{code="ok",verb="create"}',
         'mlstack_elastic_foreign_pods_pending{priority="7"} 1.0',
         "mlstack_elastic_plan_seconds_count 1.0",
-        "mlstack_elastic_wait_seconds_count 1.0",
     ):
         assert line in text
+
+
+def test_waits_are_told_once_they_are_over() -> None:
+    stage, metrics = Stage("n1"), Metrics(Time())
+    stage.put(training_job(minimum=1, maximum=2, cpu="2", pservers=1))
+
+    for _ in range(8):
+        metrics.passed(stage.step(seconds=3), seconds=0.01)
+        stage.run_sets()
+        stage.run_pods()
+
+    text = metrics.text().decode()
+    assert 'mlstack_elastic_wait_seconds_count{until="trainer"} 1.0' in text
+    assert 'mlstack_elastic_wait_seconds_count{until="gang"} 1.0' in text
+    assert 'mlstack_elastic_jobs{phase="Running"} 1.0' in text
 
 
 def test_room_is_told_as_shares() -> None:
