@@ -272,6 +272,8 @@ class Reconciler:
             return
         if not memory.pause.is_waiting(work.now_ms):
             memory.pause.fail(work.now_ms)
+        if refused.action.verb == "apply":
+            memory.supported = (refused,)  # which no generation equals: it is written again
         work.due.append(memory.pause.until_ms)
         note = Note(
             reason="Refused", action=refused.action.verb.title(), text=str(refused.error), type="Warning"

@@ -25,7 +25,7 @@ class Action:
         job: key of the job that it is done for.
         why: one line for people.
         body: the object, or what changes of its status.
-        uid: for `delete`: only this very object.
+        uid: for `delete`: only this very object; for `apply`: of the owner that an object there must have.
         grace_period_s: for `delete`: time to end, None for the object's own.
     """
 
@@ -109,14 +109,21 @@ class Hands:
             case "create":
                 return self._create(action)
             case "apply":
-                applied = self._cluster.apply(action.body, manager=MANAGER, force=True)
-                return WatchEvent(type="MODIFIED", object=applied.object)
+                return self._apply(action)
             case "status":
                 patch = {"status": action.body}
                 changed = self._cluster.patch(action.ref, patch, subresource="status", manager=MANAGER)
                 return WatchEvent(type="MODIFIED", object=changed.object)
             case "delete":
                 return self._delete(action)
+
+    def _apply(self, action: Action) -> WatchEvent:
+        """Write an object, unless there is one of that name that is somebody else's."""
+        live = self._cluster.get(action.ref)
+        if live is not None and action.uid not in _owners(live):
+            raise ConflictError(f"`{action.ref}` is there and does not belong to the job")
+        applied = self._cluster.apply(action.body, manager=MANAGER, force=True)
+        return WatchEvent(type="MODIFIED", object=applied.object)
 
     def _create(self, action: Action) -> WatchEvent | None:
         try:
@@ -141,6 +148,10 @@ class Hands:
         if left is None:
             return WatchEvent(type="DELETED", object=gone)
         return WatchEvent(type="MODIFIED", object=left)
+
+
+def _owners(obj: Mapping[str, Any]) -> set[str]:
+    return {str(owner.get("uid")) for owner in obj["metadata"].get("ownerReferences") or ()}
 
 
 def _refused(actions: Sequence[Action], results: Sequence[object]) -> list[Refused]:

@@ -77,7 +77,7 @@ def supports(job: JobFacts, wanted: Support, why: str, transitions: int | None) 
         transitions=transitions,
     )
     return [
-        Action(verb="apply", ref=ObjectRef.of(one), job=job.key, why=why, body=one)
+        Action(verb="apply", ref=ObjectRef.of(one), job=job.key, why=why, body=one, uid=job.uid)
         for one in objects
         if one["kind"] == "StatefulSet" or not wanted.sets_only
     ]

@@ -432,6 +432,24 @@ def test_trainers_that_others_took_are_told_as_lost(stage: Stage) -> None:
     assert "lost a trainer" in stage.status()["scaleRecords"][-1]["reason"]
 
 
+@pytest.mark.parametrize("kind", ["Service", "StatefulSet"])
+def test_an_object_of_somebody_else_with_the_same_name_is_left_alone(stage: Stage, kind: str) -> None:
+    foreign = _foreign(kind)
+    stage.put(foreign)
+    before = stage.get(kind, "train-pserver", foreign["apiVersion"])
+    stage.put(training_job(minimum=1, maximum=2, pservers=1))
+
+    for _ in range(4):
+        stage.step(seconds=5)
+
+    assert stage.get(kind, "train-pserver", foreign["apiVersion"]) == before
+    assert "Refused" in stage.events()
+    stage.delete(kind, "train-pserver", foreign["apiVersion"])
+    stage.clock.now_ms += 60_000
+    stage.settle()
+    assert stage.status()["phase"] == "Running"
+
+
 def test_nothing_outside_the_jobs_is_touched(stage: Stage) -> None:
     labels = {"mlstack.dev/training-job": "train", "mlstack.dev/role": "trainer", "paddle-job": "train"}
     for name, marks in (("web", None), ("impostor", labels)):
@@ -444,6 +462,22 @@ def test_nothing_outside_the_jobs_is_touched(stage: Stage) -> None:
     stage.settle()
 
     assert [stage.get("Pod", name) for name in ("web", "impostor")] == before
+
+
+def _foreign(kind: str) -> Obj:
+    metadata = {"name": "train-pserver", "namespace": "default"}
+    if kind == "Service":
+        spec: Obj = {"ports": [{"port": 80}], "selector": {"app": "web"}}
+        return {"apiVersion": "v1", "kind": kind, "metadata": metadata, "spec": spec}
+    labels = {"app": "web"}
+    container = {"name": "main", "image": "example.com/x"}
+    spec = {
+        "replicas": 0,
+        "serviceName": "web",
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+    }
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec}
 
 
 def _ref(stage: Stage) -> Any:
