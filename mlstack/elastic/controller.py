@@ -163,7 +163,7 @@ class Controller:
             now_s=clock.now_s,
             duration_s=DURATION_S,
         )
-        self._leadership = Leadership(lease, clock.monotonic_s, told)
+        self._leadership = Leadership(lease, clock.monotonic_s, told, settings.is_gone)
 
     def run(self, is_over: Callable[[], bool] = lambda: False) -> None:
         """Go on until `is_over`, or until an exception such as KeyboardInterrupt; then free the lease."""

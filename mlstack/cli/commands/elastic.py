@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mlstack.cli import options, progress
-from mlstack.cli.adapters import read_text
+from mlstack.cli.adapters import lock_holder, read_text
 from mlstack.cli.controllerlog import LEVELS, Log
 from mlstack.cli.output import emit, write
 from mlstack.cli.parsing import family
@@ -239,11 +238,14 @@ def _settings(
 
     if tick < 0.1:
         raise UsageError("`--tick` must be at least 100 ms", hint="5s is the default")
-    name = os.environ.get("POD_NAME") or socket.gethostname()
+    holder = lock_holder(session)
+    # A container that is started again in its pod leads again at once: the process before it is gone.
+    in_pod = os.environ.get("POD_NAME", "") if os.getpid() == 1 else ""
     return Settings(
         policy=policy,
         namespaces=tuple(namespaces or ()),
-        identity=identity or f"{name}_{os.urandom(4).hex()}",
+        identity=identity or in_pod or holder.name,
+        is_gone=holder.is_gone,
         lease_namespace=lease_namespace or own_namespace(session, context, kubeconfig),
         tick_ms=round(tick * 1000),
         is_dry=dry_run,

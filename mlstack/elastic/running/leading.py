@@ -28,10 +28,18 @@ class Leadership:
         lease: the Lease; lasts `DURATION_S`.
         monotonic_s: gives a time that never goes back, in seconds.
         told: told in one line when the leader changes.
+        is_gone: tells whether another holder certainly runs no more, so that its lease need not expire.
     """
 
-    def __init__(self, lease: Lease, monotonic_s: Callable[[], float], told: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        lease: Lease,
+        monotonic_s: Callable[[], float],
+        told: Callable[[str], None],
+        is_gone: Callable[[str], bool] = lambda name: False,
+    ) -> None:
         """Hold the parts; nothing is asked."""
+        self._is_gone = is_gone
         self._lease, self._monotonic_s, self._told = lease, monotonic_s, told
         self._lock, self._closed = Lock(), Event()
         self._term: Term | None = None
@@ -107,12 +115,12 @@ class Leadership:
         asked_s = self._monotonic_s()
         try:
             held = self._lease.read()
-            if held is not None and held.holder != self._lease.holder:
+            if held is not None and held.holder != self._lease.holder and not self._is_gone(held.holder):
                 if self._seen[0] != held.version:
                     self._seen = (held.version, asked_s)
                 if asked_s - self._seen[1] < held.duration_s:
                     return RETRY_S
-            taken = self._lease.take()
+            taken = self._lease.take(is_gone=self._is_gone)
         except HeldError:
             return RETRY_S
         except ClusterError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from mlstack.elastic.config import PolicyConfig
@@ -19,6 +20,7 @@ class Settings:
         policy: settings of the policy.
         namespaces: where jobs are looked after; empty for everywhere.
         identity: name of this process; no other has it.
+        is_gone: tells whether another process certainly runs no more, by its name.
         lease_namespace: where the Lease is.
         lease_name: name of the Lease.
         tick_ms: longest time between two passes.
@@ -28,6 +30,7 @@ class Settings:
     policy: PolicyConfig = field(default_factory=PolicyConfig)
     namespaces: tuple[str, ...] = ()
     identity: str
+    is_gone: Callable[[str], bool] = lambda name: False
     lease_namespace: str = LEASE_NAMESPACE
     lease_name: str = LEASE_NAME
     tick_ms: int = TICK_MS

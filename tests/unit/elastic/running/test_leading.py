@@ -152,3 +152,14 @@ def test_what_is_in_the_way_is_told_once(election: Election) -> None:
 
     assert len(election.told) == 1
     assert "nowhere" in election.told[0]
+
+
+def test_a_leader_that_is_certainly_gone_is_followed_at_once(election: Election) -> None:
+    election.candidate("dead").attempt()
+    lease = Lease(cluster=election.cluster, namespace="default", name="lock", holder="b", now_s=election.time)
+    second = Leadership(lease, election.time, election.told.append, lambda name: name == "dead")
+
+    second.attempt()
+
+    assert second.is_leading
+    assert second.transitions == 1
