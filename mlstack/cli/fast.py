@@ -1,5 +1,6 @@
 """The console script: answers what needs no command line library at once, hands on all the rest."""
 
+import gc
 import os
 import sys
 
@@ -14,6 +15,8 @@ def main() -> int:
         from mlstack.cli.interruption import Interruption
 
         _prepare_streams()
+        # A command is short and leaves few cycles: looking for them takes a twentieth of its start.
+        gc.set_threshold(50_000, 20, 20)
         interruption = Interruption()
         with interruption:
             code = _ended(interruption)

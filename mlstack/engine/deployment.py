@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 from mlstack.engine import guard, rights
 from mlstack.engine.comparing import refusals
@@ -52,7 +52,7 @@ class Deployment(Proposal):
     inventory: Inventory
     forgotten: frozenset[Identity] = frozenset()
 
-    @property
+    @cached_property
     def writes(self) -> bool:
         """Tell whether anything is sent: an inventory that is to be set right counts."""
         widened = membership.widened(self.inventory, self.changes.changes)
@@ -108,6 +108,7 @@ class Deployment(Proposal):
             self.changes,
             what=self.what,
             waited=self.options.wait,
+            history=recording.history(self.reached, clock=clock, ahead=self.writes),
             clock=clock,
             on_event=on_event,
         )

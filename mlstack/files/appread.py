@@ -13,7 +13,7 @@ from mlstack.files.document import Document
 from mlstack.files.environments import EnvironmentFiles, read_environment
 from mlstack.files.fields import Fields, fields_of, layer_of
 from mlstack.files.readyrules import read_rules
-from mlstack.files.schema import PassedStore, check_file
+from mlstack.files.schema import PassedStore, check_file, note_passed
 from mlstack.model import fieldpaths
 from mlstack.model.app import App, Component, Environment, Lock, Manifest, RegistryRef
 from mlstack.model.fieldrules import ConflictRule
@@ -87,6 +87,12 @@ class AppFiles:
             kind, document.value, source=document.file, origins=document.all_origins(), passed=self._passed
         )
         return document
+
+    def note_sound(self, file: str, kind: str) -> None:
+        """Remember that a file fits its kind: it did, and what was added to it is ours."""
+        data = self.bytes(file)
+        if data is not None and self._passed is not None:
+            note_passed(kind, documents.read(data, file=file).value, self._passed)
 
     @cached_property
     def app_document(self) -> Document:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from mlstack.errors import UsageError
+from mlstack.errors import ConfigError, UsageError
 from mlstack.files import layout
 from mlstack.files.editing import Editing
 from mlstack.model.app import ClusterIdentity, Environment
@@ -39,6 +40,8 @@ class EnvironmentEdits(Editing):
         for key, value in _settings(environment).items():
             edited.set((key,), value)
         self.write({**files, file: edited.content})
+        with suppress(ConfigError):  # the next command finds it checked, or says what is wrong
+            self.files.document(file, "Environment")
         return file
 
     def _begun(self, file: str, seed: bytes | str | None) -> EditedFile:
@@ -75,9 +78,10 @@ class EnvironmentEdits(Editing):
             NotFoundError: no such environment.
         """
         known = {"uid": identity.uid, "ca": identity.ca, "server": identity.server}
-        self.edit_environment(
+        file, _ = self.edit_environment(
             name, {"cluster": {key: value for key, value in known.items() if value is not None}}
         )
+        self.files.note_sound(file, "Environment")
 
     def rename_environment(self, name: str, new: str) -> None:
         """Give an environment another name; those that extend it follow.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mlstack.errors import ConfigError
@@ -104,7 +105,7 @@ class KubeObject:
         """Give the kind."""
         return str(self.data.get("kind", ""))
 
-    @property
+    @cached_property
     def metadata(self) -> Mapping[str, Any]:
         """Give the metadata, empty if there is none."""
         found = self.data.get("metadata")
@@ -120,7 +121,7 @@ class KubeObject:
         """Give the namespace, empty for cluster-scoped objects."""
         return str(self.metadata.get("namespace") or "")
 
-    @property
+    @cached_property
     def identity(self) -> Identity:
         """Give what makes this object itself."""
         return Identity(self.group, self.kind, self.namespace, self.name)

@@ -1,23 +1,28 @@
-"""`apply`: work out what would change, and after the question carry out exactly that."""
+"""`apply`: work out what would change, and after the question carry out exactly that.
+
+Plan files and rollbacks are rare: what they need is imported when they come.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mlstack.cluster.api import Opener
-from mlstack.engine import approving
 from mlstack.engine.deployment import Deployment, propose
 from mlstack.engine.records.lock import LastingLock
-from mlstack.engine.rollback import Retreat
-from mlstack.engine.rollback import retreat as work_out
 from mlstack.engine.target import Target, reach
 from mlstack.errors import MlstackError
-from mlstack.files import planfile
 from mlstack.model.clock import Clock
 from mlstack.model.events import OnEvent, silent
 from mlstack.model.options import ApplyOptions
 from mlstack.model.report import RunResult
+
+if TYPE_CHECKING:
+    from mlstack.engine.rollback import Retreat
 
 _USUAL = ApplyOptions()
 
@@ -53,6 +58,9 @@ def compute_planned(
         WrongClusterError: another cluster answers.
         ConflictError: something would be done that the file does not hold, as the cluster has moved since.
     """
+    from mlstack.engine import approving
+    from mlstack.files import planfile
+
     approval = planfile.read(file)
     planned = approving.target_of(approval, target)
     state = planned.desired()
@@ -102,4 +110,6 @@ def retreat(failed: Deployment, error: MlstackError, *, clock: Clock) -> Retreat
     Raises:
         ClusterError: the cluster cannot be asked, or refuses what was there before.
     """
-    return work_out(failed, error, clock=clock)
+    from mlstack.engine import rollback
+
+    return rollback.retreat(failed, error, clock=clock)

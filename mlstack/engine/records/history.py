@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mlstack.cluster.ahead import soon
 from mlstack.cluster.api import Cluster, ObjectRef
 from mlstack.engine import parallel
 from mlstack.errors import (
@@ -25,6 +26,9 @@ from mlstack.model.inventory import name_of
 from mlstack.model.objects import DesiredState
 from mlstack.model.packing import Packed
 
+Items = tuple[Mapping[str, Any], ...]
+"""Metadata of Secrets."""
+
 _ATTEMPTS = 3  # somebody without the lock may have taken the number
 _PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0)  # a server that is busy is asked again
 
@@ -39,6 +43,7 @@ class History:
         environment: name of the environment.
         namespace: the environment's.
         clock: for the waits between attempts.
+        ahead: gives the Secrets as they were when this run began, which nobody else writes meanwhile.
     """
 
     cluster: Cluster
@@ -46,6 +51,7 @@ class History:
     environment: str
     namespace: str
     clock: Clock
+    ahead: Callable[[], Items] | None = None
 
     @classmethod
     def of(cls, app: str, place: Environment, cluster: Cluster, *, clock: Clock) -> History:
@@ -196,7 +202,14 @@ class History:
 
         parallel.whole(parallel.run(delete, names))
 
-    def _items(self) -> tuple[Mapping[str, Any], ...]:
+    def read_ahead(self) -> History:
+        """Give the same history, which begins to be read at once, while other things are done."""
+        return replace(self, ahead=soon(self._items))
+
+    def _items(self) -> Items:
+        if self.ahead is not None:
+            with suppress(ClusterError):  # it may be back by now
+                return self.ahead()
         return _items(self.cluster, app=self.app, environment=self.environment, namespace=self.namespace)
 
     def _ref(self, name: str) -> ObjectRef:
@@ -212,7 +225,7 @@ def exists(app: str, place: Environment, cluster: Cluster) -> bool:
     return bool(found)
 
 
-def _items(cluster: Cluster, *, app: str, environment: str, namespace: str) -> tuple[Mapping[str, Any], ...]:
+def _items(cluster: Cluster, *, app: str, environment: str, namespace: str) -> Items:
     labels = f"{objects.selector(app=app, environment=environment)},{packing.REVISION_LABEL}"
     found = cluster.list("v1", "Secret", namespace=namespace, labels=labels, metadata_only=True).items
     name = name_of(app, environment)

@@ -27,6 +27,7 @@ def record(
     what: str,
     error: MlstackError | None,
     waited: bool,
+    history: History,
     clock: Clock,
     on_event: OnEvent,
 ) -> None:
@@ -42,6 +43,7 @@ def record(
         what: the run in a few words, as `of` gives them.
         error: what ended the run early.
         waited: whether it went on until everything worked.
+        history: where it enters.
         clock: tells the time.
         on_event: told when no history can be kept.
     """
@@ -55,7 +57,7 @@ def record(
     # What was not to be created is not to be created by a later rollback either.
     made = tuple(one for one in reached.state.objects if one.identity not in missing)
     try:
-        _history(reached, clock).record(
+        history.record(
             replace(draft, result=_result(error)),
             replace(reached.state, objects=made),
             selective=reached.selective,
@@ -87,7 +89,7 @@ def record_removal(
     # The files need not know a component any more.
     names = {*draft.components, *(change.component for change in changes.changes)} - {""}
     try:
-        _history(reached, clock).record_removal(replace(draft, components=tuple(sorted(names))))
+        history(reached, clock=clock).record_removal(replace(draft, components=tuple(sorted(names))))
     except ClusterError as failure:
         on_event(_unkept(failure))
 
@@ -107,8 +109,10 @@ def _draft(
     )
 
 
-def _history(reached: Reached, clock: Clock) -> History:
-    return History.of(reached.state.app, reached.place, reached.cluster, clock=clock)
+def history(reached: Reached, *, clock: Clock, ahead: bool = False) -> History:
+    """Give the history that a run enters; with `ahead` it is read while the run goes on."""
+    found = History.of(reached.state.app, reached.place, reached.cluster, clock=clock)
+    return found.read_ahead() if ahead else found
 
 
 def _unkept(failure: ClusterError) -> Event:

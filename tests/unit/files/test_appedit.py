@@ -316,6 +316,29 @@ def test_pinning_a_cluster_keeps_comments(app: Build) -> None:
     assert made.environment("gke").cluster == identity
 
 
+class Passed(dict[str, bytes]):
+    """Remembers what has passed its schema."""
+
+    def put(self, key: str, data: bytes) -> None:
+        self[key] = data
+
+
+def test_environments_that_we_wrote_are_not_checked_again(
+    app: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, passed = AppDir(app(installed_app())), Passed()
+    made.store = passed
+    made.add_environment(Environment(name="new", context="c", namespace="n"))
+    made.pin_identity("new", ClusterIdentity(uid="u", ca="sha256:" + "0" * 64, server="https://example.org"))
+    assert AppDir(made.root).environment("new").cluster is not None  # it fits its schema
+
+    def check(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("mlstack.files.schema._refusals", check)
+    assert AppDir(made.root, store=passed).environment("new").context == "c"
+
+
 def test_renaming_an_environment_takes_files_heirs_and_the_choice_along(app: Build) -> None:
     made = AppDir(
         app(

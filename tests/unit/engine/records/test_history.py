@@ -3,7 +3,7 @@
 import random
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -136,6 +136,22 @@ def test_a_number_that_is_taken_meanwhile_is_passed_over(kept: History, cluster:
     metadata = {"name": "mlstack-demo.gke.r1", "namespace": "ml"}
     cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
     assert write(kept, state(a="x"), "a").number == 2
+
+
+def test_what_somebody_wrote_after_it_was_read_ahead_is_passed_over(kept: History, cluster: Flaky) -> None:
+    early = kept.read_ahead()
+    assert early.revisions() == ()
+    write(kept, state(a="x"), "a")
+    assert write(early, state(a="y"), "a").number == 2
+    assert secrets(cluster) == ["mlstack-demo.gke.r1", "mlstack-demo.gke.r2"]
+
+
+def test_a_history_that_could_not_be_read_ahead_is_read_when_it_is_needed(kept: History) -> None:
+    def unreadable() -> NoReturn:
+        raise TransientError("too many requests")
+
+    write(kept, state(a="x"), "a")
+    assert write(replace(kept, ahead=unreadable), state(a="y"), "a").number == 2
 
 
 def test_a_busy_server_is_asked_again(kept: History, cluster: Flaky) -> None:
