@@ -38,6 +38,21 @@ def _write_environment(folder: Path, *, components: int) -> None:
     (folder / "params.yaml").write_text("\n".join(lines) + "\n")
 
 
+def settings_app(folder: Path, *, objects: int) -> Path:
+    """Make an app of plain manifests: ConfigMaps of 1.3 kB, ten a file."""
+    _mlstack(folder.parent, "init", folder.name)
+    for first in range(0, objects, 10):
+        made = [_settings(number) for number in range(first, min(first + 10, objects))]
+        (folder / "components" / f"s{first:03}.yaml").write_text(emit.to_yaml_documents(made))
+    return folder
+
+
+def _settings(number: int) -> dict[str, Any]:
+    text = "\n".join(f"setting{line} = {number}-{'x' * 16}" for line in range(40))
+    metadata = {"name": f"settings-{number:03}"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"settings": text}}
+
+
 def crowded_app(folder: Path, *, namespaces: int, each: int) -> Path:
     """Make an app of plain manifests: in every namespace `each` objects, itself one of them."""
     _mlstack(folder.parent, "init", folder.name)

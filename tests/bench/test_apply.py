@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from io import StringIO
@@ -12,7 +12,7 @@ import pytest
 
 from mlstack.cli.main import main
 from mlstack.cluster.transport import Request, Transport
-from tests.bench.apps import MLSTACK, crowded_app, serving_app
+from tests.bench.apps import MLSTACK, crowded_app, serving_app, settings_app
 from tests.bench.delay import delayed
 from tests.bench.measure import Command, Timing, run_in_turn, run_once, show
 from tests.controlplane.recipes import Programs, obtain_all
@@ -24,6 +24,7 @@ from tests.support.kubeconfig import write_kubeconfig
 pytestmark = pytest.mark.bench
 
 COMPONENTS = 100
+MAPS = 300
 ROUNDS = 3
 KUBECTL, OURS, DIFF = "kubectl apply --server-side", "mlstack apply", "mlstack diff"
 
@@ -67,12 +68,8 @@ class Bench:
         """Make an environment and its namespace."""
         name = f"{self.prefix}-{name}"
         self.cluster.kubectl("create", "namespace", name)
-        folder = self.app / "environments" / name
-        folder.mkdir(parents=True)
-        (folder / "environment.yaml").write_text(
-            "apiVersion: mlstack.dev/v1\nkind: Environment\n"
-            f"context: {self.cluster.context}\nnamespace: {name}\n"
-        )
+        argv = [*MLSTACK, "env", "add", name, "--context", self.cluster.context, "--namespace", name]
+        run_once(Command(name="env add", argv=argv, cwd=self.app, environ=self.environ))
         return name
 
     def ours(self, verb: str, name: str) -> Command:
@@ -93,21 +90,36 @@ class Bench:
         return Command(name=KUBECTL, argv=argv, cwd=self.app, environ=self.environ)
 
 
+def workloads(folder: Path) -> Path:
+    """Make an app of 300 objects of three kinds, for which controllers begin to work at once."""
+    return serving_app(folder, components=COMPONENTS, environments=0)
+
+
+def maps(folder: Path) -> Path:
+    """Make an app of 300 ConfigMaps of 1.3 kB, which nobody but the writer looks at."""
+    return settings_app(folder, objects=MAPS)
+
+
+@pytest.mark.parametrize("make", [workloads, maps], ids=["workloads", "maps"])
 @pytest.mark.parametrize("delay_ms", [0, 5])
 def test_apply_of_300_objects(
-    tmp_path: Path, cluster: TestCluster, programs: Programs, delay_ms: int
+    tmp_path: Path,
+    cluster: TestCluster,
+    programs: Programs,
+    delay_ms: int,
+    make: Callable[[Path], Path],
 ) -> None:
     with delayed(cluster.server, delay_ms / 1000, log=tmp_path / "delay.log") as server:
         login = replace(cluster.login(), server=server if delay_ms else cluster.server)
         file = write_kubeconfig(tmp_path / "kubeconfig", [login], current_context=cluster.context)
         bench = Bench(
-            app=serving_app(tmp_path / "app", components=COMPONENTS, environments=0),
+            app=make(tmp_path / "app"),
             cluster=cluster,
             kubectl=programs.kubectl,
             environ={"KUBECONFIG": str(file), "PATH": str(Path(sys.executable).parent)},
-            prefix=f"d{delay_ms}",
+            prefix=f"{make.__name__}-d{delay_ms}",
         )
-        _compare(bench, f"{delay_ms} ms each way")
+        _compare(bench, f"{make.__name__}, {delay_ms} ms each way")
 
 
 def _compare(bench: Bench, title: str) -> None:
@@ -152,7 +164,7 @@ def test_requests_of_an_apply(
         app=serving_app(tmp_path / "app", components=COMPONENTS, environments=0),
         cluster=cluster,
         kubectl=programs.kubectl,
-        environ={},
+        environ={"KUBECONFIG": str(cluster.kubeconfig)},
         prefix="requests",
     )
     name = bench.environment("ours")
