@@ -39,8 +39,8 @@ def start(gke: TestCluster, namespace: str, tmp_path: Path) -> Iterator[Start]:
     """A function that starts a controller for the test's namespace; it is killed with the test."""
     started: list[ElasticController] = []
 
-    def begin(name: str = "first", *options: str) -> ElasticController:
-        controller = ElasticController(gke, tmp_path, name, namespaces=[namespace], options=options)
+    def begin(name: str = "first", *, is_named: bool = True) -> ElasticController:
+        controller = ElasticController(gke, tmp_path, name, namespaces=[namespace], is_named=is_named)
         started.append(controller)
         return controller.start()
 
@@ -232,6 +232,21 @@ def test_of_two_controllers_one_leads_and_the_other_takes_over(start: Start, job
     assert len(before & {pod["metadata"]["uid"] for pod in now}) == 1
     marks = {pod["metadata"]["annotations"]["mlstack.dev/lease-transitions"] for pod in now}
     assert marks == {"0", "1"}
+
+
+def test_a_controller_that_was_killed_leads_again_at_once(start: Start, jobs: Jobs) -> None:
+    started = [start(is_named=False)]
+    wait_until(lambda: started[-1].metric("leader") == 1, what="a leader")
+    jobs.create(training_job("one", minimum=1, maximum=3, cpu="1"))
+    jobs.wait_for_phase("one", "Running")
+    before = {pod["metadata"]["uid"] for pod in jobs.pods("one")}
+
+    for number in range(3):
+        started[-1].program.kill()
+        started.append(start(f"again-{number}", is_named=False))
+        wait_until(lambda: started[-1].metric("leader") == 1, what="a leader again", timeout_s=8)
+
+    assert {pod["metadata"]["uid"] for pod in jobs.pods("one")} == before
 
 
 def test_a_leader_that_is_told_to_go_frees_the_lease(start: Start, jobs: Jobs) -> None:

@@ -54,6 +54,7 @@ class ElasticController:
         *,
         namespaces: Sequence[str] = (),
         options: Sequence[str] = (),
+        is_named: bool = True,
     ) -> None:
         """Describe it; `start` starts it.
 
@@ -63,12 +64,14 @@ class ElasticController:
             name: by which it stands for election.
             namespaces: where it looks after jobs.
             options: further words of its command line.
+            is_named: whether it is told its name; else it names its process itself.
         """
         self.port = free_port()
         user = cluster.service_account("default", ACCOUNT)
         kubeconfig = cluster.write_kubeconfig(folder / f"{name}.kubeconfig", user)
         words = ["elastic", "run", f"--kubeconfig={kubeconfig}", f"--listen=127.0.0.1:{self.port}"]
-        words += ["--lease-namespace=default", f"--identity={name}", "--log-level=debug"]
+        words += ["--lease-namespace=default", "--log-level=debug"]
+        words += [f"--identity={name}"] if is_named else []
         words += [f"--namespace={one}" for one in namespaces]
         self.program = Program(
             name,

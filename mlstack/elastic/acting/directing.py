@@ -110,7 +110,7 @@ class Director:
             self.due.append(life.due_ms)
         return (
             *orders.deletions(job, leaving, _why(decision)),
-            *orders.deletions(job, life.removed, "makes place for another"),
+            *orders.deletions(job, life.removed, "needed no more"),
             *orders.deletions(job, gang.loosened, gang.why, grace_s=0),
         )
 

@@ -22,7 +22,7 @@ class Life:
         outcome: how it ended, empty while it goes on.
         reason: one word for it.
         message: one line for people.
-        removed: pods that ended and make place for others of their name.
+        removed: pods that go: they ended and make place for others of their name, or are needed no more.
         held: how many failed trainers are not replaced yet.
         due_ms: when they may be, None if there are none.
     """
@@ -73,8 +73,9 @@ def _finishing(
     assert job.spec is not None
     if failed and not job.spec.is_fault_tolerant:
         return _fault("TrainerFailed", f"`{failed[0].name}` failed, and the job is not fault tolerant")
-    if live:
-        return Life()
+    waiting = tuple(pod for pod in live if not pod.node)
+    if len(waiting) < len(live):
+        return Life(removed=waiting)  # what has not begun would find no work
     done = sum(pod.ending == "succeeded" for pod in trainers)
     ended = f", {len(failed)} failed" if failed else ""
     return Life(outcome="Succeeded", reason="Completed", message=f"{done} trainers found no work left{ended}")

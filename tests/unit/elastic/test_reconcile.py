@@ -182,6 +182,22 @@ def test_the_first_success_ends_growth_and_the_last_the_job(stage: Stage) -> Non
     assert stage.get("Pod", "train-pserver-0") is None
 
 
+def test_trainers_that_have_no_node_do_not_hold_up_the_end(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=3, cpu="4"))
+    stage.settle()
+    stage.delete("Pod", "train-trainer-2")
+    stage.step()  # another waits for a node
+    assert len(stage.trainers()) == 3
+
+    for index in range(2):
+        stage.end(f"train-trainer-{index}", phase="Succeeded")
+        stage.step()
+
+    assert stage.status()["phase"] == "Succeeded"
+    stage.step()
+    assert stage.trainers() == []
+
+
 def test_a_job_that_ended_gives_its_room_to_the_next(stage: Stage) -> None:
     stage.put(training_job("first", minimum=4, maximum=4, cpu="4"))
     stage.settle()
