@@ -265,8 +265,10 @@ class Ledger:
 
     def left_over(self, host: Host, wanted: Shape) -> int:
         """Give what a host has left of the things asked for, after the pod, in shares of the largest node."""
-        later, whole = host.later, self.whole
-        return sum((later[each] - amount) * WHOLE // whole[each] for each, amount in wanted)
+        later, whole, left = host.later, self.whole, 0
+        for each, amount in wanted:
+            left += (later[each] - amount) * WHOLE // whole[each]
+        return left
 
     def waste(self, room: list[int], wanted: Shape) -> int:
         """Give the share of a left-over that fits nothing; 0 if somebody can use it."""

@@ -23,14 +23,20 @@ def shape(request: Vector) -> Shape:
 
 def fits(room: Sequence[int], wanted: Shape) -> bool:
     """Tell whether a request fits into a room."""
-    return all(room[resource] >= amount for resource, amount in wanted)
+    for resource, amount in wanted:  # noqa: SIM110  # asked thousands of times a plan: half the time of all()
+        if room[resource] < amount:
+            return False
+    return True
 
 
 def count(room: Sequence[int], wanted: Shape) -> int:
     """Give how many such pods fit into a room."""
-    if not wanted:
-        return ENDLESS
-    return max(0, min(room[resource] // amount for resource, amount in wanted))
+    most = ENDLESS
+    for resource, amount in wanted:
+        found = room[resource] // amount
+        if found < most:
+            most = found
+    return most if most > 0 else 0
 
 
 def total(vectors: Iterable[Vector], size: int) -> Vector:

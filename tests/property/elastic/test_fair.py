@@ -231,7 +231,7 @@ def test_names_do_not_matter(snapshot: Snapshot) -> None:
 @MANY
 @given(moments(has_limits=False), st.integers(0, 4))
 def test_what_is_on_its_way_is_not_decided_twice(snapshot: Snapshot, moves: int) -> None:
-    """I15: a plan whose pods are not bound yet, and whose victims are not gone yet, takes no more running victims."""
+    """I15: while pods of a plan are not bound and its victims not gone, no more running ones are taken."""
     config = PolicyConfig(moves=moves, stuck_ms=10**9)
     first = plan(snapshot, config)
     halfway = begin(snapshot, first)

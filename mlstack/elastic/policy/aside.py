@@ -1,0 +1,68 @@
+"""Jobs of lower priority are taken off whole where nothing less makes room for a gang."""
+
+from __future__ import annotations
+
+from mlstack.elastic.policy.attempts import Attempts
+from mlstack.elastic.policy.ledger import Ledger
+from mlstack.elastic.policy.parts import Crew
+
+
+class PushAside:
+    """Room for one job at the cost of whole others.
+
+    Args:
+        ledger: the books.
+        attempts: tries to give a job what it lacks.
+        crew: the job.
+        nodes: where its pods may go, None for anywhere.
+    """
+
+    def __init__(self, ledger: Ledger, attempts: Attempts, crew: Crew, nodes: frozenset[str] | None) -> None:
+        """Find the jobs of strictly lower priority: the lowest first, then the newest."""
+        self._ledger = ledger
+        self._attempts = attempts
+        self._crew = crew
+        self._nodes = nodes
+        self._mark = ledger.steps
+        lower = [
+            each
+            for each in ledger.crews.values()
+            if not each.is_settled and each.job.priority < crew.job.priority
+        ]
+        self._lower = sorted(lower, key=lambda each: (each.job.priority, -each.job.created_ms, each.job.key))
+
+    def run(self) -> bool:
+        """Take off as many jobs as it takes and no more; tell whether that made room."""
+        if not self._lower or not self._attempts.is_conceivable(self._crew, self._nodes, self._lower):
+            return False
+        for number, each in enumerate(self._lower, start=1):
+            self._take_off(each)
+            if self._fits():
+                self._spare(self._lower[:number])
+                return True
+        self._ledger.rollback(self._mark)
+        return False
+
+    def _take_off(self, each: Crew) -> None:
+        job = self._crew.job
+        text = f"taken off for {job.key} of priority {job.priority}, above its {each.job.priority}"
+        self._ledger.suspend(each, "suspended", text)
+        self._ledger.epoch += 1
+
+    def _fits(self) -> bool:
+        return not self._attempts.attempt(self._crew, self._nodes, hurry=True)
+
+    def _spare(self, taken: list[Crew]) -> None:
+        """Leave those running after all without whose room the job fits as well, the oldest first."""
+        needed = taken
+        for each in reversed(taken[:-1]):
+            fewer = [other for other in needed if other is not each]
+            if self._fits_without(fewer):
+                needed = fewer
+        self._fits_without(needed)
+
+    def _fits_without(self, jobs: list[Crew]) -> bool:
+        self._ledger.rollback(self._mark)
+        for each in jobs:
+            self._take_off(each)
+        return self._fits()
