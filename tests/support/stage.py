@@ -165,7 +165,7 @@ class Stage:
                 )
 
     def _place(self, obj: Obj, facts: podfacts.PodFacts) -> str:
-        places = [one["metadata"]["name"] for one in self.all("Node")]
+        places = [str(one["metadata"]["name"]) for one in self.all("Node")]
         places.sort(key=lambda name: (name != facts.planned, name))
         required = ((obj["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(
             "requiredDuringSchedulingIgnoredDuringExecution"
@@ -199,6 +199,11 @@ class Stage:
         """Delete an object as somebody else."""
         namespace = "" if kind == "Node" else "default"
         self.memory.delete(ObjectRef(api_version, kind, namespace, name), propagation="Background")
+
+    def delete_definition(self) -> None:
+        """Let the cluster know no training jobs."""
+        kind = ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "trainingjobs.paddlepaddle.org")
+        self.memory.delete(ObjectRef(*kind), propagation="Background")
 
     def job(self, name: str = "train") -> Obj:
         """Give the training job."""

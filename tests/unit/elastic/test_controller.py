@@ -1,0 +1,160 @@
+"""The loop of the controller on a cluster in memory: it works, stands by, stops, and says what is wrong."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mlstack.cli.adapters import MachineClock
+from mlstack.cluster.view import ClusterView
+from mlstack.elastic.controller import Controller
+from mlstack.elastic.reconcile import Pass
+from mlstack.elastic.running.settings import Settings
+from mlstack.errors import LockedError, UnreachableError
+from tests.support.elastic import training_job
+from tests.support.stage import Stage
+
+
+class Noting:
+    """Is told how a controller fares."""
+
+    def __init__(self) -> None:
+        self.passes: list[Pass] = []
+        self.failures: list[Exception] = []
+        self.lines: list[str] = []
+        self.led = False
+
+    def looked(self, *, is_leading: bool, is_synced: bool) -> None:
+        self.led |= is_leading and is_synced
+
+    def passed(self, found: Pass, *, seconds: float) -> None:
+        self.passes.append(found)
+
+    def failed(self, error: Exception) -> None:
+        self.failures.append(error)
+
+
+@pytest.fixture
+def stage() -> Stage:
+    found = Stage("n1")
+    found.clock.now_ms = round(time.time() * 1000)
+    return found
+
+
+def controller(stage: Stage, noting: Noting, *, cluster: Any = None, **settings: Any) -> Controller:
+    found = Settings(identity="me", lease_namespace="default", **settings)
+    cluster = cluster or stage.memory
+    return Controller(cluster, found, clock=MachineClock(), told=noting.lines.append, watcher=noting)
+
+
+def until(claim: Callable[[], object], *, timeout_s: float = 10.0) -> Callable[[], bool]:
+    """Give what ends a loop: the claim, or the time."""
+    end_s = time.monotonic() + timeout_s
+    return lambda: bool(claim()) or time.monotonic() > end_s
+
+
+def lease(stage: Stage) -> Any:
+    return stage.get("Lease", "mlstack-elastic", "coordination.k8s.io/v1")
+
+
+def test_it_looks_after_jobs_and_frees_the_lease(stage: Stage) -> None:
+    noting = Noting()
+    stage.put(training_job(minimum=1, maximum=2))
+
+    controller(stage, noting).run(until(stage.trainers))
+
+    assert stage.trainers() == ["train-trainer-0", "train-trainer-1"]
+    assert "holderIdentity" not in lease(stage)["spec"]
+
+
+def test_a_new_job_is_seen_while_it_runs(stage: Stage) -> None:
+    noting = Noting()
+
+    def comes_later() -> bool:
+        if noting.passes and stage.get("TrainingJob", "train", "paddlepaddle.org/v1") is None:
+            stage.put(training_job(minimum=1, maximum=1))
+        return bool(stage.trainers())
+
+    controller(stage, noting).run(until(comes_later))
+
+    assert stage.trainers() == ["train-trainer-0"]
+
+
+def test_a_dry_run_leads_nobody_and_writes_nothing(stage: Stage) -> None:
+    noting = Noting()
+    stage.put(training_job(minimum=1, maximum=2))
+
+    controller(stage, noting, is_dry=True).run(until(lambda: noting.passes))
+
+    assert any(action.verb == "create" for action in noting.passes[0].actions)
+    assert stage.trainers() == []
+    assert lease(stage) is None
+
+
+def test_an_exception_from_outside_frees_the_lease(stage: Stage) -> None:
+    noting = Noting()
+
+    def interrupt() -> bool:
+        if noting.passes:
+            raise KeyboardInterrupt
+        return False
+
+    with pytest.raises(KeyboardInterrupt):
+        controller(stage, noting).run(interrupt)
+
+    assert "holderIdentity" not in lease(stage)["spec"]
+
+
+def test_a_pass_that_is_cut_short_is_told_and_done_again(stage: Stage) -> None:
+    class Broken(ClusterView):
+        fails = 1
+
+        def create(self, obj: Any, **options: Any) -> Any:
+            if obj["kind"] == "Pod" and self.fails:
+                self.fails -= 1
+                raise UnreachableError("no answer")
+            return super().create(obj, **options)
+
+    noting = Noting()
+    stage.put(training_job(minimum=1, maximum=1))
+
+    controller(stage, noting, cluster=Broken(stage.memory)).run(until(stage.trainers))
+
+    assert stage.trainers() == ["train-trainer-0"]
+    assert [str(error) for error in noting.failures] == ["no answer"]
+    assert "no answer; trying again" in noting.lines
+
+
+def test_one_pass_is_refused_while_another_leads(stage: Stage) -> None:
+    noting = Noting()
+    first = controller(stage, noting)
+    stage.put(training_job(minimum=1, maximum=1))
+
+    def other() -> bool:
+        if noting.passes:
+            second = Controller(
+                stage.memory,
+                Settings(identity="other", lease_namespace="default"),
+                clock=MachineClock(),
+                told=noting.lines.append,
+            )
+            with pytest.raises(LockedError):
+                second.once()
+        return bool(noting.passes)
+
+    first.run(until(other))
+
+    assert noting.led
+
+
+def test_what_keeps_a_watch_from_going_on_is_told() -> None:
+    stage, noting = Stage("n1"), Noting()
+    stage.delete_definition()
+
+    controller(stage, noting).run(until(lambda: noting.lines[1:], timeout_s=5))
+
+    assert any("a watch does not go on" in line and "TrainingJob" in line for line in noting.lines)
+    assert noting.passes == []
