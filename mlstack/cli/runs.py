@@ -245,14 +245,21 @@ def _go_back(plan: Deployment, error: MlstackError, output_format: str, clock: C
         reporter = Reporter(found.proposal.report, output_format)
         try:
             result = apply.execute(found.proposal, clock=clock, on_event=reporter)
-        finally:
+        except BaseException as cut_off:  # an interruption carries a partial result as well
             reporter.flush()
+            _sum_up(getattr(cut_off, "partial", None), output_format)
+            raise
+        reporter.flush()
     except MlstackError as second:
         say(f"note: the rollback failed too: {second.message}")
         return
-    if output_format == "table":
-        show(Page((views_changes.summary_line(result),)))
+    _sum_up(result, output_format)
     say(f"rolled back; see `mlstack history {plan.environment}`")
+
+
+def _sum_up(result: RunResult | None, output_format: str) -> None:
+    if result is not None and output_format == "table":
+        show(Page((views_changes.summary_line(result),)))
 
 
 WRITTEN = ("created", "updated", "recreated")

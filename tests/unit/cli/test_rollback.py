@@ -109,6 +109,27 @@ def test_a_failed_apply_is_rolled_back_when_asked_and_still_fails(run: Runner) -
     )
 
 
+def test_a_rollback_that_is_cut_off_tells_what_it_had_done(
+    run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = run.cluster("minikube")
+    delete = cluster.delete
+
+    def cut_off(ref: ObjectRef, **how: Any) -> Any:
+        if ref.name == "new":
+            raise KeyboardInterrupt
+        return delete(ref, **how)
+
+    monkeypatch.setattr(cluster, "delete", cut_off)
+    write("web", config_map(a="2"), config_map("new"), broken())
+    stopped = run("apply minikube --yes --on-failure=rollback")
+    assert (stopped.code, stopped.err.splitlines()[-1]) == (130, "interrupted")
+    updated, last = stopped.out.splitlines()[-3], stopped.out.splitlines()[-1]
+    assert updated.split() == ["updated", "ConfigMap", "default/settings"]
+    assert last.endswith(": 1 failed, 1 updated")
+    assert cluster.list("coordination.k8s.io/v1", "Lease").items == ()
+
+
 def test_nobody_comes_between_a_failed_apply_and_its_rollback(
     run: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
