@@ -28,6 +28,7 @@ class Admission:
         self._attempts = Attempts(books)
         self._backfill_ms = backfill_ms
         self._failed: set[Hashable] = set()
+        self._use: dict[Hashable, frozenset[str]] = {}
 
     def serve(self, missing: dict[str, list[Demand]]) -> None:
         """Serve jobs by priority, running ones before waiting ones, then by age.
@@ -44,7 +45,7 @@ class Admission:
                 continue
             is_served = self._serve(crew, kept if not crew.is_admitted else frozenset())
             if not is_served and self._blocks(crew):
-                kept |= useful(self._ledger, crew)
+                kept |= self._useful(crew)
 
     def _queue(self) -> list[Crew]:
         lacking = [crew for crew in self._ledger.crews.values() if self._lacks(crew)]
@@ -68,6 +69,8 @@ class Admission:
         nodes = self._nodes(crew, kept)
         kind = self._kind(crew, nodes)
         left = needs(crew, self._ledger.whole)
+        if nodes is not None and not self._ledger.hosts_of(nodes):
+            self._failed.add(kind)
         if kind not in self._failed:
             left = self._attempts.attempt(crew, nodes)
             if not left or self._push_aside(crew, nodes):
@@ -110,4 +113,11 @@ class Admission:
         """Tell whether a job has waited so long that younger ones must not take what it could use."""
         waited = self._ledger.snapshot.now_ms - crew.job.created_ms
         is_due = crew.job.state == "waiting" and waited >= self._backfill_ms
-        return is_due and could_ever_run(self._ledger, crew)
+        return is_due and could_ever_run(self._ledger, crew, self._useful(crew))
+
+    def _useful(self, crew: Crew) -> frozenset[str]:
+        """Give the nodes that could take any pod of a job's gang, worked out once for jobs that are alike."""
+        kind = self._kind(crew, crew.job.nodes)
+        if (known := self._use.get(kind)) is None:
+            known = self._use[kind] = useful(self._ledger, crew)
+        return known

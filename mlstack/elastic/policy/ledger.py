@@ -49,6 +49,7 @@ class Ledger:
         self._undo: list[Callable[[], None]] = []
         self._most = self._bound(swaps)
         self._numbers = 0
+        self._chosen: dict[tuple[frozenset[str] | None, frozenset[str]], list[Host]] = {}
         self.whole = self._references(len(snapshot.resources))
         self.shapes = self._smallest()
         self._enter()
@@ -303,7 +304,13 @@ class Ledger:
     def hosts_of(self, names: frozenset[str] | None, without: Iterable[str] = ()) -> list[Host]:
         """Give the hosts of these names, or all, without some."""
         barred = frozenset(without)
-        if names is None:
-            return [host for host in self.hosts if host.name not in barred] if barred else self.hosts
-        found = (self.by_name.get(name) for name in sorted(names - barred))
-        return [host for host in found if host is not None]
+        if names is None and not barred:
+            return self.hosts
+        if (known := self._chosen.get((names, barred))) is None:
+            known = [
+                host
+                for host in self.hosts
+                if (names is None or host.name in names) and host.name not in barred
+            ]
+            self._chosen[names, barred] = known
+        return known

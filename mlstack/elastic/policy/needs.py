@@ -55,10 +55,10 @@ def _takes_any(host: Host, kinds: Iterable[tuple[tuple[int, int], ...]]) -> bool
     return any(fits(host.allocatable, kind) for kind in kinds)
 
 
-def could_ever_run(ledger: Ledger, crew: Crew) -> bool:
-    """Tell whether the gang of a job could fit if the nodes were empty, by sums and pod by pod."""
+def could_ever_run(ledger: Ledger, crew: Crew, nodes: frozenset[str]) -> bool:
+    """Tell whether the gang of a job could fit if the nodes it can use were empty, by sums and pod by pod."""
     lacked = needs(crew, ledger.whole)
-    hosts = [ledger.by_name[name] for name in sorted(useful(ledger, crew))]
+    hosts = ledger.hosts_of(nodes)
     size = len(ledger.snapshot.resources)
     room = total([host.allocatable for host in hosts], size)
     return fits(room, shape(amount(lacked, size))) and all(
