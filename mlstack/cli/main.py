@@ -54,7 +54,7 @@ COMMANDS: dict[str, Entry] = {
     "history": Entry("history", None, "What was applied to an environment: list, show, diff"),
     "unlock": Entry("unlock", "unlock", "Free an environment that a dead run left locked"),
     "rollback": Entry("rollback", "rollback", "Apply an earlier revision again"),
-    "elastic": Entry("elastic", None, "Elastic training jobs: run, plan, status"),
+    "elastic": Entry("elastic", None, "Elastic training jobs: run, plan, status, simulate"),
     "demo": Entry("demo", "demo", "See it all work, on a cluster in memory"),
     "schema": Entry("shell", "schema", "Print the JSON Schema of a file or of what a command prints"),
     "completion": Entry("shell", "completion", "Print the completion script of a shell"),

@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING
 from mlstack.cli.page import Block, Line, Page, Table
 from mlstack.cli.views import VIEWS, count, facts
 
+_BREACHES = 10
+
 if TYPE_CHECKING:
     from mlstack.elastic.looking import ElasticPlan, ElasticStatus, ExplainedJob, PlannedJob
+    from mlstack.elastic.simulate.goals import GoalTable
+    from mlstack.elastic.simulate.report import SimulationReport
 
 
 @VIEWS.register("ElasticPlan")
@@ -85,3 +89,48 @@ def status(result: ElasticStatus) -> Page:
     )
     table = Table(("JOB", "PHASE", "READY", "RANGE", "REASON"), rows)
     return Page((table,), tuple(row.job for row in result.jobs))
+
+
+@VIEWS.register("GoalTable")
+def goals(result: GoalTable) -> Page:
+    """Show a line a goal, then what must never happen and did."""
+    rows = tuple(
+        (row.name, f"{row.value:.4g}", row.goal, "yes" if row.is_met else "NO") for row in result.rows
+    )
+    missed = sum(not row.is_met for row in result.rows)
+    verdict = f"{missed} of {count(len(result.rows), 'goal')} missed" if missed else "every goal is met"
+    blocks: list[Block] = [
+        Table(("MEASURE", "VALUE", "GOAL", "MET"), rows),
+        *(Line(f"  {text}", hang=4) for text in result.violations[:_BREACHES]),
+        Line(""),
+        Line(f"{result.case}, policy `{result.policy}`, {count(len(result.seeds), 'seed')}: {verdict}"),
+    ]
+    return Page(tuple(blocks), tuple(row.name for row in result.rows))
+
+
+@VIEWS.register("SimulationReport")
+def simulation(result: SimulationReport) -> Page:
+    """Show the jobs of one simulation and how full the cluster was."""
+    rows = tuple(
+        (
+            job.name,
+            f"{job.wait_s:g} s",
+            f"{job.gang_s:g} s",
+            f"{job.fewest}-{job.most}",
+            f"{job.mean:g}",
+            job.phase or "-",
+        )
+        for job in result.jobs
+    )
+    title = f"{result.scenario}, policy `{result.policy}`, seed {result.seed}, {result.seconds:g} s"
+    blocks: list[Block] = [Line(title, "head")]
+    if rows:
+        blocks += [Table(("JOB", "FIRST", "WHOLE", "TRAINERS", "MEAN", "PHASE"), rows), Line("")]
+    blocks += facts(
+        ("utilisation", f"{result.utilisation:.1f} %, {result.useful:.1f} % by whole jobs and services"),
+        ("stranded", f"{result.stranded:.1f} % where no trainer fits"),
+        ("Jain index", f"{result.jain:.3f} at the end"),
+        ("deleted", count(result.deletions, "trainer")),
+    )
+    blocks += [Line(f"  {text}", "remove", hang=4) for text in result.violations[:_BREACHES]]
+    return Page(tuple(blocks), tuple(job.name for job in result.jobs))

@@ -13,9 +13,9 @@ from typing import Any
 
 from mlstack.cluster.api import WatchEvent
 from mlstack.elastic.observed import nodes, pods
-from mlstack.elastic.observed.amounts import amounts, time_ms
 from mlstack.elastic.observed.nodes import NodeFacts
 from mlstack.elastic.observed.pods import PodFacts
+from mlstack.elastic.spec import SpecError, parse
 
 BACKGROUND = "kube-system"
 
@@ -307,20 +307,22 @@ def _count(counts: Mapping[str, _Count], pod: PodFacts, *, is_running: bool) -> 
         count.servers += is_running
 
 
-def _training(obj: Mapping[str, Any]) -> _Training:
-    spec, status = obj["spec"], obj.get("status") or {}
-    trainer = spec.get("trainer") or {}
-    resources = trainer.get("resources") or {}
+def _training(obj: Mapping[str, Any]) -> _Training | None:
+    """Read a TrainingJob, None for one that cannot be used."""
+    try:
+        spec = parse(obj)
+    except SpecError:
+        return None
+    status = obj.get("status") or {}
     target = (status.get("trainer") or {}).get("desired")
-    pservers = int((spec.get("pserver") or {}).get("min-instance") or 0)
     return _Training(
-        minimum=int(trainer.get("min-instance") or 0),
-        maximum=int(trainer.get("max-instance") or 0),
-        wanted=pservers + 1,
-        trainer=amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})}),
+        minimum=spec.trainer.minimum,
+        maximum=spec.trainer.maximum,
+        wanted=spec.pserver.count + spec.master.count,
+        trainer=spec.trainer.resources.requests,
         target=None if target is None else int(target),
         phase=str(status.get("phase") or ""),
-        created_ms=time_ms(str(obj["metadata"].get("creationTimestamp") or "")),
+        created_ms=spec.created_ms,
     )
 
 

@@ -134,6 +134,10 @@ class Fields:
         """Give the fields below a field."""
         return Fields(self.value(name), f"{self._path}.{self._names.get(plain(name), name)}", self._findings)
 
+    def below(self, data: Any, path: str) -> Fields:
+        """Give the fields of something that stands below these, as an item of a list."""
+        return Fields(data, f"{self._path}.{path}", self._findings)
+
     def unknown(self, known: Iterable[str]) -> None:
         """Warn of fields that nobody reads."""
         forms = {plain(name) for name in known}

@@ -1,4 +1,4 @@
-"""`elastic run, plan, status`."""
+"""`elastic run, plan, status, simulate`."""
 
 from __future__ import annotations
 
@@ -194,6 +194,58 @@ def status(
         cluster = ctx.obj.ports.connect(context or "", kubeconfig)
         found = looking.standings(looking.look_at_jobs(cluster, namespace or ()))
     return emit(found, output)
+
+
+@commands.command(
+    epilog=options.example(
+        "mlstack elastic simulate case1 --seeds 3",
+        "mlstack elastic simulate case2 --csv case2.csv --plot case2.svg",
+        "mlstack elastic simulate my-cluster.yaml --policy throughput --seed 7",
+    )
+)
+def simulate(
+    scenario: Annotated[
+        str,
+        typer.Argument(
+            metavar="SCENARIO",
+            help="case1, case2, case2-roomy, jct or validation, or a YAML or JSON file with nodes, jobs, "
+            "services and events.",
+        ),
+    ],
+    seeds: Annotated[
+        int, typer.Option("--seeds", metavar="COUNT", min=1, help="How many runs are judged by the goals.")
+    ] = 10,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="NUMBER", help="Do one run with this seed. Default: 0.")
+    ] = None,
+    policy: Annotated[
+        str,
+        typer.Option(
+            "--policy",
+            metavar="NAME",
+            help="fair, throughput or edl; or EDL's own way of 2017: edl-v010, off (rigid jobs).",
+        ),
+    ] = "fair",
+    csv: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Do one run and write a row a second.")
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option("--plot", metavar="FILE", help="Do one run and draw it as SVG (`mlstack[plot]`)."),
+    ] = None,
+    output: options.Output = "table",
+) -> int:
+    """Run the controller in a simulated cluster, without any other.
+
+    A case is run with many seeds and judged by its goals: exit code 1 when one is missed. A file, or a case
+    with --seed, --csv or --plot, is run once and summed up.
+    """
+    from mlstack.cli import simulating
+
+    is_single = seed is not None or csv is not None or plot is not None
+    if scenario in simulating.GOALS and not is_single:
+        return emit(simulating.table(scenario, seeds, policy), output)
+    return emit(simulating.single(scenario, policy, seed or 0, rows=csv, plot=plot), output)
 
 
 def _live(

@@ -25,6 +25,16 @@ class Row:
     is_met: bool
     per_seed: tuple[float, ...]
 
+    def to_dict(self) -> dict[str, object]:
+        """Give the row as programs read it."""
+        return {
+            "name": self.name,
+            "value": round(self.value, 4),
+            "goal": self.goal,
+            "met": self.is_met,
+            "perSeed": [round(value, 4) for value in self.per_seed],
+        }
+
 
 def at_least(
     name: str, per_seed: Sequence[float], bound: float, *, over: Callable[[Sequence[float]], float] = fmean
@@ -44,3 +54,27 @@ def at_most(
     return Row(
         name=name, value=value, goal=f"at most {bound:g}", is_met=value <= bound, per_seed=tuple(per_seed)
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoalTable:
+    """All goals of a case, after it was run with some seeds.
+
+    Attributes:
+        case: its name.
+        policy: how jobs were scaled.
+        seeds: of chance.
+        rows: a row a goal.
+        violations: breaches of what must always hold, each with its seed and time.
+    """
+
+    case: str
+    policy: str
+    seeds: tuple[int, ...]
+    rows: tuple[Row, ...]
+    violations: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether every goal is met."""
+        return all(row.is_met for row in self.rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -125,3 +126,51 @@ def test_one_pass_does_what_is_due_and_frees_the_lease(run: Runner, stage: Stage
     assert stage.status("big")["phase"] == "Pending"
     lease = stage.get("Lease", "mlstack-elastic", "coordination.k8s.io/v1")
     assert lease is not None and "holderIdentity" not in lease["spec"]
+
+
+SCENARIO = """\
+seconds: 40
+nodes: [{name: node, count: 2, cpu: 8, memory: 32Gi}]
+jobs: [{name: j, at: 2, min: 1, max: 5, trainer: {cpu: 1}}]
+"""
+
+
+def test_simulate_sums_a_scenario_up(run: Runner) -> None:
+    Path("mine.yaml").write_text(SCENARIO, encoding="utf-8")
+    found = run("elastic simulate mine.yaml --csv rows.csv -o json").json
+    (job,) = found["jobs"]
+    assert (job["name"], job["most"], job["phase"]) == ("j", 5, "Running")
+    assert found["ok"] and found["violations"] == []
+    rows = Path("rows.csv").read_text(encoding="utf-8").splitlines()
+    assert len(rows) == 42
+    assert rows[0].startswith("seconds,utilisation,")
+
+
+def test_simulate_draws(run: Runner) -> None:
+    pytest.importorskip("matplotlib")
+    Path("mine.yaml").write_text(SCENARIO, encoding="utf-8")
+    run.ok("elastic simulate mine.yaml --plot a.svg")
+    run.ok("elastic simulate mine.yaml --plot b.svg")
+    drawn = Path("a.svg").read_text(encoding="utf-8")
+    assert "<svg" in drawn and drawn == Path("b.svg").read_text(encoding="utf-8")
+
+
+def test_simulate_says_how_plots_are_had(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    ran = run("elastic simulate case1 --plot a.svg")
+    assert ran.code == 2
+    assert "pip install 'mlstack[plot]'" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        ("elastic simulate case9", 4, "case1, case2"),
+        ("elastic simulate case1 --seed 1 --policy fari", 4, "did you mean `fair`?"),
+        ("elastic simulate jct --seed 1", 2, "no single simulation"),
+    ],
+)
+def test_simulate_tells_what_is_wrong(run: Runner, line: str, code: int, words: str) -> None:
+    ran = run(line)
+    assert ran.code == code
+    assert words in ran.err

@@ -1,0 +1,101 @@
+"""What `elastic simulate` does: a table of goals over seeds, or one simulation with its rows and plot."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlstack.cli import progress
+from mlstack.cli.adapters import read_text
+from mlstack.errors import NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from mlstack.elastic.simulate.goals import GoalTable
+    from mlstack.elastic.simulate.report import SimulationReport
+    from mlstack.elastic.simulate.run import Outcome
+    from mlstack.elastic.simulate.scenario import Scenario
+
+GOALS = ("case1", "case2", "case2-roomy", "jct", "validation")
+
+
+def table(case: str, seeds: int, policy: str) -> GoalTable:
+    """Run a case with seeds 0 and on, and judge it by its goals."""
+    from mlstack.elastic.simulate import casegoals, validation
+    from mlstack.elastic.simulate.goals import GoalTable
+    from mlstack.elastic.simulate.many import Trial, run_all
+
+    chosen = tuple(range(seeds))
+    workers = os.cpu_count() or 1
+    with progress.waiting(f"simulating {case}"):
+        if case == "jct":
+            from mlstack.elastic.simulate import jctgoals
+
+            rows = jctgoals.judge(jctgoals.run_trials(chosen, workers=workers))
+            return GoalTable(case=case, policy="fair, throughput", seeds=chosen, rows=rows)
+        if case == "validation":
+            made = validation.trials(chosen)
+            rows = validation.judge(made, run_all(made, workers=workers))
+            return GoalTable(case=case, policy="edl-v010, off", seeds=chosen, rows=rows)
+        trials = [Trial(case=case, policy=policy, seed=seed) for seed in chosen]
+        found = run_all(trials, workers=workers)
+    return GoalTable(
+        case=case,
+        policy=policy,
+        seeds=chosen,
+        rows=casegoals.judge(case, found),
+        violations=tuple(f"seed {one.seed}, {text}" for one in found for text in one.violations),
+    )
+
+
+def single(name: str, policy: str, seed: int, *, rows: Path | None, plot: Path | None) -> SimulationReport:
+    """Run one simulation, and write its rows and its plot where that is wanted."""
+    from mlstack.elastic.simulate import report
+    from mlstack.elastic.simulate.run import BASELINES, simulate
+
+    if policy not in BASELINES:
+        from mlstack.elastic import looking
+
+        looking.check_policy(policy)
+    if plot is not None:
+        from mlstack.elastic.plot import library
+
+        library()
+    scenario = _scenario(name)
+    with progress.waiting(f"simulating {scenario.name}"):
+        outcome = simulate(scenario, policy, seed=seed)
+    if rows is not None:
+        _write(rows, report.rows(outcome.samples))
+    if plot is not None:
+        _write(plot, _drawn(outcome))
+    return report.summary(outcome)
+
+
+def _scenario(name: str) -> Scenario:
+    from mlstack.elastic.simulate import scenariofile
+    from mlstack.elastic.simulate.cases import CASES
+    from mlstack.files.yamlread import read_document
+
+    if name in CASES:
+        return CASES[name]()
+    if name in GOALS:
+        raise UsageError(f"`{name}` is no single simulation", hint="leave --csv, --plot and --seed away")
+    file = Path(name)
+    if not file.exists():
+        raise NotFoundError(
+            f"no scenario `{name}`", hint=f"one of {', '.join(GOALS)}, or a file that describes one"
+        )
+    return scenariofile.read(read_document(read_text(file), source=name).value, where=name)
+
+
+def _drawn(outcome: Outcome) -> str:
+    from mlstack.elastic.plot import draw
+
+    return draw(outcome.samples, f"{outcome.scenario.name}, policy {outcome.policy}, seed {outcome.seed}")
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write `{file}`: {error.strerror}") from error

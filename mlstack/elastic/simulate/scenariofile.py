@@ -1,0 +1,238 @@
+"""Read a scenario that somebody wrote: their nodes, jobs, services, and what happens to them.
+
+Times are seconds, amounts are written as in Kubernetes. A job may be given by a few short fields, by the
+`spec` of a TrainingJob, or by both: `spec` is laid over what the short fields come to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args
+
+from mlstack.cluster.patches import merge_patch
+from mlstack.elastic.simulate.kubelet import KubeletSettings
+from mlstack.elastic.simulate.objects import training_job
+from mlstack.elastic.simulate.scenario import Event, Faults, Happening, JobPlan, NodeGroup, Scenario, Service
+from mlstack.elastic.simulate.scheduler import SchedulerSettings
+from mlstack.elastic.spec import SpecError, parse
+from mlstack.elastic.specfields import Fields, Findings
+from mlstack.errors import ConfigError
+
+GPU = "nvidia.com/gpu"
+
+_TOP = (
+    "name",
+    "nodes",
+    "jobs",
+    "services",
+    "events",
+    "faults",
+    "begin",
+    "seconds",
+    "grace",
+    "scheduler",
+    "start",
+)
+_ROOM = ("cpu", "memory", "gpu")
+_NODE = ("name", "count", *_ROOM, "allocatable", "background", "labels", "taints")
+_JOB = (
+    *("name", "count", "at", "every", "min", "max", "trainer", "pservers", "master", "priority", "weight"),
+    *("first", "work", "spec"),
+)
+_SERVICE = ("name", "at", "replicas", *_ROOM, "priority", "grace")
+_EVENT = ("at", "what", "name", "count", "seconds", "every")
+_NEEDS_NAME = frozenset(get_args(Happening)) - {"kill-controller", "break-watch"}
+
+
+def read(data: object, *, where: str) -> Scenario:
+    """Read a scenario from what its file holds.
+
+    Args:
+        data: the file's contents as plain values.
+        where: the file, for messages.
+
+    Raises:
+        ConfigError: it is not one; tells all that is wrong with it.
+    """
+    findings = Findings()
+    top = Fields(data, "scenario", findings)
+    top.unknown(_TOP)
+    scenario = _scenario(top, where)
+    _check(scenario, findings)
+    faults = [*findings.faults, *findings.warnings]
+    if faults:
+        raise ConfigError("the scenario cannot be used: " + "; ".join(faults), where=where)
+    return scenario
+
+
+def _scenario(top: Fields, where: str) -> Scenario:
+    jobs = tuple(job for fields in _levels(top, "jobs") for job in _jobs(fields))
+    start = top.value("start") or (2, 5)
+    if not isinstance(start, list | tuple) or len(start) != 2:
+        top.fault("`start` must be the shortest and the longest start of a pod in seconds, as [2, 5]")
+        start = (2, 5)
+    return Scenario(
+        name=top.text("name", where.rpartition("/")[2].partition(".")[0]),
+        nodes=tuple(_nodes(fields) for fields in _levels(top, "nodes")),
+        jobs=jobs,
+        services=tuple(_service(fields) for fields in _levels(top, "services")),
+        events=tuple(_event(fields) for fields in _levels(top, "events")),
+        faults=_faults(top.level("faults")),
+        begin_ms=_ms(top, "begin", 0),
+        end_ms=_ms(top, "seconds", 600),
+        grace_s=top.integer("grace", 5),
+        scheduler=_scheduler(top.level("scheduler")),
+        kubelet=KubeletSettings(start_ms=(round(start[0] * 1000), round(start[1] * 1000))),
+    )
+
+
+def _levels(top: Fields, name: str) -> Iterator[Fields]:
+    for index, item in enumerate(top.items(name)):
+        yield top.below(item, f"{name}[{index}]")
+
+
+def _nodes(fields: Fields) -> NodeGroup:
+    fields.unknown(_NODE)
+    return NodeGroup(
+        name=_name(fields),
+        count=fields.integer("count", 1),
+        allocatable={**_room(fields), **_texts(fields.mapping("allocatable"))},
+        background=_texts(fields.mapping("background")),
+        labels=_texts(fields.mapping("labels")),
+        taints=tuple(_texts(taint) for taint in fields.items("taints")),
+    )
+
+
+def _jobs(fields: Fields) -> Iterator[JobPlan]:
+    """Give the jobs of one entry: one, or `count` of them `every` so many seconds."""
+    fields.unknown(_JOB)
+    name, count = _name(fields), fields.optional("count")
+    spec = _spec(fields)
+    for index in range(1 if count is None else count):
+        yield JobPlan(
+            name=name if count is None else f"{name}-{index}",
+            at_ms=_ms(fields, "at", 0) + index * _ms(fields, "every", 0),
+            spec=spec,
+            first=fields.integer("first", 0),
+            work_s=fields.integer("work", 0),
+        )
+
+
+def _spec(fields: Fields) -> Mapping[str, Any]:
+    spec: dict[str, Any] = {
+        "image": "example.org/training:1",
+        "priority": fields.integer("priority", 0, minimum=None),
+        "weight": fields.integer("weight", 1, minimum=1),
+        "trainer": {
+            "entrypoint": "train",
+            "min-instance": fields.integer("min", 1),
+            "max-instance": fields.integer("max", 1),
+            "resources": _resources(fields.level("trainer")),
+        },
+        "pserver": {"min-instance": 0, "max-instance": 0, "resources": {}},
+        "master": {"enabled": False},
+    }
+    if "pservers" in fields:
+        level = fields.level("pservers")
+        count = level.integer("count", 1)
+        spec["pserver"] = {"min-instance": count, "max-instance": count, "resources": _resources(level)}
+    if "master" in fields:
+        spec["master"] = {"resources": _resources(fields.level("master"))}
+    found: Mapping[str, Any] = merge_patch(spec, fields.mapping("spec"))
+    return found
+
+
+def _resources(fields: Fields) -> dict[str, Any]:
+    """Give requests; GPUs as limits too, as Kubernetes wants them."""
+    room = _room(fields)
+    gpus = {GPU: room[GPU]} if GPU in room else {}
+    return {"requests": room, **({"limits": gpus} if gpus else {})}
+
+
+def _room(fields: Fields) -> dict[str, str]:
+    names = {"cpu": "cpu", "memory": "memory", "gpu": GPU}
+    return {names[name]: str(fields.value(name)) for name in _ROOM if name in fields}
+
+
+def _service(fields: Fields) -> Service:
+    fields.unknown(_SERVICE)
+    return Service(
+        name=_name(fields),
+        at_ms=_ms(fields, "at", 0),
+        replicas=fields.integer("replicas", 1),
+        requests=_room(fields),
+        priority=fields.integer("priority", 1000, minimum=None),
+        grace_s=fields.integer("grace", 2),
+    )
+
+
+def _event(fields: Fields) -> Event:
+    fields.unknown(_EVENT)
+    what = fields.text("what", "scale", among=get_args(Happening))
+    if what in _NEEDS_NAME and not fields.text("name"):
+        fields.fault(f"`{what}` needs the `name` of what it happens to")
+    return Event(
+        at_ms=_ms(fields, "at", 0),
+        what=what,  # type: ignore[arg-type]  # one of them, or a fault
+        name=fields.text("name"),
+        count=fields.integer("count", 1),
+        seconds=_ms(fields, "seconds", 0) / 1000,
+        every_ms=_ms(fields, "every", 0),
+    )
+
+
+def _faults(fields: Fields) -> Faults:
+    fields.unknown(("conflicts", "errors"))
+    return Faults(
+        conflict_pct=_number(fields, "conflicts", 0),
+        error_pct=_number(fields, "errors", 0),
+    )
+
+
+def _scheduler(fields: Fields) -> SchedulerSettings:
+    fields.unknown(("scoring", "bindRate", "preempts"))
+    scoring = fields.text("scoring", "least-allocated", among=("least-allocated", "most-allocated"))
+    return SchedulerSettings(
+        scoring=scoring,  # type: ignore[arg-type]  # one of them, or a fault
+        bind_rate=max(1, fields.integer("bindRate", 100)),
+        preempts=fields.flag("preempts", default=True),
+    )
+
+
+def _name(fields: Fields) -> str:
+    if not fields.text("name"):
+        fields.fault("`name` is missing")
+    return fields.text("name")
+
+
+def _ms(fields: Fields, name: str, default: float) -> int:
+    return round(_number(fields, name, default) * 1000)
+
+
+def _number(fields: Fields, name: str, default: float) -> float:
+    found = fields.value(name)
+    if found is None:
+        return default
+    if isinstance(found, bool) or not isinstance(found, int | float) or found < 0:
+        fields.fault(f"`{name}` must be a number that is not negative, got {found!r}")
+        return default
+    return float(found)
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+    return {str(name): str(value) for name, value in values.items()}
+
+
+def _check(scenario: Scenario, findings: Findings) -> None:
+    """Find jobs that the controller would refuse, and a scenario without nodes."""
+    if not scenario.nodes:
+        findings.faults.append("scenario: no `nodes`")
+    names = [job.name for job in scenario.jobs]
+    findings.faults += [
+        f"two jobs are called `{name}`" for name in sorted(set(names)) if names.count(name) > 1
+    ]
+    for job in scenario.jobs:
+        try:
+            parse(training_job(job, scenario.grace_s))
+        except SpecError as error:
+            findings.faults += [f"job `{job.name}`: {fault}" for fault in error.faults]

@@ -1,0 +1,52 @@
+"""Scenarios that people write: what they may say, and what is said when they are wrong."""
+
+import pytest
+
+from mlstack.elastic.simulate import scenariofile
+from mlstack.errors import ConfigError
+
+NODES = [{"name": "n", "cpu": 8, "memory": "32Gi"}]
+
+
+def test_a_job_counted_comes_several_times() -> None:
+    job = {"name": "j", "count": 3, "at": 5, "every": 10, "max": 4, "trainer": {"cpu": 1}}
+    found = scenariofile.read({"nodes": NODES, "jobs": [job]}, where="a.yaml")
+    assert [(job.name, job.at_ms) for job in found.jobs] == [("j-0", 5_000), ("j-1", 15_000), ("j-2", 25_000)]
+
+
+def test_spec_is_laid_over_the_short_fields() -> None:
+    spec = {"trainer": {"max-instance": 9}, "scaling": "Manual"}
+    job = {"name": "j", "max": 4, "trainer": {"cpu": 1}, "spec": spec}
+    found = scenariofile.read({"nodes": NODES, "jobs": [job]}, where="a.yaml").jobs[0].spec
+    assert (found["trainer"]["max-instance"], found["trainer"]["min-instance"]) == (9, 1)
+    assert found["scaling"] == "Manual"
+
+
+def test_gpus_are_limits_too() -> None:
+    job = {"name": "j", "trainer": {"gpu": 2}}
+    found = scenariofile.read({"nodes": NODES, "jobs": [job]}, where="a.yaml").jobs[0].spec
+    assert found["trainer"]["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+
+
+def test_a_scenario_is_called_like_its_file() -> None:
+    assert scenariofile.read({"nodes": NODES}, where="dir/mine.yaml").name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({}, "no `nodes`"),
+        ({"nodes": NODES, "job": []}, "`job`"),
+        ({"nodes": NODES, "events": [{"what": "explode", "at": 3}]}, "explode"),
+        ({"nodes": NODES, "events": [{"what": "fail-node", "at": 3}]}, "needs the `name`"),
+        ({"nodes": NODES, "jobs": [{"name": "j", "min": 3, "max": 2}]}, "job `j`"),
+        ({"nodes": NODES, "jobs": [{"name": "j", "at": -1}]}, "not negative"),
+        ({"nodes": NODES, "jobs": [{"name": "j"}, {"name": "j"}]}, "two jobs"),
+        ({"nodes": NODES, "start": 3}, "`start`"),
+        ([], "must be a map"),
+    ],
+    ids=["empty", "unknown", "event", "nameless", "range", "time", "twice", "start", "list"],
+)
+def test_faults_are_told(data: object, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        scenariofile.read(data, where="a.yaml")
