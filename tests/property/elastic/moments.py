@@ -52,6 +52,12 @@ def moments(**kind: bool | int) -> st.SearchStrategy[Snapshot]:
     )
 
 
+def moment(seed: int, nodes: int, jobs: int, demands: int, **kind: bool | int) -> Snapshot:
+    """Give one moment of a kind."""
+    chosen = Kind(**kind)  # type: ignore[arg-type]
+    return _draw(seed, nodes, jobs, demands if chosen.has_others else 0, chosen)
+
+
 def _draw(seed: int, nodes: int, jobs: int, demands: int, kind: Kind) -> Snapshot:
     dice = Random(seed)
     resources = dice.choice(RESOURCES)

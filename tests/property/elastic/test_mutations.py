@@ -1,0 +1,138 @@
+"""EDL's defects, put back one by one: each breaks a law (elastic.md 2.6, B1, B3, B4, B5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from mlstack.elastic.config import PolicyConfig
+from mlstack.elastic.plan import plan
+from mlstack.elastic.policy import growth
+from mlstack.elastic.policy.books import Books
+from mlstack.elastic.policy.headroom import Headroom
+from mlstack.elastic.policy.ledger import Ledger
+from mlstack.elastic.policy.parts import Crew, Host
+from mlstack.elastic.policy.shapes import Shape
+from mlstack.elastic.snapshot import Snapshot
+from tests.property.elastic.moments import moment
+from tests.property.elastic.test_fair import FREELY, rest
+from tests.support import elastic_laws as laws
+from tests.support.actuation import is_still
+
+EXAMPLES = 150
+
+
+def examples(**kind: bool | int) -> Iterator[Snapshot]:
+    """Give the same moments in every run."""
+    for seed in range(EXAMPLES):
+        dice = Random(seed)
+        yield moment(seed, dice.randint(1, 6), dice.randint(1, 5), dice.randint(0, 4), **kind)
+
+
+def breaks(law: Callable[[Snapshot], None], **kind: bool | int) -> bool:
+    """Tell whether any moment breaks a law."""
+    for snapshot in examples(**kind):
+        try:
+            law(snapshot)
+        except (AssertionError, RuntimeError):
+            return True
+    return False
+
+
+def is_sound(snapshot: Snapshot) -> None:
+    laws.check_plan(snapshot, plan(snapshot, PolicyConfig()))
+
+
+def is_work_done(snapshot: Snapshot) -> None:
+    after = rest(snapshot)
+    laws.check_fixed_point(after, plan(after, FREELY))
+
+
+def is_even(snapshot: Snapshot) -> None:
+    """Of equal jobs none grows beyond one that could have had the room instead."""
+    jobs = tuple(
+        replace(job, minimum=1, maximum=9, weight=1)
+        for job in snapshot.jobs
+        if job.state == "admitted" and len(job.trainers) in range(1, 10)
+    )
+    found = plan(replace(snapshot, jobs=jobs), PolicyConfig(moves=0)).decisions.values()
+    grown = [decision.target for decision in found if decision.places]
+    assert not grown or max(grown) <= min(decision.target for decision in found) + 1
+
+
+def comes_to_rest(snapshot: Snapshot) -> None:
+    after = rest(snapshot)
+    assert is_still(plan(after, FREELY), after)
+
+
+PLAIN = {"has_others": False, "has_limits": False, "has_gangs": False, "is_alike": True}
+
+
+def test_unchanged_policy_breaks_none_of_these_laws() -> None:
+    assert not breaks(is_sound)
+    assert not breaks(is_work_done)
+    assert not breaks(is_even, **PLAIN)
+    assert not breaks(comes_to_rest)
+
+
+def test_room_that_grows_with_every_trainer_breaks_the_law_of_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """B1: the dry run adds a trainer's request to what is free instead of taking it away."""
+    take = Ledger._take
+
+    def wrongly(self: Ledger, host: Host, wanted: Shape) -> None:
+        take(self, host, tuple((each, -amount) for each, amount in wanted))
+
+    def add(self: Ledger, crew: Crew, host: Host, cause: str) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Ledger, "_take", wrongly)
+            original(self, crew, host, cause)  # type: ignore[arg-type]
+
+    original = Ledger.add
+    monkeypatch.setattr(Ledger, "add", add)
+    assert breaks(is_sound)
+
+
+def test_job_frozen_by_a_trainer_without_a_node_leaves_room_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """B3: a job of which a trainer is not bound is not scaled at all."""
+    can_gain = growth.can_gain
+
+    def frozen(crew: Crew, now_ms: int) -> bool:
+        return can_gain(crew, now_ms) and all(trainer.node for trainer in crew.job.trainers)
+
+    monkeypatch.setattr(growth, "can_gain", frozen)
+    monkeypatch.setattr("mlstack.elastic.policy.fair.seat_loose", lambda *_, **__: None)
+    assert breaks(is_work_done)
+
+
+def test_equal_increments_instead_of_equal_levels_are_not_even(monkeypatch: pytest.MonkeyPatch) -> None:
+    """B4: what is free goes to jobs by turns, not to the one that is worst off."""
+    monkeypatch.setattr(
+        growth,
+        "_rank",
+        lambda crew: (-crew.job.priority, len(crew.seats) - len(crew.job.trainers), crew.job.key),
+    )
+    assert breaks(is_even, **PLAIN)
+
+
+def test_shrinking_by_another_rule_than_growing_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """B5: a trainer is given where there is room, and taken where little is left, in the same plan."""
+
+    def grow(books: Books, headroom: Headroom) -> int:
+        grown = original(books, headroom)
+        for crew in books.ledger.crews.values():
+            for seat in [seat for seat in crew.seats if seat.is_planned][: crew.surplus]:
+                books.ledger.evict(seat, "bounds")
+        return grown
+
+    original = growth.grow
+    monkeypatch.setattr("mlstack.elastic.policy.fair.grow", grow)
+    assert breaks(is_work_done)
+
+
+def test_moves_over_a_gap_of_one_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A swap that makes the poorer job the richer one is undone by the next one."""
+    monkeypatch.setattr("mlstack.elastic.policy.scoring.Fulfilment.is_fairer", lambda *_: True)
+    assert breaks(comes_to_rest)
