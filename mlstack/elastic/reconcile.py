@@ -211,7 +211,7 @@ class Reconciler:
         unsaid = {one.action.job for one in work.refused}
         agreed = [found for found in wanted if found.job not in unsaid]
         self._carry_out([action for found in agreed for action in found.deletions], work)
-        self._carry_out([action for found in agreed for action in found.supports], work)
+        self._support(agreed, work)
         self._carry_out([action for found in agreed for action in found.creations], work)
         self._carry_out(self._events(work), work)
 
@@ -226,10 +226,24 @@ class Reconciler:
         is_known = memory.sent == patch and work.now_ms - memory.sent_ms < RESENT_MS
         if not patch or is_known:
             return []
-        memory.sent, memory.sent_ms = patch, work.now_ms
         work.told += [Told(job=job.key, note=note) for note in notes.of_status(job.status, wanted)]
         work.waits += _waits(job, wanted, work.now_ms)
         return [orders.status(job, patch, str(wanted.get("phase")))]
+
+    def _support(self, wanted: Sequence[Orders], work: _Work) -> None:
+        """Write what stands around the trainers, and remember for which jobs it stands as a whole."""
+        whole = {one.job for one in wanted if any(each.ref.kind == "Service" for each in one.supports)}
+        self._note_supported(whole, is_done=False)
+        self._carry_out([action for one in wanted for action in one.supports], work)
+        failed = {one.action.job for one in work.refused if one.action.verb == "apply"}
+        self._note_supported(whole - failed, is_done=not self._is_dry)
+
+    def _note_supported(self, keys: set[str], *, is_done: bool) -> None:
+        for key in keys:
+            job = self._world.job(key)
+            memory = self._memory.of(key, job.uid) if job else None
+            if job is not None and memory is not None:
+                memory.supported = (job.generation,) if is_done else ("begun",)
 
     def _note_moves(self, moves: int, now_ms: int) -> None:
         """Remember when trainers were moved for fairness alone."""
@@ -260,9 +274,20 @@ class Reconciler:
         work.done += actions
         if self._is_dry or not actions:
             return
-        for refused in self._hands.carry_out(actions):
+        refusals = self._hands.carry_out(actions)
+        for refused in refusals:
             work.refused.append(refused)
             self._pause(refused, work)
+        done = {id(action) for action in actions} - {id(refused.action) for refused in refusals}
+        self._note_sent([action for action in actions if id(action) in done], work.now_ms)
+
+    def _note_sent(self, actions: Sequence[Action], now_ms: int) -> None:
+        """Remember which statuses were written: one that does not stay is not written over and over."""
+        for action in actions:
+            job = self._world.job(action.job) if action.verb == "status" else None
+            memory = self._memory.of(job.key, job.uid) if job else None
+            if memory is not None:
+                memory.sent, memory.sent_ms = action.body, now_ms
 
     def _pause(self, refused: Refused, work: _Work) -> None:
         """Try again later what the cluster did not take, and say why it did not."""
@@ -272,8 +297,6 @@ class Reconciler:
             return
         if not memory.pause.is_waiting(work.now_ms):
             memory.pause.fail(work.now_ms)
-        if refused.action.verb == "apply":
-            memory.supported = (refused,)  # which no generation equals: it is written again
         work.due.append(memory.pause.until_ms)
         note = Note(
             reason="Refused", action=refused.action.verb.title(), text=str(refused.error), type="Warning"

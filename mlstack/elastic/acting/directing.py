@@ -146,8 +146,6 @@ class Director:
             hints=hints if job.target == 0 else {},
             now_ms=self.now_ms,
         )
-        if found.support is not None:
-            memory.supported = (job.generation,)
         if found.due_ms is not None:
             self.due.append(found.due_ms)
         return found

@@ -67,7 +67,8 @@ class JobMemory:
         pause: when the next write is tried after one was refused.
         bars: how often a node had a place on paper only.
         hints: nodes that the plan had for masters and parameter servers.
-        supported: generation of the job for which services and sets were last written, empty for none.
+        supported: generation of the job for which services and sets were last written as a whole; empty
+            where nobody remembers, anything else where it did not come off.
         admitted_ms: when it was admitted; None once all of the gang has a node, or where nobody remembers.
         told: what was last said of it, by reason and text, and when.
         sent: the last change of its status.

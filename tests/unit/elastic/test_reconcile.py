@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from mlstack.cluster.api import ObjectRef
+from mlstack.errors import ForbiddenError, TransientError
 from tests.support.elastic import node, pod, training_job
 from tests.support.stage import JOBS, Stage
 
@@ -407,9 +409,31 @@ def test_a_job_that_cannot_be_used_says_why(stage: Stage) -> None:
     assert degraded["reason"] == "InvalidSpec"
 
 
-def test_what_the_cluster_refuses_is_tried_again_later(stage: Stage) -> None:
-    from mlstack.errors import ForbiddenError
+def test_a_status_that_was_refused_is_written_again(stage: Stage) -> None:
+    stage.put(training_job(minimum=9, maximum=9, cpu="4"))
+    stage.hear()
+    stage.cluster.refuses = _raises(TransientError("too many requests"))
+    assert stage.reconciler.step(stage.clock.now_ms).refused
+    stage.cluster.refuses = lambda: None
 
+    stage.step(seconds=3)
+
+    assert stage.status()["phase"] == "Pending"
+
+
+def test_a_status_that_does_not_stay_is_not_written_over_and_over(stage: Stage) -> None:
+    stage.put(training_job(minimum=9, maximum=9, cpu="4"))
+    stage.step()
+    before = stage.cluster.writes
+
+    for _ in range(5):  # as where the definition knows fewer fields
+        stage.memory.patch(_ref(stage), {"status": {"selector": None}}, subresource="status")
+        stage.step(seconds=5)
+
+    assert stage.cluster.writes == before + 1
+
+
+def test_what_the_cluster_refuses_is_tried_again_later(stage: Stage) -> None:
     stage.put(training_job(minimum=1, maximum=1))
     stage.hear()
     stage.cluster.refuses = _raises(ForbiddenError("exceeded quota: pods", why="quota"))
@@ -464,6 +488,8 @@ def test_an_object_of_somebody_else_with_the_same_name_is_left_alone(stage: Stag
     stage.clock.now_ms += 60_000
     stage.settle()
     assert stage.status()["phase"] == "Running"
+    owners = stage.get(kind, "train-pserver", foreign["apiVersion"])["metadata"]["ownerReferences"]  # type: ignore[index]
+    assert [owner["name"] for owner in owners] == ["train"]
 
 
 def test_nothing_outside_the_jobs_is_touched(stage: Stage) -> None:
@@ -496,15 +522,11 @@ def _foreign(kind: str) -> Obj:
     return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec}
 
 
-def _ref(stage: Stage) -> Any:
-    from mlstack.cluster.api import ObjectRef
-
+def _ref(stage: Stage) -> ObjectRef:
     return ObjectRef.of(stage.job())
 
 
-def _pod_ref(name: str) -> Any:
-    from mlstack.cluster.api import ObjectRef
-
+def _pod_ref(name: str) -> ObjectRef:
     return ObjectRef("v1", "Pod", "default", name)
 
 
