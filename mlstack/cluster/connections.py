@@ -12,7 +12,7 @@ import socket
 import ssl
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
 from http.client import BadStatusLine, HTTPConnection, HTTPException, HTTPResponse, RemoteDisconnected
 from threading import Lock
@@ -21,7 +21,7 @@ from weakref import finalize
 
 from mlstack.cluster import wire
 from mlstack.cluster.tls import socket_options
-from mlstack.cluster.wire import CONNECT_TIMEOUT_S, CONNECTIONS, FaultError, Received
+from mlstack.cluster.wire import CONNECT_TIMEOUT_S, CONNECTIONS, FaultError, Received, Sent
 
 _GZIP = 16 + zlib.MAX_WBITS
 _ADDRESS = re.compile(
@@ -67,7 +67,7 @@ class Connections:
         path: str,
         *,
         body: bytes | None,
-        headers: Mapping[str, str],
+        headers: Sent,
         read_timeout_s: float,
         whole: bool,
     ) -> Received:
@@ -82,7 +82,8 @@ class Connections:
             data = _decoded(response) if whole else b""
         except (FaultError, HTTPException, OSError, ValueError, zlib.error) as error:
             connection.close()
-            raise _fault(error) from error
+            # What is wrong with a header repeats it, a token included.
+            raise _fault(error) from (None if type(error) is ValueError else error)
         except BaseException:  # a person interrupts: what is half read is of no use
             connection.close()
             raise
@@ -124,6 +125,7 @@ class _Connection(HTTPConnection):
     def __init__(self, host: str, port: int, *, tls: ssl.SSLContext | None, server_name: str) -> None:
         super().__init__(host, port, timeout=CONNECT_TIMEOUT_S)
         self._tls, self._server_name = tls, server_name
+        self.default_port = 80 if tls is None else 443
         self._unsent: list[bytes] = []
         self._used_s = 0.0
 
@@ -132,7 +134,7 @@ class _Connection(HTTPConnection):
         method: str,
         path: str,
         body: bytes | None,
-        headers: Mapping[str, str],
+        headers: Sent,
         *,
         read_timeout_s: float,
     ) -> HTTPResponse:
@@ -144,7 +146,7 @@ class _Connection(HTTPConnection):
             self.connect()
         if self.sock.gettimeout() != read_timeout_s:
             self.sock.settimeout(read_timeout_s)
-        self.request(method, path, body, headers)
+        self.request(method, path, body, headers)  # type: ignore[arg-type] # see `putheader`
         super().send(b"".join(self._unsent))
         self._unsent.clear()
         return self.getresponse()
@@ -152,6 +154,12 @@ class _Connection(HTTPConnection):
     def send(self, data: Any) -> None:
         """Keep a part of a request until all of it is there."""
         self._unsent.append(data)
+
+    def putheader(self, header: str | bytes, *argument: Any) -> None:
+        """Write a header, once for each of its values."""
+        for value in argument:
+            for one in value if isinstance(value, tuple) else (value,):
+                super().putheader(header, one)
 
     def connect(self) -> None:
         """Connect and greet."""
@@ -165,10 +173,10 @@ class _Connection(HTTPConnection):
             raise wire.unconnected() from error
         except socket.gaierror as error:
             raise wire.unknown_name() from error
+        except (ConnectionResetError, ssl.SSLEOFError) as error:
+            raise wire.broken() from error
         except ssl.SSLError as error:
             raise wire.untrusted(str(error)) from error
-        except ConnectionResetError as error:
-            raise wire.broken() from error
         except OSError as error:
             raise wire.refused((error.strerror or type(error).__name__).lower()) from error
 
@@ -180,7 +188,10 @@ class _Connection(HTTPConnection):
         """Tell whether the server is still there: before a request there is nothing to read but its end."""
         if time.monotonic() - self._used_s < _SURE_S:
             return True
-        readable, _, _ = select.select([self.sock], [], [], 0)
+        try:
+            readable, _, _ = select.select([self.sock], [], [], 0)
+        except (OSError, ValueError):  # its number may be too high for `select`
+            return False
         return not readable
 
 
@@ -215,6 +226,10 @@ def _fault(error: Exception) -> FaultError:
         return error
     if isinstance(error, TimeoutError):
         return wire.silent()
+    if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return wire.untrusted(
+            str(error)
+        )  # servers tell only afterwards what they think of a client's certificate
     if isinstance(error, BadStatusLine) and not isinstance(error, RemoteDisconnected):
         return wire.no_http()
-    return wire.no_address() if isinstance(error, ValueError) else wire.broken()
+    return wire.unsendable() if isinstance(error, ValueError) else wire.broken()

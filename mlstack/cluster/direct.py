@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from tempfile import NamedTemporaryFile
 
@@ -15,6 +15,7 @@ from mlstack.cluster.connections import Connections
 from mlstack.cluster.remote import RemoteCluster
 from mlstack.cluster.tls import fingerprint, tls_context
 from mlstack.cluster.transport import AGENT, READ_TIMEOUT_S, Transport
+from mlstack.cluster.wire import Sent
 from mlstack.model.login import FixedLogin
 
 
@@ -30,7 +31,7 @@ def connect(login: FixedLogin, *, read_timeout_s: float = READ_TIMEOUT_S) -> Rem
     """
     try:
         carrier = Connections(login.server, _tls(login), server_name=login.server_name)
-        ca = fingerprint(login.ca_pem) if login.ca_pem else None
+        ca = fingerprint(login.ca_pem) if login.ca_pem and login.verify else None
     except (OSError, ValueError):
         return None
     transport = Transport(
@@ -48,9 +49,9 @@ class _Headers:
 
     def __init__(self, login: FixedLogin) -> None:
         authorization = {"authorization": f"Bearer {login.token}"} if login.token else {}
-        self._headers = {"User-Agent": AGENT, **authorization}
+        self._headers: Sent = {"User-Agent": AGENT, **authorization, **login.impersonation}
 
-    def __call__(self, *, refresh: bool) -> Mapping[str, str] | None:
+    def __call__(self, *, refresh: bool) -> Sent | None:
         return None if refresh else self._headers
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,8 +19,10 @@ from mlstack.cluster.pooled import Pooled
 from mlstack.cluster.remote import RemoteCluster
 from mlstack.cluster.tls import ca_fingerprint, socket_options, tls_context
 from mlstack.cluster.transport import AGENT, READ_TIMEOUT_S, Transport
-from mlstack.cluster.wire import CONNECTIONS
+from mlstack.cluster.wire import CONNECTIONS, Sent
 from mlstack.errors import ClusterError, ForbiddenError, NotFoundError
+from mlstack.model import proxies
+from mlstack.model.login import impersonation
 from mlstack.model.names import nearest
 
 _PROVIDER_CA = "idp-certificate-authority"
@@ -54,10 +57,14 @@ def connect(
         credentials=_Headers(login, settings),
         read_timeout_s=read_timeout_s,
     )
-    return RemoteCluster(transport, ca=_fingerprint(settings.ssl_ca_cert, login.label))
+    ca_file = settings.ssl_ca_cert if settings.verify_ssl else None
+    return RemoteCluster(transport, ca=_fingerprint(ca_file, login.label))
 
 
 _NO_FILE = "File does not exist: "  # the library's word
+_PROVIDERS = ("gcp", "oidc")  # the library takes others for nobody's credentials
+_LETTER = re.compile(r"^(?!\s*(#|---\s*$|\s*$))", re.MULTILINE)
+_QUOTED = re.compile(rb"%([0-9A-Fa-f]{2})")
 _LOOK = "kubectl config view shows what it holds"
 
 
@@ -80,6 +87,8 @@ class _Login:
         cluster = self._part("clusters", str(self._chosen().get("cluster") or ""), "cluster")
         if not isinstance(cluster.get("server", ""), str):
             raise _no_address(self.label)
+        self._proxy = cluster.get("proxy-url")
+        self.impersonation = self._impersonation()
         self._lent: dict[str, Any] = {}
 
     @property
@@ -93,7 +102,10 @@ class _Login:
         from kubernetes.config import kube_config
 
         library: Any = kube_config
-        settings = Configuration()
+        settings: Any = Configuration()
+        provider = self._user.get("auth-provider")
+        if provider and provider.get("name") not in _PROVIDERS:
+            raise self._unusable(ValueError("auth-provider"))
         with self._verified_provider(), _logged_errors() as said:
             try:
                 library.KubeConfigLoader(
@@ -108,7 +120,37 @@ class _Login:
                 raise self._unusable(error) from None
         if "exec" in self._user and not (settings.api_key or settings.cert_file):
             raise self._plugin_failed(" ".join(said))
+        if self._user.get("tokenFile"):
+            settings.api_key = {"BearerToken": f"Bearer {self._token()}"}
+            settings.refresh_api_key_hook = None  # it would put back what the library read
+        _take_proxy(settings, self._proxy)
         return settings
+
+    def _token(self) -> str:
+        """Read the token of a file without the blanks around it; it counts before one in the kubeconfig."""
+        entry = next(one for one in self._entries("users") if one.value.get("user") is self._user)
+        file = Path(entry.path).parent / self._user["tokenFile"]
+        try:
+            token: str = file.read_text("utf-8").strip()
+        except (OSError, ValueError) as error:
+            raise self._unusable(error) from None
+        if not token:
+            raise ClusterError(
+                f"the token file of {self.label} is empty: {file}",
+                where=self._files,
+                hint="log in to the cluster again, so that a token is written to it",
+            )
+        return token
+
+    def _impersonation(self) -> dict[str, tuple[str, ...]]:
+        try:
+            return impersonation(self._user)
+        except ValueError:
+            raise ClusterError(
+                f"{self.label} does not say clearly as whom to act",
+                where=self._files,
+                hint="`as` of its user is a name, `as-groups` a list of names",
+            ) from None
 
     def _chosen(self) -> Mapping[str, Any]:
         known = {str(entry.value["name"]): entry.value for entry in self._entries("contexts")}
@@ -188,6 +230,8 @@ class _Login:
 
     def _plugin_failed(self, said: str) -> ForbiddenError:
         plugin = self._user["exec"] or {}
+        if "'NoneType'" in said:  # on a terminal the library looks for words that the person has read already
+            said = "see what it says above"
         return ForbiddenError(
             f"the credential plug-in `{plugin.get('command')}` of {self.label} fails: "
             f"{said[:300] or 'its answer has no token'}",
@@ -204,6 +248,7 @@ class _PodLogin:
     context = ""
     label = "this pod's service account"
     can_renew = True
+    impersonation: Mapping[str, tuple[str, ...]] = {}
 
     def settings(self) -> Any:
         """Let the library read the account's token and certificate: its `Configuration`."""
@@ -241,7 +286,7 @@ def _merged(files: str) -> Any:
 
     library: Any = kube_config
     try:
-        merger = library.KubeConfigMerger(files)
+        merger = library.KubeConfigMerger(_written(files))
         found = None if merger.config is None else merger.config.value
         if found is not None:
             _refuse_nameless(found)
@@ -258,6 +303,16 @@ def _merged(files: str) -> Any:
             "gcloud container clusters get-credentials NAME",
         )
     return merger
+
+
+def _written(files: str) -> str:
+    """Leave out files in which nothing stands, as kubectl does; the library takes them for faults."""
+    named = [Path(name).expanduser() for name in files.split(os.pathsep) if name]
+    return os.pathsep.join(
+        str(file)
+        for file in named
+        if not file.is_file() or _LETTER.search(file.read_text("utf-8", "replace"))
+    )
 
 
 def _refuse_nameless(found: Mapping[str, Any]) -> None:
@@ -288,7 +343,7 @@ class _Headers:
         self._login = login
         self._settings = settings
 
-    def __call__(self, *, refresh: bool) -> Mapping[str, str] | None:
+    def __call__(self, *, refresh: bool) -> Sent | None:
         if refresh:
             if not self._login.can_renew:
                 return None
@@ -301,7 +356,27 @@ class _Headers:
                 for item in auth
                 if item["in"] == "header" and item["value"]
             },
+            **self._login.impersonation,
         }
+
+
+def _take_proxy(settings: Any, url: Any) -> None:
+    """Set the proxy as kubectl does: the context's for every server, else that of the environment.
+
+    The library asks the proxy even for this machine, takes ALL_PROXY too, and says no password.
+    """
+    from urllib3.util import make_headers, parse_url
+
+    settings.proxy = url or proxies.between(settings.host, os.environ)
+    settings.no_proxy = ""
+    said = parse_url(settings.proxy).auth if settings.proxy else None
+    settings.proxy_headers = make_headers(proxy_basic_auth=_unquoted(said)) if said else None
+
+
+def _unquoted(text: str) -> str:
+    return _QUOTED.sub(lambda found: bytes.fromhex(found[1].decode()), text.encode()).decode(
+        "utf-8", "replace"
+    )
 
 
 def _pool(settings: Any, label: str) -> Any:
@@ -313,6 +388,11 @@ def _pool(settings: Any, label: str) -> Any:
     from urllib3 import disable_warnings
     from urllib3.exceptions import InsecureRequestWarning, LocationParseError
 
+    if settings.proxy and not str(settings.proxy).lower().startswith(("http://", "https://")):
+        raise ClusterError(
+            f"{label} is reached through a proxy that mlstack does not speak to: only http:// and https://",
+            hint="set `proxy-url` of its cluster, or HTTPS_PROXY",
+        )
     settings.connection_pool_maxsize = CONNECTIONS
     settings.socket_options = socket_options()
     try:

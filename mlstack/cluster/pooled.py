@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from mlstack.cluster import wire
-from mlstack.cluster.wire import CONNECT_TIMEOUT_S, FaultError, Received
+from mlstack.cluster.wire import CONNECT_TIMEOUT_S, FaultError, Received, Sent
 
 
 class Pooled:
@@ -28,20 +28,24 @@ class Pooled:
         path: str,
         *,
         body: bytes | None,
-        headers: Mapping[str, str],
+        headers: Sent,
         read_timeout_s: float,
         whole: bool,
     ) -> Received:
         """Send a request and wait for the answer."""
-        from urllib3 import Timeout
+        from urllib3 import HTTPHeaderDict, Timeout
         from urllib3.exceptions import HTTPError
 
+        fields = HTTPHeaderDict({"Accept-Encoding": "gzip"})
+        for name, value in headers.items():
+            for one in value if isinstance(value, tuple) else (value,):
+                fields.add(name, one)
         try:
             raw = self._pool.request(
                 method,
                 f"{self._server}{path}",
                 body=body,
-                headers={**headers, "Accept-Encoding": "gzip"},
+                headers=fields,
                 timeout=Timeout(connect=CONNECT_TIMEOUT_S, read=read_timeout_s),
                 retries=False,
                 redirect=False,
@@ -49,7 +53,8 @@ class Pooled:
             )
             data = raw.data if whole or raw.status != 200 else b""
         except (HTTPError, OSError, ValueError) as error:
-            raise _fault(error) from error
+            # What is wrong with a header repeats it, a token included.
+            raise _fault(error) from (None if isinstance(error, ValueError) else error)
         return Received(
             status=raw.status,
             headers=raw.headers,
@@ -92,6 +97,8 @@ def _fault(error: Exception) -> FaultError:
         return wire.silent()
     if isinstance(error, faults.ProtocolError):
         return wire.no_http() if "BadStatusLine" in text or "Bad status line" in text else wire.broken()
-    if isinstance(error, faults.LocationParseError | ValueError):
+    if isinstance(error, faults.LocationParseError):
         return wire.no_address()
+    if isinstance(error, ValueError):
+        return wire.unsendable()
     return FaultError(type(error).__name__)

@@ -41,8 +41,13 @@ def tls_context(
     else:
         context.load_default_certs()
     if cert_file:
-        context.load_cert_chain(cert_file, key_file)
+        context.load_cert_chain(cert_file, key_file, password=_no_password)
     return context
+
+
+def _no_password() -> str:
+    """Refuse to unlock a key: OpenSSL would ask on the terminal, in the middle of a run."""
+    raise ValueError("the client key is encrypted")
 
 
 def socket_options() -> list[tuple[int, int, int]]:

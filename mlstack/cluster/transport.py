@@ -15,7 +15,7 @@ from threading import Lock
 from typing import Any, Protocol
 
 import mlstack
-from mlstack.cluster.wire import Carrier, FaultError, Headers, Received
+from mlstack.cluster.wire import Carrier, FaultError, Headers, Received, Sent
 from mlstack.errors import ClusterError, InvalidError, TransientError, UnreachableError
 
 AGENT = f"mlstack/{mlstack.__version__}"
@@ -27,12 +27,13 @@ LONGEST_PAUSE_S = 10.0
 Query = Mapping[str, str]
 
 _PLAIN = re.compile(r"[A-Za-z0-9._~:-]*")
+_PERSON = re.compile(r"(?<=//)[^/@]*@")
 
 
 class Credentials(Protocol):
     """Gives the headers that say who we are; `refresh` asks for new ones after the old were refused."""
 
-    def __call__(self, *, refresh: bool) -> Mapping[str, str] | None:
+    def __call__(self, *, refresh: bool) -> Sent | None:
         """Give the headers, None if there is nothing newer."""
         ...
 
@@ -102,7 +103,7 @@ class Transport:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Hold the parts; nothing is sent."""
-        self.server = server.rstrip("/")
+        self.server = _PERSON.sub("", server.rstrip("/"))  # a password is in no message
         self.label = label
         self._carrier = carrier
         self._credentials = credentials
@@ -151,19 +152,26 @@ class Transport:
 
     def _answer(self, request: Request, *, read_timeout_s: float, preload: bool) -> Received:
         """Get an answer, with newer credentials if these are refused."""
-        raw = self._open_again(request, self._headers(refresh=False), read_timeout_s, preload=preload)
-        newer = self._headers(refresh=True) if raw.status == 401 else None
+        headers = self._headers()
+        raw = self._open_again(request, headers, read_timeout_s, preload=preload)
+        newer = self._newer(headers) if raw.status == 401 else None
         if newer is None:
             return raw
         raw.close()
         return self._open_again(request, newer, read_timeout_s, preload=preload)
 
-    def _headers(self, *, refresh: bool) -> Mapping[str, str] | None:
-        with self._lock:  # an exec plug-in must not run once for each of sixteen threads
-            return self._credentials(refresh=refresh)
+    def _headers(self) -> Sent:
+        with self._lock:
+            return self._credentials(refresh=False) or {}
+
+    def _newer(self, refused: Sent) -> Sent | None:
+        """Give newer headers: those another thread got meanwhile, as a plug-in must not run once for each."""
+        with self._lock:
+            now = self._credentials(refresh=False)
+            return self._credentials(refresh=True) if now == refused else now
 
     def _open_again(
-        self, request: Request, headers: Mapping[str, str] | None, read_timeout_s: float, *, preload: bool
+        self, request: Request, headers: Sent, read_timeout_s: float, *, preload: bool
     ) -> Received:
         """Open, and once more if the server closed a kept connection just as we used it."""
         try:
@@ -173,11 +181,9 @@ class Transport:
                 raise
         return self._open(request, headers, read_timeout_s, preload=preload)
 
-    def _open(
-        self, request: Request, headers: Mapping[str, str] | None, read_timeout_s: float, *, preload: bool
-    ) -> Received:
+    def _open(self, request: Request, headers: Sent, read_timeout_s: float, *, preload: bool) -> Received:
         body = None if request.body is None else _encode(request.body)
-        sent = {**(headers or {}), "Accept": request.accept}
+        sent = {**headers, "Accept": request.accept}
         if body is not None:
             sent["Content-Type"] = request.content_type
         try:

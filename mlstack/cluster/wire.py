@@ -14,6 +14,10 @@ _KUBECONFIG = "check `server` of the kubectl context, and that the cluster runs:
 _TLS = "check certificate-authority, tls-server-name and client certificate of the kubectl context"
 
 
+Sent = Mapping[str, "str | tuple[str, ...]"]
+"""Headers to send by name; those that have several values are sent several times."""
+
+
 class Headers(Protocol):
     """The headers of an answer by name, in any case."""
 
@@ -67,7 +71,7 @@ class Carrier(Protocol):
         path: str,
         *,
         body: bytes | None,
-        headers: Mapping[str, str],
+        headers: Sent,
         read_timeout_s: float,
         whole: bool,
     ) -> Received:
@@ -113,6 +117,14 @@ def broken() -> FaultError:
 def no_address() -> FaultError:
     """Give the fault of an address that cannot be one."""
     return FaultError("its address is not a URL")
+
+
+def unsendable() -> FaultError:
+    """Give the fault of credentials that no header takes; without them."""
+    return FaultError(
+        "the credentials of the kubeconfig have characters that cannot be sent",
+        hint="get them anew: a token is one line of plain letters and digits",
+    )
 
 
 def untrusted(text: str) -> FaultError:

@@ -13,12 +13,14 @@ from typing import Any
 
 from mlstack.errors import MlstackError
 from mlstack.files import document as documents
+from mlstack.model import login, proxies
 from mlstack.model.login import FixedLogin
 
 _CLUSTER = frozenset(
     {
         "certificate-authority",
         "certificate-authority-data",
+        "disable-compression",  # it costs time only where a network is faster than packing
         "extensions",
         "insecure-skip-tls-verify",
         "server",
@@ -33,9 +35,9 @@ _USER = frozenset(
         "client-key-data",
         "extensions",
         "token",
+        *login.IMPERSONATION,
     }
 )
-_PROXIES = ("https_proxy", "http_proxy", "all_proxy")
 
 _Entry = tuple[Mapping[str, Any], Path]
 
@@ -52,7 +54,7 @@ def fixed(context: str, kubeconfig: str | None, environ: Mapping[str, str]) -> F
         kubeconfig: one or more files, separated as in `KUBECONFIG`; None for what kubectl takes.
         environ: the environment.
     """
-    if not context or any(environ.get(name) or environ.get(name.upper()) for name in _PROXIES):
+    if not context:
         return None
     try:
         entries = _entries(kubeconfig or environ.get("KUBECONFIG") or "~/.kube/config")
@@ -61,15 +63,19 @@ def fixed(context: str, kubeconfig: str | None, environ: Mapping[str, str]) -> F
         user, beside_user = entries["users", _text(chosen, "user")]
         if not (cluster.keys() <= _CLUSTER and user.keys() <= _USER):
             return None
+        server = _address(_text(cluster, "server"))
+        if proxies.between(server, environ):
+            return None
         return FixedLogin(
             context=context,
-            server=_address(_text(cluster, "server")),
+            server=server,
             ca_pem=_pem(cluster, "certificate-authority", beside),
             verify=not _flag(cluster, "insecure-skip-tls-verify"),
             server_name=_text(cluster, "tls-server-name") or None,
             token=_text(user, "token") or None,
             cert_pem=_pem(user, "client-certificate", beside_user),
             key_pem=_pem(user, "client-key", beside_user),
+            impersonation=login.impersonation(user),
         )
     except (_NotFixedError, LookupError, AttributeError, TypeError, ValueError, OSError, MlstackError):
         return None  # whatever shape the file has: the library's door says what is wrong with it
@@ -80,7 +86,8 @@ def _entries(files: str) -> dict[tuple[str, str], _Entry]:
     found: dict[tuple[str, str], _Entry] = {}
     for file in (Path(part).expanduser() for part in files.split(os.pathsep) if part):
         if file.exists():
-            content = documents.read_all(file.read_bytes(), file=str(file))[0].value
+            read = documents.read_all(file.read_bytes(), file=str(file))
+            content = read[0].value if read else {}
             for section, what in (("contexts", "context"), ("clusters", "cluster"), ("users", "user")):
                 for entry in content.get(section) or ():
                     found.setdefault((section, entry["name"]), (entry.get(what) or {}, file.parent))

@@ -7,6 +7,7 @@ import json
 import socket
 import ssl
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from threading import Thread
 
 import pytest
@@ -130,3 +131,31 @@ def test_a_header_that_cannot_be_sent_is_a_fault() -> None:
     with serve(always(Answer(body=BODY))).running() as api, pytest.raises(FaultError):
         carrier_of(api.url).send("GET", "/a", body=None, headers={"X": "a\nb"}, read_timeout_s=5, whole=True)
     assert api.asked == []
+
+
+@pytest.mark.parametrize(
+    ("error", "told", "broken"),
+    [
+        (
+            ssl.SSLError(1, "[SSL] tlsv13 alert certificate required (_ssl.c:2580)"),
+            "certificate required",
+            False,
+        ),
+        (
+            ssl.SSLEOFError(8, "[SSL] unexpected eof while reading (_ssl.c:2580)"),
+            "the connection broke",
+            True,
+        ),
+    ],
+    ids=["refused", "ended"],
+)
+def test_a_server_may_refuse_a_certificate_after_the_greeting(
+    monkeypatch: pytest.MonkeyPatch, error: OSError, told: str, broken: bool
+) -> None:
+    def answer(self: HTTPConnection) -> None:
+        raise error
+
+    monkeypatch.setattr(HTTPConnection, "getresponse", answer)
+    with serve(always(Answer(body=BODY))).running() as api, pytest.raises(FaultError, match=told) as caught:
+        ask(carrier_of(api.url))
+    assert caught.value.broken is broken

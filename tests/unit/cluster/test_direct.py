@@ -6,6 +6,7 @@ import base64
 import ssl
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from mlstack.cluster import direct, kube
 from mlstack.cluster.api import ObjectRef
 from mlstack.cluster.remote import RemoteCluster
-from mlstack.errors import ForbiddenError, UnreachableError
+from mlstack.errors import ClusterError, ForbiddenError, UnreachableError
 from mlstack.files import logins
 from tests.support.certificates import self_signed
 from tests.support.fakeapi import Answer, always, kubeconfig, serve, status
@@ -26,6 +27,16 @@ MAP = {
     "metadata": {"name": "a", "namespace": "q", "resourceVersion": "7"},
 }
 REF = ObjectRef("v1", "ConfigMap", "q", "a")
+# The key of `self_signed("ada")` under the password `x`.
+ENCRYPTED = """\
+-----BEGIN ENCRYPTED PRIVATE KEY-----
+MIHsMFcGCSqGSIb3DQEFDTBKMCkGCSqGSIb3DQEFDDAcBAh8f4skLCwF0gICA+gw
+DAYIKoZIhvcNAgkFADAdBglghkgBZQMEAQIEEPCJ5/trzsaCtVuaQ7hHiMIEgZD0
+U3GH99IRZ/J98KXU2VHGQKpenjTVxDoc4KWpBc+7oajfP5+H1NEPMqzLyRymgqUW
+XqBcUHlIGlPISz9BirdbnXRN0mRqLLBw4qUuQqXwNd10HOlOmbigu2sJDNphY9OF
+/K6JnfLdmhElOZCYwjUDcHfYyy+zHnUnYQLOB+Vuw5pHF0p1gtCqSoxkmsAOPdQ=
+-----END ENCRYPTED PRIVATE KEY-----
+"""
 Open = Callable[[str], RemoteCluster]
 
 
@@ -124,6 +135,45 @@ def test_a_client_certificate_is_shown(tmp_path: Path, opened: Open, inline: boo
     with serve(always(Answer(body=MAP)), tls=context).running() as api:
         config = kubeconfig(tmp_path, api.url, user=user, **{"certificate-authority": ca})
         assert opened(config).get(REF) == MAP
+
+
+def test_one_acts_as_whom_the_kubeconfig_says(tmp_path: Path, opened: Open) -> None:
+    with serve(always(Answer(body=MAP))).running() as api:
+        user = {"token": "t", "as": "ada", "as-groups": ["dev", "ops"], "as-uid": "7"}
+        assert opened(kubeconfig(tmp_path, api.url, user=user)).get(REF) == MAP
+    sent = api.asked[0].headers
+    assert (sent["impersonate-user"], sent["impersonate-uid"]) == ("ada", "7")
+    assert sent["impersonate-group"] == "ops"  # the last of two headers, not both in one
+    assert sent["authorization"] == "Bearer t"
+
+
+def test_an_authority_that_verifies_nobody_is_no_part_of_the_identity(tmp_path: Path, opened: Open) -> None:
+    context, ca = tls(tmp_path, "127.0.0.1")
+    body = {"metadata": {"name": "kube-system", "uid": "u-1"}}
+    with serve(always(Answer(body=body)), tls=context).running() as api:
+        cluster = {"certificate-authority": ca, "insecure-skip-tls-verify": True}
+        assert opened(kubeconfig(tmp_path, api.url, **cluster)).identity().ca is None
+
+
+def test_a_token_that_no_header_takes_is_told_without_it(tmp_path: Path, opened: Open) -> None:
+    with serve(always(Answer(body=MAP))).running() as api:
+        config = kubeconfig(tmp_path, api.url, user={"token": "hush\nX: y"})
+        with pytest.raises(UnreachableError, match="characters that cannot be sent") as caught:
+            opened(config).get(REF)
+    assert "hush" not in "".join(traceback.format_exception(caught.value))
+    assert api.asked == []
+
+
+def test_an_encrypted_key_is_refused_and_nobody_asked_for_its_password(tmp_path: Path) -> None:
+    own, key = self_signed("ada").write(tmp_path, "client")
+    key.write_text(ENCRYPTED)
+    user = {"client-certificate": str(own), "client-key": str(key)}
+    config = kubeconfig(tmp_path, "https://127.0.0.1:1", user=user)
+    login = logins.fixed("test", config, {})
+    assert login is not None
+    assert direct.connect(login) is None
+    with pytest.raises(ClusterError, match="cannot be used"):
+        kube.connect("test", kubeconfig=config)
 
 
 def test_refused_credentials_are_told(tmp_path: Path, opened: Open) -> None:

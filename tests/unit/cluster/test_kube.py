@@ -10,7 +10,9 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -152,9 +154,26 @@ def test_an_unknown_context_names_the_known_ones(tmp_path: Path) -> None:
         ({"server": "https://h", "certificate-authority-data": "aGk="}, {}, "cannot be used"),
         ({"server": "https://h"}, {"client-certificate": "/no/crt", "client-key": "/no/key"}, "file /no/crt"),
         ({"server": "https://h"}, {"tokenFile": "/no/token"}, "needs the file /no/token"),
+        ({"server": "https://h"}, {"tokenFile": os.devnull}, "the token file of context `test` is empty"),
         ({"server": "https://h"}, {"auth-provider": {"name": "gcp"}}, "come from auth-provider `gcp`"),
+        ({"server": "https://h"}, {"auth-provider": {"name": "azure"}}, "come from auth-provider `azure`"),
+        ({"server": "https://h"}, {"token": "t", "as-groups": ["a"]}, "not say clearly as whom to act"),
+        ({"server": "https://h", "proxy-url": "socks5://u:p@h"}, {}, "through a proxy that mlstack does not"),
     ],
-    ids=["no-user", "server-number", "server-bare", "no-ca", "odd-ca", "no-cert", "no-token", "provider"],
+    ids=[
+        "no-user",
+        "server-number",
+        "server-bare",
+        "no-ca",
+        "odd-ca",
+        "no-cert",
+        "no-token",
+        "token-empty",
+        "provider",
+        "provider-odd",
+        "as",
+        "socks",
+    ],
 )
 def test_what_a_context_needs_and_does_not_have_is_named_with_the_next_step(
     tmp_path: Path, cluster: dict[str, Any], user: Any, told: str
@@ -240,6 +259,64 @@ def test_refused_credentials_are_renewed_once_by_the_plug_in(tmp_path: Path) -> 
         assert cluster.get(REF) == MAP
         assert cluster.get(REF) == MAP
     assert len(api.asked) == 3
+
+
+def test_a_plug_in_runs_once_for_all_whose_credentials_are_refused(tmp_path: Path) -> None:
+    together = Barrier(8)
+
+    def script(asked: Asked) -> Answer:
+        if asked.headers["authorization"] == "Bearer token-1":
+            together.wait(timeout=10)
+            return status(401, "Unauthorized", reason="Unauthorized")
+        return Answer(body=MAP)
+
+    with serve(script).running() as api:
+        user = plugin(tmp_path, COUNTING)
+        cluster = kube.connect("test", kubeconfig=kubeconfig(tmp_path, api.url, user=user))
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(cluster.get, [REF] * 8)) == [MAP] * 8
+    assert (tmp_path / "plugin.py.count").read_text() == "2"
+
+
+def test_a_token_file_counts_before_a_token_and_is_read_again(tmp_path: Path) -> None:
+    def script(asked: Asked) -> Answer:
+        fresh = asked.headers["authorization"] == "Bearer new"
+        return Answer(body=MAP) if fresh else status(401, "Unauthorized", reason="Unauthorized")
+
+    (tmp_path / "token").write_text("old\n")
+    with serve(script).running() as api:
+        config = kubeconfig(tmp_path, api.url, user={"token": "other", "tokenFile": "token"})
+        cluster = kube.connect("test", kubeconfig=config)
+        (tmp_path / "token").write_text("new\n")
+        assert cluster.get(REF) == MAP
+    assert [asked.headers["authorization"] for asked in api.asked] == ["Bearer old", "Bearer new"]
+
+
+def test_the_proxy_of_a_context_is_told_its_password_and_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "*")  # kubectl asks the proxy of a context all the same
+    with serve(always(Answer(body=MAP))).running() as api:
+        proxy = api.url.replace("//", "//ada:p%40ss@")
+        config = kubeconfig(tmp_path, "http://cluster.example", **{"proxy-url": proxy})
+        assert kube.connect("test", kubeconfig=config).get(REF) == MAP
+    sent = api.asked[0].headers
+    assert (sent["host"], sent["proxy-authorization"]) == ("cluster.example", "Basic YWRhOnBAc3M=")
+
+
+def test_a_password_in_the_address_is_in_no_message(tmp_path: Path) -> None:
+    config = kubeconfig(tmp_path, "https://ada:hush@127.0.0.1:1")
+    with pytest.raises(UnreachableError, match=r"at https://127\.0\.0\.1:1: ") as caught:
+        kube.connect("test", kubeconfig=config).get(REF)
+    assert "hush" not in caught.value.describe()
+
+
+def test_empty_files_are_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("# nothing yet\n")
+    files = os.pathsep.join((str(tmp_path / "empty"), kubeconfig(tmp_path, "https://127.0.0.1:1")))
+    assert isinstance(kube.connect("test", kubeconfig=files), RemoteCluster)
+    with pytest.raises(NotFoundError, match="there is no kubeconfig"):
+        kube.connect("test", kubeconfig=str(tmp_path / "empty"))
 
 
 def test_an_expired_token_says_so(served: Serve) -> None:

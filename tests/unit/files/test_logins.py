@@ -77,7 +77,8 @@ def test_a_login_may_be_spread_over_files(tmp_path: Path) -> None:
         {"auth-provider": {"name": "oidc"}},
         {"tokenFile": "token"},
         {"username": "ada", "password": "x"},
-        {"token": "t", "as": "root"},
+        {"token": "t", "as": ["root"]},
+        {"token": "t", "as-groups": ["admins"]},
         {"token": 1},
         {"client-certificate-data": "no base64"},
         {"client-certificate": "not-there"},
@@ -102,9 +103,28 @@ def test_what_is_no_address_is_left_to_the_library(tmp_path: Path, server: str) 
     assert logins.fixed("test", config(tmp_path / "k", server=server), {}) is None
 
 
-@pytest.mark.parametrize("name", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY"])
-def test_proxies_of_the_environment_are_left_to_the_library(tmp_path: Path, name: str) -> None:
-    assert logins.fixed("test", config(tmp_path / "k"), {name: "http://proxy:3128"}) is None
+def test_proxies_of_the_environment_are_left_to_the_library(tmp_path: Path) -> None:
+    environ = {"HTTPS_PROXY": "http://proxy:3128"}
+    assert logins.fixed("test", config(tmp_path / "1", server="https://cluster"), environ) is None
+    assert logins.fixed("test", config(tmp_path / "2"), environ) is not None  # on this machine
+
+
+def test_who_acts_as_somebody_else_says_so(tmp_path: Path) -> None:
+    user = {"token": "t", "as": "ada", "as-groups": ["dev", "ops"], "as-user-extra": {"A/b": ["1"]}}
+    found = logins.fixed("test", config(tmp_path / "k", user=user), {})
+    assert found is not None
+    assert found.impersonation == {
+        "Impersonate-User": ("ada",),
+        "Impersonate-Group": ("dev", "ops"),
+        "Impersonate-Extra-a%2Fb": ("1",),
+    }
+
+
+@pytest.mark.parametrize("text", ["", "\n# nothing yet\n"])
+def test_empty_files_are_passed_over(tmp_path: Path, text: str) -> None:
+    (tmp_path / "empty").write_text(text)
+    files = os.pathsep.join((str(tmp_path / "empty"), config(tmp_path / "k")))
+    assert logins.fixed("test", files, {}) is not None
 
 
 @pytest.mark.parametrize(
