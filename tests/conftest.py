@@ -19,7 +19,7 @@ os.environ.setdefault(
 
 # A busy machine is no fault of the code: laws are judged by what they find, not by their time. `thorough`
 # draws more examples than a plain run, both the same ones every time, so that what lands is no matter of
-# luck; `fresh` draws new ones.
+# luck; `fresh` draws new ones. The laws of scaling plans take eight times as many: 10,000 in `exhaustive`.
 settings.register_profile(
     "mlstack",
     max_examples=25,
@@ -30,6 +30,7 @@ settings.register_profile(
     print_blob=True,
 )
 settings.register_profile("thorough", settings.get_profile("mlstack"), max_examples=300)
+settings.register_profile("exhaustive", settings.get_profile("mlstack"), max_examples=1250)
 settings.register_profile("fresh", settings.get_profile("thorough"), derandomize=False)
 settings.load_profile("mlstack")
 
@@ -37,6 +38,7 @@ LEFT_OUT = """\
 pytest -m cluster     tests on a real control plane, built at first use
 pytest -m bench -s    measurements
 pytest tests/property --hypothesis-profile=thorough    many more examples of every law
+pytest tests/property/elastic --hypothesis-profile=exhaustive    10,000 examples of every law of scaling plans
 """
 CLEARED = ("KUBECONFIG", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "EDITOR", "COLUMNS", "FORCE_COLOR", "TERM")
 

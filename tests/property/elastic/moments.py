@@ -15,9 +15,7 @@ NOW_MS = 1_000_000
 RESOURCES = (("cpu",), ("cpu", "memory"), ("cpu", "nvidia.com/gpu"), ("cpu", "memory", "nvidia.com/gpu"))
 
 # A law is tried on eight times the examples of other properties, and on 10,000 at most.
-MANY = (
-    settings(max_examples=min(10_000, 8 * settings.default.max_examples)) if settings.default else settings()
-)
+MANY = settings(max_examples=min(10_000, 8 * settings().max_examples))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
