@@ -21,10 +21,10 @@ class Demands:
         self._books = books
         self._left = sorted(books.ledger.snapshot.demands, key=self._rank)
 
-    def _rank(self, demand: Demand) -> tuple[int, int, int, str]:
-        """Rank by priority and age; of a gang the largest come first, as they have the fewest places."""
+    def _rank(self, demand: Demand) -> tuple[int, int, bool, int, str]:
+        """Rank by priority and age; then those tied to nodes come first, and large ones: they have least choice."""
         size = dominant(shape(demand.request), self._books.ledger.whole) if demand.job else 0
-        return (-demand.priority, demand.created_ms, -size, demand.key)
+        return (-demand.priority, demand.created_ms, demand.nodes is None, -size, demand.key)
 
     def serve(self) -> dict[str, list[Demand]]:
         """Find room for what found none yet; give those pods of running jobs that still have none, by job."""
