@@ -222,9 +222,7 @@ def going_back(plan: Deployment, output_format: str, *, clock: Clock) -> Iterato
     if plan.options.on_failure != "rollback":
         yield plan
         return
-    from mlstack.operations import apply
-
-    with apply.locked_to_the_end(plan) as locked:
+    with plan.locked_to_the_end() as locked:
         try:
             yield locked
         except MlstackError as error:

@@ -1,7 +1,8 @@
 """One deploy of an environment: work out what would change, then carry out exactly that."""
 
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from mlstack.engine import guard, rights
@@ -11,6 +12,7 @@ from mlstack.engine.comparison import compare
 from mlstack.engine.proposal import Proposal
 from mlstack.engine.records import inventory as inventories
 from mlstack.engine.records import recording
+from mlstack.engine.records.lock import LastingLock
 from mlstack.engine.removing.prune import refuse_too_much
 from mlstack.engine.target import Reached
 from mlstack.engine.waiting import ready
@@ -78,6 +80,12 @@ class Deployment(Proposal):
     def rules(self) -> ReadyRules:
         """Give the app's own readiness rules."""
         return self.reached.rules
+
+    @contextmanager
+    def locked_to_the_end(self) -> Iterator["Deployment"]:
+        """Give this deploy with a lock that it keeps until the block ends, over a retreat as well."""
+        with LastingLock() as lock:
+            yield replace(self, lock=lock)
 
     def run(self, *, clock: Clock, on_event: OnEvent) -> RunResult:
         """Carry the deploy out; a dry run only tells how each object would end.

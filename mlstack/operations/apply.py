@@ -5,15 +5,11 @@ Plan files and rollbacks are rare: what they need is imported when they come.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlstack.cluster.api import Opener
 from mlstack.engine.deployment import Deployment, propose
-from mlstack.engine.records.lock import LastingLock
 from mlstack.engine.target import Target, reach
 from mlstack.errors import MlstackError
 from mlstack.model.clock import Clock
@@ -86,17 +82,6 @@ def execute(plan: Deployment, *, clock: Clock, on_event: OnEvent = silent) -> Ru
         Interrupted: a person stopped the run; `partial` as well.
     """
     return plan.run(clock=clock, on_event=on_event)
-
-
-@contextmanager
-def locked_to_the_end(plan: Deployment) -> Iterator[Deployment]:
-    """Give an apply that keeps its lock until the block ends: nobody comes between it and a retreat.
-
-    Args:
-        plan: what was confirmed.
-    """
-    with LastingLock() as lock:
-        yield replace(plan, lock=lock)
 
 
 def retreat(failed: Deployment, error: MlstackError, *, clock: Clock) -> Retreat:
