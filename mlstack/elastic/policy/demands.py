@@ -22,7 +22,7 @@ class Demands:
         self._left = sorted(books.ledger.snapshot.demands, key=self._rank)
 
     def _rank(self, demand: Demand) -> tuple[int, int, bool, int, str]:
-        """Rank by priority and age; then those tied to nodes come first, and large ones: they have least choice."""
+        """Rank by priority and age; then those tied to nodes and large ones, which have least choice."""
         size = dominant(shape(demand.request), self._books.ledger.whole) if demand.job else 0
         return (-demand.priority, demand.created_ms, demand.nodes is None, -size, demand.key)
 
