@@ -82,6 +82,7 @@ class Connections:
             data = _decoded(response) if whole else b""
         except (FaultError, HTTPException, OSError, ValueError, zlib.error) as error:
             connection.close()
+            self._forget()
             # What is wrong with a header repeats it, a token included.
             raise _fault(error) from (None if type(error) is ValueError else error)
         except BaseException:  # a person interrupts: what is half read is of no use
@@ -108,6 +109,12 @@ class Connections:
             if kept.is_open():
                 return kept
             kept.close()
+
+    def _forget(self) -> None:
+        """Give up what is kept: a server that ended one connection, as at a restart, has ended them all."""
+        with self._lock:
+            kept, self._idle[:] = list(self._idle), []
+        _close(kept)
 
     def _keep(self, connection: _Connection, response: HTTPResponse) -> None:
         if not response.will_close:

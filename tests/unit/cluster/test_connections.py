@@ -83,6 +83,17 @@ def test_a_connection_that_the_server_closed_is_not(
     assert peers[0].connections == 3
 
 
+def test_after_one_that_broke_the_next_is_a_new_one(peers: list[Peer]) -> None:
+    peers.append(Peer(stays=False))
+    carrier = carrier_of(peers[0].url)
+    beside = carrier._connection()
+    ask(carrier)
+    carrier._keep(beside, beside.ask("GET", "/a", None, {}, read_timeout_s=5))
+    with pytest.raises(FaultError, match="broke"):
+        ask(carrier)
+    assert ask(carrier).data == b"{}"
+
+
 def test_packed_answers_are_unpacked() -> None:
     packed = Answer(body=gzip.compress(json.dumps(BODY).encode()), headers=(("Content-Encoding", "gzip"),))
     with serve(always(packed)).running() as api:
