@@ -404,7 +404,8 @@ def _pool(settings: Any, label: str) -> Any:
             verify=settings.verify_ssl,
         )
     except (OSError, ValueError, LocationParseError) as error:
-        reason = getattr(error, "strerror", None) or type(error).__name__
+        said = getattr(error, "strerror", None) or type(error).__name__
+        reason = said.partition(" (_ssl")[0].rpartition("] ")[2]
         raise ClusterError(
             f"the certificates or the proxy of {label} cannot be used: {reason}", hint=_LOOK
         ) from error

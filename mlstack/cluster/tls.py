@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import re
 import socket
@@ -47,7 +48,7 @@ def tls_context(
 
 def _no_password() -> str:
     """Refuse to unlock a key: OpenSSL would ask on the terminal, in the middle of a run."""
-    raise ValueError("the client key is encrypted")
+    raise PermissionError(errno.EACCES, "the client key is encrypted")
 
 
 def socket_options() -> list[tuple[int, int, int]]:

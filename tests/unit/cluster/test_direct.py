@@ -172,7 +172,7 @@ def test_an_encrypted_key_is_refused_and_nobody_asked_for_its_password(tmp_path:
     login = logins.fixed("test", config, {})
     assert login is not None
     assert direct.connect(login) is None
-    with pytest.raises(ClusterError, match="cannot be used"):
+    with pytest.raises(ClusterError, match="cannot be used: the client key is encrypted"):
         kube.connect("test", kubeconfig=config)
 
 
