@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mlstack.elastic.config import PolicyConfig
 from mlstack.elastic.plan import plan
 from mlstack.elastic.scaleplan import ScalePlan
-from mlstack.elastic.snapshot import Node, Snapshot
+from mlstack.elastic.snapshot import Job, Node, Snapshot
 from tests.property.elastic.moments import MANY, moments
 from tests.support import elastic_laws as laws
 from tests.support.actuation import actuate, begin, is_still, rescaled
@@ -242,3 +242,27 @@ def test_what_is_on_its_way_is_not_decided_twice(snapshot: Snapshot, moves: int)
         second = plan(halfway, whole)
         running = {trainer.name for job in halfway.jobs for trainer in job.trainers if trainer.node}
         assert not [name for each in second.decisions.values() for name in each.victims if name in running]
+
+
+@MANY
+@given(moments(has_limits=False))
+def test_victims_serve_somebody_of_no_lower_priority(snapshot: Snapshot) -> None:
+    """I4: a pod takes trainers of jobs whose pods rank no higher, and none at all if it finds no room."""
+    others = [demand for demand in snapshot.demands if not demand.job][:1]
+    running = tuple(job for job in snapshot.jobs if job.state == "admitted" and is_whole(job, snapshot))
+    found = plan(
+        replace(snapshot, jobs=running, demands=tuple(others)), PolicyConfig(moves=0, stuck_ms=10**9)
+    )
+    live = {trainer.name: trainer for job in running for trainer in job.trainers}
+    for job in running:
+        spare = max(0, len(job.trainers) - job.maximum)
+        lost = [name for name in found.decisions[job.key].victims if live[name].node]
+        if len(lost) > spare:
+            assert others and not found.unplaced, lost
+            assert job.pod_priority <= others[0].priority, job.key
+
+
+def is_whole(job: Job, snapshot: Snapshot) -> bool:
+    """Tell whether all that a job cannot run without is bound."""
+    bound = sum(bool(trainer.node) for trainer in job.trainers)
+    return bound >= job.minimum and not any(each.job == job.key for each in snapshot.demands)

@@ -205,3 +205,57 @@ def test_unknown_policy_names_the_nearest() -> None:
 
 def test_baselines_are_policies() -> None:
     assert all(name in POLICIES for name in BASELINES)
+
+
+def test_parameter_servers_stand_in_pairs_where_the_remainder_is_used() -> None:
+    """Two 4-core servers cost a node of 23 cores one 5-core trainer; one on each of two nodes costs two."""
+    gang = (Role(name="pserver", count=2, request=(4,)), Role(name="master", count=1, request=(1,)))
+    job = waiting("a", size=5, minimum=1, maximum=9, gang=gang)
+    found = decide(moment(job, cores=(23, 23, 11))).decisions["a"]
+    assert found.hints["pserver"] == ("n0", "n0")
+    assert found.hints["master"] == ("n2",)
+    assert found.target == 9
+
+
+def test_pod_of_others_takes_no_trainer_of_higher_pod_priority() -> None:
+    demand = Demand(key="batch", request=(1,), priority=-100, created_ms=0)
+    found = decide(moment(running("a", "n0", "n0", pod_priority=-10), cores=(2,), demands=(demand,)))
+    assert (targets(found), [row.key for row in found.unplaced]) == ({"a": 2}, ["batch"])
+
+
+def test_one_large_trainer_goes_rather_than_two_small_ones() -> None:
+    demand = Demand(key="web", request=(2,), priority=0, created_ms=0)
+    jobs = (running("large", "n0", "n0", size=2), running("small", "n0", "n0", "n0", maximum=4))
+    found = decide(moment(*jobs, cores=(7,), demands=(demand,)), moves=0)
+    assert targets(found) == {"large": 1, "small": 3}
+
+
+def test_jobs_of_higher_priority_fill_up_first() -> None:
+    found = decide(moment(running("low", "n0"), running("high", "n0", priority=1, maximum=4), cores=(6,)))
+    assert targets(found) == {"low": 2, "high": 4}
+
+
+def test_weight_shares_in_proportion() -> None:
+    jobs = (running("a", "n0", maximum=41), running("b", "n0", maximum=41, weight=3))
+    assert targets(decide(moment(*jobs, cores=(22,)))) == {"a": 6, "b": 16}
+
+
+def test_lost_parameter_server_gets_room_of_its_own_job() -> None:
+    demand = Demand(key="a-pserver-0", request=(2,), priority=100, created_ms=0, job="a")
+    job = running("a", "n0", "n0", "n0", gang=(Role(name="pserver", count=1, request=(2,)),))
+    found = decide(moment(job, cores=(3,), demands=(demand,)))
+    assert targets(found) == {"a": 1}
+    assert [row.key for row in found.reservations] == ["a-pserver-0"]
+
+
+def test_reasons_name_numbers_and_jobs() -> None:
+    found = decide(moment(running("a", *["n0"] * 4), waiting("b", minimum=2), cores=(4,)))
+    assert found.decisions["a"].reasons[0].text == "gives up 2 of its trainers for b (2)"
+    assert found.decisions["b"].reasons[0].text == "admitted with 2 trainers"
+    short = decide(moment(waiting("c", minimum=3, size=2000), cores=(1000,))).decisions["c"]
+    assert short.reasons[0].text == "waits: no room for 6 cpu of its gang"
+
+
+def test_trainers_of_a_lost_node_are_counted_until_they_are_gone() -> None:
+    found = decide(moment(running("a", "n0", "elsewhere", maximum=2), cores=(4,)))
+    assert (targets(found), found.decisions["a"].places) == ({"a": 2}, ())
