@@ -261,6 +261,7 @@ class _PodLogin:
             library.load_incluster_config(client_configuration=settings)
         except library.ConfigException as error:
             raise ClusterError(f"{self.label} cannot be used: {error}") from error
+        _take_proxy(settings, None)
         return settings
 
 
