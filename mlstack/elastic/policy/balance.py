@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterator
 
 from mlstack.elastic.policy.books import Books
 from mlstack.elastic.policy.growth import can_gain, is_cooling
+from mlstack.elastic.policy.headroom import Headroom
 from mlstack.elastic.policy.parts import Crew, Host, Seat
 from mlstack.elastic.policy.shapes import is_within
 from mlstack.elastic.policy.victims import Clearance, can_go, clear
@@ -16,15 +17,16 @@ class Balance:
 
     Args:
         books: ledger and searches.
+        headroom: places that stay free.
         budget: most trainers that may be taken.
 
     Attributes:
         moves: trainers taken so far.
     """
 
-    def __init__(self, books: Books, budget: int) -> None:
+    def __init__(self, books: Books, headroom: Headroom, budget: int) -> None:
         """Start with nothing moved."""
-        self._books = books
+        self._headroom = headroom
         self._ledger = books.ledger
         self._now_ms = books.ledger.snapshot.now_ms
         self._budget = budget
@@ -58,8 +60,12 @@ class Balance:
         if found is None:
             return False
         host, seats = found
+        mark = self._ledger.steps
         for seat in seats:
             self._ledger.evict(seat, "fairness", poor.job.key)
+        if not self._headroom.allows(host, poor.wanted):
+            self._ledger.rollback(mark)
+            return False
         self.moves += len(seats)
         self._ledger.add(poor, host, "fairness")
         return True

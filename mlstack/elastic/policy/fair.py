@@ -35,11 +35,13 @@ def share_out(snapshot: Snapshot, config: PolicyConfig, scoring: Scoring) -> Sca
     seat_loose(books, stuck_ms=config.stuck_ms)
     _keep_bounds(books)
     demands, admission = Demands(books), Admission(books, backfill_ms=config.backfill_ms)
-    headroom, balance = Headroom(books.ledger, config.headroom_pct), Balance(books, budget)
+    headroom = Headroom(books.ledger, config.headroom_pct)
+    balance = Balance(books, headroom, budget)
     steps = -1
     while steps != books.ledger.steps:
         steps = books.ledger.steps
         admission.serve(demands.serve())
+        headroom.restore()
         grow(books, headroom)
         balance.even_out()
     return conclude(books)

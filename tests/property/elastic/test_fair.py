@@ -82,6 +82,16 @@ def test_at_rest_no_single_move_is_fairer(snapshot: Snapshot) -> None:
 
 
 @MANY
+@given(moments(), st.integers(1, 50))
+def test_headroom_disturbs_neither_soundness_nor_rest(snapshot: Snapshot, percent: int) -> None:
+    """I1 to I4, I8, I9: places that stay free are one more reason to give and no reason to give by turns."""
+    config = replace(FREELY, headroom_pct=percent)
+    laws.check_plan(snapshot, plan(snapshot, config))
+    after = rest(snapshot, config)
+    assert is_still(plan(after, config), after)
+
+
+@MANY
 @given(moments(), st.integers(0, 2**32))
 def test_order_of_listing_does_not_matter(snapshot: Snapshot, seed: int) -> None:
     """I11: the same things in another order give the same plan."""

@@ -197,6 +197,11 @@ def test_headroom_is_kept_in_whole_places() -> None:
     assert targets(decide(moment(running("a", "n0"), cores=(5, 5)), headroom_pct=20)) == {"a": 8}
 
 
+def test_headroom_that_others_took_is_made_free_again() -> None:
+    found = decide(moment(running("a", *["n0"] * 5), cores=(5, 5)), headroom_pct=60)
+    assert (targets(found), causes(found, "a")) == ({"a": 4}, ["yield"])
+
+
 def test_unknown_policy_names_the_nearest() -> None:
     with pytest.raises(NotFoundError) as caught:
         decide(moment(cores=(1,)), mode="fairr")
