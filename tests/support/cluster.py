@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from tests.controlplane.recipes import Programs
 from tests.support import kubeconfig
 from tests.support.api import ApiClient, Json
-from tests.support.machinery import Machinery
+from tests.support.machinery import STAGES, Machinery
 from tests.support.waiting import wait_until
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -45,12 +45,14 @@ class ClusterSpec:
         nodes: its machines.
         storage_class: name of its default storage class.
         binding_mode: of that class: `Immediate` or `WaitForFirstConsumer`.
+        stages: what kwok does in the place of kubelets.
     """
 
     context: str
     nodes: Sequence[Node]
     storage_class: str
     binding_mode: str
+    stages: Path = STAGES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +120,7 @@ class TestCluster:
         self.api = self.client()
         self.machinery.wait_until_serving(self.api)
         self.write_kubeconfig(self.kubeconfig)
-        self.machinery.launch_controllers(self.kubeconfig)
+        self.machinery.launch_controllers(self.kubeconfig, self._spec.stages)
         for node in self._spec.nodes:
             self.request("POST", "/api/v1/nodes", _node(node))
         self.request("POST", "/apis/storage.k8s.io/v1/storageclasses", _storage_class(self._spec))

@@ -82,14 +82,19 @@ class Machinery:
         """Wait until the API server says that it is ready."""
         self._running["kube-apiserver"].wait_until(api.is_ready, what="readiness")
 
-    def launch_controllers(self, kubeconfig: Path) -> None:
-        """Start the controller-manager, the scheduler and kwok, all with the rights of that kubeconfig."""
+    def launch_controllers(self, kubeconfig: Path, stages: Path = STAGES) -> None:
+        """Start the controller-manager, the scheduler and kwok, all with the rights of that kubeconfig.
+
+        Args:
+            kubeconfig: who they are.
+            stages: what kwok does in the place of kubelets.
+        """
         common = _controller_flags(kubeconfig)
         self._start("kube-controller-manager", *common, *self._manager_flags())
         self._start("kube-scheduler", *common)
         flags = (
             f"--kubeconfig={kubeconfig}",
-            f"--config={STAGES}",
+            f"--config={stages}",
             "--manage-all-nodes=true",
             "--node-lease-duration-seconds=40",
             "--node-ip=10.88.0.1",

@@ -1,0 +1,70 @@
+"""Play EDL's experiments on a real control plane: `python -m tests.bench.elastic case1 --runs 3 --out DIR`.
+
+Each run leaves `CASE-N.csv` (one row a second), `CASE-N.svg` (drawn) and `CASE-N.json` (what was measured
+and used) in the folder; at the end all runs of a case that are there are judged together, and the exit code is 1 if a goal is missed.
+`python -m tests.bench.elastic.table DIR` makes the table of the README from them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from dataclasses import asdict
+from itertools import chain
+from pathlib import Path
+
+from mlstack.elastic.simulate.cases import CASES
+from mlstack.elastic.simulate.laws import breaches_of_sample
+from mlstack.elastic.simulate.run import Outcome
+from tests.bench.elastic.play import Played, play
+from tests.bench.elastic.results import judged, write_result
+from tests.controlplane.recipes import obtain_all
+from tests.support import isolation
+
+
+def main() -> int:
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.elastic", description=__doc__)
+    parser.add_argument("case", choices=sorted(CASES))
+    parser.add_argument("--runs", type=int, default=3, help="how many more (default: 3)")
+    parser.add_argument("--out", type=Path, default=Path("elastic-results"), help="folder of the results")
+    asked = parser.parse_args()
+    programs = obtain_all(print)
+    isolation.enter_network_namespace()
+    asked.out.mkdir(parents=True, exist_ok=True)
+    scenario = CASES[asked.case]()
+    for _ in range(asked.runs):
+        with tempfile.TemporaryDirectory(prefix="mlstack-experiment-") as folder:
+            played = play(scenario, programs, Path(folder))
+        outcome = Outcome(
+            scenario=scenario,
+            policy="fair",
+            seed=_next(asked.out, asked.case),
+            samples=tuple(played.samples),
+            violations=tuple(chain.from_iterable(map(breaches_of_sample, played.samples))),
+            passes=0,
+            calls={},
+        )
+        write_result(asked.out / f"{asked.case}-{outcome.seed}", outcome, _circumstances(played))
+    rows = judged(asked.out, asked.case)
+    print(json.dumps([asdict(row) for row in rows], indent=1))
+    return 0 if all(row.is_met for row in rows) else 1
+
+
+def _next(out: Path, case: str) -> int:
+    return 1 + max((int(path.stem.rpartition("-")[2]) for path in out.glob(f"{case}-*.json")), default=0)
+
+
+def _circumstances(played: Played) -> dict[str, object]:
+    """Give what tells how far a run can be trusted: lateness and the use of the machine."""
+    return {
+        "latest sample, ms": max(played.late_ms),
+        "latest happening, ms": max(played.off_ms),
+        "usage": {name: asdict(usage) for name, usage in played.usage.items()},
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+"""Results of experiments as files: written by runs, read again to judge and to make tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from mlstack.elastic import plot
+from mlstack.elastic.simulate import report
+from mlstack.elastic.simulate.casegoals import judge
+from mlstack.elastic.simulate.figures import Figures, figures
+from mlstack.elastic.simulate.goals import Row
+from mlstack.elastic.simulate.run import Outcome
+
+
+def write_result(base: Path, outcome: Outcome, circumstances: Mapping[str, object]) -> None:
+    """Write one run: `<base>.csv` (a row a second), `<base>.svg` (drawn), `<base>.json` (figures).
+
+    Args:
+        base: path without ending.
+        outcome: the run.
+        circumstances: what tells how far it can be trusted.
+    """
+    base.with_suffix(".csv").write_text(report.rows(outcome.samples))
+    base.with_suffix(".svg").write_text(plot.draw(outcome.samples, base.name))
+    found = figures(outcome)
+    base.with_suffix(".json").write_text(
+        json.dumps({"figures": asdict(found), "circumstances": circumstances}, indent=1) + "\n"
+    )
+
+
+def judged(folder: Path, case: str) -> tuple[Row, ...]:
+    """Judge all runs of a case that a folder has."""
+    return judge(case, [_figures(path) for path in sorted(folder.glob(f"{case}-[0-9]*.json"))])
+
+
+def _figures(path: Path) -> Figures:
+    found = json.loads(path.read_text())["figures"]
+    return Figures(seed=found["seed"], values=found["values"], violations=tuple(found["violations"]))
