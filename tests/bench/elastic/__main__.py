@@ -1,7 +1,8 @@
 """Play EDL's experiments on a real control plane: `python -m tests.bench.elastic case1 --runs 3 --out DIR`.
 
 Each run leaves `CASE-N.csv` (one row a second), `CASE-N.svg` (drawn) and `CASE-N.json` (what was measured
-and used) in the folder; at the end all runs of a case that are there are judged together, and the exit code is 1 if a goal is missed.
+and used) in the folder; at the end all runs of a case that are there are judged together, and the exit code
+is 1 if a goal is missed.
 `python -m tests.bench.elastic.table DIR` makes the table of the README from them.
 """
 
