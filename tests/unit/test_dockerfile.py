@@ -94,7 +94,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     return image
 
 
-@pytest.mark.parametrize("arguments", [["--version"], ["render", "--help"]])
+@pytest.mark.parametrize("arguments", [["--version"], ["elastic", "run", "--help"]])
 def test_the_image_answers_without_the_sources_it_was_built_from(
     image: Image, tmp_path: Path, arguments: list[str]
 ) -> None:
