@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.processes import Program, answers, free_port
 from tests.support.waiting import wait_until
-
-_CHUNK = 1 << 16
 
 
 @contextmanager
@@ -42,41 +41,67 @@ def delayed(server: str, delay_s: float, *, log: Path) -> Iterator[str]:
 async def serve(port: int, address: str, delay_s: float) -> None:
     """Take connections until the process ends."""
     host, _, number = address.rpartition(":")
+    loop = asyncio.get_running_loop()
 
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        other_reader, other_writer = await asyncio.open_connection(host, int(number))
-        pumps = (_pump(reader, other_writer, delay_s), _pump(other_reader, writer, delay_s))
-        await asyncio.gather(*pumps)
+    async def joined(near: _End) -> None:
+        _, far = await loop.create_connection(lambda: _End(delay_s), host, int(number))
+        near.meet(far)
+        far.meet(near)
 
-    server = await asyncio.start_server(connected, "127.0.0.1", port)
+    def taken() -> _End:
+        near = _End(delay_s)
+        tasks.add(task := loop.create_task(joined(near)))
+        task.add_done_callback(tasks.discard)
+        return near
+
+    tasks: set[asyncio.Task[None]] = set()
+    server = await loop.create_server(taken, "127.0.0.1", port)
     await server.serve_forever()
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay_s: float) -> None:
-    queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
-    sender = asyncio.create_task(_send(queue, writer))
-    clock = asyncio.get_running_loop().time
-    data = b"begin"
-    while data:
-        try:
-            data = await reader.read(_CHUNK)
-        except OSError:
-            data = b""
-        queue.put_nowait((clock() + delay_s, data))
-    await sender
+class _End(asyncio.Protocol):
+    """One end of a line: what it hears, the other end says a while later.
 
+    Protocols and timers, no streams and tasks: on a small machine this program must not be what is measured.
+    """
 
-async def _send(queue: asyncio.Queue[tuple[float, bytes]], writer: asyncio.StreamWriter) -> None:
-    clock = asyncio.get_running_loop().time
-    with suppress(OSError):
-        while True:
-            due_s, data = await queue.get()
-            await asyncio.sleep(max(0.0, due_s - clock()))
-            if not data:
-                break
-            writer.write(data)
-            await writer.drain()
-    writer.close()
+    def __init__(self, delay_s: float) -> None:
+        self._delay_s = delay_s
+        self._loop = asyncio.get_running_loop()
+        self._heard: deque[bytes] = deque()
+        self._wire: asyncio.Transport | None = None
+        self._other: _End | None = None
+
+    def meet(self, other: _End) -> None:
+        """Begin to hand on."""
+        self._other = other
+        for _ in range(len(self._heard)):
+            self._loop.call_later(self._delay_s, self._hand_on)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take note of the wire."""
+        assert isinstance(transport, asyncio.Transport)
+        self._wire = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Keep what was heard until it is due."""
+        self._heard.append(data)
+        if self._other is not None:
+            self._loop.call_later(self._delay_s, self._hand_on)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Let the other end hear the end of it."""
+        self.data_received(b"")
+
+    def _hand_on(self) -> None:
+        # Timers that are due at the same moment come in any order; what was heard does not.
+        data, wire = self._heard.popleft(), self._other._wire if self._other else None
+        if wire is None or wire.is_closing():
+            return
+        if data:
+            wire.write(data)
+        else:
+            wire.close()
 
 
 if __name__ == "__main__":
