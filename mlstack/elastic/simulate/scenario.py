@@ -12,7 +12,6 @@ from mlstack.elastic.simulate.workloads import WorkloadSettings
 
 Happening = Literal[
     "scale",  # a service gets `count` replicas
-    "submit",  # a job is created (each job is submitted by itself at its own time)
     "delete-job",
     "suspend-job",
     "resume-job",

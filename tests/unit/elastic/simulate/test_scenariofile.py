@@ -1,9 +1,18 @@
 """Scenarios that people write: what they may say, and what is said when they are wrong."""
 
+import re
+from pathlib import Path
+from typing import get_args
+
 import pytest
+import yaml
 
 from mlstack.elastic.simulate import scenariofile
+from mlstack.elastic.simulate.run import simulate
+from mlstack.elastic.simulate.scenario import Happening
 from mlstack.errors import ConfigError
+
+GUIDE = Path(__file__).parents[4] / "prototypes" / "elastic" / "README.md"
 
 NODES = [{"name": "n", "cpu": 8, "memory": "32Gi"}]
 
@@ -50,3 +59,16 @@ def test_a_scenario_is_called_like_its_file() -> None:
 def test_faults_are_told(data: object, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         scenariofile.read(data, where="a.yaml")
+
+
+def test_the_example_of_the_guide_runs_and_breaks_no_law() -> None:
+    block = re.search(r"```yaml\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+    assert block
+    outcome = simulate(scenariofile.read(yaml.safe_load(block[1]), where="README.md"))
+    assert outcome.violations == ()
+    assert {job.key: job.phase for job in outcome.samples[-1].jobs}["default/faces"] == "Succeeded"
+
+
+def test_the_guide_names_every_event() -> None:
+    text = GUIDE.read_text(encoding="utf-8")
+    assert [what for what in get_args(Happening) if f"`{what}`" not in text] == []
