@@ -132,7 +132,7 @@ def waits_for_gang(samples: Samples) -> Waits:
 def below_minimum(samples: Samples) -> list[tuple[int, str]]:
     """Give when which jobs had fewer trainers with a node than their minimum after they had been complete.
 
-    A job that was told to have none since then (suspended whole) is not among them.
+    A job that was told to have none since then (suspended whole) is not among them, nor one that ends.
     """
     begun: set[str] = set()
     found = []
@@ -140,7 +140,7 @@ def below_minimum(samples: Samples) -> list[tuple[int, str]]:
         for job in sample.jobs:
             if job.is_complete:
                 begun.add(job.key)
-            elif job.target == 0 or job.is_over:
+            elif job.target == 0 or job.is_over or job.phase == "Completing":
                 begun.discard(job.key)
             elif job.key in begun and job.bound < job.minimum:
                 found.append((sample.at_ms, job.key))

@@ -115,10 +115,9 @@ class Happenings:
             end(self._store, pod, now_ms=self._kernel.now_ms)
 
     def _train(self, job: JobPlan, done_s: int) -> None:
-        """Count a second for each running trainer; all of them end when the work is done."""
+        """Count a second for each running trainer; when the work is done all of them end, late ones too."""
         running = self._running(job.name)
         done_s += len(running)
         if done_s >= job.work_s:
             self._exit(job.name, 0, running)
-            return
         self._kernel.after(_WORK_MS, lambda: self._train(job, done_s))
