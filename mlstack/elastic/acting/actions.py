@@ -143,7 +143,12 @@ class Hands:
                 uid=action.uid,
                 grace_period_s=action.grace_period_s,
             )
-        except (ObjectNotFoundError, ConflictError):  # gone, or another of the same name
+        except ObjectNotFoundError:
+            left = None
+        except ConflictError:  # mostly another of the same name; if it is the same one after all, try again
+            live = self._cluster.get(action.ref)
+            if live is not None and live["metadata"].get("uid") == action.uid:
+                raise
             left = None
         if left is None:
             return WatchEvent(type="DELETED", object=gone)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mlstack.cluster.api import ObjectRef
-from mlstack.errors import ForbiddenError, TransientError
+from mlstack.errors import ConflictError, ForbiddenError, TransientError
 from tests.support.elastic import node, pod, training_job
 from tests.support.stage import JOBS, Stage
 
@@ -407,6 +407,22 @@ def test_a_job_that_cannot_be_used_says_why(stage: Stage) -> None:
     assert stage.status()["phase"] == "Pending"
     (degraded,) = [one for one in stage.status()["conditions"] if one["type"] == "Degraded"]
     assert degraded["reason"] == "InvalidSpec"
+
+
+def test_a_trainer_whose_deletion_was_refused_is_still_known(stage: Stage) -> None:
+    """A conflict may mean another pod of that name, but not if the live one is the very same."""
+    stage.put(training_job(minimum=1, maximum=4))
+    stage.settle()
+    job = stage.job()
+    stage.memory.patch(ObjectRef.of(job), {"spec": {"trainer": {"max-instance": 2}}})
+    stage.cluster.refuses = _raises(ConflictError("changed meanwhile"))
+    stage.step()
+    assert len([one for one in stage.world.pods() if one.role == "trainer"]) == 4
+
+    stage.cluster.refuses = lambda: None
+    stage.settle()
+
+    assert len(stage.trainers()) == 2
 
 
 def test_a_status_that_was_refused_is_written_again(stage: Stage) -> None:
