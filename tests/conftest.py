@@ -36,6 +36,7 @@ settings.load_profile("mlstack")
 
 LEFT_OUT = """\
 pytest -m cluster     tests on a real control plane, built at first use
+pytest -m slow        whole experiments in the simulator, the image
 pytest -m bench -s    measurements
 pytest tests/property --hypothesis-profile=thorough    many more examples of every law
 pytest tests/property/elastic --hypothesis-profile=exhaustive    10,000 examples of every law of scaling plans

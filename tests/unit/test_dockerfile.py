@@ -94,6 +94,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     return image
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["--version"], ["elastic", "run", "--help"]])
 def test_the_image_answers_without_the_sources_it_was_built_from(
     image: Image, tmp_path: Path, arguments: list[str]
@@ -115,6 +116,7 @@ def test_the_image_answers_without_the_sources_it_was_built_from(
     assert "mlstack" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_package_in_the_image_is_its_own_and_brings_the_registry(image: Image) -> None:
     (package,) = image.opt.glob("mlstack/lib/python3*/site-packages/mlstack")
 

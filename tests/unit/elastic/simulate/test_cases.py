@@ -6,6 +6,7 @@ from mlstack.elastic.simulate import casegoals
 from mlstack.elastic.simulate.many import Trial, run_trial
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["case1", "case2"])
 def test_a_case_meets_its_goals(case: str) -> None:
     found = run_trial(Trial(case=case, policy="fair", seed=5))

@@ -6,6 +6,7 @@ from mlstack.elastic.simulate import validation
 from mlstack.elastic.simulate.many import run_trial
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("case", "rows"), [("case1", 8), ("case2", 7)])
 def test_every_figure_is_within_its_tolerance_of_edls(case: str, rows: int) -> None:
     made = validation.trials(range(3), [case])
