@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,11 @@ from tests.support.cli import Runner
 os.environ.setdefault(
     "HYPOTHESIS_STORAGE_DIRECTORY", str(Path(tempfile.gettempdir()) / f"mlstack-hypothesis-{os.getuid()}")
 )
+
+# Tests send signals; whoever starts them under nohup or in the background lets them be ignored.
+for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, signal.default_int_handler if _number is signal.SIGINT else signal.SIG_DFL)
 
 # A busy machine is no fault of the code: laws are judged by what they find, not by their time. `thorough`
 # draws more examples than a plain run, both the same ones every time, so that what lands is no matter of
