@@ -231,12 +231,18 @@ class Reconciler:
         return [orders.status(job, patch, str(wanted.get("phase")))]
 
     def _support(self, wanted: Sequence[Orders], work: _Work) -> None:
-        """Write what stands around the trainers, and remember for which jobs it stands as a whole."""
+        """Write what stands around the trainers, and remember for which jobs it stands as a whole.
+
+        A server that is to go elsewhere goes only when its set is written: the old one would make it again as
+        it was.
+        """
         whole = {one.job for one in wanted if any(each.ref.kind == "Service" for each in one.supports)}
         self._note_supported(whole, is_done=False)
         self._carry_out([action for one in wanted for action in one.supports], work)
         failed = {one.action.job for one in work.refused if one.action.verb == "apply"}
         self._note_supported(whole - failed, is_done=not self._is_dry)
+        renewals = [action for one in wanted if one.job not in failed for action in one.renewals]
+        self._carry_out(renewals, work)
 
     def _note_supported(self, keys: set[str], *, is_done: bool) -> None:
         for key in keys:

@@ -77,7 +77,7 @@ class Director:
         gang = self._gang(subject, decision)
         if gang.is_hopeless:
             return self._give_up(subject)
-        deleted = self._deletions(subject, decision, gang)
+        deleted = self._deletions(subject, decision)
         if memory.pause.is_waiting(self.now_ms):
             self.due.append(memory.pause.until_ms)
             return decision, Orders(job=job.key, deletions=deleted)
@@ -85,6 +85,7 @@ class Director:
             job=job.key,
             deletions=deleted,
             supports=self._supports(subject, gang.support, gang.why),
+            renewals=tuple(orders.deletions(job, gang.loosened, gang.why, grace_s=0)),
             creations=self._creations(subject, decision),
         )
 
@@ -102,8 +103,8 @@ class Director:
             supports=self._supports(subject, dismiss(self._sets(job)), why),
         )
 
-    def _deletions(self, subject: Subject, decision: Decision, gang: Gang) -> tuple[Action, ...]:
-        """Delete victims, pods that ended and are in the way, servers that are to go elsewhere."""
+    def _deletions(self, subject: Subject, decision: Decision) -> tuple[Action, ...]:
+        """Delete victims, and pods that ended and are in the way."""
         job, life, victims = subject.job, subject.life, set(decision.victims)
         leaving = [pod for pod in subject.trainers if pod.name in victims]
         if life.due_ms is not None:
@@ -111,7 +112,6 @@ class Director:
         return (
             *orders.deletions(job, leaving, _why(decision)),
             *orders.deletions(job, life.removed, "needed no more"),
-            *orders.deletions(job, gang.loosened, gang.why, grace_s=0),
         )
 
     def _creations(self, subject: Subject, decision: Decision) -> tuple[Action, ...]:

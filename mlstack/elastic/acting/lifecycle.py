@@ -59,12 +59,17 @@ def judge(job: JobFacts, pods: Sequence[PodFacts], memory: JobMemory, now_ms: in
 
 
 def count(failed: Sequence[PodFacts], memory: JobMemory, now_ms: int) -> None:
-    """Count trainers that failed by themselves, each once; those that fail together wait once."""
+    """Count trainers that failed by themselves, each once.
+
+    Those that fail while others wait to be replaced wait no longer than these: a job that loses one now and
+    then must not wait for ever.
+    """
     fresh = {pod.uid for pod in failed} - memory.counted
     if fresh:
         memory.counted |= fresh
         memory.failed += len(fresh)
-        memory.retry.fail(now_ms)
+        if not memory.retry.is_waiting(now_ms):
+            memory.retry.fail(now_ms)
 
 
 def _finishing(

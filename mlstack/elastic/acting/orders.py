@@ -22,12 +22,14 @@ class Orders:
         job: its key.
         deletions: pods that go; first, since the room they leave takes time.
         supports: Services, budgets and StatefulSets.
+        renewals: servers that their StatefulSet makes again, in the form that it has now.
         creations: trainers.
     """
 
     job: str
     deletions: tuple[Action, ...] = ()
     supports: tuple[Action, ...] = ()
+    renewals: tuple[Action, ...] = ()
     creations: tuple[Action, ...] = ()
 
 

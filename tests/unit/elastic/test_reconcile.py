@@ -132,6 +132,20 @@ def test_a_trainer_that_failed_is_replaced_after_a_while(stage: Stage) -> None:
     assert stage.status()["trainer"]["failed"] == 1
 
 
+def test_a_trainer_that_fails_while_another_waits_to_be_replaced_does_not_prolong_that(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=3))
+    stage.settle()
+
+    stage.end("train-trainer-0", phase="Failed")
+    stage.step()
+    stage.step(seconds=5)
+    stage.end("train-trainer-1", phase="Failed")
+    stage.step()
+    stage.step(seconds=10)
+
+    assert len(stage.trainers()) == 3
+
+
 def test_growth_does_not_wait_for_failed_trainers(stage: Stage) -> None:
     stage.put(training_job(minimum=2, maximum=4, cpu="8"))
     stage.settle()
@@ -352,6 +366,26 @@ def test_servers_that_cannot_go_to_their_node_may_go_elsewhere(stage: Stage) -> 
     assert not _required(again)
 
 
+def test_a_server_is_not_made_again_as_it_was_where_its_set_could_not_be_changed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.put(training_job(minimum=1, maximum=1, pservers=1))
+    stage.step()
+    stage.run_sets()
+    stuck = stage.get("Pod", "train-pserver-0")
+    assert stuck is not None
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stage.cluster, "apply", _refused_apply)
+        stage.step(seconds=21)
+    kept = stage.get("Pod", "train-pserver-0")
+    assert kept is not None and kept["metadata"]["uid"] == stuck["metadata"]["uid"]
+    stage.step(seconds=3)
+    stage.run_sets()
+
+    assert not _required(stage.get("Pod", "train-pserver-0"))
+
+
 def test_a_stuck_trainer_is_withdrawn_and_its_node_passed_over(stage: Stage) -> None:
     stage.put(training_job(minimum=1, maximum=2, cpu="8"))
     stage.step()
@@ -558,3 +592,7 @@ def _raises(error: Exception) -> Callable[[], None]:
         raise error
 
     return refuse
+
+
+def _refused_apply(*args: object, **options: object) -> None:
+    raise TransientError("the server is busy")
