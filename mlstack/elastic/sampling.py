@@ -39,6 +39,7 @@ class JobSample:
         servers: masters and parameter servers that run and are not going.
         wanted: masters and parameter servers that it needs.
         pods: all its pods that neither ended nor are going.
+        is_answered: whether its status speaks of its spec as it stands, not of an earlier one.
     """
 
     key: str
@@ -53,6 +54,7 @@ class JobSample:
     servers: int
     wanted: int
     pods: int
+    is_answered: bool = True
 
     @property
     def is_complete(self) -> bool:
@@ -134,6 +136,7 @@ class _Training:
     target: int | None
     phase: str
     created_ms: int
+    is_answered: bool
 
 
 @dataclass(slots=True)
@@ -273,6 +276,7 @@ class Observer:
             servers=count.servers,
             wanted=job.wanted,
             pods=count.pods,
+            is_answered=job.is_answered,
         )
 
     def _is_crowded(self, name: str, held: Amounts) -> bool:
@@ -323,6 +327,7 @@ def _training(obj: Mapping[str, Any]) -> _Training | None:
         target=None if target is None else int(target),
         phase=str(status.get("phase") or ""),
         created_ms=spec.created_ms,
+        is_answered=int(status.get("observedGeneration") or 0) >= int(obj["metadata"].get("generation") or 0),
     )
 
 

@@ -130,6 +130,7 @@ def test_a_deleted_job_leaves_nothing_behind() -> None:
 def test_the_most_trainers_can_be_set_from_outside() -> None:
     outcome = simulate(scenario(Event(at_ms=50_000, what="limit-job", name="j-0", count=3), seconds=90))
     assert at_end(outcome)[0] == 3
+    assert outcome.violations == ()
 
 
 def test_work_that_is_done_ends_a_job() -> None:
