@@ -108,6 +108,25 @@ class WatchEvent:
         return self.type == "BOOKMARK" and annotations.get(INITIAL_EVENTS_END) == "true"
 
 
+@dataclass(frozen=True)
+class Source:
+    """What one watch is about.
+
+    Attributes:
+        api_version: API version of the kind.
+        kind: the kind.
+        namespace: None for all.
+        labels: label selector.
+        metadata_only: whether metadata is all that matters.
+    """
+
+    api_version: str
+    kind: str
+    namespace: str | None = None
+    labels: str = ""
+    metadata_only: bool = False
+
+
 class Cluster(Protocol):
     """What mlstack asks of a cluster.
 

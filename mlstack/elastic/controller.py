@@ -7,14 +7,14 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from mlstack.cluster.api import Cluster, WatchEvent
+from mlstack.cluster.api import Cluster, Source, WatchEvent
 from mlstack.cluster.fenced import FencedCluster
 from mlstack.cluster.lease import Lease
 from mlstack.elastic.acting.memory import Backoff
 from mlstack.elastic.pace import Pace
 from mlstack.elastic.reconcile import Pass, Reconciler
 from mlstack.elastic.running.leading import DURATION_S, Leadership, NotLeadingError
-from mlstack.elastic.running.listening import Listed, Listener, News, Source
+from mlstack.elastic.running.listening import Listed, Listener, News
 from mlstack.elastic.running.settings import Settings
 from mlstack.elastic.trainingjob import API_VERSION, KIND
 from mlstack.elastic.world import World

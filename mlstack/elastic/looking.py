@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from mlstack.cluster.api import Cluster
+from mlstack.cluster.api import Cluster, Source
 from mlstack.elastic.config import PolicyConfig
 from mlstack.elastic.controller import sources
 from mlstack.elastic.observed.jobs import JobFacts
 from mlstack.elastic.plan import BASELINES, plan
 from mlstack.elastic.policy.table import POLICIES
-from mlstack.elastic.running.listening import Source
 from mlstack.elastic.scaleplan import Decision, ScalePlan
 from mlstack.elastic.snapshot import Job, Snapshot
 from mlstack.elastic.trainingjob import KIND

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from queue import Empty, Queue
 from threading import Event, Thread
 
-from mlstack.cluster.api import Cluster, WatchEvent
+from mlstack.cluster.api import Cluster, Source, WatchEvent
 from mlstack.elastic.observed.shelf import key_of
 from mlstack.errors import MlstackError, WatchExpiredError
 
@@ -21,23 +21,6 @@ _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 10.0
 # A list of many pods must not stand in memory as a whole: the watch waits for the reader.
 _QUEUED = 2_000
-
-
-@dataclass(frozen=True)
-class Source:
-    """What one watch is about.
-
-    Attributes:
-        api_version: API version of the kind.
-        kind: the kind.
-        namespace: None for all.
-        labels: label selector.
-    """
-
-    api_version: str
-    kind: str
-    namespace: str | None = None
-    labels: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +119,7 @@ class Listener:
             source.kind,
             namespace=source.namespace,
             labels=source.labels,
+            metadata_only=source.metadata_only,
             resource_version=version,
             timeout_s=WATCH_S,
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from threading import Condition, Thread
 from typing import Literal
 
-from mlstack.cluster.api import Cluster, ObjectRef, WatchEvent
+from mlstack.cluster.api import Cluster, ObjectRef, Source, WatchEvent
 from mlstack.errors import MlstackError, WatchExpiredError
 from mlstack.model.readiness.relatives import Data
 
@@ -19,25 +19,6 @@ WATCH_S = 30.0
 _WHO = ("apiVersion", "kind", "metadata")
 # News that come together are told together.
 _TOGETHER_S = 0.1
-
-
-@dataclass(frozen=True)
-class Source:
-    """What one watch is about.
-
-    Attributes:
-        api_version: API version of the kind.
-        kind: the kind.
-        namespace: None for all.
-        labels: label selector.
-        metadata_only: whether metadata is all that matters.
-    """
-
-    api_version: str
-    kind: str
-    namespace: str | None = None
-    labels: str = ""
-    metadata_only: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from mlstack.cluster.api import Cluster, ObjectRef
-from mlstack.engine.waiting.feed import Feed, News, Source
+from mlstack.cluster.api import Cluster, ObjectRef, Source
+from mlstack.engine.waiting.feed import Feed, News
 from mlstack.engine.waiting.judge import MISSING, Judge, Seen
 from mlstack.engine.waiting.logs import Logs
 from mlstack.errors import ClusterError, ForbiddenError, MlstackError, ObjectNotFoundError

@@ -6,10 +6,10 @@ import time
 from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
 
-from mlstack.cluster.api import Cluster, WatchEvent
+from mlstack.cluster.api import Cluster, Source, WatchEvent
 from mlstack.elastic.sampling import Observer, Sample
 from mlstack.elastic.trainingjob import API_VERSION, KIND
-from mlstack.engine.waiting.feed import Feed, News, Source
+from mlstack.engine.waiting.feed import Feed, News
 
 SOURCES = (
     Source("v1", "Node"),

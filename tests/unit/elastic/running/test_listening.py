@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from mlstack.cluster.api import INITIAL_EVENTS_END, WatchEvent
-from mlstack.elastic.running.listening import Listed, Listener, News, Source
+from mlstack.cluster.api import INITIAL_EVENTS_END, Source, WatchEvent
+from mlstack.elastic.running.listening import Listed, Listener, News
 from mlstack.errors import UnreachableError, WatchExpiredError
 from tests.support.elastic import numbered, pod
 
