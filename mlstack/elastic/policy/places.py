@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
@@ -12,7 +13,7 @@ from mlstack.elastic.policy.shapes import Shape
 C = TypeVar("C", bound=tuple[int, ...])
 
 
-class Ranking(Generic[C]):
+class Ranking(ABC, Generic[C]):
     """Hosts in order of a cost that is worked out anew only for hosts that changed.
 
     Args:
@@ -31,9 +32,9 @@ class Ranking(Generic[C]):
                 self._heap.append((cost, host.index, host.version))
         heapify(self._heap)
 
+    @abstractmethod
     def cost(self, host: Host) -> C | None:
         """Give the cost of a host, None where it will not do."""
-        raise NotImplementedError
 
     def _catch_up(self) -> None:
         log = self._ledger.log
