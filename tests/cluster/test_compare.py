@@ -491,16 +491,21 @@ def test_an_autoscaler_that_goes_gives_the_number_back(
     assert owners(live, "f:spec", "f:replicas") == {"mlstack"}
 
 
-def test_the_number_comes_back_from_an_autoscaler_that_went_before(
-    stack: Stack, minikube: TestCluster, namespace: str
-) -> None:
-    where = path(namespace, "web")
+def scale_by_an_autoscaler_that_goes(stack: Stack, minikube: TestCluster, where: str) -> None:
+    """Bring two replicas and an autoscaler, let it ask for five, and take it away in a run of its own."""
     stack.write("a", deployment(replicas=2))
     stack.write("b", autoscaler())
     stack.apply()
     scaled(minikube, where, 5)
     stack.remove("b")
     stack.delete(components=("b",))
+
+
+def test_the_number_comes_back_from_an_autoscaler_that_went_before(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    where = path(namespace, "web")
+    scale_by_an_autoscaler_that_goes(stack, minikube, where)
     (row,) = stack.diff().objects
     assert [(field.path, field.old, field.new) for field in row.fields] == [("spec.replicas", 5, 2)]
     assert row.notes == ("takes `spec.replicas` back from `kube-controller-manager` (through `scale`)",)
@@ -515,12 +520,7 @@ def test_the_number_stays_with_an_autoscaler_of_somebody_else_that_took_over(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
     where = path(namespace, "web")
-    stack.write("a", deployment(replicas=2))
-    stack.write("b", autoscaler())
-    stack.apply()
-    scaled(minikube, where, 5)
-    stack.remove("b")
-    stack.delete(components=("b",))
+    scale_by_an_autoscaler_that_goes(stack, minikube, where)
     theirs = autoscaler("web")
     theirs["metadata"].update(name="theirs", namespace=namespace)
     minikube.request("POST", path(namespace, "", "horizontalpodautoscalers").rstrip("/"), theirs)
