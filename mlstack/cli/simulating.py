@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 GOALS = ("case1", "case2", "case2-roomy", "jct", "validation")
 
 
-def table(case: str, seeds: int, policy: str) -> GoalTable:
-    """Run a case with seeds 0 and on, and judge it by its goals."""
+def table(case: str, seeds: int, policy: str, *, first_seed: int = 0) -> GoalTable:
+    """Run a case with so many seeds from the first on, and judge it by its goals."""
     from mlstack.elastic.simulate import casegoals, validation
     from mlstack.elastic.simulate.goals import GoalTable
     from mlstack.elastic.simulate.many import Trial, run_all
 
-    chosen = tuple(range(seeds))
+    chosen = tuple(range(first_seed, first_seed + seeds))
     workers = os.cpu_count() or 1
     with progress.waiting(f"simulating {case}"):
         if case == "jct":

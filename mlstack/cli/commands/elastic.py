@@ -199,6 +199,7 @@ def status(
 @commands.command(
     epilog=options.example(
         "mlstack elastic simulate case1 --seeds 3",
+        "mlstack elastic simulate case1 --seeds 20 --first-seed 100",
         "mlstack elastic simulate case2 --csv case2.csv --plot case2.svg",
         "mlstack elastic simulate my-cluster.yaml --policy throughput --seed 7",
     )
@@ -215,6 +216,9 @@ def simulate(
     seeds: Annotated[
         int, typer.Option("--seeds", metavar="COUNT", min=1, help="How many runs are judged by the goals.")
     ] = 10,
+    first_seed: Annotated[
+        int, typer.Option("--first-seed", metavar="NUMBER", min=0, help="The first of these seeds.")
+    ] = 0,
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="NUMBER", help="Do one run with this seed. Default: 0.")
     ] = None,
@@ -244,7 +248,8 @@ def simulate(
 
     is_single = seed is not None or csv is not None or plot is not None
     if scenario in simulating.GOALS and not is_single:
-        return emit(simulating.table(scenario, seeds, policy), output)
+        found = simulating.table(scenario, seeds, policy, first_seed=first_seed)
+        return emit(found, output)
     return emit(simulating.single(scenario, policy, seed or 0, rows=csv, plot=plot), output)
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from mlstack.cli.page import WIDTH, text_width
+from mlstack.elastic.simulate.figures import Figures
+from mlstack.elastic.simulate.many import Trial
 from tests.support.cli import Runner
 from tests.support.elastic import pod, training_job
 from tests.support.stage import Stage
@@ -144,6 +148,20 @@ def test_simulate_sums_a_scenario_up(run: Runner) -> None:
     rows = Path("rows.csv").read_text(encoding="utf-8").splitlines()
     assert len(rows) == 42
     assert rows[0].startswith("seconds,utilisation,")
+
+
+def test_simulate_begins_with_the_seed_that_is_asked_for(
+    run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+
+    def run_all(trials: Sequence[Trial], **_: object) -> list[Figures]:
+        made.extend(trial.seed for trial in trials)
+        return [Figures(seed=one.seed, values=defaultdict(float), violations=()) for one in trials]
+
+    monkeypatch.setattr("mlstack.elastic.simulate.many.run_all", run_all)
+    found = run("elastic simulate case1 --seeds 3 --first-seed 100 -o json").json
+    assert made == found["seeds"] == [100, 101, 102]
 
 
 def test_simulate_draws(run: Runner) -> None:
