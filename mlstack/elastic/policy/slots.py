@@ -1,8 +1,9 @@
 """Places for masters and parameter servers: where they cost the fewest places for trainers.
 
 A 4-core parameter server takes one 5-core trainer's place on an empty node of 24 cores, a second one beside
-it takes none: pods that stay for long are better put where the remainder is used. Nodes are judged as if
-their trainers were lifted, because trainers can be moved and these pods cannot.
+it takes none: pods that stay for long are better put where the remainder is used, and where one costs as
+much as elsewhere, it goes where the next one costs least. Nodes are judged as if their trainers were lifted,
+because trainers can be moved and these pods cannot.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from mlstack.elastic.policy.shapes import Shape, count, dominant, fits, shape
 from mlstack.elastic.policy.victims import Allowance, clear
 
 Loss = tuple[int, int]
+
+# What a further pod costs where none fits.
+_TOO_MUCH = (1 << 62, 1 << 62)
 
 
 class SlotLoss:
@@ -34,18 +38,29 @@ class SlotLoss:
         self._companion = companion
         self._worth = dominant(companion, whole) * 1000 // max(1, dominant(trainer, whole))
         self._wanted = wanted
-        self._known: dict[tuple[int, ...], Loss] = {}
+        self._known: dict[tuple[int, ...], tuple[Loss, Loss]] = {}
 
-    def of(self, room: list[int]) -> Loss:
-        """Give what the pod costs in a room: thousandths of a place, gang pods counted, and whole places."""
+    def of(self, room: list[int]) -> tuple[Loss, Loss]:
+        """Give what the pod costs in a room, and what a further one like it would cost beside it.
+
+        Each in thousandths of a place, gang pods counted, and in whole places.
+        """
         key = tuple(room)
         if (known := self._known.get(key)) is None:
-            rest = list(room)
-            for each, amount in self._wanted:
-                rest[each] -= amount
-            loss = count(room, self._trainer) - count(rest, self._trainer)
-            known = self._known[key] = (self._value(room) - self._value(rest), loss)
+            rest = self._less(room)
+            further = self._between(rest, self._less(rest)) if fits(rest, self._wanted) else _TOO_MUCH
+            known = self._known[key] = (self._between(room, rest), further)
         return known
+
+    def _less(self, room: list[int]) -> list[int]:
+        rest = list(room)
+        for each, amount in self._wanted:
+            rest[each] -= amount
+        return rest
+
+    def _between(self, room: list[int], rest: list[int]) -> Loss:
+        places = count(room, self._trainer) - count(rest, self._trainer)
+        return (self._value(room) - self._value(rest), places)
 
     def _value(self, room: list[int]) -> int:
         """Give the most that trainers and companions together are worth in a room."""
@@ -98,7 +113,8 @@ class Slots(Ranking[tuple[int, ...]]):
         spared = self._ledger.spared(host, self._wanted)
         tightness = self._ledger.left_over(host, self._wanted)
         displaced = len(found.seats) if self._is_late else 0
-        return (displaced, spared, *self._loss.of(host.lifted), found.evictions, found.poverty, tightness)
+        loss, further = self._loss.of(host.lifted)
+        return (displaced, spared, *loss, *further, found.evictions, found.poverty, tightness)
 
     def is_current(self, host: Host, cost: tuple[int, ...]) -> bool:
         """Tell whether the cost holds although jobs have lost trainers elsewhere."""

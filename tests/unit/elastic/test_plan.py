@@ -222,6 +222,14 @@ def test_parameter_servers_stand_in_pairs_where_the_remainder_is_used() -> None:
     assert found.target == 9
 
 
+def test_server_goes_where_a_further_one_costs_least_though_another_node_is_fuller() -> None:
+    """The first costs a trainer on either node: on 13 cores a second one costs none, on 16 it costs one."""
+    gang = (Role(name="pserver", count=2, request=(4,)),)
+    old = running("old", "n0", "n0", "n1", "n1", "n1", size=5)
+    found = decide(moment(old, waiting("a", size=5, gang=gang), cores=(13, 16)), moves=0)
+    assert found.decisions["a"].hints["pserver"] == ("n0", "n0")
+
+
 def test_pod_of_others_takes_no_trainer_of_higher_pod_priority() -> None:
     demand = Demand(key="batch", request=(1,), priority=-100, created_ms=0)
     found = decide(moment(running("a", "n0", "n0", pod_priority=-10), cores=(2,), demands=(demand,)))
