@@ -137,4 +137,5 @@ def _scaled(standing: Standing, records: Sequence[Mapping[str, Any]]) -> Claim:
     reason = _SCALES.get(str(last.get("cause")), "Scaled")
     text = f"trainers {last.get('from')} -> {last.get('to')}: {last.get('reason')}"
     is_there = standing.trainer.ready == standing.trainer.live == standing.trainer.desired
+    is_there = is_there or standing.is_finishing
     return Claim("Scaled", is_there or bool(standing.outcome), reason, text)

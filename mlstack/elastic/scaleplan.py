@@ -43,7 +43,7 @@ class Decision:
 
     Attributes:
         job: its key.
-        target: trainers it is to have: 0, or from minimum to maximum.
+        target: trainers it is to have: 0, or from minimum to maximum; while a job ends, what it was to have.
         is_admitted: whether it has pods at all after this.
         victims: names of trainers to be deleted, worst first.
         places: a node for each trainer to be created.

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from mlstack.elastic.config import PolicyConfig
 from mlstack.elastic.policy.edl_round import is_elastic, is_pending, is_running, order, walk
+from mlstack.elastic.policy.parts import in_range
 from mlstack.elastic.policy.tally import Tally, hold_bound, position
 from mlstack.elastic.scaleplan import Decision, Reason, ScalePlan
 from mlstack.elastic.snapshot import Job, Snapshot, Trainer
@@ -61,7 +62,7 @@ class _Repaired:
 
 def edl(snapshot: Snapshot, config: PolicyConfig) -> ScalePlan:
     """Decide by EDL's rules, mended."""
-    current = {job.key: _current(job) for job in snapshot.jobs}
+    current = {job.key: in_range(job, job.target) for job in snapshot.jobs}
     tally = _tally(snapshot, config, current)
     steps = _Repaired(tally, snapshot)
     outcome = walk(order(snapshot, _taking_part(snapshot), current), current, up=steps.up, down=steps.down)
@@ -69,12 +70,6 @@ def edl(snapshot: Snapshot, config: PolicyConfig) -> ScalePlan:
         job.key: _decide(job, outcome.planned[job.key], steps.nodes[job.key]) for job in snapshot.jobs
     }
     return ScalePlan(decisions=decisions, steps=outcome.steps)
-
-
-def _current(job: Job) -> int:
-    if job.state == "finishing":
-        return job.target
-    return min(max(job.target, job.minimum), job.maximum)
 
 
 def _tally(snapshot: Snapshot, config: PolicyConfig, current: dict[str, int]) -> Tally:
@@ -103,7 +98,7 @@ def _is_whole(job: Job) -> bool:
 def _decide(job: Job, target: int, nodes: list[str]) -> Decision:
     if job.state == "finishing":
         reason = Reason(cause="finishing", text="a trainer found no more work")
-        return Decision(job=job.key, target=job.target, is_admitted=True, hints={}, reasons=(reason,))
+        return Decision(job=job.key, target=target, is_admitted=True, hints={}, reasons=(reason,))
     missing = max(0, target - len(job.trainers))
     unplanned = max(0, missing - len(nodes))
     return Decision(

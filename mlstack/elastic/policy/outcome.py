@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from mlstack.elastic.policy.books import Books
-from mlstack.elastic.policy.parts import Crew, Seat
+from mlstack.elastic.policy.parts import Crew, Seat, in_range
 from mlstack.elastic.policy.reasons import reasons
 from mlstack.elastic.scaleplan import Decision, ScalePlan
 
@@ -45,7 +45,7 @@ def _decide(books: Books, crew: Crew) -> Decision:
     counted = Counter(cause for _, cause, _ in crew.gone) + Counter(seat.cause for seat in planned)
     return Decision(
         job=crew.job.key,
-        target=len(crew.job.trainers) if is_ending else crew.count if crew.is_admitted else 0,
+        target=in_range(crew.job, crew.job.target) if is_ending else crew.count if crew.is_admitted else 0,
         is_admitted=crew.is_admitted,
         victims=(*unseated, *(seat.trainer.name for seat in gone if seat.trainer is not None)),
         places=tuple(_place(seat) for seat in planned),

@@ -138,3 +138,8 @@ class Crew:
     def surplus(self) -> int:
         """Give how many trainers it can lose without falling below its minimum."""
         return 0 if self.is_settled else max(0, len(self.seats) - self.job.minimum)
+
+
+def in_range(job: Job, count: int) -> int:
+    """Give the number of trainers nearest to `count` that a job may be told to have."""
+    return min(max(count, job.minimum), job.maximum)

@@ -43,6 +43,7 @@ WHOLE = standing()
 OUTSIDE = standing(reason=WAITING, trainer=Counts(), pserver=Counts(), master=Counts())
 STARTING = standing(trainer=counts(4, ready=1), pserver=counts(1, ready=0))
 SHORT = standing(trainer=counts(4, ready=1))
+ENDING = standing(trainer=counts(1, desired=4, succeeded=3))
 ENDED = standing(
     outcome="Succeeded", outcome_reason="Completed", outcome_message="4 trainers found no work left"
 )
@@ -113,6 +114,7 @@ def test_a_condition_keeps_its_time_until_it_changes_sides() -> None:
         (WHOLE, "Progressing", ("False", "Steady", "all trainers that it was given are ready")),
         (BROKEN, "Degraded", ("True", "AllTrainersFailed", "all 4 trainers failed")),
         (WHOLE, "Scaled", ("True", "RoomFree", "trainers 0 -> 4: free room on n1")),
+        (ENDING, "Scaled", ("True", "RoomFree", "trainers 0 -> 4: free room on n1")),
         (OUTSIDE, "Scaled", ("False", "NeverScaled", "it was given no trainers yet")),
     ],
 )
