@@ -19,7 +19,13 @@ class Driven(Protocol):
     """What events do to whoever scales the jobs."""
 
     def kill(self, seconds: float) -> None:
-        """Let it die; another one takes over after so long."""
+        """Let it die, and come back after so long."""
+
+    def stop(self, seconds: float) -> None:
+        """Let it end as it should, and come back after so long."""
+
+    def freeze(self, seconds: float) -> None:
+        """Let it stand still for so long before its next write."""
 
     def deafen(self, seconds: float) -> None:
         """Let it hear nothing for so long."""
@@ -69,6 +75,8 @@ class Happenings:
             "remove-node": lambda: lifecycle.remove(name),
             "add-nodes": lambda: self._environment.more_nodes(name, event.count),
             "kill-controller": lambda: self._disturb("kill", event.seconds),
+            "stop-controller": lambda: self._disturb("stop", event.seconds),
+            "freeze-controller": lambda: self._disturb("freeze", event.seconds),
             "break-watch": lambda: self._disturb("deafen", event.seconds),
         }[event.what]
 

@@ -1,30 +1,29 @@
-"""The controller under test in a simulated cluster: world and reconciler of production, on virtual time."""
+"""The controllers under test in a simulated cluster, what disturbs them, and who watches over them."""
 
 from __future__ import annotations
 
-from mlstack.cluster.api import ObjectRef, WatchEvent
+from collections.abc import Callable
+
+from mlstack.cluster.api import ObjectRef
 from mlstack.elastic.config import PolicyConfig
-from mlstack.elastic.pace import Pace
-from mlstack.elastic.reconcile import Reconciler
+from mlstack.elastic.reconcile import Pass
+from mlstack.elastic.running.settings import LEASE_NAME, LEASE_NAMESPACE
 from mlstack.elastic.simulate.api import SimulatedCluster
 from mlstack.elastic.simulate.cluster import Environment
+from mlstack.elastic.simulate.contender import Contender
 from mlstack.elastic.simulate.laws import breaches_of_plan
 from mlstack.elastic.simulate.objects import training_job
 from mlstack.elastic.simulate.scenario import JobPlan
-from mlstack.elastic.simulate.store import Feed
-from mlstack.elastic.world import World
 from mlstack.errors import ConflictError, TransientError
-
-WATCHED = ("Node", "PriorityClass", "TrainingJob", "StatefulSet", "Pod")
 
 
 class Managed:
-    """Submits the jobs of a scenario and lets the controller run them.
+    """Submits the jobs of a scenario and lets one or more controllers run them.
 
     Attributes:
         violations: breaches of the laws of plans, each with its time.
-        passes: how often the controller looked.
-        cluster: what it writes to.
+        passes: how often a controller looked.
+        cluster: what they write to.
 
     Args:
         environment: the cluster.
@@ -32,34 +31,61 @@ class Managed:
     """
 
     def __init__(self, environment: Environment, config: PolicyConfig) -> None:
-        """Put the submissions on the calendar and start the controller."""
+        """Put the submissions on the calendar and start the controllers."""
         self._environment = environment
         self._kernel, self._store = environment.kernel, environment.store
-        self._config = config
         self._chance = self._kernel.generator("faults")
         self.cluster = SimulatedCluster(self._store, self._kernel, self._refuse)
         self.violations: list[str] = []
         self.passes = 0
-        self._lives = 0
-        self._feed: Feed | None = None
         for job in environment.scenario.jobs:
             environment.later(job.at_ms, lambda job=job: self._submit(job))  # type: ignore[misc]  # bound now
-        self._start()
+        self._contenders = self._made(environment.scenario.controllers, config)
+        for contender in self._contenders:
+            contender.start()
 
     def kill(self, seconds: float) -> None:
-        """Let the controller die, with all that it knew; another one takes over after so long."""
-        self._lives += 1
-        if self._feed is not None:
-            self._feed.close()
-        life = self._lives
-        self._kernel.after(round(seconds * 1000), lambda: self._start() if life == self._lives else None)
+        """Let the leader die, with all that it knew; it comes back after so long."""
+        self._end(Contender.die, seconds)
+
+    def stop(self, seconds: float) -> None:
+        """Let the leader end as it should, and come back after so long."""
+        self._end(Contender.stop, seconds)
+
+    def freeze(self, seconds: float) -> None:
+        """Let the leader stand still for so long before its next write, and not notice."""
+        self._leader().freeze(seconds)
 
     def deafen(self, seconds: float) -> None:
-        """Let the controller hear nothing for so long; what it missed it learns from a list."""
-        if self._feed is not None:
-            self._feed.close()
-        life = self._lives
-        self._kernel.after(round(seconds * 1000), lambda: self._listen() if life == self._lives else None)
+        """Let the leader hear nothing for so long; what it missed it learns from a list."""
+        self._leader().deafen(seconds)
+
+    def _made(self, count: int, config: PolicyConfig) -> list[Contender]:
+        is_alone = count == 1
+        names = ["controller"] if is_alone else [f"controller-{index}" for index in range(count)]
+        return [
+            Contender(
+                name,
+                self._kernel,
+                self._store,
+                self.cluster,
+                config,
+                is_alone=is_alone,
+                passed=self._passed,
+                writes=self._writes,
+            )
+            for name in names
+        ]
+
+    def _leader(self) -> Contender:
+        """Give who leads, or one that runs, or one that will."""
+        return max(self._contenders, key=lambda one: (one.is_leading, one.is_running))
+
+    def _end(self, how: Callable[[Contender], None], seconds: float) -> None:
+        leader = self._leader()
+        how(leader)
+        life = leader.lives
+        self._kernel.after(round(seconds * 1000), lambda: leader.start() if leader.lives == life else None)
 
     def _submit(self, job: JobPlan) -> None:
         self._store.write(training_job(job, self._environment.scenario.grace_s))
@@ -75,47 +101,19 @@ class Managed:
         if draw >= 100 - faults.error_pct:
             raise TransientError("the server is busy", where=str(ref))
 
-    def _start(self) -> None:
-        life = self._lives
-        self._world = World()
-        self._pace = Pace()
-        self._reconciler = Reconciler(
-            self.cluster, self._world, self._config, transitions=lambda: life, instance=f"simulated-{life}"
-        )
-        self._due_ms: int | None = None
-        self._listen()
-        self._plan_next()
-
-    def _listen(self) -> None:
-        """List everything, then hear of what changes."""
-        for kind in WATCHED:
-            listing = self.cluster.list("", kind)
-            self._world.replace(kind, listing.items, listing.resource_version)
-        self._feed = self._store.watch(WATCHED, self._hear, name="controller")
-        self._pace.heard(self._kernel.now_ms)
-        self._plan_next()
-
-    def _hear(self, event: WatchEvent) -> None:
-        if self._world.hear(event):
-            self._pace.heard(self._kernel.now_ms)
-            self._plan_next()
-
-    def _plan_next(self) -> None:
-        """Put the next pass on the calendar, unless an earlier one stands there."""
-        due_ms = max(self._pace.next_ms(), self._kernel.now_ms)
-        if self._due_ms is None or due_ms < self._due_ms:
-            self._due_ms = due_ms
-            life = self._lives
-            self._kernel.at(due_ms, lambda: self._pass(due_ms, life))
-
-    def _pass(self, due_ms: int, life: int) -> None:
-        if life != self._lives or due_ms != self._due_ms:
-            return
-        now_ms = self._kernel.now_ms
-        done = self._reconciler.step(now_ms)
+    def _passed(self, done: Pass) -> None:
         self.passes += 1
+        self._accuse(*breaches_of_plan(done.snapshot, done.plan))
+
+    def _writes(self, name: str) -> None:
+        """Hold against one of several controllers that it writes while the Lease is not its own."""
+        if len(self._contenders) == 1:
+            return
+        lease = self._store.get("Lease", LEASE_NAME, LEASE_NAMESPACE) or {}
+        holder = (lease.get("spec") or {}).get("holderIdentity")
+        if holder != name:
+            self._accuse(f"lease: {name} writes while {holder or 'nobody'} leads")
+
+    def _accuse(self, *texts: str) -> None:
         at_s = self._kernel.elapsed_ms / 1000
-        self.violations += [f"{at_s:g} s: {text}" for text in breaches_of_plan(done.snapshot, done.plan)]
-        self._pace.passed(now_ms, done.next_ms)
-        self._due_ms = None
-        self._plan_next()
+        self.violations += [f"{at_s:g} s: {text}" for text in texts]

@@ -25,8 +25,10 @@ Happening = Literal[
     "uncordon-node",
     "remove-node",
     "add-nodes",  # `count` more like the group named
-    "kill-controller",  # another one takes over after `seconds`
-    "break-watch",  # the controller hears nothing for `seconds`, then lists anew
+    "kill-controller",  # the one that leads dies and comes back after `seconds`
+    "stop-controller",  # the one that leads frees its Lease, ends, and comes back after `seconds`
+    "freeze-controller",  # the one that leads stands still for `seconds` in the middle of a pass
+    "break-watch",  # the one that leads hears nothing for `seconds`, then lists anew
 ]
 
 
@@ -142,6 +144,7 @@ class Scenario:
         kubelet: how long pods take.
         workloads: how quick the controllers are.
         grace_s: of trainers, where their spec does not say.
+        controllers: how many there are, of which one leads.
     """
 
     name: str
@@ -156,6 +159,7 @@ class Scenario:
     kubelet: KubeletSettings = field(default_factory=KubeletSettings)
     workloads: WorkloadSettings = field(default_factory=WorkloadSettings)
     grace_s: int = 5
+    controllers: int = 1
 
     def with_grace(self, seconds: int) -> Scenario:
         """Give the same with another grace for trainers."""

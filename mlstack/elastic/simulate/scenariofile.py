@@ -30,6 +30,7 @@ _TOP = (
     "begin",
     "seconds",
     "grace",
+    "controllers",
     "scheduler",
     "start",
 )
@@ -41,7 +42,7 @@ _JOB = (
 )
 _SERVICE = ("name", "at", "replicas", *_ROOM, "priority", "grace")
 _EVENT = ("at", "what", "name", "count", "seconds", "every")
-_NEEDS_NAME = frozenset(get_args(Happening)) - {"kill-controller", "break-watch"}
+_NEEDS_NAME = frozenset(what for what in get_args(Happening) if not what.endswith(("-controller", "-watch")))
 
 
 def read(data: object, *, where: str) -> Scenario:
@@ -81,6 +82,7 @@ def _scenario(top: Fields, where: str) -> Scenario:
         begin_ms=_ms(top, "begin", 0),
         end_ms=_ms(top, "seconds", 600),
         grace_s=top.integer("grace", 5),
+        controllers=top.integer("controllers", 1, minimum=1),
         scheduler=_scheduler(top.level("scheduler")),
         kubelet=KubeletSettings(start_ms=(round(start[0] * 1000), round(start[1] * 1000))),
     )

@@ -1,0 +1,85 @@
+"""Several controllers in one cluster: one leads, whatever becomes of it, and nothing is done twice."""
+
+from dataclasses import replace
+
+import pytest
+
+from mlstack.elastic import measures
+from mlstack.elastic.running.leading import Leadership
+from mlstack.elastic.simulate import scenariofile
+from mlstack.elastic.simulate.run import Outcome, simulate
+from mlstack.elastic.simulate.scenario import Event, Faults, Scenario
+
+JOB = {
+    "min": 2,
+    "max": 12,
+    "trainer": {"cpu": 2, "memory": "2Gi"},
+    "pservers": {"count": 2, "cpu": 1},
+    "master": {"cpu": "500m"},
+}
+
+
+def scenario(*events: Event, controllers: int = 2) -> Scenario:
+    """Give a small cluster with a service, and jobs that come ten seconds apart."""
+    data = {
+        "seconds": 150,
+        "controllers": controllers,
+        "nodes": [{"name": "n", "count": 6, "cpu": 16, "memory": "64Gi", "background": {"cpu": "300m"}}],
+        "services": [{"name": "web", "replicas": 6, "cpu": 3}],
+        "jobs": [{"name": "j", "count": 5, "every": 10, "at": 5, **JOB}],
+    }
+    return replace(scenariofile.read(data, where="small.yaml"), events=events)
+
+
+def facts(outcome: Outcome) -> tuple[object, ...]:
+    """Give what must not depend on who leads: who has how many trainers, and what it took."""
+    last = outcome.samples[-1]
+    return measures.complete(last), sorted(measures.trainers(last)), last.created, last.deleted
+
+
+def test_of_two_that_start_at_once_one_works() -> None:
+    alone, both = simulate(scenario(controllers=1)), simulate(scenario())
+    assert facts(both) == facts(alone)
+    assert both.violations == ()
+    assert both.passes == pytest.approx(alone.passes, abs=3)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Event(at_ms=20_000, what="kill-controller", seconds=30, every_ms=40_000),
+        Event(at_ms=20_000, what="kill-controller", seconds=3, every_ms=20_000),
+        Event(at_ms=27_000, what="stop-controller", seconds=5, every_ms=20_000),
+        Event(at_ms=24_000, what="freeze-controller", seconds=40, every_ms=50_000),
+        Event(at_ms=24_000, what="break-watch", seconds=20, every_ms=50_000),
+    ],
+    ids=["killed for long", "killed often", "stopped", "frozen", "deaf"],
+)
+@pytest.mark.parametrize(
+    "faults",
+    [Faults(), pytest.param(Faults(conflict_pct=5, error_pct=5), marks=pytest.mark.slow)],
+    ids=["calm", "refused"],
+)
+def test_whatever_becomes_of_the_leader_jobs_end_up_whole(event: Event, faults: Faults) -> None:
+    outcome = simulate(replace(scenario(event), faults=faults))
+    last = outcome.samples[-1]
+    assert outcome.violations == ()
+    assert measures.complete(last) == 5
+    assert measures.spread(measures.trainers(last)) <= 1
+
+
+def test_a_leader_that_wakes_up_late_writes_nothing_more() -> None:
+    frozen = Event(at_ms=24_500, what="freeze-controller", seconds=40)
+    outcome = simulate(scenario(frozen))
+    assert outcome.violations == ()
+    assert measures.waits_for_gang(outcome.samples).percentile(100) <= 30
+
+
+def test_writing_without_the_lease_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Leadership, "check", lambda self: None)
+    outcome = simulate(scenario(Event(at_ms=24_500, what="freeze-controller", seconds=40)))
+    assert any("writes while controller-1 leads" in text for text in outcome.violations)
+
+
+def test_a_lone_controller_needs_no_lease() -> None:
+    assert "replace" not in simulate(scenario(controllers=1)).calls
