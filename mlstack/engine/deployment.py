@@ -5,6 +5,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
+from mlstack.cluster.ahead import soon
 from mlstack.engine import guard, rights
 from mlstack.engine.comparing import refusals
 from mlstack.engine.comparing.observe import looking_again
@@ -118,14 +119,21 @@ class Deployment(Proposal):
             waited=self.options.wait,
             history=recording.history(self.reached, clock=clock, ahead=self.writes),
             clock=clock,
-            on_event=on_event,
+            on_event=run.tell,
         )
         try:
-            self._as_it_is_now(run)._steps(run, clock, on_event)
+            now = self._as_it_is_now(run)
+            widened = now._steps(run, clock, on_event)
         except MlstackError as error:
             record(run.outcomes, error=error)
             raise
-        record(run.outcomes, error=None)
+        recorded = soon(partial(record, run.outcomes, error=None))  # neither record needs the other
+        try:
+            inventories.settle(run, widened, now.changes.changes, forgotten=now.forgotten, on_event=run.tell)
+        except MlstackError:
+            recorded()
+            raise
+        recorded()
 
     def _as_it_is_now(self, run: Run) -> "Deployment":
         """Give this deploy worked out again if another run was faster, as long as it holds nothing new."""
@@ -140,8 +148,8 @@ class Deployment(Proposal):
                 run.skip(change, "gone", "was gone already")
         return now
 
-    def _steps(self, run: Run, clock: Clock, on_event: OnEvent) -> None:
-        """Do everything in its order: the inventory grows first and shrinks last."""
+    def _steps(self, run: Run, clock: Clock, on_event: OnEvent) -> Inventory:
+        """Do everything in its order, after the inventory has grown; gives it, to be shrunk last of all."""
         changes = self.changes.changes
         widened = inventories.widen(run.records, self.inventory, changes, on_event=on_event)
         try:
@@ -159,7 +167,7 @@ class Deployment(Proposal):
             with suppress(ClusterError):  # what it holds now covers everything; hashes only save time
                 inventories.settle(run, widened, changes, in_vain=True, on_event=on_event)
             raise
-        inventories.settle(run, widened, changes, forgotten=self.forgotten, on_event=on_event)
+        return widened
 
     def _wait(self, run: Run, clock: Clock, on_event: OnEvent) -> None:
         """Wait until what is wanted works; what was deleted for it is not made up for by anything."""

@@ -1,7 +1,7 @@
 """What was worked out and waits for a yes: what a person confirms, and carrying out exactly that."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -12,7 +12,7 @@ from mlstack.engine.waiting.gates import TermsOf
 from mlstack.engine.waiting.logs import hidden
 from mlstack.engine.writing.execute import Run
 from mlstack.engine.writing.send import Again
-from mlstack.errors import ForbiddenError, MlstackError
+from mlstack.errors import ForbiddenError, MlstackError, ObjectNotFoundError
 from mlstack.model import report
 from mlstack.model.app import Environment
 from mlstack.model.clock import Clock
@@ -155,10 +155,10 @@ class Proposal:
         """Give the cluster to write to, fenced by the lock unless there is nothing to write or to lock."""
         if not self.writes:
             locking.tidy(self.cluster, self.place, self.changes.app, holder=self.holder, clock=clock)
-        if not (self.writes and self._has_namespace()):
+        if not self.writes:
             yield self.cluster
             return
-        held = locking.held(
+        lock = locking.held(
             self.cluster,
             self.place,
             self.changes.app,
@@ -167,11 +167,17 @@ class Proposal:
             on_event=on_event,
             timeout_s=self.lock_timeout_s,
         )
-        if self.lock is not None:
-            yield self.lock.cluster(held)
-            return
-        with held as cluster:
-            yield cluster
+        with ExitStack() as stack:
+            yield self._entered(lock, stack)
+
+    def _entered(self, lock: AbstractContextManager[Cluster], stack: ExitStack) -> Cluster:
+        """Give the cluster to write to, with the lock held; without it if its namespace is not there."""
+        try:
+            return stack.enter_context(lock) if self.lock is None else self.lock.cluster(lock)
+        except (ObjectNotFoundError, ForbiddenError):
+            if self._has_namespace():
+                raise
+            return self.cluster
 
     def _has_namespace(self) -> bool:
         try:

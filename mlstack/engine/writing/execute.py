@@ -79,7 +79,7 @@ class Run:
     @property
     def records(self) -> Cluster:
         """Give the cluster for what is kept of the environment: webhooks that start are waited for."""
-        return patient(self._cluster, clock=self._clock, on_event=self._tell)
+        return patient(self._cluster, clock=self._clock, on_event=self.tell)
 
     def use(self, cluster: Cluster) -> None:
         """Write through another view of the cluster from now on, as one that a lock fences."""
@@ -90,7 +90,7 @@ class Run:
         self._gates = Gates(
             self._cluster,
             clock=EndedClock(self._clock, self._stopped),
-            on_event=self._tell,
+            on_event=self.tell,
             terms=self._terms,
             rules=self._rules,
             secrets=self._secrets,
@@ -217,9 +217,10 @@ class Run:
                 self._on_event(event)
 
     def _say(self, kind: EventKind, identity: Identity | None, text: str) -> None:
-        self._tell(Event(kind, identity, text))
+        self.tell(Event(kind, identity, text))
 
-    def _tell(self, event: Event) -> None:
+    def tell(self, event: Event) -> None:
+        """Tell of something, unless a person has ended the run; one thread at a time."""
         with self._lock:
             if not self._closed:
                 self._on_event(event)
