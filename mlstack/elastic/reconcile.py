@@ -24,6 +24,7 @@ from mlstack.elastic.plan import plan as decide
 from mlstack.elastic.scaleplan import Decision, ScalePlan
 from mlstack.elastic.snapshot import Snapshot
 from mlstack.elastic.world import MOVES_KEPT_MS, World
+from mlstack.errors import ObjectNotFoundError
 
 RESENT_MS = 60_000
 """The same change of a status that did not stay is not written again for so long."""
@@ -262,19 +263,31 @@ class Reconciler:
             work.told.append(Told(job=job.key, note=note))
 
     def _events(self, work: _Work) -> list[Action]:
-        """Give the events for what was told and is news; the rest was not worth telling."""
+        """Give the events for what was told and is news, and count what was told before on its event."""
         found = []
         said, work.told = work.told, []
         for told in said:
             job = self._world.job(told.job)
             memory = self._memory.of(told.job, job.uid) if job else None
-            if job is None or memory is None or not notes.is_fresh(told.note, memory, work.now_ms):
+            if job is None or memory is None:
                 continue
-            work.told.append(told)
             body = notes.event(job, told.note, work.now_ms, self._instance)
             ref, why = ObjectRef.of(body), told.note.reason
-            found.append(Action(verb="create", ref=ref, job=job.key, why=why, body=body))
-        return found
+            is_news = memory.told.is_news(told.note.key, ref.name, work.now_ms, lasts=told.note.lasts)
+            if is_news:
+                found.append(Action(verb="create", ref=ref, job=job.key, why=why, body=body))
+            if is_news or told.note.is_loud:
+                work.told.append(told)
+        return [*found, *self._repeats(work.now_ms)]
+
+    def _repeats(self, now_ms: int) -> Iterator[Action]:
+        """Give the changes of events that tell how often something was."""
+        for job in self._world.jobs():
+            memory = self._memory.of(job.key, job.uid)
+            for (reason, _), series in memory.told.due(now_ms) if memory else ():
+                ref = ObjectRef(notes.API_VERSION, "Event", job.namespace, series.event)
+                why = f"{reason}, {series.count} times"
+                yield Action(verb="patch", ref=ref, job=job.key, why=why, body=series.body)
 
     def _carry_out(self, actions: Sequence[Action], work: _Work) -> None:
         work.done += actions
@@ -299,7 +312,11 @@ class Reconciler:
         """Try again later what the cluster did not take, and say why it did not."""
         job = self._world.job(refused.action.job)
         memory = self._memory.of(job.key, job.uid) if job else None
-        if memory is None or job is None or refused.action.ref.kind == "Event":
+        if memory is None or job is None:
+            return
+        if refused.action.ref.kind == "Event":
+            if isinstance(refused.error, ObjectNotFoundError):
+                memory.told.forget(refused.action.ref.name)
             return
         if not memory.pause.is_waiting(work.now_ms):
             memory.pause.fail(work.now_ms)

@@ -12,7 +12,7 @@ from mlstack.errors import ClusterError, ConflictError, ObjectNotFoundError, Unr
 
 MANAGER = "mlstack-elastic"
 
-Verb = Literal["create", "apply", "delete", "status"]
+Verb = Literal["create", "apply", "delete", "status", "patch"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,11 +20,11 @@ class Action:
     """One write.
 
     Attributes:
-        verb: what is done; `status` is a merge patch of the status.
+        verb: what is done; `patch` is a merge patch, `status` one of the status alone.
         ref: the object.
         job: key of the job that it is done for.
         why: one line for people.
-        body: the object, or what changes of its status.
+        body: the object, or what changes of it or its status.
         uid: for `delete`: only this very object; for `apply`: of the owner that an object there must have.
         grace_period_s: for `delete`: time to end, None for the object's own.
     """
@@ -114,6 +114,9 @@ class Hands:
                 patch = {"status": action.body}
                 changed = self._cluster.patch(action.ref, patch, subresource="status", manager=MANAGER)
                 return WatchEvent(type="MODIFIED", object=changed.object)
+            case "patch":
+                patched = self._cluster.patch(action.ref, action.body, manager=MANAGER)
+                return WatchEvent(type="MODIFIED", object=patched.object)
             case "delete":
                 return self._delete(action)
 

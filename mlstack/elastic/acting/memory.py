@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mlstack.elastic.acting.series import Told
+
 FIRST_RETRY_MS = 10_000
 LONGEST_RETRY_MS = 60_000
 CALM_MS = 600_000
@@ -70,7 +72,7 @@ class JobMemory:
         supported: generation of the job for which services and sets were last written as a whole; empty
             where nobody remembers, anything else where it did not come off.
         admitted_ms: when it was admitted; None once all of the gang has a node, or where nobody remembers.
-        told: what was last said of it, by reason and text, and when.
+        told: what was told of it lately.
         sent: the last change of its status.
         sent_ms: when that was.
     """
@@ -84,7 +86,7 @@ class JobMemory:
     hints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     supported: tuple[object, ...] = ()
     admitted_ms: int | None = None
-    told: dict[tuple[str, str], int] = field(default_factory=dict)
+    told: Told = field(default_factory=Told)
     sent: Mapping[str, object] = field(default_factory=dict)
     sent_ms: int = 0
 

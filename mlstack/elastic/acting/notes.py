@@ -1,22 +1,19 @@
-"""What is told about a job: Kubernetes events, each when something changes and not again soon."""
+"""What is told about a job: Kubernetes events, each when something changes."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 from mlstack.elastic.acting.lifecycle import Life
-from mlstack.elastic.acting.memory import JobMemory
+from mlstack.elastic.acting.series import Key, micro_time
 from mlstack.elastic.observed.jobs import JobFacts
 from mlstack.elastic.scaleplan import Cause, Decision
 
 API_VERSION = "events.k8s.io/v1"
 CONTROLLER = "mlstack.dev/elastic"
-QUIET_MS = 600_000
-"""The same is not said again for so long."""
 
 _LONGEST = 1024  # of a note, by the API
 
@@ -39,9 +36,24 @@ class Note:
     text: str
     type: NoteType = "Normal"
 
+    @property
+    def key(self) -> Key:
+        """Give what makes it the same as another: of some reasons the numbers in the text do not matter."""
+        return (self.reason, "" if self.reason in _NUMBERED else self.text)
 
-# Told once while it lasts, however its numbers change.
-_LASTING = frozenset({"WaitingForCapacity", "Refused"})
+    @property
+    def lasts(self) -> bool:
+        """Tell whether it is a state, told in every pass while it lasts."""
+        return self.reason == "WaitingForCapacity"
+
+    @property
+    def is_loud(self) -> bool:
+        """Tell whether it is worth a line each time, not only the first."""
+        return self.reason not in _NUMBERED
+
+
+# Reasons whose texts differ while they mean the same.
+_NUMBERED = frozenset({"WaitingForCapacity", "Refused"})
 # Reasons of a condition that people should hear of.
 _BAD = ("MinimumLost", "InvalidSpec")
 
@@ -100,17 +112,6 @@ def of_status(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Note]
     return found
 
 
-def is_fresh(note: Note, memory: JobMemory, now_ms: int) -> bool:
-    """Tell whether a note was not told a short while ago, and remember it."""
-    for key in [key for key, told_ms in memory.told.items() if now_ms - told_ms >= QUIET_MS]:
-        del memory.told[key]
-    key = (note.reason, "" if note.reason in _LASTING else note.text)
-    if key in memory.told:
-        return False
-    memory.told[key] = now_ms
-    return True
-
-
 def _said(found: Mapping[str, Any], reason: str) -> str | None:
     """Give the message of the condition with this reason, None where there is none."""
     for condition in found.get("conditions") or ():
@@ -121,13 +122,12 @@ def _said(found: Mapping[str, Any], reason: str) -> str | None:
 
 def event(job: JobFacts, note: Note, now_ms: int, instance: str) -> dict[str, Any]:
     """Write a note as an Event; its name tells the moment, so that no two meet."""
-    moment = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     mark = hashlib.sha256(f"{job.uid} {note.reason} {note.text} {now_ms} {instance}".encode()).hexdigest()
     return {
         "apiVersion": API_VERSION,
         "kind": "Event",
         "metadata": {"namespace": job.namespace, "name": f"{job.name}.{mark[:16]}"},
-        "eventTime": moment,
+        "eventTime": micro_time(now_ms),
         "reportingController": CONTROLLER,
         "reportingInstance": instance[:128],
         "action": note.action,

@@ -1,0 +1,105 @@
+"""The same told about a job again: not a new event each time, but a series on the one that is there.
+
+As client-go's broadcaster has it: what happens again within six minutes is the same event, and its series
+counts it, so that `kubectl get events -o wide` and `kubectl describe` show how often it was. A series is
+written once a minute at the most. What lasts rather than happens, such as waiting for room, is not counted
+while it lasts; every half an hour its event is written again, since the server forgets events after an hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+SAME_MS = 360_000
+"""So long after the last time it is something new again."""
+
+PAUSE_MS = 60_000
+"""A series is not written more often."""
+
+REFRESH_MS = 1_800_000
+"""What lasts is written again so often."""
+
+MOST = 50
+"""So many different things are remembered of one job."""
+
+Key = tuple[str, str]
+"""A reason, and the text where that matters."""
+
+
+@dataclass
+class Series:
+    """How often the same was told.
+
+    Attributes:
+        event: name of its event.
+        last_ms: when it was heard last.
+        sent_ms: when it was written last.
+        count: how often it happened.
+        sent: how often it had happened when it was written last.
+    """
+
+    event: str
+    last_ms: int
+    sent_ms: int
+    count: int = 1
+    sent: int = 1
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """Give the merge patch of the event."""
+        return {"series": {"count": self.count, "lastObservedTime": micro_time(self.last_ms)}}
+
+    def hear(self, now_ms: int, *, lasts: bool) -> None:
+        """Note that it is told again; what one pass says several times counts once."""
+        if now_ms > self.last_ms and (not lasts or now_ms - self.sent_ms >= REFRESH_MS):
+            self.count += 1
+        self.last_ms = now_ms
+
+
+@dataclass
+class Told:
+    """What was told of one job lately.
+
+    Attributes:
+        known: by what was told.
+    """
+
+    known: dict[Key, Series] = field(default_factory=dict)
+
+    def is_news(self, key: Key, event: str, now_ms: int, *, lasts: bool = False) -> bool:
+        """Tell whether something was not told a short while ago, and take note of it.
+
+        Args:
+            key: what is told.
+            event: name of the event that is written if it is news.
+            now_ms: the time.
+            lasts: whether this is a state, told again and again while it lasts.
+        """
+        for old in [old for old, series in self.known.items() if now_ms - series.last_ms >= SAME_MS]:
+            del self.known[old]
+        if key in self.known:
+            self.known[key].hear(now_ms, lasts=lasts)
+            return False
+        if len(self.known) >= MOST:
+            del self.known[min(self.known, key=lambda each: self.known[each].last_ms)]
+        self.known[key] = Series(event, last_ms=now_ms, sent_ms=now_ms)
+        return True
+
+    def due(self, now_ms: int) -> Iterator[tuple[Key, Series]]:
+        """Give the series that are to be written now; they count as written."""
+        for key, series in self.known.items():
+            if series.count > series.sent and now_ms - series.sent_ms >= PAUSE_MS:
+                series.sent, series.sent_ms = series.count, now_ms
+                yield key, series
+
+    def forget(self, event: str) -> None:
+        """Begin anew with an event that the server has forgotten."""
+        self.known = {key: series for key, series in self.known.items() if series.event != event}
+
+
+def micro_time(moment_ms: int) -> str:
+    """Write a time as events and leases have it: with six decimals."""
+    return datetime.fromtimestamp(moment_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,83 @@
+"""What is told again: when it is news, when it is counted, when the count is written."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from mlstack.elastic.acting.series import MOST, PAUSE_MS, REFRESH_MS, SAME_MS, Told
+
+KEY = ("ScaledUp", "trainers 1 -> 2")
+
+
+@pytest.fixture
+def told() -> Told:
+    found = Told()
+    assert found.is_news(KEY, "first", 0)
+    return found
+
+
+def written(told: Told, now_ms: int) -> list[tuple[str, int]]:
+    return [(series.event, series.count) for _, series in told.due(now_ms)]
+
+
+def test_the_same_soon_is_counted_and_written_after_a_minute(told: Told) -> None:
+    assert not told.is_news(KEY, "second", 10_000)
+    assert not told.is_news(KEY, "third", 20_000)
+
+    assert written(told, PAUSE_MS - 1) == []
+    assert written(told, PAUSE_MS) == [("first", 3)]
+    assert written(told, 2 * PAUSE_MS) == []
+
+
+def test_a_series_is_written_once_a_minute_at_the_most(told: Told) -> None:
+    times = []
+    for now_ms in range(1_000, 600_000, 1_000):
+        told.is_news(KEY, "again", now_ms)
+        times += [now_ms] * len(written(told, now_ms))
+
+    assert len(times) == 9
+    assert all(later - earlier >= PAUSE_MS for earlier, later in pairwise(times))
+
+
+def test_the_same_much_later_is_news(told: Told) -> None:
+    assert not told.is_news(KEY, "second", SAME_MS - 1)
+    assert told.is_news(KEY, "third", 2 * SAME_MS - 1)
+
+
+def test_several_times_in_one_pass_are_once(told: Told) -> None:
+    for _ in range(3):
+        told.is_news(KEY, "second", 5_000)
+
+    assert written(told, PAUSE_MS) == [("first", 2)]
+
+
+def test_what_lasts_is_written_again_every_half_hour_and_not_before() -> None:
+    told, times = Told(), []
+    for now_ms in range(0, 2 * REFRESH_MS + 10_000, 5_000):
+        assert told.is_news(KEY, "first", now_ms, lasts=True) == (now_ms == 0)
+        times += [now_ms] * len(written(told, now_ms))
+
+    assert times == [REFRESH_MS, 2 * REFRESH_MS]
+
+
+def test_an_event_that_the_server_forgot_is_made_anew(told: Told) -> None:
+    told.forget("first")
+
+    assert told.is_news(KEY, "second", 1_000)
+
+
+def test_only_so_much_is_remembered(told: Told) -> None:
+    for number in range(MOST):
+        assert told.is_news(("ScaledUp", str(number)), f"event-{number}", 1_000 + number)
+
+    assert len(told.known) == MOST
+    assert KEY not in told.known
+
+
+def test_the_patch_has_the_count_and_the_last_time(told: Told) -> None:
+    told.is_news(KEY, "second", 61_500)
+    ((_, series),) = told.due(61_500)
+
+    assert series.body == {"series": {"count": 2, "lastObservedTime": "1970-01-01T00:01:01.500000Z"}}
