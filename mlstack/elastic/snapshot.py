@@ -78,6 +78,7 @@ class Trainer:
         planned: the node that the plan had for it when it was created, empty for none.
         created_ms: when it was created.
         is_ready: whether it is ready.
+        is_tried: while it waits: whether the scheduler has looked for a node in vain.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Trainer:
     planned: str
     created_ms: int
     is_ready: bool = False
+    is_tried: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -156,13 +156,25 @@ class Stage:
             obj = self.get("Pod", name)
             assert obj is not None
             place = facts.node or self._place(obj, facts)
+            ref = ObjectRef.of(obj)
+            if not place and not facts.is_tried:
+                self._refuse(ref)
             if place:
-                ref = ObjectRef.of(obj)
                 self.memory.patch(ref, {"spec": {"nodeName": place}})
                 ready = {"type": "Ready", "status": "True"}
                 self.memory.patch(
                     ref, {"status": {"phase": "Running", "conditions": [ready]}}, subresource="status"
                 )
+
+    def refuse_pods(self) -> None:
+        """Let the scheduler find no node for all that wait, whatever room there is."""
+        for obj in self.all("Pod"):
+            if not obj["spec"].get("nodeName"):
+                self._refuse(ObjectRef.of(obj))
+
+    def _refuse(self, ref: ObjectRef) -> None:
+        found = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": ""}
+        self.memory.patch(ref, {"status": {"conditions": [found]}}, subresource="status")
 
     def _place(self, obj: Obj, facts: podfacts.PodFacts) -> str:
         places = [str(one["metadata"]["name"]) for one in self.all("Node")]

@@ -67,7 +67,10 @@ def see_to(
         memory.hints = hints
         return Gang(support=Support(is_running=True, hints=hints, is_held=True), why="admitted")
     limit_ms = _limit_ms(job)
-    overdue = [pod for pod in waiting if now_ms - pod.created_ms >= limit_ms and pod.is_held_to_node]
+    # At pods that are not tried the scheduler has not looked yet: held or not, they have to wait for it.
+    overdue = [
+        pod for pod in waiting if pod.is_tried and now_ms - pod.created_ms >= limit_ms and pod.is_held_to_node
+    ]
     is_held = any(one.is_held for one in sets.values())
     if overdue or (is_placed and is_held):
         why = "no room on the planned nodes" if overdue else "all have a node"
@@ -76,7 +79,8 @@ def see_to(
     is_hopeless = (
         not is_placed and memory.admitted_ms is not None and now_ms - memory.admitted_ms >= INCOMPLETE_MS
     )
-    due = min((pod.created_ms + limit_ms for pod in waiting if pod.is_held_to_node), default=None)
+    held = [pod for pod in waiting if pod.is_tried and pod.is_held_to_node]
+    due = min((pod.created_ms + limit_ms for pod in held), default=None)
     form = (
         None if _stands(job, sets, memory) else Support(is_running=True, hints=memory.hints, is_held=is_held)
     )

@@ -249,4 +249,5 @@ def _as_trainer(pod: PodFacts) -> Trainer:
         planned=pod.planned,
         created_ms=pod.created_ms,
         is_ready=pod.is_ready,
+        is_tried=pod.is_tried,
     )

@@ -66,6 +66,7 @@ class PodFacts:
         ending: how it ended, empty while it has not; `lost` when others ended it.
         is_ready: whether it is ready.
         wants_room: whether more room could help: neither gated nor waiting for something else.
+        is_tried: whether the scheduler has looked for a node in vain; until it has, nobody knows.
         is_held_to_node: whether required affinity is part of it.
         last_change_ms: when its readiness last changed.
     """
@@ -93,6 +94,7 @@ class PodFacts:
     ending: Ending
     is_ready: bool
     wants_room: bool
+    is_tried: bool
     is_held_to_node: bool
     last_change_ms: int
 
@@ -143,6 +145,7 @@ def parse(obj: Mapping[str, Any]) -> PodFacts:
         phase=str(status.get("phase") or "Pending"),
         ending=_ending(status, conditions, is_deleted=bool(deleted)),
         is_ready=ready.get("status") == "True",
+        is_tried=(conditions.get("PodScheduled") or {}).get("status") == "False",
         wants_room=not spec.get("schedulingGates") and _wants_room(conditions.get("PodScheduled")),
         is_held_to_node=_is_held(spec),
         last_change_ms=time_ms(str(ready.get("lastTransitionTime") or "")),

@@ -7,6 +7,9 @@ from mlstack.elastic.policy.parts import Crew, Seat
 from mlstack.elastic.policy.shapes import fits
 from mlstack.elastic.snapshot import Trainer
 
+UNTRIED = 4
+"""A trainer at which the scheduler has not even looked is given so many times as long: it may be down."""
+
 
 def seat_loose(books: Books, *, stuck_ms: int) -> None:
     """Enter all trainers that are not bound yet; those that wait too long are withdrawn and barred."""
@@ -26,7 +29,8 @@ def seat_loose(books: Books, *, stuck_ms: int) -> None:
 def _is_stuck(books: Books, trainer: Trainer, busy: set[str], stuck_ms: int) -> bool:
     """Tell whether a trainer waits too long although its node is not waiting for somebody to go."""
     waited = books.ledger.snapshot.now_ms - trainer.created_ms
-    return waited > stuck_ms and trainer.planned not in busy
+    limit_ms = stuck_ms if trainer.is_tried else UNTRIED * stuck_ms
+    return waited > limit_ms and trainer.planned not in busy
 
 
 def _withdraw(crew: Crew, stuck: list[Trainer], stuck_ms: int) -> None:

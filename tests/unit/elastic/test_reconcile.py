@@ -87,7 +87,8 @@ def test_a_gang_that_finds_no_place_gives_its_room_back(stage: Stage) -> None:
     stage.put(training_job(minimum=1, maximum=1, pservers=1))
     for _ in range(8):
         stage.step(seconds=10)
-        stage.run_sets()  # but nothing is ever bound
+        stage.run_sets()
+        stage.refuse_pods()  # nothing is ever bound
 
     assert "Suspended" in stage.events()
     assert stage.status()["trainer"]["desired"] == 0
@@ -353,6 +354,7 @@ def test_servers_that_cannot_go_to_their_node_may_go_elsewhere(stage: Stage) -> 
     stage.put(training_job(minimum=1, maximum=1, pservers=1))
     stage.step()
     stage.run_sets()
+    stage.refuse_pods()
     stuck = stage.get("Pod", "train-pserver-0")
     assert stuck is not None
 
@@ -372,6 +374,7 @@ def test_a_server_is_not_made_again_as_it_was_where_its_set_could_not_be_changed
     stage.put(training_job(minimum=1, maximum=1, pservers=1))
     stage.step()
     stage.run_sets()
+    stage.refuse_pods()
     stuck = stage.get("Pod", "train-pserver-0")
     assert stuck is not None
 
@@ -394,11 +397,27 @@ def test_a_stuck_trainer_is_withdrawn_and_its_node_passed_over(stage: Stage) -> 
             _pod_ref(found["metadata"]["name"]),
             {"spec": {"nodeName": "n1"}, "status": {"phase": "Running"}},
         )
+    stage.refuse_pods()
 
     stage.step(seconds=20)
 
     assert stage.world.bars["default/train"]
     assert len(stage.trainers()) == 1
+
+
+def test_while_no_scheduler_looks_at_them_pods_just_wait(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=2, pservers=1))
+    stage.step()
+    stage.run_sets()
+    before = {found["metadata"]["name"]: found["metadata"]["uid"] for found in stage.all("Pod")}
+
+    for _ in range(4):
+        stage.step(seconds=10)
+
+    assert {found["metadata"]["name"]: found["metadata"]["uid"] for found in stage.all("Pod")} == before
+    assert not stage.world.bars
+    stage.settle()
+    assert stage.status()["phase"] == "Running"
 
 
 def test_a_foreign_pod_of_a_trainers_name_is_left_alone(stage: Stage) -> None:
@@ -520,6 +539,24 @@ def test_trainers_that_others_took_are_told_as_lost(stage: Stage) -> None:
 
     assert len(stage.trainers()) == 3
     assert "lost a trainer" in stage.status()["scaleRecords"][-1]["reason"]
+
+
+def test_what_happens_again_is_counted_on_its_event(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=3))
+    stage.settle()
+    for maximum in (2, 3) * 3:
+        bound = {"spec": {"trainer": {"max-instance": maximum}}}
+        stage.memory.patch(ObjectRef.of(stage.job()), bound)
+        stage.settle()
+    stage.step(seconds=60)
+
+    found = {event["note"][:15]: event.get("series") for event in stage.all("Event", "events.k8s.io/v1")}
+    assert stage.events() == ["Admitted", "ScaledDown", "ScaledUp"]
+    assert found["trainers 3 -> 2"]["count"] == found["trainers 2 -> 3"]["count"] == 3
+    stage.cluster.writes = 0
+    for _ in range(60):
+        stage.step(seconds=5)
+    assert stage.cluster.writes == 0
 
 
 @pytest.mark.parametrize("kind", ["Service", "StatefulSet"])
