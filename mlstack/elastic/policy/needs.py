@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from mlstack.elastic.policy.ledger import Ledger
-from mlstack.elastic.policy.parts import Crew, Host
+from mlstack.elastic.policy.parts import Crew
 from mlstack.elastic.policy.shapes import dominant, fits, shape, total
 from mlstack.elastic.snapshot import Vector
 
@@ -48,19 +49,16 @@ def useful(ledger: Ledger, crew: Crew) -> frozenset[str]:
     """Give the nodes that could take any pod of a job's gang."""
     kinds = [shape(need.request) for need in needs(crew, ledger.whole)]
     hosts = ledger.hosts_of(crew.job.nodes)
-    return frozenset(host.name for host in hosts if _takes_any(host, kinds))
-
-
-def _takes_any(host: Host, kinds: Iterable[tuple[tuple[int, int], ...]]) -> bool:
-    return any(fits(host.allocatable, kind) for kind in kinds)
+    sizes = {size for size in {host.allocatable for host in hosts} if any(fits(size, kind) for kind in kinds)}
+    return frozenset([host.name for host in hosts if host.allocatable in sizes])
 
 
 def could_ever_run(ledger: Ledger, crew: Crew, nodes: frozenset[str]) -> bool:
     """Tell whether the gang of a job could fit if the nodes it can use were empty, by sums and pod by pod."""
     lacked = needs(crew, ledger.whole)
-    hosts = ledger.hosts_of(nodes)
+    sizes = Counter([host.allocatable for host in ledger.hosts_of(nodes)])
     size = len(ledger.snapshot.resources)
-    room = total([host.allocatable for host in hosts], size)
+    room = total([tuple(each * number for each in all_) for all_, number in sizes.items()], size)
     return fits(room, shape(amount(lacked, size))) and all(
-        any(fits(host.allocatable, shape(need.request)) for host in hosts) for need in lacked
+        any(fits(all_, shape(need.request)) for all_ in sizes) for need in lacked
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 from mlstack.elastic.policy.ledger import Ledger
 from mlstack.elastic.policy.parts import Crew, Host, Seat
 from mlstack.elastic.policy.places import Ranking
-from mlstack.elastic.policy.shapes import Shape
+from mlstack.elastic.policy.shapes import Shape, fits
 
 Allowance = Callable[[Crew], int]
 
@@ -41,12 +42,14 @@ def surplus_under_pods(priority: int) -> Allowance:
     return lambda crew: crew.surplus if crew.job.pod_priority <= priority else 0
 
 
-def can_go(seat: Seat, taken: list[Seat] | None = None) -> bool:
-    """Tell whether so many others of its job run that the job does not fall below its minimum meanwhile."""
-    if not seat.is_bound:
-        return True
-    gone = sum(each.crew is seat.crew and each.is_bound for each in taken or ())
-    return seat.crew.bound - gone > seat.crew.job.minimum
+def can_go(seat: Seat, gone: int = 0) -> bool:
+    """Tell whether so many others of its job run that the job does not fall below its minimum meanwhile.
+
+    Args:
+        seat: the trainer.
+        gone: how many that run the job loses besides.
+    """
+    return not seat.is_bound or seat.crew.bound - gone > seat.crew.job.minimum
 
 
 def clear(ledger: Ledger, host: Host, wanted: Shape, allow: Allowance) -> Clearance | None:
@@ -55,16 +58,18 @@ def clear(ledger: Ledger, host: Host, wanted: Shape, allow: Allowance) -> Cleara
     Trainers of the lowest priority go first, then those of the richest job; one that is enough is taken
     rather than several.
     """
-    short = {each: amount - host.later[each] for each, amount in wanted if host.later[each] < amount}
+    later = host.later
+    short = [(each, amount - later[each]) for each, amount in wanted if later[each] < amount]
     if not short:
         return Clearance(-(1 << 62), 0, 0, 0, ())
-    candidates = [seat for seat in host.seats if allow(seat.crew) > 0 and can_go(seat)]
-    if not candidates:
+    if not fits(host.lifted, wanted):
         return None
+    allowed = {crew: allow(crew) for crew in dict.fromkeys([seat.crew for seat in host.seats])}
+    candidates = [seat for seat in host.seats if allowed[seat.crew] > 0 and can_go(seat)]
     candidates.sort(key=_preference)
-    for priority in dict.fromkeys(seat.crew.job.priority for seat in candidates):
+    for priority in dict.fromkeys([seat.crew.job.priority for seat in candidates]):
         eligible = [seat for seat in candidates if seat.crew.job.priority <= priority]
-        if chosen := _choose(eligible, short, allow):
+        if chosen := _choose(eligible, short, allowed):
             return _cost(ledger, host, wanted, chosen)
     return None
 
@@ -74,38 +79,35 @@ def _preference(seat: Seat) -> tuple[int, int, int, tuple[int, int, int, str]]:
     return (crew.job.priority, int(seat.is_bound), -crew.level, seat.disposal)
 
 
-def _choose(eligible: list[Seat], short: dict[int, int], allow: Allowance) -> list[Seat]:
+def _choose(eligible: list[Seat], short: list[tuple[int, int]], allowed: dict[Crew, int]) -> list[Seat]:
     for seat in eligible:
-        if _covers([seat], short):
+        if fits(seat.crew.job.trainer, short):
             return [seat]
     taken: list[Seat] = []
-    left: dict[Crew, int] = {}
+    lost: Counter[Crew] = Counter()
+    bound: Counter[Crew] = Counter()
+    left = dict(short)
     for seat in eligible:
         crew = seat.crew
-        left.setdefault(crew, allow(crew))
-        if left[crew] > 0 and can_go(seat, taken) and any(each in short for each, _ in crew.wanted):
-            left[crew] -= 1
+        frees = crew.job.trainer
+        if lost[crew] < allowed[crew] and can_go(seat, bound[crew]) and any(frees[each] for each in left):
+            lost[crew] += 1
+            bound[crew] += seat.is_bound
             taken.append(seat)
-            if _covers(taken, short):
-                return _pruned(taken, short)
+            for each in left:
+                left[each] -= frees[each]
+            if all(amount <= 0 for amount in left.values()):
+                return _pruned(taken, left)
     return []
 
 
-def _covers(seats: list[Seat], short: dict[int, int]) -> bool:
-    freed = dict.fromkeys(short, 0)
-    for seat in seats:
-        for each, amount in seat.crew.wanted:
-            if each in freed:
-                freed[each] += amount
-    return all(freed[each] >= amount for each, amount in short.items())
-
-
-def _pruned(taken: list[Seat], short: dict[int, int]) -> list[Seat]:
-    """Drop trainers that are not needed after all, the dearest first."""
+def _pruned(taken: list[Seat], left: dict[int, int]) -> list[Seat]:
+    """Drop trainers that are not needed after all, the dearest first; `left` is what is still short."""
     for seat in reversed(taken[:]):
-        rest = [each for each in taken if each is not seat]
-        if rest and _covers(rest, short):
-            taken = rest
+        frees = seat.crew.job.trainer
+        if len(taken) > 1 and all(amount + frees[each] <= 0 for each, amount in left.items()):
+            taken = [each for each in taken if each is not seat]
+            left = {each: amount + frees[each] for each, amount in left.items()}
     return taken
 
 
@@ -117,10 +119,10 @@ def _cost(ledger: Ledger, host: Host, wanted: Shape, chosen: list[Seat]) -> Clea
     for each, amount in wanted:
         room[each] -= amount
     return Clearance(
-        priority=max(seat.crew.job.priority for seat in chosen),
-        evictions=sum(seat.is_bound for seat in chosen),
+        priority=max([seat.crew.job.priority for seat in chosen]),
+        evictions=sum([seat.is_bound for seat in chosen]),
         waste=ledger.waste(room, wanted),
-        poverty=-min(seat.crew.level for seat in chosen),
+        poverty=-min([seat.crew.level for seat in chosen]),
         seats=tuple(chosen),
     )
 
