@@ -292,5 +292,16 @@ def _standing(job: JobFacts) -> JobStanding:
         ready=int(trainer.get("ready") or 0),
         minimum=job.spec.minimum if job.spec else 0,
         maximum=job.spec.maximum if job.spec else 0,
-        reason=str(job.status.get("reason") or "; ".join(job.faults)),
+        reason=_reason(job),
     )
+
+
+def _reason(job: JobFacts) -> str:
+    """Give what keeps a job from being as it should be, or what it is doing."""
+    if job.faults:
+        return "; ".join(job.faults)
+    if not job.status:
+        return "no controller has looked at it yet"
+    said = {str(one.get("type")): str(one.get("message") or "") for one in job.status.get("conditions") or ()}
+    doing = said.get("Progressing", "") if job.phase in ("Scaling", "Completing") else ""
+    return str(job.status.get("reason") or doing)

@@ -29,10 +29,20 @@ class Books:
         self._places = PlaceFinder(ledger)
         self._victims = VictimFinder(ledger)
         self._slots = SlotFinder(ledger)
+        self._free: dict[tuple[frozenset[str] | None, int], list[int]] = {}
 
     def free_place(self, crew: Crew, nodes: frozenset[str] | None) -> Host | None:
         """Give the best free place for a trainer of a job."""
         return self._places.find(crew.wanted, nodes, crew.bars)
+
+    def free_in_all(self, nodes: frozenset[str] | None) -> list[int]:
+        """Give what is free on all these nodes together."""
+        key = (nodes, len(self.ledger.log))
+        if key not in self._free:
+            hosts = self.ledger.hosts_of(nodes)
+            size = range(len(self.ledger.snapshot.resources))
+            self._free[key] = [sum(host.later[each] for host in hosts) for each in size]
+        return self._free[key]
 
     def _make_room(self, host: Host, wanted: Shape, allow: Allowance, cause: Cause, whom: str) -> None:
         found = clear(self.ledger, host, wanted, allow)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from mlstack.elastic.policy.books import Books
+from mlstack.elastic.policy.needs import needs
 from mlstack.elastic.policy.parts import Crew
 from mlstack.elastic.scaleplan import Cause, Reason
+from mlstack.elastic.snapshot import Vector
 
 # The weightiest first.
 ORDER: tuple[Cause, ...] = (
@@ -36,8 +39,19 @@ def reasons(books: Books, crew: Crew) -> tuple[Reason, ...]:
     else:
         found += _gains(crew) + _losses(crew)
         if not found:
-            found.append(Reason(cause="steady", text=f"stays at {_trainers(crew.count)} of {_range(crew)}"))
+            found.append(Reason(cause="steady", text=_steady(books, crew)))
     return tuple(sorted(found, key=lambda reason: ORDER.index(reason.cause)))
+
+
+def _steady(books: Books, crew: Crew) -> str:
+    """Say why a job gets no more."""
+    job, stays = crew.job, f"stays at {_trainers(crew.count)}"
+    if crew.count >= job.maximum:
+        return f"{stays}, its maximum"
+    since_ms = books.ledger.snapshot.now_ms - (job.changed_ms or 0)
+    is_cooling = job.changed_ms is not None and since_ms < job.cooldown_ms
+    why = f"changed within the last {job.cooldown_ms // 1000} s" if is_cooling else "no room for more"
+    return f"{stays} of {_range(crew)}: {why}"
 
 
 def _gains(crew: Crew) -> list[Reason]:
@@ -61,6 +75,7 @@ def _losses(crew: Crew) -> list[Reason]:
     for cause in dict.fromkeys(cause for _, cause, _ in crew.gone if cause != "stuck"):
         whom = Counter(name for _, each, name in crew.gone if each == cause)
         number = sum(whom.values())
+        whom = Counter({"its own gang" if name == crew.job.key else name: whom[name] for name in whom})
         favour = f" for {_names(whom)}" if any(whom) else f" above its maximum of {crew.job.maximum}"
         found.append(Reason(cause=cause, text=f"gives up {number} of its trainers{favour}"))
     if crew.loose:
@@ -70,31 +85,52 @@ def _losses(crew: Crew) -> list[Reason]:
 
 
 def _gang(crew: Crew) -> str:
-    roles = [f"{role.count} {role.name}" for role in crew.job.gang]
-    return f"admitted with {_list([*roles, _trainers(crew.job.minimum)])}"
+    roles = [_count(role.count, role.name) for role in crew.job.gang]
+    return f"room for its gang of {_list([*roles, _trainers(crew.job.minimum)])}"
 
 
 def _waiting(books: Books, crew: Crew) -> str:
-    row = books.unplaced.get(crew.job.key)
+    """Say what a gang waits for: what nothing will bring, else what is short."""
+    hosts = books.ledger.hosts_of(crew.job.nodes)
+    if not hosts:
+        return "no node takes its trainers: node selector, affinity or taints"
     names = books.ledger.snapshot.resources
-    missing = [
-        f"{_amount(name, amount)}"
-        for name, amount in zip(names, row.missing if row else (), strict=False)
-        if amount
-    ]
-    return f"waits: no room for {', '.join(missing) or 'its gang'} of its gang"
+    for need in needs(crew, books.ledger.whole):
+        if not any(_is_enough(host.allocatable, need.request) for host in hosts):
+            most = [max(host.allocatable[each] for host in hosts) for each in range(len(names))]
+            text = _amounts(names, need.request, most)
+            return f"no node is large enough for one {need.name} of {text}"
+    row = books.unplaced.get(crew.job.key)
+    what = _amounts(names, row.missing, books.free_in_all(crew.job.nodes)) if row else "any pod"
+    return f"no room for {what} of its gang"
+
+
+def _is_enough(room: Sequence[int], wanted: Vector) -> bool:
+    return all(left >= amount for left, amount in zip(room, wanted, strict=True) if amount)
+
+
+def _amounts(names: Sequence[str], wanted: Vector, room: Sequence[int]) -> str:
+    """Write the amounts that are too much for the room; where each would do alone, all of them."""
+    asked = [each for each in range(len(names)) if wanted[each]]
+    short = [each for each in asked if wanted[each] > room[each]]
+    together = [each for each in asked if names[each] != "pods"]
+    return ", ".join(_amount(names[each], wanted[each]) for each in short or together or asked)
 
 
 def _amount(name: str, amount: int) -> str:
     if name == "cpu":
         return f"{amount / 1000:g} cpu"
     if name in ("memory", "ephemeral-storage"):
-        return f"{amount / 2**30:.4g} GiB {name}"
+        return f"{amount / 2**30:.4g} GiB {name}" if amount >= 2**30 else f"{amount / 2**20:.4g} MiB {name}"
     return f"{amount} {name}"
 
 
 def _trainers(number: int) -> str:
-    return f"{number} trainer" + ("" if number == 1 else "s")
+    return _count(number, "trainer")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 def _range(crew: Crew) -> str:

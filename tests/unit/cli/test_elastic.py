@@ -115,6 +115,20 @@ def test_status_shows_phase_and_reason(run: Runner, stage: Stage) -> None:
     assert rows["default/big"][1:4] == ["Pending", "0/0", "9-12"]
 
 
+def test_status_says_what_a_job_waits_for(run: Runner, stage: Stage) -> None:
+    stage.put(training_job("new"))
+    assert "no controller has looked at it yet" in run.ok("elastic status")
+    stage.step()
+    stage.delete("Pod", "small-trainer-0")
+    stage.step()
+
+    rows = {line.split()[0]: line for line in run.ok("elastic status").splitlines() if line}
+
+    assert "no room for 36 cpu" in rows["default/big"]
+    assert "Scaling" in rows["default/small"] and "3 of 4 trainers are ready" in rows["default/small"]
+    assert all(text_width(line) <= WIDTH for line in rows.values())
+
+
 def test_one_dry_pass_says_what_would_be_done(run: Runner, stage: Stage) -> None:
     ran = run("elastic run --once --dry-run")
 

@@ -46,6 +46,10 @@ def causes(found: ScalePlan, key: str) -> list[str]:
     return [reason.cause for reason in found.decisions[key].reasons]
 
 
+def why(found: ScalePlan, key: str) -> str:
+    return found.decisions[key].reasons[0].text
+
+
 def test_waiting_job_is_admitted_whole_and_grows_into_free_room() -> None:
     gang = (Role(name="master", count=1, request=(1,)), Role(name="pserver", count=2, request=(2,)))
     found = decide(moment(waiting("a", gang=gang, maximum=3), cores=(4, 5)))
@@ -129,6 +133,9 @@ def test_trainer_that_found_no_node_in_time_is_withdrawn_and_its_node_passed_ove
     found = decide(snapshot)
     assert (found.decisions["a"].victims, targets(found)) == (("late",), {"a": 1})
     assert "stuck" in causes(found, "a")
+    unseen = replace(job, trainers=(*job.trainers, replace(lost, is_tried=False)))
+    assert causes(decide(moment(unseen, cores=(2,), now_ms=16_000)), "a") == ["steady"]
+    assert "stuck" in causes(decide(moment(unseen, cores=(2,), now_ms=61_000)), "a")
     barred = decide(moment(replace(job, barred={"n0": 20_000}), cores=(2,), now_ms=16_000))
     assert targets(barred) == {"a": 1}
 
@@ -264,9 +271,24 @@ def test_lost_parameter_server_gets_room_of_its_own_job() -> None:
 def test_reasons_name_numbers_and_jobs() -> None:
     found = decide(moment(running("a", *["n0"] * 4), waiting("b", minimum=2), cores=(4,)))
     assert found.decisions["a"].reasons[0].text == "gives up 2 of its trainers for b (2)"
-    assert found.decisions["b"].reasons[0].text == "admitted with 2 trainers"
-    short = decide(moment(waiting("c", minimum=3, size=2000), cores=(1000,))).decisions["c"]
-    assert short.reasons[0].text == "waits: no room for 6 cpu of its gang"
+    assert found.decisions["b"].reasons[0].text == "room for its gang of 2 trainers"
+    assert (
+        why(decide(moment(running("a", "n0"), cores=(1,))), "a")
+        == "stays at 1 trainer of 1 to 9: no room for more"
+    )
+    assert (
+        why(decide(moment(running("a", "n0", maximum=1), cores=(2,))), "a")
+        == "stays at 1 trainer, its maximum"
+    )
+
+
+def test_a_job_that_waits_is_told_what_is_short_or_that_it_never_fits() -> None:
+    short = moment(waiting("c", minimum=3, size=2000), cores=(3000,))
+    assert why(decide(short), "c") == "no room for 6 cpu of its gang"
+    large = moment(waiting("c", minimum=3, size=2000), cores=(1000, 1000))
+    assert why(decide(large), "c") == "no node is large enough for one trainer of 2 cpu"
+    nowhere = moment(replace(waiting("c"), nodes=frozenset()), cores=(9,))
+    assert why(decide(nowhere), "c") == "no node takes its trainers: node selector, affinity or taints"
 
 
 def test_trainers_of_a_lost_node_are_counted_until_they_are_gone() -> None:
