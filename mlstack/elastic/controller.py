@@ -27,6 +27,9 @@ WRITERS = 8
 _GLANCE_S = 1.0
 _FIRST_PAUSE_MS = 1_000
 _LONGEST_PAUSE_MS = 30_000
+_DEAF_GLANCE_S = 0.1
+# While a watch is broken nothing is decided, since half of the news may be missing; but not for ever.
+_DEAF_S = 30.0
 
 
 class Clock(Protocol):
@@ -155,6 +158,7 @@ class Controller:
         self._watcher = watcher or Nobody()
         self._trouble = Backoff(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS)
         self._complaints: set[str] = set()
+        self._deaf_since_s: float | None = None
         lease = Lease(
             cluster=cluster,
             namespace=settings.lease_namespace,
@@ -185,7 +189,8 @@ class Controller:
                 elif reconciler is None:
                     # What another leader did meanwhile is known; what this one remembered is out of date.
                     reconciler, pace = self._reconciler(known, pool), Pace(tick_ms=self._settings.tick_ms)
-                if reconciler is not None and pace.is_due(self._now_ms()):
+                is_held = self._is_held(known)
+                if reconciler is not None and pace.is_due(self._now_ms()) and not is_held:
                     self._pass(reconciler, pace)
         finally:
             known.listener.stop()
@@ -258,10 +263,20 @@ class Controller:
             self._told(f"a watch does not go on: {text}")
         self._complaints = texts
 
+    def _is_held(self, known: Knowledge) -> bool:
+        """Tell whether a pass had better wait until a watch that broke off is back."""
+        if not known.listener.is_deaf:
+            self._deaf_since_s = None
+            return False
+        if self._deaf_since_s is None:
+            self._deaf_since_s = self._clock.monotonic_s()
+        return self._clock.monotonic_s() - self._deaf_since_s < _DEAF_S
+
     def _patience_s(self, known: Knowledge, pace: Pace, reconciler: Reconciler | None) -> float:
         if reconciler is None or not known.is_synced:
             return _GLANCE_S
-        return min(_GLANCE_S, max(0.0, (pace.next_ms() - self._now_ms()) / 1000))
+        least_s = _DEAF_GLANCE_S if self._deaf_since_s is not None else 0.0
+        return min(_GLANCE_S, max(least_s, (pace.next_ms() - self._now_ms()) / 1000))
 
     def _now_ms(self) -> int:
         return round(self._clock.now_s() * 1000)

@@ -17,6 +17,8 @@ RESYNC_S = 600.0
 WATCH_S = 120.0
 """How long the server keeps one watch open."""
 
+# A watch that goes on where it was, and of which nothing is heard for so long, has nothing to tell.
+_QUIET_S = 1.0
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 10.0
 # A list of many pods must not stand in memory as a whole: the watch waits for the reader.
@@ -61,6 +63,7 @@ class Listener:
         self._queue: Queue[News] = Queue(_QUEUED)
         self._closed = Event()
         self._errors: dict[Source, MlstackError] = {}
+        self._broken: dict[Source, float | None] = {}
 
     def start(self) -> None:
         """Begin."""
@@ -81,6 +84,14 @@ class Listener:
         """Give what keeps watches from going on."""
         return list(self._errors.values())
 
+    @property
+    def is_deaf(self) -> bool:
+        """Tell whether something may have happened that was not heard: a watch broke off and is not back."""
+        now_s = self._monotonic_s()
+        return any(
+            resumed_s is None or now_s - resumed_s < _QUIET_S for resumed_s in list(self._broken.values())
+        )
+
     def news(self, *, timeout_s: float) -> Iterator[News]:
         """Give what came, once something has or the time is up; all that is there, in its order."""
         try:
@@ -96,17 +107,22 @@ class Listener:
             if not version or self._monotonic_s() - listed_s >= RESYNC_S:
                 version, listed_s = "", self._monotonic_s()
             begun_s = self._monotonic_s()
+            if source in self._broken and version:
+                self._broken[source] = begun_s
             try:
                 for reached in self._watch(source, version):
                     version = reached
                     pause_s = _FIRST_PAUSE_S
                     self._errors.pop(source, None)
+                    if reached:
+                        self._broken.pop(source, None)
             except WatchExpiredError:
-                version = ""
+                version, self._broken[source] = "", None
             except MlstackError as error:
-                self._errors[source] = error
+                self._errors[source], self._broken[source] = error, None
             except Exception as error:  # a fault of ours must not end in silence: a thread has no caller
                 self._errors[source] = MlstackError(f"watch of {source.kind}: {error!r}")
+                self._broken[source] = None
             if self._monotonic_s() - begun_s < _LONGEST_PAUSE_S:
                 self._closed.wait(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)

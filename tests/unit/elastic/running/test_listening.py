@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from threading import Event
 from typing import Any
+
+import pytest
 
 from mlstack.cluster.api import INITIAL_EVENTS_END, Source, WatchEvent
 from mlstack.elastic.running.listening import Listed, Listener, News
 from mlstack.errors import UnreachableError, WatchExpiredError
 from tests.support.elastic import numbered, pod
+from tests.support.waiting import wait_until
 
 PODS = Source("v1", "Pod")
 
@@ -86,6 +90,58 @@ def test_a_list_that_was_cut_off_begins_anew() -> None:
     gathered(script, lambda news: len(lists(news)) == 1)
 
     assert script.versions[:2] == ["", ""]
+
+
+@pytest.mark.parametrize("trouble", [UnreachableError("no answer"), WatchExpiredError("gone")])
+def test_a_watch_that_broke_off_is_not_heard_until_it_is_back(trouble: Exception) -> None:
+    held = Event()
+
+    class Held(Script):
+        def watch(self, *about: str, resource_version: str = "", **options: Any) -> Iterator[WatchEvent]:
+            if len(self.versions) >= 2:
+                held.wait(10)
+            yield from super().watch(*about, resource_version=resource_version, **options)
+
+    listener = Listener(Held([listed(5)], [trouble], [listed(9)]), (PODS,), Moments())  # type: ignore[arg-type]
+    assert not listener.is_deaf
+    listener.start()
+    until(lambda: listener.is_deaf)
+    held.set()
+    until(lambda: not listener.is_deaf)
+    listener.stop()
+
+
+def test_a_watch_that_goes_on_in_silence_has_nothing_to_tell() -> None:
+    over = Event()
+
+    class Silent(Script):
+        def watch(self, *about: str, resource_version: str = "", **options: Any) -> Iterator[WatchEvent]:
+            yield from super().watch(*about, resource_version=resource_version, **options)
+            if len(self.versions) > 2:
+                over.wait(10)
+
+    moments, silent = Moments(), Silent([listed(5)], [UnreachableError("no")])
+    listener = Listener(silent, (PODS,), moments)  # type: ignore[arg-type]
+    listener.start()
+    until(lambda: len(silent.versions) > 2)
+    assert listener.is_deaf
+    moments.now_s += 2
+    until(lambda: not listener.is_deaf)
+    over.set()
+    listener.stop()
+
+
+class Moments:
+    """A time that stands still until a test moves it."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def until(claim: Callable[[], bool]) -> None:
+    wait_until(claim, what="the claim", timeout_s=10, interval_s=0.01)
 
 
 def test_an_error_is_kept_until_the_watch_goes_on() -> None:
