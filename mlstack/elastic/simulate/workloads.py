@@ -6,11 +6,13 @@ a second, as in kube-controller-manager.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from mlstack.cluster.api import WatchEvent
+from mlstack.elastic.observed.amounts import time_ms
 from mlstack.elastic.simulate.admission import ENDED, admit, end, is_live, is_owned
 from mlstack.elastic.simulate.kernel import Kernel
 from mlstack.elastic.simulate.store import Obj, Store, changed
@@ -27,7 +29,8 @@ class WorkloadSettings:
     Attributes:
         rate: requests a second, over a longer time.
         burst: requests at once.
-        spreads_removal: whether pods of nodes with several of them go first (since Kubernetes 1.21).
+        spreads_removal: whether pods of nodes with several of them go first, and those of about one age in
+            no order (since Kubernetes 1.21).
     """
 
     rate: int = 20
@@ -81,6 +84,7 @@ class Workloads:
         self._allowance = Allowance(kernel, settings)
         self._names = kernel.generator("workloads")
         self._owned: dict[str, dict[str, Obj]] = {}
+        self._chosen: dict[str, set[str]] = {}
         self._due: set[tuple[str, str, str]] = set()
         store.watch(["Pod"], self._keep)
         store.watch([*KINDS, "Pod"], self._hear, name="workloads")
@@ -131,15 +135,40 @@ class Workloads:
     def _replicas(self, owner: Obj, pods: list[Obj]) -> Iterator[Callable[[], object]]:
         """Give the steps to so many pods, no matter which."""
         live = [pod for pod in pods if is_live(pod)]
-        missing = _wanted(owner) - len(live)
-        for _ in range(missing):
+        if going := self._going(owner, live):
+            yield from (self._ending(pod) for pod in going)
+            return
+        for _ in range(_wanted(owner) - len(live)):
             yield lambda: self._make(owner, f"{owner['metadata']['name']}-{self._names.randrange(16**8):08x}")
-        together: dict[str, int] = {}
-        for pod in live if self._settings.spreads_removal else ():
-            node = pod["spec"].get("nodeName", "")
-            together[node] = together.get(node, 0) + 1
-        surplus = sorted(live, key=lambda pod: _worth(pod, together))[: max(0, -missing)]
-        yield from (self._ending(pod) for pod in surplus)
+
+    def _going(self, owner: Obj, live: list[Obj]) -> list[Obj]:
+        """Give the pods that have to go: chosen once, and nothing else is done until all of them are going.
+
+        That is how a ReplicaSet's controller does it, so pods of full nodes go without regard to how many of
+        their neighbours go with them.
+        """
+        uid = owner["metadata"]["uid"]
+        chosen = self._chosen.get(uid, set())
+        if going := [pod for pod in live if pod["metadata"]["uid"] in chosen]:
+            return going
+        surplus = max(0, len(live) - _wanted(owner))
+        going = sorted(live, key=self._worth_beside(live))[:surplus]
+        self._chosen[uid] = {pod["metadata"]["uid"] for pod in going}
+        return going
+
+    def _worth_beside(self, live: list[Obj]) -> Callable[[Obj], tuple[Any, ...]]:
+        """Give the order in which pods go: what runs on fuller nodes first, then what is younger."""
+        if not self._settings.spreads_removal:
+            return lambda pod: (*_standing(pod), -int(pod["metadata"]["uid"].replace("-", ""), 16))
+        together = Counter(pod["spec"].get("nodeName", "") for pod in live)
+        now_ms = self._kernel.now_ms
+
+        def worth(pod: Obj) -> tuple[Any, ...]:
+            node, metadata = pod["spec"].get("nodeName", ""), pod["metadata"]
+            age = (now_ms - time_ms(metadata["creationTimestamp"])).bit_length()
+            return (*_standing(pod), -together[node], age, metadata["name"])
+
+        return worth
 
     def _ordinal(self, owner: Obj, pods: list[Obj]) -> Iterator[Callable[[], object]]:
         """Give the steps to pods of the ordinals from 0; one that failed makes way for another."""
@@ -228,12 +257,10 @@ def _wanted(owner: Mapping[str, Any]) -> int:
     return int(owner["spec"].get(field, 1))
 
 
-def _worth(pod: Obj, together: Mapping[str, int]) -> tuple[Any, ...]:
-    """Give how much a controller holds to a pod; the least goes first."""
-    node = pod["spec"].get("nodeName", "")
-    uid = int(pod["metadata"]["uid"].replace("-", ""), 16)
+def _standing(pod: Obj) -> tuple[bool, bool, bool]:
+    """Give how far a pod has come; what has come least goes first."""
     is_running = pod["status"].get("phase") == "Running"
-    return (bool(node), is_running, _is_ready(pod), -together.get(node, 0), -uid)
+    return (bool(pod["spec"].get("nodeName", "")), is_running, _is_ready(pod))
 
 
 def _is_ready(pod: Mapping[str, Any]) -> bool:
