@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from mlstack.cluster.api import Cluster, ObjectRef
 from mlstack.elastic import status
-from mlstack.elastic.acting import lifecycle, notes, orders, reports
+from mlstack.elastic.acting import lifecycle, notes, orders, recalling, reports
 from mlstack.elastic.acting.actions import Action, Hands, Refused, Run, one_by_one
 from mlstack.elastic.acting.directing import MOST_CREATIONS, Director, Subject
 from mlstack.elastic.acting.lifecycle import Life
@@ -131,7 +131,7 @@ class Reconciler:
         self._hands = Hands(cluster, world, run)
         self._transitions, self._instance, self._is_dry = transitions, instance, is_dry
         self._decide, self._most_creations = decide, most_creations
-        self._memory = Memory()
+        self._memory, self._has_looked = Memory(), False
 
     def step(self, now_ms: int) -> Pass:
         """Do one pass.
@@ -140,6 +140,9 @@ class Reconciler:
             UnreachableError: the server does not answer. What was done is known; the next pass does the rest.
         """
         work = _Work(now_ms)
+        if not self._has_looked:
+            self._has_looked = True
+            self._world.moves_ms = recalling.moves(self._world.jobs(), now_ms - MOVES_KEPT_MS)
         self._end(self._subjects(now_ms), work)
         snapshot = self._world.snapshot(now_ms)
         plan = self._decide(snapshot, self._config)
@@ -165,10 +168,10 @@ class Reconciler:
 
     def _subject(self, job: JobFacts, pods: Sequence[PodFacts], now_ms: int) -> Subject:
         memory = self._memory.of(job.key, job.uid)
-        if memory is None:  # seen for the first time: its status tells what another leader counted
+        if memory is None:  # seen for the first time: another leader may have looked after it
             memory = self._memory.begin(job.key, job.uid)
-            memory.failed = int((job.status.get("trainer") or {}).get("failed") or 0)
-            memory.counted = {pod.uid for pod in pods if pod.ending == "failed"} if memory.failed else set()
+            sets = [self._world.stateful_set(f"{job.namespace}/{kind.set_name}") for kind in job.servers]
+            recalling.recall(memory, job, pods, sets)
         life = lifecycle.judge(job, pods, memory, now_ms) if job.wants_pods else Life()
         return Subject(job=job, pods=pods, memory=memory, life=life)
 

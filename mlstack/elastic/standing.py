@@ -55,6 +55,7 @@ class Standing:
         outcome_reason: one word for the outcome.
         outcome_message: one line for the outcome.
         reason: the weightiest reason of the last decision, None before the first.
+        moves: how many trainers the last decision takes from it for fairness alone.
         trainer: its trainers; `desired` is the target of the decision, 0 while it is not admitted.
         pserver: its parameter servers.
         master: its master.
@@ -72,6 +73,7 @@ class Standing:
     outcome_reason: str = ""
     outcome_message: str = ""
     reason: Reason | None = None
+    moves: int = 0
     trainer: Counts = field(default_factory=Counts)
     pserver: Counts = field(default_factory=Counts)
     master: Counts = field(default_factory=Counts)

@@ -113,12 +113,13 @@ def _records(standing: Standing, before: Mapping[str, Any], now: str) -> list[di
     earlier = int((before.get("trainer") or {}).get("desired") or 0)
     if standing.trainer.desired == earlier:
         return known[-MAX_RECORDS:]
-    found = {
+    found: dict[str, Any] = {
         "time": now,
         "from": earlier,
         "to": standing.trainer.desired,
         "cause": _cause(standing),
         "reason": standing.reason.text if standing.reason else standing.outcome_message,
+        **({"moves": standing.moves} if standing.moves else {}),
     }
     return [*known, found][-MAX_RECORDS:]
 

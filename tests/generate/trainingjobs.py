@@ -313,7 +313,10 @@ def status() -> dict[str, Any]:
     }
     record = {
         "type": "object",
-        "properties": {"time": TIME, "from": INT32, "to": INT32, "cause": STRING, "reason": STRING},
+        "properties": {
+            **{"time": TIME, "from": INT32, "to": INT32},
+            **{"cause": STRING, "reason": STRING, "moves": INT32},
+        },
     }
     point = {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}
     return {

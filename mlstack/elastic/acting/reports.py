@@ -40,6 +40,7 @@ def standing(
         outcome_reason=life.reason,
         outcome_message=life.message,
         reason=decision.reasons[0] if decision else None,
+        moves=decision.moves if decision is not None and target < job.target else 0,
         trainer=_trainers(job, pods, memory, target),
         pserver=_servers(job, pods, "pserver", target),
         master=_servers(job, pods, "master", target),

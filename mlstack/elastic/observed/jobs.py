@@ -116,6 +116,7 @@ class SetFacts:
         replicas: how many pods it is to have.
         shape: of its pods: with the nodes it is held to.
         is_held: whether its pods are held to nodes.
+        hosts: host names of the nodes that its pods are held to, or had better go to.
         created_ms: when it was created.
     """
 
@@ -128,6 +129,7 @@ class SetFacts:
     replicas: int
     shape: str
     is_held: bool
+    hosts: tuple[str, ...]
     created_ms: int
 
 
@@ -170,8 +172,19 @@ def parse_set(obj: Mapping[str, Any]) -> SetFacts:
         replicas=int(wanted.get("replicas", 1)),
         shape=shape(template),
         is_held=bool(affinity.get("requiredDuringSchedulingIgnoredDuringExecution")),
+        hosts=tuple(_hosts(affinity)),
         created_ms=time_ms(str(metadata.get("creationTimestamp") or "")),
     )
+
+
+def _hosts(affinity: Mapping[str, Any]) -> Iterator[str]:
+    """Give the host names in the affinity of servers."""
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+    terms = [*(required.get("nodeSelectorTerms") or ()), *(one.get("preference") or {} for one in preferred)]
+    for expression in [one for term in terms for one in term.get("matchExpressions") or ()]:
+        if expression.get("key") == podspec.HOSTNAME and expression.get("operator") == "In":
+            yield from expression.get("values") or ()
 
 
 def _spec(obj: Mapping[str, Any]) -> tuple[TrainingJob | None, tuple[str, ...]]:

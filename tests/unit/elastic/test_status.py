@@ -152,6 +152,11 @@ def test_every_change_of_the_number_of_trainers_is_recorded_with_its_cause() -> 
     ]
 
 
+def test_a_record_tells_the_moves_for_fairness() -> None:
+    found = of(standing(trainer=counts(3), moves=2), of(WHOLE), now_ms=LATER)
+    assert [record.get("moves") for record in found["scaleRecords"]] == [None, 2]
+
+
 def test_only_the_last_ten_changes_are_kept() -> None:
     found: dict[str, Any] = {}
     for number in range(1, 15):

@@ -1,0 +1,46 @@
+"""What a new leader reads from the cluster of what the one before it knew: it goes on where that one stopped.
+
+What is not written anywhere is begun anew: which nodes were passed over, what was told, which writes were
+refused. It is learnt again within seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from mlstack.elastic.acting.memory import JobMemory
+from mlstack.elastic.observed.amounts import time_ms
+from mlstack.elastic.observed.jobs import JobFacts, SetFacts
+from mlstack.elastic.observed.pods import PodFacts
+
+
+def recall(
+    memory: JobMemory, job: JobFacts, pods: Sequence[PodFacts], sets: Iterable[SetFacts | None]
+) -> None:
+    """Fill a memory that has just begun.
+
+    Args:
+        memory: of the job.
+        job: the job.
+        pods: its pods.
+        sets: its StatefulSets, None for those that are not there.
+    """
+    memory.failed = int((job.status.get("trainer") or {}).get("failed") or 0)
+    failed = [pod for pod in pods if pod.ending == "failed" and pod.role == "trainer"]
+    if memory.failed and failed:
+        memory.counted = {pod.uid for pod in failed}
+        memory.retry.fail(max(pod.last_change_ms for pod in failed))
+    if job.target > 0 and not job.status.get("startTime"):
+        memory.admitted_ms = time_ms(str(job.status.get("admittedTime") or "")) or None
+    memory.hints = {one.role: one.hosts for one in sets if one is not None and one.owner == job.uid}
+
+
+def moves(jobs: Iterable[JobFacts], since_ms: int) -> list[int]:
+    """Give when trainers were moved for fairness alone, one time for each, as scale records tell it."""
+    found: list[int] = []
+    for job in jobs:
+        for record in job.status.get("scaleRecords") or ():
+            moved_ms = time_ms(str(record.get("time") or ""))
+            if moved_ms >= since_ms:
+                found += [moved_ms] * int(record.get("moves") or 0)
+    return sorted(found)
