@@ -143,6 +143,10 @@ class Cluster(Protocol):
         """Give the kinds the server has; asks it once, and again with `refresh`."""
         ...
 
+    def expect(self, requests: int) -> None:
+        """Take note that so many requests will come at once: what they need is got ready meanwhile."""
+        ...
+
     def may(self, right: Right) -> bool:
         """Tell whether we have a right: one SelfSubjectAccessReview."""
         ...

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from functools import partial
 from http.client import BadStatusLine, HTTPConnection, HTTPException, HTTPResponse, RemoteDisconnected
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any
 from weakref import finalize
 
@@ -59,7 +59,17 @@ class Connections:
         self._server_name = server_name or self._host
         self._lock = Lock()
         self._idle: list[_Connection] = []
+        self._opening = 0
+        self._session: ssl.SSLSession | None = None
         finalize(self, _close, self._idle)
+
+    def expect(self, requests: int) -> None:
+        """Begin to connect, so that so many requests at once find connections that are open."""
+        with self._lock:
+            missing = min(requests, CONNECTIONS) - len(self._idle) - self._opening
+            self._opening += max(0, missing)
+        for _ in range(missing):
+            Thread(target=self._open_ahead, name="mlstack-connect", daemon=True).start()
 
     def send(
         self,
@@ -88,8 +98,10 @@ class Connections:
         except BaseException:  # a person interrupts: what is half read is of no use
             connection.close()
             raise
-        if whole:
-            self._keep(connection, response)
+        if whole and response.will_close:
+            connection.close()
+        elif whole:
+            self._keep(connection)
         return Received(
             status=response.status,
             headers=response.headers,
@@ -105,10 +117,28 @@ class Connections:
             with self._lock:
                 kept = self._idle.pop() if self._idle else None
             if kept is None:
-                return _Connection(self._host, self._port, tls=self._tls, server_name=self._server_name)
+                return self._new()
             if kept.is_open():
                 return kept
             kept.close()
+
+    def _new(self) -> _Connection:
+        """Give a connection that is to be opened; its greeting is short if the server knows us already."""
+        return _Connection(
+            self._host, self._port, tls=self._tls, server_name=self._server_name, session=self._session
+        )
+
+    def _open_ahead(self) -> None:
+        connection = self._new()
+        try:
+            connection.connect()
+        except FaultError:  # the next request tells what is wrong
+            connection.close()
+        else:
+            self._keep(connection)
+        finally:
+            with self._lock:
+                self._opening -= 1
 
     def _forget(self) -> None:
         """Give up what is kept: a server that ended one connection, as at a restart, has ended them all."""
@@ -116,22 +146,31 @@ class Connections:
             kept, self._idle[:] = list(self._idle), []
         _close(kept)
 
-    def _keep(self, connection: _Connection, response: HTTPResponse) -> None:
-        if not response.will_close:
-            with self._lock:
-                if len(self._idle) < CONNECTIONS:
-                    connection.rest()
-                    self._idle.append(connection)
-                    return
+    def _keep(self, connection: _Connection) -> None:
+        with self._lock:
+            if len(self._idle) < CONNECTIONS:
+                connection.rest()
+                if self._session is None:  # asking costs as much as a tenth of a request
+                    self._session = connection.session
+                self._idle.append(connection)
+                return
         connection.close()
 
 
 class _Connection(HTTPConnection):
     """One connection to the server."""
 
-    def __init__(self, host: str, port: int, *, tls: ssl.SSLContext | None, server_name: str) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        tls: ssl.SSLContext | None,
+        server_name: str,
+        session: ssl.SSLSession | None,
+    ) -> None:
         super().__init__(host, port, timeout=CONNECT_TIMEOUT_S)
-        self._tls, self._server_name = tls, server_name
+        self._tls, self._server_name, self._session = tls, server_name, session
         self.default_port = 80 if tls is None else 443
         self._unsent: list[bytes] = []
         self._used_s = 0.0
@@ -175,7 +214,9 @@ class _Connection(HTTPConnection):
             for option in socket_options():
                 self.sock.setsockopt(*option)
             if self._tls is not None:
-                self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._server_name)
+                self.sock = self._tls.wrap_socket(
+                    self.sock, server_hostname=self._server_name, session=self._session
+                )
         except TimeoutError as error:
             raise wire.unconnected() from error
         except socket.gaierror as error:
@@ -186,6 +227,11 @@ class _Connection(HTTPConnection):
             raise wire.untrusted(str(error)) from error
         except OSError as error:
             raise wire.refused((error.strerror or type(error).__name__).lower()) from error
+
+    @property
+    def session(self) -> ssl.SSLSession | None:
+        """Give what the server lets us greet it shortly with, once it has sent it."""
+        return self.sock.session if isinstance(self.sock, ssl.SSLSocket) else None
 
     def rest(self) -> None:
         """Remember when it was used last."""

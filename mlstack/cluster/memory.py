@@ -90,6 +90,9 @@ class MemoryCluster:
         with self._lock:
             return self._catalog.kinds(self._store)
 
+    def expect(self, requests: int) -> None:
+        """Do nothing: no connection has to be opened."""
+
     def may(self, right: Right) -> bool:
         """Tell whether we have a right."""
         return self._denies is None or not self._denies(right)

@@ -22,6 +22,9 @@ class Pooled:
         """Hold the parts; nothing is sent."""
         self._pool, self._server = pool, server.rstrip("/")
 
+    def expect(self, requests: int) -> None:
+        """Do nothing: the pool connects when a request comes."""
+
     def send(
         self,
         method: str,

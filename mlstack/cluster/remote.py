@@ -84,6 +84,10 @@ class RemoteCluster:
                 self._served = Kinds(self._discover())
             return self._served
 
+    def expect(self, requests: int) -> None:
+        """Take note that so many requests will come at once: connections are opened meanwhile."""
+        self._transport.expect(requests)
+
     def may(self, right: Right) -> bool:
         """Tell whether we have a right: one SelfSubjectAccessReview."""
         wanted = {

@@ -112,6 +112,10 @@ class Transport:
         self._clock = clock
         self._lock = Lock()
 
+    def expect(self, requests: int) -> None:
+        """Begin to connect for so many requests at once; that it fails is told by the requests."""
+        self._carrier.expect(requests)
+
     def send(self, request: Request) -> Response:
         """Send a request and read the answer, whatever its code.
 

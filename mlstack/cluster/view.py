@@ -45,6 +45,10 @@ class ClusterView:
         """Give the kinds the server has."""
         return self._asked(lambda: self._cluster.kinds(refresh=refresh))
 
+    def expect(self, requests: int) -> None:
+        """Take note that so many requests will come at once."""
+        self._cluster.expect(requests)
+
     def may(self, right: Right) -> bool:
         """Tell whether we have a right."""
         return self._asked(lambda: self._cluster.may(right))

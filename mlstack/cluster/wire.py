@@ -82,6 +82,10 @@ class Carrier(Protocol):
         """
         ...
 
+    def expect(self, requests: int) -> None:
+        """Begin to connect, so that so many requests at once find connections that are open."""
+        ...
+
 
 def unknown_name() -> FaultError:
     """Give the fault of a server whose name leads nowhere."""

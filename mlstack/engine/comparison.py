@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from mlstack.cluster.ahead import AheadCluster, soon
+from mlstack.engine import rights
 from mlstack.engine.comparing import foresight
 from mlstack.engine.comparing.observe import observe
 from mlstack.engine.records import history
@@ -26,11 +27,13 @@ class Comparison:
         changes: everything a deploy would do.
         inventory: what the environment has in its cluster.
         pruning: what becomes of what the files no longer bring.
+        may_all: tells whether we may do everything in the cluster; None if that was not asked.
     """
 
     changes: Changes
     inventory: Inventory
     pruning: Pruning
+    may_all: Callable[[], bool] | None
 
 
 def compare(reached: Reached, options: ApplyOptions) -> Comparison:
@@ -44,7 +47,7 @@ def compare(reached: Reached, options: ApplyOptions) -> Comparison:
     cluster = AheadCluster(reached.cluster)
     reached = replace(reached, cluster=cluster)
     inventory = _inventory(cluster, state, reached.place.namespace)
-    past = _Past(reached, inventory)
+    past = _Past(reached, inventory, is_writing=not options.dry_run)
     members = tuple(found.with_data(inventory.label(found.data)) for found in state.objects)
     reached = replace(reached, state=replace(state, objects=members))
     changes = observe(reached, options=options, inventory=inventory, check_new=options.dry_run)
@@ -66,6 +69,7 @@ def compare(reached: Reached, options: ApplyOptions) -> Comparison:
         ),
         inventory=inventory,
         pruning=found,
+        may_all=past.may_all,
     )
 
 
@@ -81,14 +85,17 @@ def _inventory(cluster: AheadCluster, state: DesiredState, namespace: str) -> In
 class _Past:
     """What is known of an environment without an inventory, asked while its objects are looked at."""
 
-    def __init__(self, reached: Reached, inventory: Inventory) -> None:
+    def __init__(self, reached: Reached, inventory: Inventory, *, is_writing: bool) -> None:
         self._name = reached.place.name
+        self.may_all: Callable[[], bool] | None = None
         self._has_history: Callable[[], bool] = lambda: True
         self._elsewhere: Callable[[], tuple[str, ...]] = tuple
         if not inventory.exists:
             cluster = reached.cluster
             self._has_history = soon(partial(history.exists, inventory.app, reached.place, cluster))
             self._elsewhere = soon(partial(inventories.elsewhere, cluster, inventory))
+            if is_writing:
+                self.may_all = soon(partial(rights.may_everything, cluster))
 
     def was_deployed(self, changes: Changes) -> bool:
         """Tell whether the environment was there before: an inventory that is missing was lost then."""

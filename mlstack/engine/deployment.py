@@ -245,5 +245,13 @@ def propose(
         lock_timeout_s=options.lock_timeout_s,
     )
     if made.writes and not made.dry_run:
-        rights.check(made.cluster, place, found.changes.app, found.changes.changes, found.inventory)
+        changes = found.changes
+        rights.check(
+            made.cluster,
+            place,
+            changes.app,
+            changes.changes,
+            found.inventory,
+            may_all=found.may_all,
+        )
     return made

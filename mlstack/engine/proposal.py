@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from mlstack.cluster.api import Cluster, ObjectRef
+from mlstack.engine import parallel
 from mlstack.engine.records import lock as locking
 from mlstack.engine.records.lock import LastingLock
 from mlstack.engine.waiting.gates import TermsOf
@@ -129,6 +130,7 @@ class Proposal:
             secrets=hidden([change.subject for change in self.changes.changes], self.changes.secrets),
         )
         try:
+            self.cluster.expect(min(parallel.WORKERS, len(self.changes.writes)))
             run.apply(self._namespace())
             with self._locked(clock, on_event) as cluster:
                 run.use(cluster)

@@ -5,7 +5,7 @@ answers most; what it does not give is asked about right by right, since rules a
 authorise, too).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -44,8 +44,19 @@ class Need:
         return tuple(replace(self.right, name=name) for name in sorted(self.names))
 
 
+def may_everything(cluster: Cluster) -> bool:
+    """Tell whether we may do everything; no where nobody can tell."""
+    return _ask(cluster, [_EVERYTHING])[_EVERYTHING]
+
+
 def check(
-    cluster: Cluster, place: Environment, app: str, changes: Sequence[Change], inventory: Inventory
+    cluster: Cluster,
+    place: Environment,
+    app: str,
+    changes: Sequence[Change],
+    inventory: Inventory,
+    *,
+    may_all: Callable[[], bool] | None = None,
 ) -> None:
     """Make sure that we have the rights to everything a run is going to send.
 
@@ -55,10 +66,13 @@ def check(
         app: name of the app.
         changes: what is to be done.
         inventory: what the environment has there, as it was read.
+        may_all: tells whether we may do everything, where that was asked before.
 
     Raises:
         ForbiddenError: rights are missing; names all of them.
     """
+    if may_all() if may_all is not None else may_everything(cluster):
+        return
     needs = [
         *_of_changes(cluster, changes),
         *_of_records(place, app, inventory, deletes=_deletes_all(changes)),
@@ -83,7 +97,8 @@ def explaining(reached: Reached, *, writing: bool) -> Iterator[None]:
         if error.why != "rights":
             raise
         try:
-            _refuse(reached.cluster, reached.place, [*_of_looking(reached, writing=writing)])
+            if not may_everything(reached.cluster):
+                _refuse(reached.cluster, reached.place, [*_of_looking(reached, writing=writing)])
         except ForbiddenError as whole:
             raise whole from error
         raise
@@ -197,8 +212,6 @@ def _refuse(cluster: Cluster, place: Environment, needs: Sequence[Need]) -> None
 def _missing(cluster: Cluster, needs: Sequence[Need]) -> Iterator[Right]:
     """Give the rights that we do not have; where nobody can tell, the write itself will."""
     joined = _joined(needs)
-    if not joined or _ask(cluster, [_EVERYTHING])[_EVERYTHING]:
-        return
     rules = _rules(cluster, {need.right.namespace for need in joined} - {""})
     left = [need for need in joined if not _given(need, rules.get(need.right.namespace, Rights()))]
     answers = _ask(cluster, [need.right for need in left])

@@ -15,6 +15,9 @@ from mlstack.model.overrides import Overrides
 from mlstack.model.readyrules import ReadyRules
 from mlstack.templating import CodeStore
 
+_QUESTIONS = 6
+"""So many are asked side by side as soon as it is known that the cluster is the right one."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
@@ -127,4 +130,5 @@ def reach(
 
 def _met(opener: Opener, context: str) -> tuple[Cluster, ClusterIdentity]:
     cluster = opener(context)
+    cluster.expect(_QUESTIONS)
     return cluster, cluster.identity()

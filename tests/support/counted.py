@@ -29,7 +29,7 @@ class Counted:
     def __getattr__(self, verb: str) -> Any:
         """Give a verb of the cluster, counted."""
         real = getattr(self._cluster, verb)
-        if not callable(real):
+        if not callable(real) or verb == "expect":  # which asks nothing
             return real
 
         def counted(*args: Any, **kwargs: Any) -> Any:

@@ -66,6 +66,9 @@ class SimulatedCluster:
         """Give the built-in kinds and TrainingJob."""
         return Kinds.builtin().with_kinds([_TRAINING_JOB])
 
+    def expect(self, requests: int) -> None:
+        """Do nothing: no connection has to be opened."""
+
     def may(self, right: Right) -> bool:
         """Tell that everything is allowed."""
         return True

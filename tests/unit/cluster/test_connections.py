@@ -8,14 +8,18 @@ import socket
 import ssl
 from collections.abc import Iterator
 from http.client import HTTPConnection
+from pathlib import Path
 from threading import Thread
 
 import pytest
 
 from mlstack.cluster import connections
 from mlstack.cluster.connections import Connections
+from mlstack.cluster.tls import tls_context
 from mlstack.cluster.wire import FaultError, Received
+from tests.support.certificates import self_signed
 from tests.support.fakeapi import Answer, always, in_turn, serve
+from tests.support.waiting import wait_until
 
 BODY = {"kind": "ConfigMap"}
 
@@ -29,7 +33,7 @@ def carrier_of(server: str) -> Connections:
 
 
 class Peer:
-    """Answers every connection once, then closes it; counts them."""
+    """Answers every connection, once or as long as it `stays`; counts them."""
 
     def __init__(self, *, stays: bool) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -46,11 +50,14 @@ class Peer:
                 return
             self.connections += 1
             self.kept.append(peer)
+            Thread(target=self._answer, args=(peer,), daemon=True).start()
+
+    def _answer(self, peer: socket.socket) -> None:
+        with peer:
             while peer.recv(1 << 16):
                 peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
                 if not self.stays:
                     break
-            peer.close()
 
 
 @pytest.fixture
@@ -88,10 +95,50 @@ def test_after_one_that_broke_the_next_is_a_new_one(peers: list[Peer]) -> None:
     carrier = carrier_of(peers[0].url)
     beside = carrier._connection()
     ask(carrier)
-    carrier._keep(beside, beside.ask("GET", "/a", None, {}, read_timeout_s=5))
+    beside.ask("GET", "/a", None, {}, read_timeout_s=5).read()
+    carrier._keep(beside)
     with pytest.raises(FaultError, match="broke"):
         ask(carrier)
     assert ask(carrier).data == b"{}"
+
+
+def test_what_is_expected_finds_open_connections(peers: list[Peer]) -> None:
+    peers.append(Peer(stays=True))
+    carrier = carrier_of(peers[0].url)
+    carrier.expect(3)
+    carrier.expect(3)
+    wait_until(lambda: len(carrier._idle) == 3, timeout_s=10, what="connections")
+    for _ in range(3):
+        assert ask(carrier).data == b"{}"
+    assert peers[0].connections == 3
+
+
+def test_that_nobody_answers_is_told_by_the_request_alone() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    carrier = carrier_of(url)
+    carrier.expect(2)
+    wait_until(lambda: carrier._opening == 0, timeout_s=10, what="the attempts")
+    with pytest.raises(FaultError, match="refused"):
+        ask(carrier)
+
+
+def test_a_server_that_knows_us_is_greeted_shortly(tmp_path: Path) -> None:
+    made = self_signed("127.0.0.1")
+    near = tls_context(ca_pem=made.certificate, cert_file=None, key_file=None, verify=True)
+    far = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    far.load_cert_chain(*made.write(tmp_path, "server"))
+    with serve(always(Answer(body=BODY)), tls=far).running() as api:
+        carrier = Connections(api.url, near)
+        reused = []
+        for _ in range(2):
+            connection = carrier._connection()
+            connection.ask("GET", "/a", None, {}, read_timeout_s=5).read()
+            reused.append(connection.sock.session_reused)
+            carrier._keep(connection)
+            carrier._idle.clear()
+            connection.close()
+    assert reused == [False, True]
 
 
 def test_packed_answers_are_unpacked() -> None:
