@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlstack.cluster import kube
+from mlstack.elastic.observed.amounts import amounts
 from mlstack.elastic.sampling import Sample
 from mlstack.elastic.simulate import objects
 from mlstack.elastic.simulate.scenario import Event, JobPlan, Scenario, Service
@@ -20,6 +21,8 @@ from tests.bench.elastic.usage import Usage, usage_of
 from tests.controlplane.recipes import Programs
 from tests.support.api import Json
 from tests.support.cluster import TestCluster
+from tests.support.elastic_controller import LEASE
+from tests.support.waiting import wait_until
 
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{objects.NAMESPACE}/deployments"
 JOBS = f"/apis/{API_VERSION}/namespaces/{objects.NAMESPACE}/trainingjobs"
@@ -79,7 +82,9 @@ def _controller(cluster: TestCluster, folder: Path, policy: str) -> Iterator[sub
 def _perform(scenario: Scenario, cluster: TestCluster, spectator: Spectator) -> list[int]:
     """Let everything happen at its time, and give how late it was."""
     calendar = sorted(_calendar(scenario, cluster), key=lambda entry: entry[0])
-    time.sleep(5)  # a controller at rest, and watches that have listed
+    cores = sum(amounts(group.allocatable)["cpu"] * group.count for group in scenario.nodes)
+    wait_until(lambda: _leads(cluster), what="a controller that leads")
+    wait_until(lambda: spectator.allocatable("cpu") == cores, what="all nodes in the watch")
     begin, off = time.monotonic(), []
     spectator.start(begin + scenario.begin_ms / 1000)
     for at_ms, action in calendar:
@@ -88,6 +93,11 @@ def _perform(scenario: Scenario, cluster: TestCluster, spectator: Spectator) -> 
         action()
     time.sleep(max(0.0, begin + scenario.end_ms / 1000 - time.monotonic()))
     return off
+
+
+def _leads(cluster: TestCluster) -> bool:
+    lease = cluster.find(LEASE)
+    return bool(lease and lease["spec"].get("holderIdentity"))
 
 
 def _calendar(scenario: Scenario, cluster: TestCluster) -> Iterator[tuple[int, Callable[[], object]]]:

@@ -49,6 +49,11 @@ class Spectator:
         self._begin = begin
         Thread(target=self._sample, daemon=True).start()
 
+    def allocatable(self, resource: str) -> int:
+        """Give what the nodes that were seen so far have of a resource."""
+        with self._lock:
+            return self._observer.sample(0).allocatable.get(resource, 0)
+
     def stop(self) -> None:
         """Take no more samples, and end the watches."""
         self._over.set()
