@@ -1,8 +1,8 @@
 """The same told about a job again: not a new event each time, but a series on the one that is there.
 
 As client-go's broadcaster has it: what happens again within six minutes is the same event, and its series
-counts it, so that `kubectl get events -o wide` and `kubectl describe` show how often it was. A series is
-written once a minute at the most. What lasts rather than happens, such as waiting for room, is not counted
+counts it, so that `kubectl get events -o wide` and `kubectl describe` show how often it was. A series begins
+at once and is then written once a minute at the most. What lasts rather than happens, such as waiting for room, is not counted
 while it lasts; every half an hour its event is written again, since the server forgets events after an hour.
 """
 
@@ -17,7 +17,7 @@ SAME_MS = 360_000
 """So long after the last time it is something new again."""
 
 PAUSE_MS = 60_000
-"""A series is not written more often."""
+"""A series that has begun is not written more often."""
 
 REFRESH_MS = 1_800_000
 """What lasts is written again so often."""
@@ -91,7 +91,8 @@ class Told:
     def due(self, now_ms: int) -> Iterator[tuple[Key, Series]]:
         """Give the series that are to be written now; they count as written."""
         for key, series in self.known.items():
-            if series.count > series.sent and now_ms - series.sent_ms >= PAUSE_MS:
+            is_time = series.sent == 1 or now_ms - series.sent_ms >= PAUSE_MS
+            if series.count > series.sent and is_time:
                 series.sent, series.sent_ms = series.count, now_ms
                 yield key, series
 
