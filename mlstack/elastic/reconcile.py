@@ -143,7 +143,9 @@ class Reconciler:
         if not self._has_looked:
             self._has_looked = True
             self._world.moves_ms = recalling.moves(self._world.jobs(), now_ms - MOVES_KEPT_MS)
-        self._end(self._subjects(now_ms), work)
+        subjects = self._subjects(now_ms)
+        self._end(subjects, work)
+        self._world.failed = {one.job.key: one.life.held for one in subjects if one.life.held}
         snapshot = self._world.snapshot(now_ms)
         plan = self._decide(snapshot, self._config)
         self._follow(snapshot, plan, self._subjects(now_ms), work)

@@ -50,6 +50,8 @@ class Decision:
         waiting: for each live trainer without a node that stays: the node that it can have.
         hints: for `master` and `pserver` of a job just admitted: a node for each pod.
         moves: how many of its victims or places are moves for fairness alone.
+        withheld: how many trainers that failed are left out of its target, so that others may have their
+            room until they are replaced; those of a minimum are not.
         reasons: why, the weightiest first; never empty.
     """
 
@@ -61,6 +63,7 @@ class Decision:
     waiting: Mapping[str, str] = field(default_factory=dict)
     hints: Mapping[str, tuple[str, ...]]
     moves: int = 0
+    withheld: int = 0
     reasons: tuple[Reason, ...]
 
 

@@ -147,6 +147,7 @@ class Job:
         trainers: its live trainers.
         held: its bound masters and parameter servers that are not going: what comes free if it is suspended.
         leaving: how many more of its trainers are on their way out; their room is in `arriving`.
+        failed: how many of its trainers failed by themselves and are not to be replaced yet.
         nodes: names of the nodes that its pods may go to, None for all.
         barred: nodes that had a place for a trainer on paper only, each with the time until when it is
             passed over.
@@ -170,6 +171,7 @@ class Job:
     trainers: tuple[Trainer, ...] = ()
     held: tuple[Held, ...] = ()
     leaving: int = 0
+    failed: int = 0
     nodes: frozenset[str] | None = None
     barred: Mapping[str, int] = field(default_factory=dict)
     cooldown_ms: int = 0

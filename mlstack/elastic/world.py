@@ -45,12 +45,14 @@ class World:
 
     Attributes:
         bars: by job: nodes that its trainers pass over, with the time until when; the reconciler writes it.
+        failed: by job: trainers that failed and are not to be replaced yet; the reconciler writes it.
         moves_ms: when trainers were moved for fairness alone; the reconciler writes it.
     """
 
     def __init__(self) -> None:
         """Know nothing."""
         self.bars: dict[str, dict[str, int]] = {}
+        self.failed: Mapping[str, int] = {}
         self.moves_ms: list[int] = []
         self._nodes: Shelf[NodeFacts] = Shelf(nodes.parse)
         self._pods: Shelf[PodFacts] = Shelf(pods.parse)
@@ -157,6 +159,7 @@ class World:
             sets=dict(self._sets),
             priorities=self._priorities(),
             bars=self.bars,
+            failed=self.failed,
             moves_ms=[moved for moved in self.moves_ms if now_ms - moved <= MOVES_KEPT_MS],
             eligible=self._eligible,
         )

@@ -150,7 +150,8 @@ def check_no_idle_room(snapshot: Snapshot) -> None:
 def growing(snapshot: Snapshot) -> Iterator[Job]:
     """Give the jobs that may get another trainer at this moment."""
     for job in snapshot.jobs:
-        if job.state == "admitted" and len(job.trainers) < job.maximum and not is_cooling(job, snapshot):
+        is_held_back = is_cooling(job, snapshot) or bool(job.failed)
+        if job.state == "admitted" and len(job.trainers) < job.maximum and not is_held_back:
             yield job
 
 

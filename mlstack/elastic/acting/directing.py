@@ -69,7 +69,7 @@ class Director:
     def follow(self, subject: Subject, decision: Decision) -> tuple[Decision, Orders]:
         """Give the orders that carry out a decision; a hopeless gang overrules it."""
         job, memory = subject.job, subject.memory
-        decision = _lost(job, decision)
+        decision = _lost(job, decision, subject.life)
         self._pass_over(subject, decision)
         if decision.target == 0:
             memory.admitted_ms = None
@@ -117,7 +117,8 @@ class Director:
     def _creations(self, subject: Subject, decision: Decision) -> tuple[Action, ...]:
         """Create trainers where there is room now, as many as are not held back by failures."""
         job, life = subject.job, subject.life
-        places = decision.places[: max(0, len(decision.places) - life.held)]
+        held = max(0, life.held - decision.withheld)
+        places = decision.places[: max(0, len(decision.places) - held)]
         free = self.openings.among(job.key, places)
         if len(free) > self.left:
             self.due.append(self.now_ms)
@@ -212,11 +213,14 @@ def _why(decision: Decision) -> str:
     return f"{reason.cause}: {reason.text}"
 
 
-def _lost(job: JobFacts, decision: Decision) -> Decision:
-    """Say so where a job has fewer trainers because some were taken from it, not by the plan."""
+def _lost(job: JobFacts, decision: Decision, life: Life) -> Decision:
+    """Say so where a job has fewer trainers because some were taken from it or failed, not by the plan."""
     missing = job.target - decision.target
     if missing <= 0 or decision.reasons[0].cause != "steady":
         return decision
     what = "a trainer" if missing == 1 else f"{missing} trainers"
+    if life.held:
+        text = f"lost {what}: those that failed are replaced after a pause, and their room is lent till then"
+        return replace(decision, reasons=(Reason(cause="steady", text=text), *decision.reasons))
     text = f"lost {what} to pods of others or with a node; there is no room for more"
     return replace(decision, reasons=(Reason(cause="yield", text=text), *decision.reasons))

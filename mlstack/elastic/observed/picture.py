@@ -26,6 +26,7 @@ class Known:
         sets: StatefulSets by key.
         priorities: of priority classes by name; the empty name is the default.
         bars: by job: nodes that are passed over for its trainers, and until when.
+        failed: by job: trainers that failed and are not to be replaced yet.
         moves_ms: when trainers were last moved for fairness alone.
         eligible: tells which nodes a pod may go to.
     """
@@ -37,6 +38,7 @@ class Known:
     sets: Mapping[str, SetFacts]
     priorities: Mapping[str, int]
     bars: Mapping[str, Mapping[str, int]]
+    failed: Mapping[str, int]
     moves_ms: Sequence[int]
     eligible: Eligible
 
@@ -188,6 +190,7 @@ class Picture:
             curve=job.curve,
             speed=wanted.speed,
             leaving=len(leaving),
+            failed=self._known.failed.get(job.key, 0),
             held=self._held(pods) if has_pods else (),
         )
 

@@ -17,13 +17,34 @@ def is_cooling(crew: Crew, now_ms: int) -> bool:
 
 def can_gain(crew: Crew, now_ms: int) -> bool:
     """Tell whether a job may get trainers beyond its minimum."""
-    if crew.is_settled or crew.is_withdrawn:
+    if crew.is_settled or crew.is_withdrawn or crew.withheld:
         return False
     return crew.count < crew.job.maximum and not is_cooling(crew, now_ms)
 
 
 def grow(books: Books, headroom: Headroom) -> int:
-    """Fill free room: the highest priority first, then the lowest level; give the number of trainers."""
+    """Fill free room: the highest priority first, then the lowest level; give the number of trainers.
+
+    A job gets so many fewer as failed and are not to be replaced yet; others may have these.
+    """
+    grown = _fill(books, headroom)
+    lent = sum([_withhold(books, crew) for crew in books.ledger.crews.values() if crew.job.failed])
+    return grown - lent + (_fill(books, headroom) if lent else 0)
+
+
+def _withhold(books: Books, crew: Crew) -> int:
+    """Take back what a job would get in place of failed trainers, once a plan; give how many these are."""
+    if crew.withheld or crew.is_settled:
+        return 0
+    planned = [seat for seat in crew.seats if seat.is_planned]
+    crew.withheld = max(0, crew.job.failed - sum(seat.cause != "growth" for seat in planned))
+    taken = [seat for seat in planned if seat.cause == "growth"][::-1][: crew.withheld]
+    for seat in taken:
+        books.ledger.evict(seat, "growth")
+    return len(taken)
+
+
+def _fill(books: Books, headroom: Headroom) -> int:
     now_ms = books.ledger.snapshot.now_ms
     queue = [_rank(crew) for crew in books.ledger.crews.values() if can_gain(crew, now_ms)]
     heapify(queue)

@@ -56,6 +56,7 @@ def _decide(books: Books, crew: Crew) -> Decision:
         },
         hints={name: tuple(nodes) for name, nodes in sorted(crew.hints.items())},
         moves=counted["fairness"],
+        withheld=crew.withheld,
         reasons=reasons(books, crew),
     )
 

@@ -89,6 +89,7 @@ class Crew:
         is_admitted: whether it has pods.
         level: how well off it is.
         hints: nodes for the pods of its gang, if it was admitted by this plan.
+        withheld: how many failed trainers it gets no others for.
         is_withdrawn: whether trainers were withdrawn because they found no node.
         bars: nodes that are passed over.
         notes: what else is to be told about it.
@@ -107,6 +108,7 @@ class Crew:
         "notes",
         "seats",
         "wanted",
+        "withheld",
     )
 
     def __init__(self, job: Job, now_ms: int) -> None:
@@ -120,6 +122,7 @@ class Crew:
         self.is_admitted = job.state != "waiting"
         self.level = 0
         self.hints: dict[str, list[str]] = {}
+        self.withheld = 0
         self.is_withdrawn = False
         self.bars = frozenset(node for node, until in job.barred.items() if until > now_ms)
         self.notes: list[tuple[Cause, str]] = []

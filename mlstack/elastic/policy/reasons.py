@@ -51,6 +51,8 @@ def _steady(books: Books, crew: Crew) -> str:
     since_ms = books.ledger.snapshot.now_ms - (job.changed_ms or 0)
     is_cooling = job.changed_ms is not None and since_ms < job.cooldown_ms
     why = f"changed within the last {job.cooldown_ms // 1000} s" if is_cooling else "no room for more"
+    if crew.withheld:
+        why = "trainers failed, and are replaced after a pause"
     return f"{stays} of {_range(crew)}: {why}"
 
 

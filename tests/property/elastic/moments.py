@@ -110,6 +110,7 @@ def _job(dice: Random, index: int, resources: tuple[str, ...], kind: Kind) -> Jo
         barred={dice.choice(names): dice.choice((NOW_MS - 1, NOW_MS + 10**9))} if limited else {},
         cooldown_ms=10**9 if limited and dice.random() < 0.3 else 0,
         changed_ms=dice.choice((None, 900_000)),
+        failed=dice.choice((0, 0, 1, 2)) if limited else 0,
         speed=dice.choice(("linear", "amdahl:0.9")),
     )
 

@@ -29,3 +29,36 @@ def test_a_job_that_ends_keeps_its_target_however_few_trainers_are_left(stage: S
     stage.settle()
     assert stage.status()["trainer"]["desired"] == 0
     assert stage.status()["phase"] == "Succeeded"
+
+
+def test_the_room_of_a_failed_trainer_is_lent_while_it_is_not_replaced(stage: Stage) -> None:
+    stage.put(training_job("failing", minimum=1, maximum=8, cpu="2"))
+    stage.put(training_job("other", minimum=1, maximum=8, cpu="2"))
+    stage.settle()
+    assert (len(stage.trainers("failing")), len(stage.trainers("other"))) == (4, 4)
+
+    stage.end("failing-trainer-0", phase="Failed")
+    stage.settle()
+
+    assert (len(stage.trainers("failing")), len(stage.trainers("other"))) == (3, 5)
+    assert stage.status("failing")["trainer"]["desired"] == 3
+    record = stage.status("failing")["scaleRecords"][-1]
+    assert record["cause"] == "steady" and "failed are replaced after a pause" in record["reason"]
+    stage.step(seconds=11)
+    stage.settle()
+    assert (len(stage.trainers("failing")), len(stage.trainers("other"))) == (4, 4)
+
+
+def test_the_room_of_a_failed_trainer_of_the_minimum_is_kept(stage: Stage) -> None:
+    stage.put(training_job("failing", minimum=4, maximum=4, cpu="2"))
+    stage.put(training_job("other", minimum=1, maximum=8, cpu="2"))
+    stage.settle()
+
+    stage.end("failing-trainer-0", phase="Failed")
+    stage.settle()
+
+    assert (len(stage.trainers("failing")), len(stage.trainers("other"))) == (3, 4)
+    assert stage.status("failing")["trainer"]["desired"] == 4
+    stage.step(seconds=11)
+    stage.settle()
+    assert len(stage.trainers("failing")) == 4
