@@ -37,8 +37,16 @@ class Backoff:
     last_ms: int = 0
     until_ms: int = 0
 
-    def fail(self, now_ms: int) -> None:
-        """Note a failure."""
+    def fail(self, now_ms: int, *, is_passing: bool = False) -> None:
+        """Note a failure.
+
+        Args:
+            now_ms: the time.
+            is_passing: whether it will soon be over by itself: the time to wait does not grow.
+        """
+        if is_passing:
+            self.until_ms = max(self.until_ms, now_ms + self.first_ms)
+            return
         calm_ms = max(CALM_MS, 2 * (self.until_ms - self.last_ms))
         self.streak = self.streak + 1 if now_ms - self.last_ms <= calm_ms and self.streak else 1
         self.last_ms = now_ms

@@ -1,0 +1,34 @@
+"""How long the controller waits after something went wrong."""
+
+from __future__ import annotations
+
+from mlstack.elastic.acting.memory import CALM_MS, FIRST_PAUSE_MS, LONGEST_PAUSE_MS, Backoff
+
+
+def waits(pause: Backoff, now_ms: int, *, is_passing: bool = False) -> int:
+    pause.fail(now_ms, is_passing=is_passing)
+    return pause.until_ms - now_ms
+
+
+def test_the_wait_doubles_up_to_its_longest() -> None:
+    pause = Backoff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS)
+    found = [waits(pause, 100_000 * number) for number in range(1, 9)]
+    assert found == [2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000]
+
+
+def test_after_a_calm_time_it_begins_anew() -> None:
+    pause = Backoff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS)
+    assert [waits(pause, 0), waits(pause, 10_000), waits(pause, 20_000 + CALM_MS)] == [2_000, 4_000, 2_000]
+
+
+def test_what_passes_by_itself_is_tried_again_soon_however_often() -> None:
+    pause = Backoff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS)
+    assert {waits(pause, 10_000 * number, is_passing=True) for number in range(9)} == {FIRST_PAUSE_MS}
+
+
+def test_what_passes_by_itself_shortens_no_longer_wait() -> None:
+    pause = Backoff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS)
+    for now_ms in (0, 10_000, 20_000):
+        pause.fail(now_ms)
+    pause.fail(20_001, is_passing=True)
+    assert pause.until_ms == 28_000
