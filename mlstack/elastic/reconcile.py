@@ -198,7 +198,7 @@ class Reconciler:
         )
         statuses: list[Action] = []
         wanted: list[Orders] = []
-        for subject in subjects:
+        for subject in sorted(subjects, key=_urgency):
             decision = plan.decisions.get(subject.job.key)
             if subject.life.outcome and not self._is_dry:
                 continue  # the cluster did not take its end: the next pass tries again
@@ -330,6 +330,14 @@ class Reconciler:
             reason="Refused", action=refused.action.verb.title(), text=str(refused.error), type="Warning"
         )
         work.told.append(Told(job=job.key, note=note))
+
+
+def _urgency(subject: Subject) -> tuple[int, bool]:
+    """Rank the jobs whose trainers get room that is free: by priority, then those that lack a minimum."""
+    wanted = subject.job.spec
+    if wanted is None:
+        return (0, True)
+    return (-wanted.priority, len(subject.trainers) >= wanted.minimum)
 
 
 def _waits(job: JobFacts, after: Mapping[str, Any], now_ms: int) -> Iterator[Wait]:

@@ -21,10 +21,15 @@ class Demands:
         self._books = books
         self._left = sorted(books.ledger.snapshot.demands, key=self._rank)
 
-    def _rank(self, demand: Demand) -> tuple[int, int, bool, int, str]:
-        """Rank by priority and age; then those tied to nodes and large ones, which have least choice."""
+    def _rank(self, demand: Demand) -> tuple[int, int, int, bool, int, str]:
+        """Rank by priority, that of the job too, and age; then tied and large ones, which have least choice.
+
+        Room that was made for the gang of a job is so not taken by an older job of lower priority.
+        """
+        crew = self._books.ledger.crews.get(demand.job)
+        priority = crew.job.priority if crew else 0
         size = dominant(shape(demand.request), self._books.ledger.whole) if demand.job else 0
-        return (-demand.priority, demand.created_ms, demand.nodes is None, -size, demand.key)
+        return (-demand.priority, -priority, demand.created_ms, demand.nodes is None, -size, demand.key)
 
     def serve(self) -> dict[str, list[Demand]]:
         """Find room for what found none yet; give those pods of running jobs that still have none, by job."""

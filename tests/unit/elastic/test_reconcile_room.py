@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.elastic import training_job
+from tests.support.elastic import pod, training_job
 from tests.support.stage import Stage
 
 
@@ -62,3 +62,18 @@ def test_the_room_of_a_failed_trainer_of_the_minimum_is_kept(stage: Stage) -> No
     stage.step(seconds=11)
     stage.settle()
     assert len(stage.trainers("failing")) == 4
+
+
+@pytest.mark.parametrize(("low", "high"), [("a", "z"), ("z", "a")])
+def test_room_that_is_free_goes_to_the_job_of_higher_priority_first(low: str, high: str) -> None:
+    stage = Stage("n1", cpu="4")
+    going = pod("going", node="n1", cpu="2", phase="Running")
+    stage.put({**going, "metadata": {**going["metadata"], "finalizers": ["example.com/slow"]}})
+    stage.delete("Pod", "going")
+    stage.put(training_job(low, minimum=1, maximum=1, cpu="2"))
+    stage.put(training_job(high, minimum=1, maximum=1, cpu="2", priority=5))
+
+    stage.step()
+
+    assert stage.status(low)["trainer"]["desired"] == stage.status(high)["trainer"]["desired"] == 1
+    assert (stage.trainers(low), stage.trainers(high)) == ([], [f"{high}-trainer-0"])
