@@ -93,9 +93,16 @@ def _gang_ready(standing: Standing) -> Claim:
     if not standing.is_admitted:
         return Claim("GangReady", False, "NotAdmitted", "the job has no pods")
     if standing.missing:
-        text = f"ready: {', '.join(standing.missing)}"
+        text = f"ready: {', '.join(standing.missing)}{_lingering(standing)}"
         return Claim("GangReady", False, "PodsNotReady", text)
     return Claim("GangReady", True, "AllReady", "the whole gang is ready")
+
+
+def _lingering(standing: Standing) -> str:
+    if not standing.lingering:
+        return ""
+    names = ", ".join(f"`{name}`" for name in standing.lingering)
+    return f"; {names} should have ended: if the node is gone, delete it, or the pod by force"
 
 
 def _progressing(standing: Standing) -> Claim:
@@ -123,7 +130,7 @@ def _degraded(standing: Standing, *, has_started: bool) -> Claim:
         return Claim("Degraded", True, standing.outcome_reason or "Failed", standing.outcome_message)
     is_running = standing.is_admitted and not standing.outcome and not standing.is_finishing
     if is_running and has_started and standing.missing:
-        text = f"the gang is not whole any more; ready: {', '.join(standing.missing)}"
+        text = f"the gang is not whole any more; ready: {', '.join(standing.missing)}{_lingering(standing)}"
         return Claim("Degraded", True, "MinimumLost", text)
     if standing.warnings:
         return Claim("Degraded", False, "Warnings", "; ".join(standing.warnings))

@@ -24,7 +24,7 @@ from mlstack.elastic.plan import plan as decide
 from mlstack.elastic.scaleplan import Decision, ScalePlan
 from mlstack.elastic.snapshot import Snapshot
 from mlstack.elastic.world import MOVES_KEPT_MS, World
-from mlstack.errors import ObjectNotFoundError
+from mlstack.errors import ObjectNotFoundError, UnreachableError
 
 RESENT_MS = 60_000
 """The same change of a status that did not stay is not written again for so long."""
@@ -132,6 +132,7 @@ class Reconciler:
         self._transitions, self._instance, self._is_dry = transitions, instance, is_dry
         self._decide, self._most_creations = decide, most_creations
         self._memory, self._has_looked = Memory(), False
+        self._untold: list[Told] = []
 
     def step(self, now_ms: int) -> Pass:
         """Do one pass.
@@ -139,7 +140,16 @@ class Reconciler:
         Raises:
             UnreachableError: the server does not answer. What was done is known; the next pass does the rest.
         """
-        work = _Work(now_ms)
+        work = _Work(now_ms, told=self._untold)
+        self._untold = []
+        try:
+            return self._step(work)
+        except UnreachableError:
+            self._untold = work.told
+            raise
+
+    def _step(self, work: _Work) -> Pass:
+        now_ms = work.now_ms
         if not self._has_looked:
             self._has_looked = True
             self._world.moves_ms = recalling.moves(self._world.jobs(), now_ms - MOVES_KEPT_MS)
@@ -226,7 +236,8 @@ class Reconciler:
         job, memory = subject.job, subject.memory
         if job.is_deleted or job.has_ended:
             return []
-        now = reports.standing(job, subject.pods, memory, life=subject.life, decision=decision)
+        life, now_ms = subject.life, work.now_ms
+        now = reports.standing(job, subject.pods, memory, life=life, decision=decision, now_ms=now_ms)
         wanted = status.build(now, job.status, now_ms=work.now_ms)
         patch = reports.difference(job.status, wanted)
         is_known = memory.sent == patch and work.now_ms - memory.sent_ms < RESENT_MS

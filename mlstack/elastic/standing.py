@@ -59,6 +59,8 @@ class Standing:
         trainer: its trainers; `desired` is the target of the decision, 0 while it is not admitted.
         pserver: its parameter servers.
         master: its master.
+        lingering: its masters and parameter servers that should have ended long ago: nobody makes them anew
+            before they have, since two of a name could be at work.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Standing:
     trainer: Counts = field(default_factory=Counts)
     pserver: Counts = field(default_factory=Counts)
     master: Counts = field(default_factory=Counts)
+    lingering: tuple[str, ...] = ()
 
     @property
     def is_admitted(self) -> bool:

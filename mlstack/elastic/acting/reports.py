@@ -12,9 +12,18 @@ from mlstack.elastic.observed.pods import PodFacts
 from mlstack.elastic.scaleplan import Decision
 from mlstack.elastic.standing import Counts, Standing
 
+LINGER_MS = 30_000
+"""So long after the end of its grace a pod should be gone."""
+
 
 def standing(
-    job: JobFacts, pods: Sequence[PodFacts], memory: JobMemory, *, life: Life, decision: Decision | None
+    job: JobFacts,
+    pods: Sequence[PodFacts],
+    memory: JobMemory,
+    *,
+    life: Life,
+    decision: Decision | None,
+    now_ms: int,
 ) -> Standing:
     """Say how a job stands.
 
@@ -24,6 +33,7 @@ def standing(
         memory: what is remembered of it.
         life: what became of its pods.
         decision: what was decided; None where it takes no part in the plan.
+        now_ms: the time.
     """
     wanted = job.spec
     target = _target(job, life, decision)
@@ -44,7 +54,13 @@ def standing(
         trainer=_trainers(job, pods, memory, target),
         pserver=_servers(job, pods, "pserver", target),
         master=_servers(job, pods, "master", target),
+        lingering=tuple(pod.name for pod in pods if _lingers(pod, now_ms)),
     )
+
+
+def _lingers(pod: PodFacts, now_ms: int) -> bool:
+    """Tell whether a server is long overdue, as on a node that no longer answers."""
+    return pod.role != "trainer" and pod.gone_ms is not None and now_ms - pod.gone_ms > LINGER_MS
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 As client-go's broadcaster has it: what happens again within six minutes is the same event, and its series
 counts it, so that `kubectl get events -o wide` and `kubectl describe` show how often it was. A series begins
-at once and is then written once a minute at the most. What lasts rather than happens, such as waiting for room, is not counted
-while it lasts; every half an hour its event is written again, since the server forgets events after an hour.
+at once and is then written once a minute at the most. What lasts rather than happens, such as waiting for
+room, is not counted while it lasts; every half an hour its event is written again, since the server forgets
+events after an hour.
 """
 
 from __future__ import annotations

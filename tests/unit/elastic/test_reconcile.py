@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mlstack.cluster.api import ObjectRef
-from mlstack.errors import ConflictError, ForbiddenError, TransientError
+from mlstack.errors import ConflictError, ForbiddenError, TransientError, UnreachableError
 from tests.support.elastic import node, pod, training_job
 from tests.support.stage import JOBS, Stage
 
@@ -539,6 +539,40 @@ def test_trainers_that_others_took_are_told_as_lost(stage: Stage) -> None:
 
     assert len(stage.trainers()) == 3
     assert "lost a trainer" in stage.status()["scaleRecords"][-1]["reason"]
+
+
+def test_a_server_on_a_node_that_is_gone_is_told_with_what_to_do(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=2, pservers=1))
+    stage.settle()
+    ref = _pod_ref("train-pserver-0")
+    stage.memory.patch(ref, {"metadata": {"finalizers": ["example.com/kubelet"]}})
+    stage.delete("Pod", "train-pserver-0")
+    stage.step()
+    assert "should have ended" not in stage.status()["reason"]
+
+    stage.step(seconds=90)
+
+    assert "`train-pserver-0` should have ended" in stage.status()["reason"]
+    stage.cluster.writes = 0
+    stage.step(seconds=5)
+    assert stage.cluster.writes == 0
+
+
+def test_what_a_pass_that_broke_off_did_not_tell_is_told_by_the_next(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=2))
+    written = iter((None, UnreachableError("no answer")))
+
+    def refuse() -> None:
+        if (error := next(written, None)) is not None:
+            raise error
+
+    stage.cluster.refuses = refuse
+    with pytest.raises(UnreachableError):
+        stage.step()
+    assert stage.status()["trainer"]["desired"] == 2 and stage.events() == []
+    stage.settle()
+
+    assert stage.events() == ["Admitted"]
 
 
 def test_what_happens_again_is_counted_on_its_event(stage: Stage) -> None:
