@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -12,7 +14,9 @@ from urllib.request import urlopen
 from tests.support.cluster import TestCluster
 from tests.support.deploying import is_established
 from tests.support.examples import render_one
+from tests.support.fakeapi import Answer
 from tests.support.processes import Program, free_port
+from tests.support.troubled import Troubled
 from tests.support.waiting import wait_until
 
 Obj = dict[str, Any]
@@ -38,6 +42,16 @@ def install(cluster: TestCluster, folder: Path) -> None:
                 cluster.wait_for(DEFINITION, is_established)
 
 
+@contextmanager
+def installed_on(cluster: TestCluster, folder: Path) -> Iterator[None]:
+    """Have the definition, priority classes, service account and rights for a while; `folder` is made."""
+    install(cluster, folder)
+    yield
+    cluster.kubectl("delete", "priorityclass", "mlstack-trainer", "mlstack-training")
+    cluster.request("DELETE", DEFINITION)
+    cluster.wait_until_gone(DEFINITION)
+
+
 class ElasticController:
     """One `mlstack elastic run`.
 
@@ -55,6 +69,7 @@ class ElasticController:
         namespaces: Sequence[str] = (),
         options: Sequence[str] = (),
         is_named: bool = True,
+        kubeconfig: Path | None = None,
     ) -> None:
         """Describe it; `start` starts it.
 
@@ -65,10 +80,12 @@ class ElasticController:
             namespaces: where it looks after jobs.
             options: further words of its command line.
             is_named: whether it is told its name; else it names its process itself.
+            kubeconfig: how it reaches the cluster. Default: as its service account, straight.
         """
         self.port = free_port()
-        user = cluster.service_account("default", ACCOUNT)
-        kubeconfig = cluster.write_kubeconfig(folder / f"{name}.kubeconfig", user)
+        if kubeconfig is None:
+            user = cluster.service_account("default", ACCOUNT)
+            kubeconfig = cluster.write_kubeconfig(folder / f"{name}.kubeconfig", user)
         words = ["elastic", "run", f"--kubeconfig={kubeconfig}", f"--listen=127.0.0.1:{self.port}"]
         words += ["--lease-namespace=default", "--log-level=debug"]
         words += [f"--identity={name}"] if is_named else []
@@ -105,6 +122,70 @@ class ElasticController:
         status = Path(f"/proc/{self.program.pid}/status").read_text(encoding="utf-8")
         row = next(line for line in status.splitlines() if line.startswith("VmRSS"))
         return int(row.split()[1]) / 1024
+
+
+class Writes:
+    """Notes the writes that pass a proxy; `proxy.trouble` of `Troubled`.
+
+    Attributes:
+        is_silent: whether nothing passes at all.
+        seen: time (monotonic, in seconds), method and path of each write that passed.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing seen."""
+        self.is_silent, self.seen = False, list[tuple[float, str, str]]()
+
+    def __call__(self, method: str, path: str) -> Answer | None:
+        """Let a request pass, or not."""
+        if self.is_silent:
+            return Answer(breaks=True)
+        if method != "GET":
+            self.seen.append((time.monotonic(), method, path))
+        return None
+
+    def of(self, method: str, *, part: str) -> list[str]:
+        """Give the paths with this part that were written by this method."""
+        return [path for _, each, path in self.seen if each == method and part in path]
+
+
+Start = Callable[..., ElasticController]
+"""Starts a controller for a test's namespace: name, and what `ElasticController` takes by keyword."""
+
+
+@contextmanager
+def controllers_of(cluster: TestCluster, namespace: str, folder: Path) -> Iterator[Start]:
+    """Give a function that starts controllers; they are killed at the end, and their Lease goes."""
+    started: list[ElasticController] = []
+
+    def begin(name: str = "first", **how: Any) -> ElasticController:
+        controller = ElasticController(cluster, folder, name, namespaces=[namespace], **how)
+        started.append(controller)
+        return controller.start()
+
+    try:
+        yield begin
+    finally:
+        for controller in started:
+            controller.program.kill()
+        if cluster.find(LEASE):
+            cluster.request("DELETE", LEASE)
+
+
+@contextmanager
+def proxy_of(cluster: TestCluster, folder: Path) -> Iterator[Troubled]:
+    """Give a proxy before a cluster; controllers go through it by the file `proxy.kubeconfig`."""
+    troubled = Troubled(cluster.login(cluster.service_account("default", ACCOUNT)))
+    with troubled.running(folder / "proxy.kubeconfig"):
+        yield troubled
+
+
+@contextmanager
+def jobs_of(cluster: TestCluster, namespace: str) -> Iterator[Jobs]:
+    """Give the jobs of a namespace; they and all pods there are gone at the end."""
+    yield Jobs(cluster, namespace)
+    cluster.kubectl("delete", "trainingjobs,deployments", "--all", "-n", namespace, "--wait=false")
+    cluster.kubectl("delete", "pods", "--all", "-n", namespace, "--grace-period=0", "--force")
 
 
 class Jobs:

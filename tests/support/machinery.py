@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
 
 from tests.controlplane.recipes import Programs
 from tests.support.api import ApiClient
@@ -22,6 +25,7 @@ class Machinery:
 
     Attributes:
         server: URL of the API server.
+        store: URL of etcd, once launched.
     """
 
     def __init__(self, programs: Programs, directory: Path) -> None:
@@ -36,6 +40,7 @@ class Machinery:
         self._port = free_port()
         self._running: dict[str, Program] = {}
         self.server = f"https://127.0.0.1:{self._port}"
+        self.store = ""
 
     @property
     def pids(self) -> list[int]:
@@ -57,6 +62,7 @@ class Machinery:
         self._directory.mkdir()
         (self._directory / "tokens.csv").write_text("".join(f"{line}\n" for line in tokens))
         peers, clients = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+        self.store = clients
         self._start("etcd", *self._etcd_flags(peers, clients))
         keys = self._start("keys", self._directory)
         keys.wait_until_finished(timeout_s=30)
@@ -109,6 +115,16 @@ class Machinery:
     def start_apiserver(self) -> None:
         """Start the killed API server again with the same address and certificate."""
         self._running["kube-apiserver"].start()
+
+    def forget_history(self) -> None:
+        """Let etcd forget all that was before now; the API server still knows it until it is restarted."""
+        header = self._ask_store("/v3/kv/range", {"key": "AA=="})["header"]
+        self._ask_store("/v3/kv/compaction", {"revision": header["revision"], "physical": True})
+
+    def _ask_store(self, path: str, body: Mapping[str, object]) -> dict[str, Any]:
+        request = Request(f"{self.store}{path}", json.dumps(body).encode(), method="POST")
+        with urlopen(request, timeout=10) as answer:
+            return dict(json.load(answer))
 
     def stop(self) -> None:
         """Kill every program, the last started first."""

@@ -8,7 +8,7 @@ import ssl
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -137,8 +137,10 @@ def _handler(proxy: Troubled) -> type[BaseHTTPRequestHandler]:
                 self.upstream.close()
                 self.close_connection = True
                 return
-            with suppress(OSError, http.client.HTTPException):
+            try:
                 self._stream(response)
+            except (OSError, http.client.HTTPException):  # an answer that broke off breaks off here too
+                self.close_connection = True
 
         def _stream(self, response: http.client.HTTPResponse) -> None:
             self.send_response(response.status)
