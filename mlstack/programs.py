@@ -27,6 +27,10 @@ class ProgramError(MlstackError):
         self.status = status
 
 
+class ProgramMissingError(ProgramError):
+    """Raised when there is no such program."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Finished:
     """What a program left behind when it ended well."""
@@ -101,6 +105,49 @@ def run(
     if process.returncode != 0:
         raise ProgramError(f"`{_shown(arguments)}` failed: {_last_lines(said)}", status=process.returncode)
     return Finished(stdout=stdout, stderr=said)
+
+
+def ask(
+    program: str,
+    arguments: Sequence[str],
+    *,
+    settings: Mapping[str, str],
+    reads_terminal: bool,
+) -> bytes:
+    """Run a program that may speak to the person, as long as that takes, and give what it answers.
+
+    What it says on stderr, the person reads as it comes.
+
+    Args:
+        program: its name, to be found on the PATH, or its path.
+        arguments: what it is given.
+        settings: environment variables laid over our own.
+        reads_terminal: whether it has our standard input.
+
+    Raises:
+        ProgramError: an exit status other than 0, or None if it cannot run.
+        ProgramMissingError: there is no such program.
+    """
+    import os
+    import subprocess
+
+    place = shutil.which(program)
+    if place is None or not Path(place).is_absolute():  # what lies where we happen to work is nobody's login
+        raise ProgramMissingError(f"there is no program `{program}`")
+    try:
+        done = subprocess.run(
+            [place, *arguments],
+            env={**os.environ, **settings},
+            stdin=None if reads_terminal else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            check=False,
+        )
+    except (OSError, ValueError) as error:  # a zero byte in an argument
+        reason = (getattr(error, "strerror", None) or "an argument cannot be given to it").lower()
+        raise ProgramError(f"`{program}` cannot run: {reason}") from None
+    if done.returncode != 0:
+        raise ProgramError(f"`{program}` failed", status=done.returncode)
+    return done.stdout
 
 
 def _end(pid: int) -> None:

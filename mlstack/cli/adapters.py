@@ -103,28 +103,16 @@ class MachineClock(SystemClock):
 
 def connect(context: str, kubeconfig: str | None) -> Cluster:
     """Open the real cluster behind a kubectl context; once it has answered, it is waited for."""
+    from mlstack.cli import kube
     from mlstack.cli.output import say
     from mlstack.cluster.patient import PatientCluster
 
     return PatientCluster(
-        _connected(context, kubeconfig),
+        kube.connect(context, kubeconfig=kubeconfig),
         clock=SystemClock(),
         told=lambda text: say(f"waiting: {text}"),
         webhook_s=WEBHOOK_S,
     )
-
-
-def _connected(context: str, kubeconfig: str | None) -> Cluster:
-    from mlstack.cluster import direct
-    from mlstack.files import logins
-
-    login = logins.fixed(context, kubeconfig, os.environ)
-    opened = direct.connect(login) if login is not None else None
-    if opened is not None:
-        return opened
-    from mlstack.cluster import kube
-
-    return kube.connect(context, kubeconfig=kubeconfig)
 
 
 def connect_once(context: str, kubeconfig: str | None) -> Cluster:
@@ -132,7 +120,7 @@ def connect_once(context: str, kubeconfig: str | None) -> Cluster:
 
     For whoever may write for a limited time only: a write that waited for its server would come too late.
     """
-    from mlstack.cluster import kube
+    from mlstack.cli import kube
 
     return kube.connect(context, kubeconfig=kubeconfig)
 

@@ -1,68 +1,96 @@
-"""The door to API servers for logins that stand whole in the kubeconfig: without the `kubernetes` library.
-
-The library's import takes longer than writing 300 objects. It is `kube` that knows all other ways to log in.
-"""
+"""The door to a real API server: a login and its proof become a cluster."""
 
 from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from tempfile import NamedTemporaryFile
 
+from mlstack.cluster import proxying
 from mlstack.cluster.connections import Connections
+from mlstack.cluster.credentials import Fixed, Renewed
 from mlstack.cluster.remote import RemoteCluster
 from mlstack.cluster.tls import fingerprint, tls_context
-from mlstack.cluster.transport import AGENT, READ_TIMEOUT_S, Transport
-from mlstack.cluster.wire import Sent
-from mlstack.model.login import FixedLogin
+from mlstack.cluster.transport import READ_TIMEOUT_S, Credentials, Transport
+from mlstack.errors import ClusterError
+from mlstack.model.login import Login, Proof
+
+_LOOK = "kubectl config view shows what it holds"
 
 
-def connect(login: FixedLogin, *, read_timeout_s: float = READ_TIMEOUT_S) -> RemoteCluster | None:
-    """Prepare to speak to a cluster; nothing is sent yet.
+def connect(
+    login: Login, proof: Proof | Callable[[], Proof], *, read_timeout_s: float = READ_TIMEOUT_S
+) -> RemoteCluster:
+    """Prepare to speak to a cluster; nothing is sent to it yet.
 
     Args:
-        login: where it is and who we are.
+        login: where it is.
+        proof: what shows who we are; or what gives it, asked now and whenever it expires or is refused.
         read_timeout_s: how long the server may stay silent in one request, in seconds.
 
-    Returns:
-        None if a certificate or key cannot be used: `kube` says which one, and why.
+    Raises:
+        MlstackError: there is no proof.
+        ClusterError: a certificate, a key, an address or a proxy cannot be used.
     """
-    try:
-        carrier = Connections(login.server, _tls(login), server_name=login.server_name)
-        ca = fingerprint(login.ca_pem) if login.ca_pem and login.verify else None
-    except (OSError, ValueError):
-        return None
+    door = _Door(login)
+    credentials: Credentials
+    if isinstance(proof, Proof):
+        door.show(proof)
+        credentials = Fixed(login, proof)
+    else:
+        credentials = Renewed(login, proof, show=door.show)
     transport = Transport(
-        carrier,
+        door.carrier,
         login.server,
-        label=f"context `{login.context}`",
-        credentials=_Headers(login),
+        label=login.label,
+        credentials=credentials,
         read_timeout_s=read_timeout_s,
     )
-    return RemoteCluster(transport, ca=ca)
+    return RemoteCluster(transport, ca=door.ca)
 
 
-class _Headers:
-    """Gives the headers of a login; there are no newer ones."""
+class _Door:
+    """The connections to a server, and the certificates that are shown there."""
 
-    def __init__(self, login: FixedLogin) -> None:
-        authorization = {"authorization": f"Bearer {login.token}"} if login.token else {}
-        self._headers: Sent = {"User-Agent": AGENT, **authorization, **login.impersonation}
+    def __init__(self, login: Login) -> None:
+        self._login = login
+        self._shown: tuple[str | None, str | None] | None = None
+        try:
+            self.carrier = Connections(
+                login.server, server_name=login.server_name, proxy=proxying.read(login)
+            )
+        except ValueError:
+            raise ClusterError(
+                f"the address of the API server of {login.label} is not a URL",
+                hint="set `server` of its cluster in the kubeconfig",
+            ) from None
+        try:
+            self.ca = fingerprint(login.ca_pem) if login.ca_pem and login.verify else None
+        except ValueError:
+            raise ClusterError(f"the CA certificate of {login.label} cannot be read", hint=_LOOK) from None
 
-    def __call__(self, *, refresh: bool) -> Sent | None:
-        return None if refresh else self._headers
+    def show(self, proof: Proof) -> None:
+        """Show the client certificate of a proof from now on."""
+        shown = (proof.cert_pem, proof.key_pem)
+        if shown != self._shown:
+            self.carrier.use(_tls(self._login, proof))
+            self._shown = shown
 
 
-def _tls(login: FixedLogin) -> ssl.SSLContext:
-    """Make the TLS context.
-
-    Raises:
-        OSError: a certificate or key is none.
-    """
-    with _file(login.cert_pem) as cert_file, _file(login.key_pem) as key_file:
-        return tls_context(ca_pem=login.ca_pem, cert_file=cert_file, key_file=key_file, verify=login.verify)
+def _tls(login: Login, proof: Proof) -> ssl.SSLContext:
+    try:
+        with _file(proof.cert_pem) as cert_file, _file(proof.key_pem) as key_file:
+            return tls_context(
+                ca_pem=login.ca_pem, cert_file=cert_file, key_file=key_file, verify=login.verify
+            )
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or "no certificate is found in them"
+        reason = said.partition(" (_ssl")[0].rpartition("] ")[2]
+        raise ClusterError(
+            f"the certificates of {login.label} cannot be used: {reason}", hint=_LOOK
+        ) from None
 
 
 @contextmanager
@@ -71,10 +99,10 @@ def _file(pem: str | None) -> Iterator[str | None]:
     if pem is None:
         yield None
         return
-    file = NamedTemporaryFile("w", encoding="utf-8", delete=False)  # noqa: SIM115 # Windows opens it once
+    file = NamedTemporaryFile("wb", delete=False)  # noqa: SIM115 # Windows opens it once
     try:
         with file:
-            file.write(pem)
+            file.write(pem.encode("utf-8", "surrogateescape"))
         yield file.name
     finally:
         os.unlink(file.name)  # noqa: PTH108 # a name is all there is

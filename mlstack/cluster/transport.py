@@ -1,6 +1,6 @@
 """Requests to one API server: time limits, patience, streams, and every fault as one of our errors.
 
-Knows HTTP, nothing of objects; what carries the requests is handed in by `kube` and `direct`.
+Knows HTTP, nothing of objects; what carries the requests is handed in by `direct`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import Any, Protocol
 
 import mlstack
@@ -31,10 +30,10 @@ _PERSON = re.compile(r"(?<=//)[^/@]*@")
 
 
 class Credentials(Protocol):
-    """Gives the headers that say who we are; `refresh` asks for new ones after the old were refused."""
+    """Gives the headers that say who we are; safe for many threads."""
 
-    def __call__(self, *, refresh: bool) -> Sent | None:
-        """Give the headers, None if there is nothing newer."""
+    def __call__(self, *, refused: Sent | None = None) -> Sent | None:
+        """Give the headers, or others than those that a server refused; None if there are no others."""
         ...
 
 
@@ -110,7 +109,6 @@ class Transport:
         self._read_timeout_s = read_timeout_s
         self._sleep = sleep
         self._clock = clock
-        self._lock = Lock()
 
     def expect(self, requests: int) -> None:
         """Begin to connect for so many requests at once; that it fails is told by the requests."""
@@ -156,23 +154,13 @@ class Transport:
 
     def _answer(self, request: Request, *, read_timeout_s: float, preload: bool) -> Received:
         """Get an answer, with newer credentials if these are refused."""
-        headers = self._headers()
+        headers = self._credentials() or {}
         raw = self._open_again(request, headers, read_timeout_s, preload=preload)
-        newer = self._newer(headers) if raw.status == 401 else None
+        newer = self._credentials(refused=headers) if raw.status == 401 else None
         if newer is None:
             return raw
         raw.close()
         return self._open_again(request, newer, read_timeout_s, preload=preload)
-
-    def _headers(self) -> Sent:
-        with self._lock:
-            return self._credentials(refresh=False) or {}
-
-    def _newer(self, refused: Sent) -> Sent | None:
-        """Give newer headers: those another thread got meanwhile, as a plug-in must not run once for each."""
-        with self._lock:
-            now = self._credentials(refresh=False)
-            return self._credentials(refresh=True) if now == refused else now
 
     def _open_again(
         self, request: Request, headers: Sent, read_timeout_s: float, *, preload: bool

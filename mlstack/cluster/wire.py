@@ -1,4 +1,4 @@
-"""The seam between requests and what carries them: `pooled` for the library's logins, else `connections`."""
+"""The seam between requests and what carries them, and the faults that both speak of."""
 
 from __future__ import annotations
 

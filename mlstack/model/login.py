@@ -1,9 +1,13 @@
-"""A login whose credentials stand in the kubeconfig, so that nobody has to be asked for them."""
+"""How one gets to an API server, and how one shows there who one is: what a kubeconfig says of a context."""
 
+import base64
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from mlstack.model.plugin import Plugin
 
 _AS = {"as": "Impersonate-User", "as-uid": "Impersonate-Uid", "as-groups": "Impersonate-Group"}
 _EXTRA = "as-user-extra"
@@ -12,32 +16,88 @@ IMPERSONATION = frozenset({*_AS, _EXTRA})
 
 _UNFIT = re.compile(r"[^a-z0-9!#$&'*+.^_`|~-]")
 
+_ID_TOKEN_MARGIN_S = 10  # client-go's
+
 
 @dataclass(frozen=True, kw_only=True)
-class FixedLogin:
-    """Where an API server is, whom it is trusted by, and who we say we are.
+class Login:
+    """Where an API server is, by whom it is trusted and how it is reached, and as whom we act there.
 
     Attributes:
-        context: name of the kubectl context.
+        label: how people call it: "context `minikube`".
         server: address, `https://…`.
         ca_pem: certificates to verify the server with, None for those of the system.
         verify: off only where the kubeconfig says insecure-skip-tls-verify.
         server_name: the name to verify, where it is not that of the address.
-        token: bearer token, None without.
-        cert_pem: client certificate, None without.
-        key_pem: its key.
+        proxy: URL of the proxy in between, None without.
         impersonation: headers that say as whom the server shall take us.
     """
 
-    context: str
+    label: str
     server: str
     ca_pem: str | None = None
     verify: bool = True
     server_name: str | None = None
-    token: str | None = field(default=None, repr=False)
+    proxy: str | None = field(default=None, repr=False)
+    impersonation: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """What shows an API server who we are; with nothing in it we are nobody.
+
+    Attributes:
+        authorization: value of the header of that name, None without.
+        cert_pem: client certificate, None without.
+        key_pem: its key.
+        expires_s: when it stops to count, in seconds since 1970; None if nobody knows.
+    """
+
+    authorization: str | None = field(default=None, repr=False)
     cert_pem: str | None = field(default=None, repr=False)
     key_pem: str | None = field(default=None, repr=False)
-    impersonation: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    expires_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenFile:
+    """A token in a file that others write anew before it expires.
+
+    Attributes:
+        path: the file.
+        proof: what is shown beside the token, and alone while the file cannot be read.
+    """
+
+    path: str
+    proof: Proof = field(default_factory=Proof)
+
+
+Way = Proof | TokenFile | Plugin
+"""How one comes by a proof: it is there, it is read from a file, or a plug-in is asked for it."""
+
+
+def bearer(token: str) -> str:
+    """Give the header of a token."""
+    return f"Bearer {token}"
+
+
+def basic(user: str, password: str) -> str:
+    """Give the header of a name and a password."""
+    return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
+
+
+def id_token(token: str) -> Proof:
+    """Give the proof of an OpenID Connect token, which says itself when it expires.
+
+    Raises:
+        ValueError: it is no such token.
+    """
+    _, payload, _ = token.split(".")
+    claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    expires_s = claims["exp"] if isinstance(claims, Mapping) and "exp" in claims else 0
+    if not isinstance(expires_s, int | float):
+        raise ValueError("no time")
+    return Proof(authorization=bearer(token), expires_s=expires_s - _ID_TOKEN_MARGIN_S)
 
 
 def impersonation(user: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

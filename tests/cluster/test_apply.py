@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster import kube
+from mlstack.cli import kube
 from mlstack.errors import (
     ConfigError,
     ForbiddenError,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.cluster import kube
+from mlstack.cli import kube
 from mlstack.engine.target import Target
 from mlstack.files import bundled
 from mlstack.files.appdir import AppDir

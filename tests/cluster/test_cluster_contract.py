@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.cluster import kube
+from mlstack.cli import kube
 from mlstack.cluster.api import Cluster
 from tests.support.cluster_contract import ClusterContract
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster import kube
+from mlstack.cli import kube
 from mlstack.cluster.api import ObjectRef
 from mlstack.errors import ConflictError, OutdatedError
 from mlstack.model.report import RunResult

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster import kube
+from mlstack.cli import kube
 from mlstack.errors import InvalidError
 from mlstack.model.report import ChangeReport
 from mlstack.model.sides import read_side

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster import kube
+from mlstack.cli import kube
 from mlstack.model.drift import Difference
 from mlstack.operations import drift
 from mlstack.operations.drift import DriftResult, DriftRow

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster import kube
+from mlstack.cli import kube
 from mlstack.elastic import childnames, children, spec, status
 from mlstack.elastic.scaleplan import Reason
 from mlstack.elastic.standing import Counts, Standing

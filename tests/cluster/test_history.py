@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster import kube
+from mlstack.cli import kube
 from mlstack.errors import ClusterError, MlstackError, WrongClusterError
 from mlstack.operations import apply, history
 from tests.support.cluster import TestCluster

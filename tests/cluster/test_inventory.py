@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster import kube
+from mlstack.cli import kube
 from mlstack.engine.records import inventory
 from mlstack.model import applyset
 from mlstack.model.inventory import Inventory, Member

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster import kube
+from mlstack.cli import kube
 from mlstack.cluster.api import Cluster, ObjectRef
 from mlstack.errors import (
     ForbiddenError,

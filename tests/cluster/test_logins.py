@@ -16,6 +16,7 @@ from mlstack.cli import adapters
 from mlstack.errors import ClusterError
 from mlstack.model.rights import Right
 from tests.controlplane.recipes import Programs
+from tests.support import plugins
 from tests.support.certificates import self_signed
 from tests.support.cluster import TestCluster
 
@@ -45,14 +46,133 @@ def ca_file(cluster: TestCluster, folder: Path) -> tuple[Parts, Parts, Parts]:
     return as_admin(cluster), {"server": f"{cluster.server}/", "certificate-authority": "ca.pem"}, {}
 
 
-def plugin(cluster: TestCluster, folder: Path) -> tuple[Parts, Parts, Parts]:
-    version = "client.authentication.k8s.io/v1"
-    answer = {"apiVersion": version, "kind": "ExecCredential", "status": {"token": cluster.viewer.token}}
-    program = folder / "plugin"
-    program.write_text(f"#!/bin/sh\necho WARNING: old >&2\necho '{json.dumps(answer)}'\n")
-    program.chmod(0o700)
-    command = {"apiVersion": version, "command": "./plugin", "interactiveMode": "Never"}
-    return {"exec": command}, trusted(cluster), {}
+def asking(
+    answer: Callable[[TestCluster], str],
+    *,
+    code: str = "",
+    cluster_more: Parts | None = None,
+    **more: Any,
+) -> Variant:
+    """Make the variant of a credential plug-in beside the kubeconfig."""
+
+    def made(cluster: TestCluster, folder: Path) -> tuple[Parts, Parts, Parts]:
+        plugin = plugins.make(folder / "bin", answer(cluster), code=code)
+        return plugin.user(**more), trusted(cluster, **(cluster_more or {})), {}
+
+    return made
+
+
+def good(cluster: TestCluster) -> str:
+    return plugins.token(cluster.viewer.token)
+
+
+def admins(cluster: TestCluster) -> str:
+    return plugins.token(cluster.admin.token)
+
+
+def beta(cluster: TestCluster) -> str:
+    return plugins.credential({"token": cluster.admin.token}, version=plugins.V1BETA1)
+
+
+def expiring(time: str) -> Callable[[TestCluster], str]:
+    return lambda cluster: plugins.token(cluster.admin.token, expirationTimestamp=time)
+
+
+def on_path(cluster: TestCluster, folder: Path) -> tuple[Parts, Parts, Parts]:
+    user, server, _ = asking(admins, command="login")(cluster, folder)
+    return user, server, {"PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+
+
+def self_made(common_name: str) -> Callable[[TestCluster], str]:
+    """Give the answer of a plug-in with a certificate that the cluster knows nothing of."""
+    made = self_signed(common_name)
+    return lambda _: plugins.credential(
+        {"clientCertificateData": made.certificate, "clientKeyData": made.key}
+    )
+
+
+def both_proofs(cluster: TestCluster) -> str:
+    made = self_signed("ada")
+    status = {"clientCertificateData": made.certificate, "clientKeyData": made.key}
+    return plugins.credential({"token": cluster.admin.token, **status})
+
+
+def half(_: TestCluster) -> str:
+    return plugins.credential({"clientCertificateData": self_signed("ada").certificate})
+
+
+def token_and_plugin(cluster: TestCluster, folder: Path) -> tuple[Parts, Parts, Parts]:
+    user, server, _ = asking(good)(cluster, folder)
+    return {**user, "token": cluster.admin.token}, server, {}
+
+
+WANTS_ADMIN = """
+told = json.loads(os.environ["KUBERNETES_EXEC_INFO"])["spec"]["cluster"]
+answer = answer if told["config"] == {"audience": "x"} and told["certificate-authority-data"] else "{}"
+"""
+OWN_CONFIG = {"extensions": [{"name": "client.authentication.k8s.io/exec", "extension": {"audience": "x"}}]}
+
+PLUGINS: dict[str, Variant] = {
+    "plug-in": asking(good, code="print('WARNING: old', file=sys.stderr)"),
+    "plug-in of v1beta1": asking(beta, apiVersion=plugins.V1BETA1, interactiveMode=None),
+    "plug-in of v1alpha1": asking(
+        lambda c: plugins.credential({"token": c.admin.token}, version=f"{plugins.V1}alpha1"),
+        apiVersion=f"{plugins.V1}alpha1",
+    ),
+    "plug-in without version": asking(admins, apiVersion=None),
+    "plug-in without mode": asking(admins, interactiveMode=None),
+    "plug-in with odd mode": asking(admins, interactiveMode="never"),
+    "plug-in if available": asking(admins, interactiveMode="IfAvailable"),
+    "plug-in that must ask": asking(admins, interactiveMode="Always"),
+    "plug-in beside": asking(admins, command="bin/login"),
+    "plug-in on the path": on_path,
+    "plug-in that is missing": asking(admins, command="mlstack-no-such-login", installHint="get it"),
+    "plug-in that is missing beside": asking(admins, command="./login"),
+    "plug-in without command": asking(admins, command=None),
+    "plug-in that fails": asking(admins, code="sys.exit(1)"),
+    "plug-in without JSON": asking(lambda _: "hello"),
+    "plug-in without answer": asking(lambda _: ""),
+    "plug-in of another version": asking(beta),
+    "plug-in of another kind": asking(lambda c: plugins.credential({"token": c.admin.token}, kind="Secret")),
+    "plug-in without status": asking(lambda _: plugins.credential(None)),
+    "plug-in without token": asking(lambda _: plugins.credential({})),
+    "plug-in with half a certificate": asking(half),
+    "plug-in with a strange certificate": asking(self_made("ada")),
+    "plug-in with token and certificate": asking(both_proofs),
+    "plug-in with no certificate": asking(
+        lambda _: plugins.credential({"clientCertificateData": "a", "clientKeyData": "b"})
+    ),
+    "plug-in with a wrong token": asking(lambda _: plugins.token("wrong")),
+    "plug-in that expires later": asking(expiring("2100-01-01T00:00:00Z")),
+    "plug-in that has expired": asking(expiring("2020-01-01T00:00:00.5+02:00")),
+    "plug-in that never expires": asking(expiring("0001-01-01T00:00:00Z")),
+    "plug-in with an odd time": asking(expiring("tomorrow")),
+    "plug-in with environment": asking(
+        admins,
+        code="answer = answer if os.environ.get('A') == 'b' and 'PATH' in os.environ else '{}'",
+        env=[{"name": "A", "value": "b"}],
+    ),
+    "plug-in with nameless environment": asking(admins, env=[{"value": "b"}]),
+    "plug-in with arguments": asking(
+        admins, code="answer = answer if sys.argv[1:] == ['a b', ''] else '{}'", args=["a b", ""]
+    ),
+    "plug-in that knows the cluster": asking(
+        admins, code=WANTS_ADMIN, provideClusterInfo=True, cluster_more=OWN_CONFIG
+    ),
+    "plug-in that knows no cluster": asking(admins, code=WANTS_ADMIN, cluster_more=OWN_CONFIG),
+    "plug-in and token": token_and_plugin,
+    "plug-in and as": lambda c, folder: (
+        {**asking(admins)(c, folder)[0], "as": "viewer"},
+        trusted(c),
+        {},
+    ),
+}
+
+
+def id_token(expires_s: float) -> Parts:
+    claims = base64.urlsafe_b64encode(json.dumps({"exp": expires_s}).encode()).decode().rstrip("=")
+    issuer = {"idp-issuer-url": "https://127.0.0.1:1", "client-id": "c", "id-token": f"e30.{claims}.c2ln"}
+    return {"auth-provider": {"name": "oidc", "config": issuer}}
 
 
 def another_authority(cluster: TestCluster, folder: Path) -> tuple[Parts, Parts, Parts]:
@@ -70,7 +190,6 @@ VARIANTS: dict[str, Variant] = {
     "unverified": lambda c, _: (as_admin(c), {"server": c.server, "insecure-skip-tls-verify": True}, {}),
     "server name": lambda c, _: (as_admin(c), trusted(c, **{"tls-server-name": "kubernetes"}), {}),
     "wrong server name": lambda c, _: (as_admin(c), trusted(c, **{"tls-server-name": "example.org"}), {}),
-    "plug-in": plugin,
     "as": lambda c, _: (as_admin(c, **{"as": "viewer"}), trusted(c), {}),
     "as groups": lambda c, _: (
         as_admin(c, **{"as": "ada", "as-groups": ["dev", "system:masters"], "as-user-extra": {"a/b": ["c"]}}),
@@ -78,9 +197,15 @@ VARIANTS: dict[str, Variant] = {
         {},
     ),
     "as without right": lambda c, _: ({"token": c.viewer.token, "as": "admin"}, trusted(c), {}),
+    "id-token that has expired": lambda c, _: (id_token(1), trusted(c), {}),
+    "id-token of a stranger": lambda c, _: (id_token(4_000_000_000), trusted(c), {}),
     "provider": lambda c, _: ({"auth-provider": {"name": "azure"}}, trusted(c), {}),
     "proxy for others": lambda c, _: (as_admin(c), trusted(c), {"HTTPS_PROXY": "http://127.0.0.1:1"}),
     "dead proxy": lambda c, _: (as_admin(c), trusted(c, **{"proxy-url": "http://127.0.0.1:1"}), {}),
+    "password": lambda c, _: ({"username": "ada", "password": "x"}, trusted(c), {}),
+    "token and password": lambda c, _: (as_admin(c, username="ada", password="x"), trusted(c), {}),
+    "token file that is missing": lambda c, _: (as_admin(c, tokenFile="none"), trusted(c), {}),
+    **PLUGINS,
 }
 
 
@@ -90,17 +215,21 @@ def test_a_kubeconfig_means_what_it_means_to_kubectl(
 ) -> None:
     user, cluster, environ = VARIANTS[name](minikube, tmp_path)
     file = tmp_path / "config"
-    content = {
+    file.write_text(json.dumps(configured(user, cluster)))
+    for key, value in environ.items():
+        monkeypatch.setenv(key, value)
+    assert ours(str(file)) == kubectls(programs, str(file))
+
+
+def configured(user: Parts, cluster: Parts) -> Parts:
+    """Give the content of a kubeconfig with one context."""
+    return {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "c", "cluster": cluster}],
         "users": [{"name": "u", "user": user}],
         "contexts": [{"name": "test", "context": {"cluster": "c", "user": "u"}}],
     }
-    file.write_text(json.dumps(content))
-    for key, value in environ.items():
-        monkeypatch.setenv(key, value)
-    assert ours(str(file)) == kubectls(programs, str(file))
 
 
 def ours(file: str) -> str:
@@ -124,3 +253,28 @@ def kubectls(programs: Programs, file: str) -> str:
         timeout=60,
     )
     return run.stdout.strip()
+
+
+@pytest.mark.parametrize("version", [plugins.V1, plugins.V1BETA1])
+@pytest.mark.parametrize("wants", [False, True], ids=["alone", "with cluster"])
+def test_plug_ins_are_asked_as_kubectl_asks_them(
+    version: str, wants: bool, minikube: TestCluster, programs: Programs, tmp_path: Path
+) -> None:
+    answer = plugins.credential({"token": minikube.admin.token}, version=version)
+    plugin = plugins.make(tmp_path / "bin", answer)
+    file = tmp_path / "config"
+    cluster = trusted(minikube, **{"tls-server-name": "kubernetes"}, **OWN_CONFIG)
+    user = plugin.user(apiVersion=version, provideClusterInfo=wants)
+    file.write_text(json.dumps(configured(user, cluster)))
+    assert ours(str(file)) == kubectls(programs, str(file)) == "yes"
+    assert len(plugin.asked) == 2
+    assert plugin.asked[0] == plugin.asked[1]
+
+
+def test_a_refused_token_is_renewed_and_the_request_sent_again(minikube: TestCluster, tmp_path: Path) -> None:
+    answers = plugins.token("wrong"), plugins.token(minikube.admin.token)
+    plugin = plugins.make(tmp_path / "bin", *answers)
+    file = tmp_path / "config"
+    file.write_text(json.dumps(configured(plugin.user(), trusted(minikube))))
+    assert ours(str(file)) == "yes"
+    assert len(plugin.asked) == 2

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster import kube
+from mlstack.cli import kube
 from mlstack.cluster.api import ObjectRef
 from mlstack.errors import ClusterError, NotReadyError
 from tests.support.cluster import TestCluster

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster import kube
+from mlstack.cli import kube
 from mlstack.errors import (
     ClusterError,
     ConfigError,

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster import kube
+from mlstack.cli import kube
 from mlstack.errors import ClusterError, TransientError
 from mlstack.model.events import Event
 from mlstack.operations import apply

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster import kube
+from mlstack.cli import kube
 from mlstack.errors import ConflictError, MlstackError, WrongClusterError
 from mlstack.model.options import ApplyOptions
 from mlstack.model.report import RunResult

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster import fields, kube
+from mlstack.cli import kube
+from mlstack.cluster import fields
 from mlstack.cluster.api import Applied, Cluster, ObjectRef
 from mlstack.cluster.memory import MemoryCluster
 from mlstack.errors import ClusterError, ConflictError, InvalidError

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
+from mlstack.cli import kube
 from mlstack.cli.holder import holder
-from mlstack.cluster import kube
 from mlstack.cluster.api import ObjectRef
 from mlstack.engine.records import lock
 from mlstack.errors import ClusterError, ConflictError, ForbiddenError, InvalidError, LockedError
@@ -396,7 +396,7 @@ HOLD = """
 import sys
 from mlstack.cli.adapters import SystemClock
 from mlstack.cli.holder import holder
-from mlstack.cluster import kube
+from mlstack.cli import kube
 from mlstack.engine.records import lock
 from mlstack.model.app import Environment
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster import kube
+from mlstack.cli import kube
 from mlstack.errors import MlstackError, NotReadyError
 from mlstack.model.events import Event
 from mlstack.model.report import RunResult

@@ -57,11 +57,13 @@ class FakeApi:
     Attributes:
         url: its address.
         asked: all requests so far.
+        connections: how many were made so far.
     """
 
     def __init__(self, script: Script, tls: ssl.SSLContext | None) -> None:
         """Take a port; `running` starts and stops it."""
         self.asked: list[Asked] = []
+        self.connections = 0
         self._script = script
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
@@ -140,6 +142,10 @@ def _handler(api: FakeApi) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
+
+        def setup(self) -> None:
+            api.connections += 1
+            super().setup()
 
         def _serve(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlstack.cluster import kube
+from mlstack.cli import kube
 from mlstack.elastic.observed.amounts import amounts
 from mlstack.elastic.sampling import Sample
 from mlstack.elastic.simulate import objects

@@ -1,4 +1,4 @@
-"""Which logins are read without the client library, and what is read of them."""
+"""What a kubeconfig, or the folder of a service account, says of a login."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from typing import Any
 
 import pytest
 
+from mlstack.errors import ClusterError, NotFoundError
 from mlstack.files import logins
-from mlstack.model.login import FixedLogin
+from mlstack.files.logins import Found
+from mlstack.model.login import Login, Proof, TokenFile
+from mlstack.model.plugin import Interactive, Plugin
 
 SERVER = "https://127.0.0.1:6443"
+V1 = "client.authentication.k8s.io/v1"
 
 
 def config(
@@ -29,6 +33,26 @@ def config(
     return str(file)
 
 
+def found(folder: Path, user: Any = None, environ: Any = None, **cluster: Any) -> Found:
+    return logins.find("test", config(folder / "k", user=user, cluster=cluster), environ or {})
+
+
+def proof(folder: Path, user: Any) -> Proof:
+    way = found(folder, user).way
+    assert isinstance(way, Proof)
+    return way
+
+
+def asked(folder: Path, user: Any, **cluster: Any) -> Plugin:
+    way = found(folder, user, **cluster).way
+    assert isinstance(way, Plugin)
+    return way
+
+
+def plugin(**more: Any) -> dict[str, Any]:
+    return {"exec": {"apiVersion": V1, "command": "login", "interactiveMode": "Never", **more}}
+
+
 def encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
@@ -37,83 +61,176 @@ def test_a_token_and_certificates_are_read(tmp_path: Path) -> None:
     (tmp_path / "client.key").write_text("KEY")
     user = {"token": "t", "client-certificate-data": encoded("CERT"), "client-key": "client.key"}
     cluster = {"certificate-authority-data": encoded("CA"), "tls-server-name": "kubernetes"}
-    file = config(tmp_path / "k", user=user, cluster=cluster)
-    assert logins.fixed("test", file, {}) == FixedLogin(
-        context="test",
-        server=SERVER,
-        ca_pem="CA",
-        server_name="kubernetes",
-        token="t",
-        cert_pem="CERT",
-        key_pem="KEY",
-    )
+    one = found(tmp_path, user, **cluster)
+    assert one.login == Login(label="context `test`", server=SERVER, ca_pem="CA", server_name="kubernetes")
+    assert one.way == Proof(authorization="Bearer t", cert_pem="CERT", key_pem="KEY")
 
 
 def test_what_is_secret_is_in_no_text_of_a_login(tmp_path: Path) -> None:
-    file = config(tmp_path / "k", user={"token": "hush", "client-key-data": encoded("hush")})
-    assert "hush" not in repr(logins.fixed("test", file, {}))
+    secret = encoded("hush")
+    users: list[dict[str, Any]] = [
+        {"token": "hush", "client-certificate-data": secret, "client-key-data": secret},
+        {"username": "ada", "password": "hush"},
+        plugin(args=["hush"], env=[{"name": "A", "value": "hush"}], provideClusterInfo=True),
+    ]
+    for user in users:
+        one = found(tmp_path, user, **{"proxy-url": "http://ada:hush@proxy"})
+        assert "hush" not in repr(one)
+        assert "hush" not in repr(one.way)
 
 
 def test_the_first_of_several_files_counts(tmp_path: Path) -> None:
     one = config(tmp_path / "1", user={"token": "first"})
     two = config(tmp_path / "2", user={"token": "second"})
-    found = logins.fixed("test", None, {"KUBECONFIG": os.pathsep.join((one, two))})
-    assert found is not None
-    assert found.token == "first"
+    both = {"KUBECONFIG": os.pathsep.join((one, two))}
+    assert logins.find("test", None, both).way == Proof(authorization="Bearer first")
 
 
 def test_a_login_may_be_spread_over_files(tmp_path: Path) -> None:
     one = config(tmp_path / "1", context="other")
     two = config(tmp_path / "2", user={"token": "second"})
-    found = logins.fixed("test", os.pathsep.join((str(tmp_path / "none"), one, two)), {})
-    assert found is not None
-    assert found.token == "t"
+    files = os.pathsep.join((str(tmp_path / "none"), one, two))
+    assert logins.find("test", files, {}).way == Proof(authorization="Bearer t")
+
+
+def test_without_a_name_the_current_context_counts(tmp_path: Path) -> None:
+    assert logins.find("", config(tmp_path / "k"), {}).context == "test"
+
+
+def test_a_user_without_anything_is_nobody(tmp_path: Path) -> None:
+    assert proof(tmp_path, {}) == Proof()
+
+
+def test_a_certificate_counts_with_its_key_only(tmp_path: Path) -> None:
+    assert proof(tmp_path, {"client-key-data": encoded("KEY")}) == Proof()
+
+
+def test_a_token_file_lies_beside_the_kubeconfig(tmp_path: Path) -> None:
+    way = found(tmp_path, {"tokenFile": "token", "token": "t"}).way
+    assert way == TokenFile(path=str(tmp_path / "token"), proof=Proof(authorization="Bearer t"))
+
+
+def test_a_token_counts_while_its_file_cannot_be_read(tmp_path: Path) -> None:
+    one = found(tmp_path, {"tokenFile": "token", "token": "t"})
+    assert isinstance(one.way, TokenFile)
+    assert logins.read_token(one, one.way).authorization == "Bearer t"
+    (tmp_path / "token").write_text(" new\n")
+    assert logins.read_token(one, one.way).authorization == "Bearer new"
+
+
+@pytest.mark.parametrize(
+    "user",
+    [{"token": "t"}, {"username": "ada"}, {"tokenFile": "t"}, {"client-certificate-data": encoded("C")}],
+    ids=lambda user: ",".join(user),
+)
+def test_a_plug_in_is_the_last_way(tmp_path: Path, user: dict[str, Any]) -> None:
+    assert not isinstance(found(tmp_path, {**user, **plugin()}).way, Plugin)
+
+
+def test_a_plug_in_is_read_whole(tmp_path: Path) -> None:
+    user = plugin(
+        args=["--cluster", "c"],
+        env=[{"name": "A", "value": "1"}, {"name": "EMPTY"}],
+        interactiveMode="Always",
+        installHint="get it \x1b[1mhere\n",
+    )
+    assert asked(tmp_path, user) == Plugin(
+        command="login",
+        api_version=V1,
+        args=("--cluster", "c"),
+        env={"A": "1", "EMPTY": ""},
+        interactive=Interactive.ALWAYS,
+        install_hint="get it U+001B[1mhere",
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "path"),
+    [("login", "login"), ("./login", "{}/login"), ("bin/login", "{}/bin/login"), ("/bin/true", "/bin/true")],
+)
+def test_a_plug_in_with_a_folder_lies_beside_the_kubeconfig(tmp_path: Path, command: str, path: str) -> None:
+    assert asked(tmp_path, plugin(command=command)).command == path.format(tmp_path)
+
+
+def test_a_plug_in_hears_of_the_cluster_if_it_wants_to(tmp_path: Path) -> None:
+    (tmp_path / "ca").write_bytes(b"\xe9\n")
+    cluster = {
+        "certificate-authority": "ca",
+        "tls-server-name": "kubernetes",
+        "insecure-skip-tls-verify": False,
+        "proxy-url": "http://proxy",
+        "extensions": [
+            {"name": "other", "extension": {"a": 1}},
+            {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "x"}},
+        ],
+    }
+    assert asked(tmp_path, plugin(provideClusterInfo=True), **cluster).cluster == {
+        "server": SERVER,
+        "tls-server-name": "kubernetes",
+        "certificate-authority-data": base64.b64encode(b"\xe9\n").decode(),
+        "proxy-url": "http://proxy",
+        "config": {"audience": "x"},
+    }
+    assert asked(tmp_path, plugin(), **cluster).cluster is None
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"command": ""}, "`command` is missing"),
+        ({"apiVersion": None}, "`apiVersion` is missing, not one of"),
+        ({"apiVersion": f"{V1}alpha1"}, f"`apiVersion` is `{V1}alpha1`, not one of `{V1}`, `{V1}beta1`"),
+        ({"interactiveMode": None}, "`interactiveMode` is missing"),
+        ({"interactiveMode": "never"}, "`interactiveMode` is `never`, not one of `Never`"),
+        ({"env": [{"value": "hush"}]}, "`env` is no list of names and values"),
+        ({"env": "hush"}, "`env` is no list of names and values"),
+        ({"args": "hush"}, "`args` is no list of texts"),
+        ({"args": [1]}, "`args` is no list of texts"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_a_plug_in_that_kubectl_would_not_run_is_refused(
+    tmp_path: Path, more: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ClusterError) as caught:
+        found(tmp_path, plugin(**more))
+    assert told in caught.value.message
+    assert "hush" not in caught.value.describe()
+
+
+def test_before_v1_a_plug_in_may_ask_where_somebody_is_there(tmp_path: Path) -> None:
+    entry = {"exec": {"apiVersion": f"{V1}beta1", "command": "login"}}
+    assert asked(tmp_path, entry).interactive is Interactive.IF_AVAILABLE
 
 
 @pytest.mark.parametrize(
     "user",
     [
-        {"exec": {"command": "login"}},
-        {"auth-provider": {"name": "oidc"}},
-        {"tokenFile": "token"},
-        {"username": "ada", "password": "x"},
-        {"token": "t", "as": ["root"]},
-        {"token": "t", "as-groups": ["admins"]},
         {"token": 1},
+        {"tokenFile": ["t"]},
         {"client-certificate-data": "no base64"},
-        {"client-certificate": "not-there"},
+        {"exec": "login"},
     ],
     ids=lambda user: ",".join(user),
 )
-def test_other_ways_to_log_in_are_left_to_the_library(tmp_path: Path, user: dict[str, Any]) -> None:
-    assert logins.fixed("test", config(tmp_path / "k", user=user), {}) is None
+def test_what_cannot_be_is_refused(tmp_path: Path, user: dict[str, Any]) -> None:
+    with pytest.raises(
+        ClusterError, match="the credentials or certificates of context `test` cannot be used"
+    ):
+        found(tmp_path, user)
 
 
-@pytest.mark.parametrize(
-    "cluster",
-    [{"proxy-url": "http://proxy"}, {"insecure-skip-tls-verify": "yes"}, {"certificate-authority": "none"}],
-    ids=lambda cluster: ",".join(cluster),
-)
-def test_other_ways_to_a_server_are_left_to_the_library(tmp_path: Path, cluster: dict[str, Any]) -> None:
-    assert logins.fixed("test", config(tmp_path / "k", cluster=cluster), {}) is None
-
-
-@pytest.mark.parametrize("server", ["", "ftp://127.0.0.1:8080", "127.0.0.1"])
-def test_what_is_no_address_is_left_to_the_library(tmp_path: Path, server: str) -> None:
-    assert logins.fixed("test", config(tmp_path / "k", server=server), {}) is None
-
-
-def test_proxies_of_the_environment_are_left_to_the_library(tmp_path: Path) -> None:
+def test_a_proxy_is_that_of_the_context_else_that_of_the_environment(tmp_path: Path) -> None:
     environ = {"HTTPS_PROXY": "http://proxy:3128"}
-    assert logins.fixed("test", config(tmp_path / "1", server="https://cluster"), environ) is None
-    assert logins.fixed("test", config(tmp_path / "2"), environ) is not None  # on this machine
+    assert found(tmp_path, environ=environ).login.proxy is None  # on this machine
+    assert found(tmp_path, environ=environ, server="https://far").login.proxy == "http://proxy:3128"
+    both = found(tmp_path, environ=environ, server="https://far", **{"proxy-url": "http://own"})
+    assert both.login.proxy == "http://own"
 
 
 def test_who_acts_as_somebody_else_says_so(tmp_path: Path) -> None:
     user = {"token": "t", "as": "ada", "as-groups": ["dev", "ops"], "as-user-extra": {"A/b": ["1"]}}
-    found = logins.fixed("test", config(tmp_path / "k", user=user), {})
-    assert found is not None
-    assert found.impersonation == {
+    assert found(tmp_path, user).login.impersonation == {
         "Impersonate-User": ("ada",),
         "Impersonate-Group": ("dev", "ops"),
         "Impersonate-Extra-a%2Fb": ("1",),
@@ -124,21 +241,48 @@ def test_who_acts_as_somebody_else_says_so(tmp_path: Path) -> None:
 def test_empty_files_are_passed_over(tmp_path: Path, text: str) -> None:
     (tmp_path / "empty").write_text(text)
     files = os.pathsep.join((str(tmp_path / "empty"), config(tmp_path / "k")))
-    assert logins.fixed("test", files, {}) is not None
+    assert logins.find("test", files, {}).context == "test"
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "a: [", "contexts: 3", "contexts: [3]", "contexts: [{context: {}}]", "\t- x"]
+    "text", ["[]", "a: [", "contexts: 3", "contexts: [3]", "users: [{user: {}}]", "\t- x"]
 )
-def test_what_is_no_kubeconfig_is_left_to_the_library(tmp_path: Path, text: str) -> None:
+def test_what_is_no_kubeconfig_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "k"
     file.write_text(text)
-    assert logins.fixed("test", str(file), {}) is None
+    with pytest.raises(ClusterError, match="the kubeconfig cannot be read"):
+        logins.find("test", str(file), {})
 
 
-def test_the_current_context_is_left_to_the_library(tmp_path: Path) -> None:
-    assert logins.fixed("", config(tmp_path / "k"), {}) is None
+def account(folder: Path) -> Path:
+    for name in ("ca.crt", "token"):
+        (folder / name).write_text(name)
+    return folder
 
 
-def test_an_unknown_context_is_left_to_the_library(tmp_path: Path) -> None:
-    assert logins.fixed("other", config(tmp_path / "k"), {}) is None
+POD = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443", "KUBECONFIG": "/none"}
+
+
+def test_in_a_pod_its_service_account_logs_in(tmp_path: Path) -> None:
+    one = logins.find("", None, POD, account=account(tmp_path))
+    assert (one.login.server, one.login.ca_pem) == ("https://[fd00::1]:443", "ca.crt")
+    assert isinstance(one.way, TokenFile)
+    assert logins.read_token(one, one.way).authorization == "Bearer token"
+
+
+def test_a_kubeconfig_or_a_context_counts_before_the_account_of_the_pod(tmp_path: Path) -> None:
+    environ = {**POD, "KUBECONFIG": config(tmp_path / "k")}
+    assert logins.find("", None, environ, account=account(tmp_path)).context == "test"
+    with pytest.raises(NotFoundError, match="there is no kubeconfig"):
+        logins.find("test", None, POD, account=tmp_path)
+
+
+@pytest.mark.parametrize("missing", ["KUBERNETES_SERVICE_HOST", "token"])
+def test_a_pod_without_an_account_says_so(tmp_path: Path, missing: str) -> None:
+    folder = account(tmp_path)
+    (folder / missing).unlink(missing_ok=True)
+    environ = {key: value for key, value in POD.items() if key != missing}
+    with pytest.raises(ClusterError, match="this pod's service account"):
+        one = logins.find("", None, environ, account=folder)
+        assert isinstance(one.way, TokenFile)
+        logins.read_token(one, one.way)
