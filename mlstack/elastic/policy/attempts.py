@@ -9,6 +9,7 @@ from mlstack.elastic.policy.demands import place_own
 from mlstack.elastic.policy.needs import Need, amount, members, needs
 from mlstack.elastic.policy.parts import Crew
 from mlstack.elastic.policy.shapes import fits, shape
+from mlstack.elastic.policy.sums import FreeRoom
 from mlstack.elastic.scaleplan import Cause
 from mlstack.elastic.snapshot import Demand
 
@@ -28,6 +29,7 @@ class Attempts:
         self._books = books
         self._ledger = books.ledger
         self.missing: dict[str, list[Demand]] = {}
+        self._free: dict[frozenset[str] | None, FreeRoom] = {}
 
     def attempt(self, crew: Crew, nodes: frozenset[str] | None, *, hurry: bool = False) -> list[Need]:
         """Try to place all that a job lacks; give what found no place, and then nothing was changed.
@@ -89,10 +91,9 @@ class Attempts:
         """
         size = len(self._ledger.snapshot.resources)
         needed = shape(amount(needs(crew, self._ledger.whole), size))
-        hosts = self._ledger.hosts_of(nodes)
-        room = [0] * size
-        for each, _ in needed:
-            room[each] = sum([host.later[each] for host in hosts if host.later[each] > 0])
+        if (free := self._free.get(nodes)) is None:
+            free = self._free[nodes] = FreeRoom(self._ledger, self._ledger.hosts_of(nodes))
+        room = free.sums()
         for other in self._ledger.crews.values():
             if other.job.priority <= crew.job.priority and (surplus := other.surplus):
                 for each, part in other.wanted:

@@ -27,7 +27,9 @@ class Ledger:
         hosts: the nodes, by name.
         crews: the jobs, by key.
         log: indexes of the hosts that changed, in order of the changes.
-        epoch: how often something was taken back, which makes sorted victims void.
+        stirred: the jobs that changed, in order of the changes.
+        epoch: how often something was taken back, or jobs may have gained trainers: to take
+            some may cost less than it did.
     """
 
     def __init__(self, snapshot: Snapshot, scoring: Scoring, swaps: int) -> None:
@@ -44,6 +46,7 @@ class Ledger:
             job.key: Crew(job, snapshot.now_ms) for job in sorted(snapshot.jobs, key=lambda each: each.key)
         }
         self.log: list[int] = []
+        self.stirred: list[Crew] = []
         self.epoch = 0
         self.reservations: dict[int, tuple[Host, Vector, str, str]] = {}
         self._undo: list[Callable[[], None]] = []
@@ -85,7 +88,7 @@ class Ledger:
             for trainer in crew.job.trainers:
                 if trainer.node:
                     self._sit(Seat(crew, self.by_name.get(trainer.node), trainer, "steady"))
-            crew.level = self.scoring.level(crew.job, crew.count)
+            self._stir(crew)
 
     # Room.
 
@@ -104,7 +107,6 @@ class Ledger:
         self._touch(host)
 
     def _touch(self, host: Host) -> None:
-        host.version += 1
         self.log.append(host.index)
 
     def _lift(self, host: Host, wanted: Shape, sign: int) -> None:
@@ -197,7 +199,7 @@ class Ledger:
             host.seats.append(seat)
         crew.seats.append(seat)
         crew.bound += seat.is_bound
-        crew.level = self.scoring.level(crew.job, len(crew.seats))
+        self._stir(crew)
 
     def _rise(self, seat: Seat) -> None:
         crew, host = seat.crew, seat.host
@@ -206,7 +208,14 @@ class Ledger:
         if host is not None:
             host.seats.remove(seat)
             self._give(host, crew.wanted, at_once=True)
-        crew.level = self.scoring.level(crew.job, len(crew.seats))
+        self._stir(crew)
+
+    def _stir(self, crew: Crew) -> None:
+        """Note that a job has other trainers, or other rights to them."""
+        count = len(crew.seats)
+        crew.level = self.scoring.level(crew.job, count)
+        crew.surplus = 0 if crew.is_settled else max(0, count - crew.job.minimum)
+        self.stirred.append(crew)
 
     def evict(self, seat: Seat, cause: Cause, whom: str = "") -> None:
         """Take a trainer from a job, in favour of `whom`; one without a node may get another place."""
@@ -244,6 +253,7 @@ class Ledger:
                 self.release(host, held.request)
         self.cancel(crew.job.key)
         crew.is_admitted = False
+        self._stir(crew)
         crew.notes.append((cause, text))
         self._note(lambda: self._resume(crew))
 
@@ -251,16 +261,19 @@ class Ledger:
         """Count a job as running, with nodes for the pods of its gang."""
         crew.is_admitted = True
         crew.hints = hints
+        self._stir(crew)
 
         def undo() -> None:
             crew.is_admitted = False
             crew.hints = {}
+            self._stir(crew)
 
         self._note(undo)
 
     def _resume(self, crew: Crew) -> None:
         crew.is_admitted = True
         crew.notes.pop()
+        self._stir(crew)
 
     # Questions.
 

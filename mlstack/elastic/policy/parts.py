@@ -20,10 +20,9 @@ class Host:
         lifted: `later` as if no trainer were there.
         devices: extended resources that it has.
         seats: trainers on it.
-        version: how often it was changed.
     """
 
-    __slots__ = ("allocatable", "devices", "index", "later", "lifted", "name", "now", "seats", "version")
+    __slots__ = ("allocatable", "devices", "index", "later", "lifted", "name", "now", "seats")
 
     def __init__(self, index: int, node: Node, devices: Sequence[int]) -> None:
         """Start with the room of the node as it stands in the snapshot."""
@@ -35,7 +34,6 @@ class Host:
         self.later = list(self.now)
         self.lifted = list(self.now)
         self.seats: list[Seat] = []
-        self.version = 0
 
 
 class Seat:
@@ -88,6 +86,7 @@ class Crew:
         gone: bound trainers that this plan takes, with the cause and for whom.
         is_admitted: whether it has pods.
         level: how well off it is.
+        surplus: how many trainers it can lose without falling below its minimum.
         hints: nodes for the pods of its gang, if it was admitted by this plan.
         withheld: how many failed trainers it gets no others for.
         is_withdrawn: whether trainers were withdrawn because they found no node.
@@ -107,6 +106,7 @@ class Crew:
         "loose",
         "notes",
         "seats",
+        "surplus",
         "wanted",
         "withheld",
     )
@@ -121,6 +121,7 @@ class Crew:
         self.gone: list[tuple[Seat, Cause, str]] = []
         self.is_admitted = job.state != "waiting"
         self.level = 0
+        self.surplus = 0
         self.hints: dict[str, list[str]] = {}
         self.withheld = 0
         self.is_withdrawn = False
@@ -136,11 +137,6 @@ class Crew:
     def is_settled(self) -> bool:
         """Tell whether it may neither gain nor lose: it waits or is about to end."""
         return not self.is_admitted or self.job.state == "finishing"
-
-    @property
-    def surplus(self) -> int:
-        """Give how many trainers it can lose without falling below its minimum."""
-        return 0 if self.is_settled else max(0, len(self.seats) - self.job.minimum)
 
 
 def in_range(job: Job, count: int) -> int:

@@ -26,47 +26,78 @@ class Ranking(ABC, Generic[C]):
         self._ledger = ledger
         self._hosts = {host.index: host for host in hosts}
         self._seen = len(ledger.log)
-        self._heap: list[tuple[C, int, int]] = []
-        for host in hosts:
-            if (cost := self.cost(host)) is not None:
-                self._heap.append((cost, host.index, host.version))
+        self._last = dict.fromkeys(self._hosts, 0)
+        self._heap = [(cost, host.index, 0) for host in hosts if (cost := self.cost(host)) is not None]
         heapify(self._heap)
 
     @abstractmethod
     def cost(self, host: Host) -> C | None:
         """Give the cost of a host, None where it will not do."""
 
-    def _catch_up(self) -> None:
+    def _enter(self, index: int, cost: C | None) -> None:
+        """Rank a host by a new cost; what was entered for it before is void."""
+        self._last[index] += 1
+        if cost is not None:
+            heappush(self._heap, (cost, index, self._last[index]))
+
+    def catch_up(self) -> None:
+        """Rank those hosts again that changed."""
         log = self._ledger.log
         if self._seen == len(log):
             return
         for index in dict.fromkeys(log[self._seen :]):
-            if (host := self._hosts.get(index)) is not None and (cost := self.cost(host)) is not None:
-                heappush(self._heap, (cost, index, host.version))
+            if (host := self._hosts.get(index)) is not None:
+                self._enter(index, self.cost(host))
         self._seen = len(log)
+
+    def _first(self) -> tuple[C, int, int] | None:
+        """Give the entry of least cost that is not void."""
+        heap, last = self._heap, self._last
+        while heap and heap[0][2] != last[heap[0][1]]:
+            heappop(heap)
+        return heap[0] if heap else None
 
     def best(self) -> Host | None:
         """Give the host of least cost, None if none will do."""
-        self._catch_up()
-        heap = self._heap
-        while heap:
-            cost, index, version = heap[0]
-            host = self._hosts[index]
-            if version != host.version:
-                heappop(heap)
-            elif self.is_current(host, cost):
+        self.catch_up()
+        first = self._first()
+        return self._hosts[first[1]] if first else None
+
+
+class Contest(Ranking[C]):
+    """Hosts in order of a cost that depends on their trainers' jobs too.
+
+    As long as nothing is taken back, jobs only lose what they can spare, and the cost is worked out anew for
+    the first host alone; afterwards, for the hosts of all jobs that changed.
+    """
+
+    def __init__(self, ledger: Ledger, hosts: list[Host]) -> None:
+        """Rank all hosts."""
+        super().__init__(ledger, hosts)
+        self._epoch, self._stirred = ledger.epoch, len(ledger.stirred)
+
+    def catch_up(self) -> None:
+        """Rank hosts again that changed, or of whose jobs one changed and may have more to spare."""
+        super().catch_up()
+        ledger = self._ledger
+        if self._epoch == ledger.epoch:
+            return
+        crews = dict.fromkeys(ledger.stirred[self._stirred :])
+        self._epoch, self._stirred = ledger.epoch, len(ledger.stirred)
+        for host in dict.fromkeys([seat.host for crew in crews for seat in crew.seats]):
+            if host is not None and host.index in self._hosts:
+                self._enter(host.index, self.cost(host))
+
+    def best(self) -> Host | None:
+        """Give the host of least cost, None if none will do."""
+        self.catch_up()
+        while (first := self._first()) is not None:
+            host = self._hosts[first[1]]
+            if (cost := self.cost(host)) == first[0]:
                 return host
+            heappop(self._heap)
+            self._enter(host.index, cost)
         return None
-
-    def is_current(self, host: Host, cost: C) -> bool:
-        """Tell whether the cost of the first host holds; if not, it has been ranked anew."""
-        return True
-
-    def rank_again(self, host: Host) -> None:
-        """Rank the first host by its cost of now."""
-        heappop(self._heap)
-        if (cost := self.cost(host)) is not None:
-            heappush(self._heap, (cost, host.index, host.version))
 
 
 class Places(Ranking[tuple[int, int, int]]):

@@ -12,9 +12,10 @@ from collections.abc import Hashable
 
 from mlstack.elastic.policy.ledger import Ledger
 from mlstack.elastic.policy.parts import Crew, Host
-from mlstack.elastic.policy.places import Ranking
-from mlstack.elastic.policy.shapes import Shape, count, dominant, fits, shape
+from mlstack.elastic.policy.places import Contest
+from mlstack.elastic.policy.shapes import ENDLESS, Shape, count, dominant, fits, shape
 from mlstack.elastic.policy.victims import Allowance, clear
+from mlstack.elastic.snapshot import Vector
 
 Loss = tuple[int, int]
 
@@ -38,7 +39,10 @@ class SlotLoss:
         self._companion = companion
         self._worth = dominant(companion, whole) * 1000 // max(1, dominant(trainer, whole))
         self._wanted = wanted
-        self._known: dict[tuple[int, ...], tuple[Loss, Loss]] = {}
+        beside = dict(companion)
+        self._pair = [(each, amount, beside.get(each, 0)) for each, amount in trainer]
+        self._values: dict[Vector, int] = {}
+        self._known: dict[Vector, tuple[Loss, Loss]] = {}
 
     def of(self, room: list[int]) -> tuple[Loss, Loss]:
         """Give what the pod costs in a room, and what a further one like it would cost beside it.
@@ -60,21 +64,25 @@ class SlotLoss:
 
     def _between(self, room: list[int], rest: list[int]) -> Loss:
         places = count(room, self._trainer) - count(rest, self._trainer)
-        return (self._value(room) - self._value(rest), places)
+        return (self._value(tuple(room)) - self._value(tuple(rest)), places)
 
-    def _value(self, room: list[int]) -> int:
+    def _value(self, room: Vector) -> int:
         """Give the most that trainers and companions together are worth in a room."""
-        best, worth, rest = 0, 0, list(room)
-        while True:
-            best = max(best, worth + 1000 * count(rest, self._trainer))
-            if not self._worth or not fits(rest, self._companion):
-                return best
-            worth += self._worth
-            for each, amount in self._companion:
-                rest[each] -= amount
+        if (known := self._values.get(room)) is None:
+            most = count(room, self._companion) if self._worth else 0
+            known = max(
+                [number * self._worth + 1000 * self._beside(room, number) for number in range(most + 1)]
+            )
+            self._values[room] = known
+        return known
+
+    def _beside(self, room: Vector, number: int) -> int:
+        """Give how many trainers fit into a room beside so many companions."""
+        places = [(room[each] - number * less) // amount for each, amount, less in self._pair]
+        return max(0, min(places, default=ENDLESS))
 
 
-class Slots(Ranking[tuple[int, ...]]):
+class Slots(Contest[tuple[int, ...]]):
     """Hosts in order of the trainers' places that a pod costs there.
 
     Args:
@@ -116,13 +124,6 @@ class Slots(Ranking[tuple[int, ...]]):
         loss, further = self._loss.of(host.lifted)
         return (displaced, spared, *loss, *further, found.evictions, found.poverty, tightness)
 
-    def is_current(self, host: Host, cost: tuple[int, ...]) -> bool:
-        """Tell whether the cost holds although jobs have lost trainers elsewhere."""
-        if self.cost(host) == cost:
-            return True
-        self.rank_again(host)
-        return False
-
 
 class SlotFinder:
     """Places for masters and parameter servers of all jobs of one plan.
@@ -134,7 +135,6 @@ class SlotFinder:
     def __init__(self, ledger: Ledger) -> None:
         """Start without any ranking."""
         self._ledger = ledger
-        self._epoch = ledger.epoch
         self._losses: dict[Hashable, SlotLoss] = {}
         self._rankings: dict[Hashable, Slots] = {}
 
@@ -150,9 +150,6 @@ class SlotFinder:
             allow: how many trainers a job may lose: the same for all jobs of the priority of this one.
             is_late: whether the pod is there already.
         """
-        if self._epoch != self._ledger.epoch:
-            self._rankings.clear()
-            self._epoch = self._ledger.epoch
         companion = shape(max(crew.job.gang, key=lambda role: role.count).request) if crew.job.gang else ()
         kind = (crew.wanted, companion, wanted)
         if (loss := self._losses.get(kind)) is None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from mlstack.elastic.policy.ledger import Ledger
 from mlstack.elastic.policy.parts import Crew, Host, Seat
-from mlstack.elastic.policy.places import Ranking
+from mlstack.elastic.policy.places import Contest
 from mlstack.elastic.policy.shapes import Shape, fits
 
 Allowance = Callable[[Crew], int]
@@ -66,6 +66,8 @@ def clear(ledger: Ledger, host: Host, wanted: Shape, allow: Allowance) -> Cleara
         return None
     allowed = {crew: allow(crew) for crew in dict.fromkeys([seat.crew for seat in host.seats])}
     candidates = [seat for seat in host.seats if allowed[seat.crew] > 0 and can_go(seat)]
+    if not candidates:
+        return None
     candidates.sort(key=_preference)
     for priority in dict.fromkeys([seat.crew.job.priority for seat in candidates]):
         eligible = [seat for seat in candidates if seat.crew.job.priority <= priority]
@@ -127,7 +129,7 @@ def _cost(ledger: Ledger, host: Host, wanted: Shape, chosen: list[Seat]) -> Clea
     )
 
 
-class Evictions(Ranking[tuple[int, int, int, int]]):
+class Evictions(Contest[tuple[int, int, int, int]]):
     """Hosts in order of what it costs to make room there.
 
     Args:
@@ -148,13 +150,6 @@ class Evictions(Ranking[tuple[int, int, int, int]]):
         found = clear(self._ledger, host, self._wanted, self._allow)
         return None if found is None else found[:4]
 
-    def is_current(self, host: Host, cost: tuple[int, int, int, int]) -> bool:
-        """Tell whether the cost holds although jobs have lost trainers elsewhere."""
-        if self.cost(host) == cost:
-            return True
-        self.rank_again(host)
-        return False
-
 
 class VictimFinder:
     """Ways to make room for all kinds of pods of one plan.
@@ -166,7 +161,6 @@ class VictimFinder:
     def __init__(self, ledger: Ledger) -> None:
         """Start without any ranking."""
         self._ledger = ledger
-        self._epoch = ledger.epoch
         self._rankings: dict[Hashable, Evictions] = {}
 
     def find(
@@ -187,9 +181,6 @@ class VictimFinder:
             allow: how many trainers a job may lose; it may only get stricter while room is made.
             key: what tells this allowance from others.
         """
-        if self._epoch != self._ledger.epoch:
-            self._rankings.clear()
-            self._epoch = self._ledger.epoch
         whole = (wanted, nodes, barred, key)
         ranking = self._rankings.get(whole)
         if ranking is None:
