@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -253,20 +253,24 @@ class Reconciler:
         A server that is to go elsewhere goes only when its set is written: the old one would make it again as
         it was.
         """
-        whole = {one.job for one in wanted if any(each.ref.kind == "Service" for each in one.supports)}
-        self._note_supported(whole, is_done=False)
+        whole = {one.job: {each.ref for each in one.supports} for one in wanted if one.is_whole}
+        self._note_unwritten(whole)
         self._carry_out([action for one in wanted for action in one.supports], work)
-        failed = {one.action.job for one in work.refused if one.action.verb == "apply"}
-        self._note_supported(whole - failed, is_done=not self._is_dry)
+        refused = [one.action for one in work.refused if one.action.verb == "apply"]
+        failed, refs = {each.job for each in refused}, {each.ref for each in refused}
+        if not self._is_dry:
+            self._note_unwritten({key: written & refs for key, written in whole.items()})
         renewals = [action for one in wanted if one.job not in failed for action in one.renewals]
         self._carry_out(renewals, work)
 
-    def _note_supported(self, keys: set[str], *, is_done: bool) -> None:
-        for key in keys:
+    def _note_unwritten(self, unwritten: Mapping[str, Set[ObjectRef]]) -> None:
+        """Remember what is still to be written around the trainers of jobs."""
+        for key, refs in unwritten.items():
             job = self._world.job(key)
             memory = self._memory.of(key, job.uid) if job else None
             if job is not None and memory is not None:
-                memory.supported = (job.generation,) if is_done else ("begun",)
+                memory.supported = ("begun", job.generation) if refs else (job.generation,)
+                memory.unwritten = frozenset(refs)
 
     def _note_moves(self, moves: int, now_ms: int) -> None:
         """Remember when trainers were moved for fairness alone."""

@@ -87,6 +87,7 @@ class Director:
             supports=self._supports(subject, gang.support, gang.why),
             renewals=tuple(orders.deletions(job, gang.loosened, gang.why, grace_s=0)),
             creations=self._creations(subject, decision),
+            is_whole=gang.support is not None and not gang.support.sets_only,
         )
 
     def dismiss(self, subject: Subject, *, why: str = NO_PODS) -> Orders:

@@ -81,9 +81,7 @@ def see_to(
     )
     held = [pod for pod in waiting if pod.is_tried and pod.is_held_to_node]
     due = min((pod.created_ms + limit_ms for pod in held), default=None)
-    form = (
-        None if _stands(job, sets, memory) else Support(is_running=True, hints=memory.hints, is_held=is_held)
-    )
+    form = None if _stands(job, sets, memory) else _form(job, sets, memory)
     return Gang(support=form, why="restored", is_hopeless=is_hopeless, due_ms=due)
 
 
@@ -102,8 +100,34 @@ def _stands(job: JobFacts, sets: Mapping[str, SetFacts], memory: JobMemory) -> b
     A new leader does not know what was written. Sets are seen; of Services and budgets it trusts that they
     are there once the gang has been complete.
     """
-    if any(kind.set_name not in sets or sets[kind.set_name].replicas != kind.count for kind in job.servers):
+    if _wrong(job, sets):
         return False
     if memory.supported:
         return memory.supported == (job.generation,)
     return job.phase in _UNDER_WAY and job.status.get("observedGeneration") == job.generation
+
+
+def _form(job: JobFacts, sets: Mapping[str, SetFacts], memory: JobMemory) -> Support:
+    """Give what is to be written around the trainers: what was refused if the rest was taken, else all.
+
+    Servers of a gang that was just admitted are held to their nodes even where no set of it came off yet.
+    """
+    was_held = any(one.is_held for one in sets.values())
+    is_new = not sets and memory.admitted_ms is not None and bool(memory.hints)
+    refused = {ref.name for ref in memory.unwritten if ref.kind == "StatefulSet"}
+    is_rest_there = memory.supported == ("begun", job.generation) and _wrong(job, sets) <= refused
+    return Support(
+        is_running=True,
+        hints=memory.hints,
+        is_held=was_held or is_new,
+        only=memory.unwritten if is_rest_there else frozenset(),
+    )
+
+
+def _wrong(job: JobFacts, sets: Mapping[str, SetFacts]) -> set[str]:
+    """Give the names of the sets that are not there, or with another number of pods."""
+    return {
+        kind.set_name
+        for kind in job.servers
+        if kind.set_name not in sets or sets[kind.set_name].replicas != kind.count
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mlstack.cluster.api import ObjectRef
 from mlstack.elastic.acting.series import Told
 
 FIRST_RETRY_MS = 10_000
@@ -78,7 +79,8 @@ class JobMemory:
         bars: how often a node had a place on paper only.
         hints: nodes that the plan had for masters and parameter servers.
         supported: generation of the job for which services and sets were last written as a whole; empty
-            where nobody remembers, anything else where it did not come off.
+            where nobody remembers, `begun` and the generation where it did not come off.
+        unwritten: what of them was refused then.
         admitted_ms: when it was admitted; None once all of the gang has a node, or where nobody remembers.
         told: what was told of it lately.
         sent: the last change of its status.
@@ -93,6 +95,7 @@ class JobMemory:
     bars: dict[str, Backoff] = field(default_factory=dict)
     hints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     supported: tuple[object, ...] = ()
+    unwritten: frozenset[ObjectRef] = frozenset()
     admitted_ms: int | None = None
     told: Told = field(default_factory=Told)
     sent: Mapping[str, object] = field(default_factory=dict)

@@ -24,6 +24,7 @@ class Orders:
         supports: Services, budgets and StatefulSets.
         renewals: servers that their StatefulSet makes again, in the form that it has now.
         creations: trainers.
+        is_whole: whether all stands around the trainers once `supports` are written.
     """
 
     job: str
@@ -31,6 +32,7 @@ class Orders:
     supports: tuple[Action, ...] = ()
     renewals: tuple[Action, ...] = ()
     creations: tuple[Action, ...] = ()
+    is_whole: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,12 +44,14 @@ class Support:
         hints: host names of the nodes for masters and parameter servers.
         is_held: whether these pods may go nowhere else.
         sets_only: whether the rest stands already.
+        only: what is to be written of all that, empty for all.
     """
 
     is_running: bool
     hints: Mapping[str, Sequence[str]] = field(default_factory=dict)
     is_held: bool = False
     sets_only: bool = False
+    only: frozenset[ObjectRef] = frozenset()
 
 
 def deletions(
@@ -82,6 +86,7 @@ def supports(job: JobFacts, wanted: Support, why: str, transitions: int | None) 
         Action(verb="apply", ref=ObjectRef.of(one), job=job.key, why=why, body=one, uid=job.uid)
         for one in objects
         if one["kind"] == "StatefulSet" or not wanted.sets_only
+        if not wanted.only or ObjectRef.of(one) in wanted.only
     ]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from mlstack.elastic.reconcile import Pass
+from mlstack.errors import TransientError
 from tests.support.elastic import pod, training_job
 from tests.support.stage import Stage
 
@@ -77,3 +79,46 @@ def test_room_that_is_free_goes_to_the_job_of_higher_priority_first(low: str, hi
 
     assert stage.status(low)["trainer"]["desired"] == stage.status(high)["trainer"]["desired"] == 1
     assert (stage.trainers(low), stage.trainers(high)) == ([], [f"{high}-trainer-0"])
+
+
+def step_with_refusals(stage: Stage, *numbers: int) -> Pass:
+    """Do one pass of whose writes these are refused."""
+    count = iter(range(1000))
+
+    def refuse() -> None:
+        if next(count) in numbers:
+            raise TransientError("busy")
+
+    stage.cluster.refuses = refuse
+    found = stage.step()
+    stage.cluster.refuses = lambda: None
+    return found
+
+
+def test_of_what_surrounds_the_trainers_only_what_was_refused_is_written_again(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=1, pservers=1, with_master=True))
+    first = step_with_refusals(stage, 2)
+    refused = [one.action.ref for one in first.refused]
+    assert sum(action.verb == "apply" for action in first.actions) > len(refused) == 1
+
+    second = stage.step(seconds=3)
+
+    assert [action.ref for action in second.actions if action.verb == "apply"] == refused
+    stage.settle()
+    assert stage.status()["phase"] == "Running"
+
+
+def test_servers_are_held_to_their_nodes_though_no_set_came_off_at_first(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=1, pservers=1, with_master=True))
+    first = step_with_refusals(stage, *range(1, 99))
+    assert not stage.all("StatefulSet", "apps/v1")
+    hints = first.plan.decisions["default/train"].hints
+
+    stage.step(seconds=3)
+
+    for role in ("master", "pserver"):
+        found = stage.get("StatefulSet", f"train-{role}", "apps/v1")
+        assert found is not None
+        affinity = found["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+        (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+        assert term["matchExpressions"][0]["values"] == list(hints[role])
