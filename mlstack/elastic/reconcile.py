@@ -24,10 +24,13 @@ from mlstack.elastic.plan import plan as decide
 from mlstack.elastic.scaleplan import Decision, ScalePlan
 from mlstack.elastic.snapshot import Snapshot
 from mlstack.elastic.world import MOVES_KEPT_MS, World
-from mlstack.errors import ObjectNotFoundError, UnreachableError
+from mlstack.errors import ConflictError, ObjectNotFoundError, TransientError, UnreachableError
 
 RESENT_MS = 60_000
 """The same change of a status that did not stay is not written again for so long."""
+
+# What will soon be taken, unlike what is forbidden or wrong.
+_PASSING = (ConflictError, TransientError)
 
 Decide = Callable[[Snapshot, PolicyConfig], ScalePlan]
 
@@ -339,7 +342,7 @@ class Reconciler:
                 memory.told.forget(refused.action.ref.name)
             return
         if not memory.pause.is_waiting(work.now_ms):
-            memory.pause.fail(work.now_ms)
+            memory.pause.fail(work.now_ms, is_passing=isinstance(refused.error, _PASSING))
         work.due.append(memory.pause.until_ms)
         note = Note(
             reason="Refused", action=refused.action.verb.title(), text=str(refused.error), type="Warning"
