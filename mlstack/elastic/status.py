@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from mlstack.elastic import childnames, conditions
+from mlstack.elastic.acting.series import micro_time
 from mlstack.elastic.observed.amounts import time_ms
 from mlstack.elastic.standing import Counts, Standing
 
@@ -27,7 +28,7 @@ def build(standing: Standing, before: Mapping[str, Any], *, now_ms: int) -> dict
         now_ms: the time of what changes now, milliseconds since 1970.
     """
     now = timestamp(now_ms)
-    records = _records(standing, before, now)
+    records = _records(standing, before, now_ms)
     said = conditions.build(standing, before, records, now)
     found: dict[str, Any] = {
         "observedGeneration": standing.generation,
@@ -107,14 +108,17 @@ def _servers(counts: Counts) -> dict[str, Any]:
     }
 
 
-def _records(standing: Standing, before: Mapping[str, Any], now: str) -> list[dict[str, Any]]:
-    """Give the last changes of the number of trainers, the latest at the end."""
+def _records(standing: Standing, before: Mapping[str, Any], now_ms: int) -> list[dict[str, Any]]:
+    """Give the last changes of the number of trainers, the latest at the end.
+
+    Their times are exact: a new leader reads from them which moves are still to be counted.
+    """
     known = [dict(record) for record in before.get("scaleRecords") or ()]
     earlier = int((before.get("trainer") or {}).get("desired") or 0)
     if standing.trainer.desired == earlier:
         return known[-MAX_RECORDS:]
     found: dict[str, Any] = {
-        "time": now,
+        "time": micro_time(now_ms),
         "from": earlier,
         "to": standing.trainer.desired,
         "cause": _cause(standing),
