@@ -12,16 +12,27 @@ from mlstack.elastic.snapshot import Job, Snapshot, Vector
 Rooms = dict[str, list[int]]
 
 
-def breaches_of_plan(snapshot: Snapshot, plan: ScalePlan) -> Iterator[str]:
-    """Give what is wrong with a plan."""
+WITHOUT_PLACES = frozenset({"edl"})
+"""Policies that decide by numbers alone: the scheduler finds places, and a gang need not be whole."""
+
+
+def breaches_of_plan(snapshot: Snapshot, plan: ScalePlan, *, has_places: bool = True) -> Iterator[str]:
+    """Give what is wrong with a plan.
+
+    Args:
+        snapshot: the moment.
+        plan: what was decided.
+        has_places: whether it has to say where everything goes.
+    """
     names = {node.name for node in snapshot.nodes}
     kept = Counter(row.key for row in plan.reservations)
     for job in snapshot.jobs:
         decision = plan.decisions[job.key]
         yield from _targets(job, decision)
-        yield from _places(job, decision, names)
         yield from _victims(job, decision)
-        yield from _gang(snapshot, job, decision, kept)
+        if has_places:
+            yield from _places(job, decision, names)
+            yield from _gang(snapshot, job, decision, kept)
     yield from _room(snapshot, plan)
 
 

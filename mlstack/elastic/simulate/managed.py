@@ -11,7 +11,7 @@ from mlstack.elastic.running.settings import LEASE_NAME, LEASE_NAMESPACE
 from mlstack.elastic.simulate.api import SimulatedCluster
 from mlstack.elastic.simulate.cluster import Environment
 from mlstack.elastic.simulate.contender import Contender
-from mlstack.elastic.simulate.laws import breaches_of_plan
+from mlstack.elastic.simulate.laws import WITHOUT_PLACES, breaches_of_plan
 from mlstack.elastic.simulate.objects import training_job
 from mlstack.elastic.simulate.scenario import JobPlan
 from mlstack.errors import ConflictError, TransientError
@@ -38,6 +38,7 @@ class Managed:
         self.cluster = SimulatedCluster(self._store, self._kernel, self._refuse)
         self.violations: list[str] = []
         self.passes = 0
+        self._has_places = config.mode not in WITHOUT_PLACES
         for job in environment.scenario.jobs:
             environment.later(job.at_ms, lambda job=job: self._submit(job))  # type: ignore[misc]  # bound now
         self._contenders = self._made(environment.scenario.controllers, config)
@@ -103,7 +104,7 @@ class Managed:
 
     def _passed(self, done: Pass) -> None:
         self.passes += 1
-        self._accuse(*breaches_of_plan(done.snapshot, done.plan))
+        self._accuse(*breaches_of_plan(done.snapshot, done.plan, has_places=self._has_places))
 
     def _writes(self, name: str) -> None:
         """Hold against one of several controllers that it writes while the Lease is not its own."""
