@@ -26,22 +26,27 @@ def plan(result: ElasticPlan) -> Page:
             row.state,
             str(row.now),
             str(row.target),
-            f"{row.minimum}-{row.maximum}",
-            row.reasons[0],
+            _range(row.minimum, row.maximum),
+            row.reasons[0].partition(": ")[2],
         )
         for row in result.jobs
     )
     blocks: list[Block] = [Table(("JOB", "STATE", "NOW", "PLAN", "RANGE", "WHY"), rows)]
-    if result.unplaced:
-        blocks += [Line(""), Line("without a place:", "head")]
-        blocks += [
-            Line(f"  {one.key}: {one.missing or 'no node takes it'}", hang=4) for one in result.unplaced
-        ]
+    said = {row.job for row in result.jobs}
+    pods = [one for one in result.unplaced if one.key not in said]
+    if pods:
+        blocks += [Line(""), Line("pods without a place:", "head")]
+        blocks += [Line(f"  {one.key}: {one.missing or 'no node takes it'}", hang=4) for one in pods]
     moves = f", {count(result.moves, 'move')} for fairness alone" if result.moves else ""
     blocks += [Line(""), Line(f"policy `{result.policy}` on {count(result.nodes, 'node')}{moves}", "dim")]
     changed = [row.job for row in result.jobs if row.victims or row.places or row.now != row.target]
     notes = (f"next: mlstack elastic plan --explain {changed[0]}",) if changed else ()
     return Page(tuple(blocks), tuple(row.job for row in result.jobs), notes)
+
+
+def _range(minimum: int, maximum: int) -> str:
+    """Write the range of a job; one that cannot be read has none."""
+    return f"{minimum}-{maximum}" if maximum else "-"
 
 
 @VIEWS.register("ExplainedJob")
@@ -82,7 +87,7 @@ def status(result: ElasticStatus) -> Page:
             row.job,
             row.phase,
             f"{row.ready}/{row.desired}",
-            f"{row.minimum}-{row.maximum}",
+            _range(row.minimum, row.maximum),
             row.reason,
         )
         for row in result.jobs

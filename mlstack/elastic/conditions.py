@@ -110,7 +110,8 @@ def _progressing(standing: Standing) -> Claim:
     if standing.outcome:
         return Claim("Progressing", False, "Finished", standing.outcome_message)
     if standing.is_finishing:
-        text = f"{trainer.succeeded} trainers found no work left, {trainer.live} still work"
+        done = "1 trainer" if trainer.succeeded == 1 else f"{trainer.succeeded} trainers"
+        text = f"{done} found no work left, {trainer.live} still at work"
         return Claim("Progressing", True, "Completing", text)
     if not standing.is_admitted:
         return Claim("Progressing", False, "NotAdmitted", "the job has no pods")

@@ -82,8 +82,9 @@ def _finishing(
     if len(waiting) < len(live):
         return Life(removed=waiting)  # what has not begun would find no work
     done = sum(pod.ending == "succeeded" for pod in trainers)
+    who = "1 trainer" if done == 1 else f"{done} trainers"
     ended = f", {len(failed)} failed" if failed else ""
-    return Life(outcome="Succeeded", reason="Completed", message=f"{done} trainers found no work left{ended}")
+    return Life(outcome="Succeeded", reason="Completed", message=f"{who} found no work left{ended}")
 
 
 def _broken(

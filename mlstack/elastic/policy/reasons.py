@@ -140,6 +140,8 @@ def _range(crew: Crew) -> str:
 
 
 def _names(whom: Counter[str]) -> str:
+    if len(whom) == 1:
+        return next(iter(whom))
     ordered = [name if number == 1 else f"{name} ({number})" for name, number in sorted(whom.items())]
     more = len(ordered) - NAMED
     return _list([*ordered[:NAMED], f"{more} more"] if more > 0 else ordered)

@@ -35,8 +35,25 @@ def test_plan_shows_each_job_with_its_reason(run: Runner, stage: Stage) -> None:
     rows = {line.split()[0]: line.split() for line in out.splitlines() if line.startswith("default/")}
     assert rows["default/big"][1:5] == ["waiting", "0", "0", "9-12"]
     assert rows["default/small"][1:5] == ["admitted", "4", "4", "1-4"]
+    assert "9-12   no room for 36 cpu of its gang" in out
     assert "policy `fair` on 2 nodes" in out
     assert all(text_width(line) <= WIDTH for line in out.splitlines())
+
+
+def test_plan_names_pods_of_others_that_have_no_place(run: Runner, stage: Stage) -> None:
+    stage.put(pod("wide", cpu="30", priority=1000))
+
+    out = run.ok("elastic plan")
+
+    assert out.partition("pods without a place:\n")[2].splitlines()[0] == "  default/wide: cpu 30, pods 1"
+
+
+def test_a_job_that_cannot_be_read_has_no_range(run: Runner, stage: Stage) -> None:
+    stage.put(training_job("bad", minimum=5, maximum=2))
+
+    row = next(line for line in run.ok("elastic status").splitlines() if "default/bad" in line)
+
+    assert row.split()[1:4] == ["Pending", "0/0", "-"]
 
 
 def test_plan_writes_nothing(run: Runner, stage: Stage) -> None:

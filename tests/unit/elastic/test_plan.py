@@ -270,7 +270,7 @@ def test_lost_parameter_server_gets_room_of_its_own_job() -> None:
 
 def test_reasons_name_numbers_and_jobs() -> None:
     found = decide(moment(running("a", *["n0"] * 4), waiting("b", minimum=2), cores=(4,)))
-    assert found.decisions["a"].reasons[0].text == "gives up 2 of its trainers for b (2)"
+    assert found.decisions["a"].reasons[0].text == "gives up 2 of its trainers for b"
     assert found.decisions["b"].reasons[0].text == "room for its gang of 2 trainers"
     assert (
         why(decide(moment(running("a", "n0"), cores=(1,))), "a")
