@@ -128,6 +128,7 @@ def ask(
         ProgramError: an exit status other than 0, or None if it cannot run.
         ProgramMissingError: there is no such program.
     """
+    import atexit
     import os
     import subprocess
 
@@ -135,19 +136,26 @@ def ask(
     if place is None or not Path(place).is_absolute():  # what lies where we happen to work is nobody's login
         raise ProgramMissingError(f"there is no program `{program}`")
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             [place, *arguments],
             env={**os.environ, **settings},
             stdin=None if reads_terminal else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            check=False,
         )
     except (OSError, ValueError) as error:  # a zero byte in an argument
         reason = (getattr(error, "strerror", None) or "an argument cannot be given to it").lower()
         raise ProgramError(f"`{program}` cannot run: {reason}") from None
-    if done.returncode != 0:
-        raise ProgramError(f"`{program}` failed", status=done.returncode)
-    return done.stdout
+    # Nobody may wait for it any more: it must not go on asking a person who sees a prompt again.
+    atexit.register(process.terminate)
+    try:
+        with process:
+            output: bytes = process.communicate()[0]
+    finally:
+        process.terminate()  # does nothing to one that has ended
+        atexit.unregister(process.terminate)
+    if process.returncode != 0:
+        raise ProgramError(f"`{program}` failed", status=process.returncode)
+    return output
 
 
 def _end(pid: int) -> None:

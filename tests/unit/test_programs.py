@@ -1,11 +1,13 @@
 """Programs run without a shell, within their time, and say what went wrong."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from mlstack.programs import ProgramError, find, run
+from mlstack.programs import ProgramError, ProgramMissingError, ask, find, run
 
 
 def python(code: str) -> list[str]:
@@ -60,3 +62,37 @@ def test_a_program_out_of_time_is_ended_with_its_children() -> None:
 def test_no_shell_reads_the_arguments() -> None:
     done = run([*python("import sys; print(sys.argv[1])"), "$(echo x); `y` *"])
     assert done.stdout == b"$(echo x); `y` *\n"
+
+
+def test_one_that_is_asked_answers_in_its_own_time() -> None:
+    code = "import os, sys; print(os.environ['A'], sys.stdin.read())"
+    assert ask(sys.executable, ["-c", code], settings={"A": "1"}, reads_terminal=False) == b"1 \n"
+
+
+def test_one_that_is_asked_and_missing_is_another_fault_than_one_that_fails() -> None:
+    with pytest.raises(ProgramMissingError):
+        ask("no-such-program", [], settings={}, reads_terminal=False)
+    with pytest.raises(ProgramError) as caught:
+        ask(sys.executable, ["-c", "raise SystemExit(4)"], settings={}, reads_terminal=False)
+    assert (type(caught.value), caught.value.status) == (ProgramError, 4)
+
+
+def test_what_cannot_be_given_to_a_program_is_told_without_it() -> None:
+    with pytest.raises(ProgramError, match="an argument cannot be given") as caught:
+        ask(sys.executable, ["hush\0"], settings={}, reads_terminal=False)
+    assert "hush" not in str(caught.value)
+
+
+def test_one_that_nobody_waits_for_any_more_ends_with_us(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "started")
+    asked = f"import time; open({str(tmp_path / 'started')!r}, 'w').close(); time.sleep(600)"
+    code = f"""
+import sys, threading
+from mlstack.programs import ask
+given = {{"settings": {{}}, "reads_terminal": False}}
+threading.Thread(target=ask, args=(sys.executable, ["-c", {asked!r}]), kwargs=given, daemon=True).start()
+open({str(tmp_path / "started")!r}).read()
+"""
+    # Both hold this standard error: it ends once both have ended.
+    done = subprocess.run(python(code), stderr=subprocess.PIPE, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
