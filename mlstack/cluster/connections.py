@@ -8,23 +8,17 @@ writing them all.
 from __future__ import annotations
 
 import re
-import select
-import socket
 import ssl
-import time
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
-from http.client import BadStatusLine, HTTPConnection, HTTPException, HTTPResponse, RemoteDisconnected
+from http.client import HTTPException, HTTPResponse
 from threading import Lock, Thread
-from typing import Any
 from weakref import finalize
 
-from mlstack.cluster import proxying, wire
-from mlstack.cluster.proxying import Inner, Proxy
-from mlstack.cluster.tls import socket_options
-from mlstack.cluster.wire import CONNECT_TIMEOUT_S, CONNECTIONS, FaultError, Received, Sent
+from mlstack.cluster.connection import Connection, Target, fault
+from mlstack.cluster.proxying import Proxy
+from mlstack.cluster.wire import CONNECTIONS, FaultError, Received, Sent
 
 _GZIP = 16 + zlib.MAX_WBITS
 _ADDRESS = re.compile(
@@ -32,27 +26,6 @@ _ADDRESS = re.compile(
     r"(?P<path>/[^\s?#]*)?",
     re.IGNORECASE,
 )
-
-
-# No server closes a connection that was used a moment ago, unless it ends.
-_SURE_S = 1.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Target:
-    """The server at the other end."""
-
-    host: str
-    port: int
-    is_secure: bool
-    server_name: str
-    proxy: Proxy | None
-
-    @property
-    def url(self) -> str:
-        """Give its address without TLS, for a proxy that asks it itself."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}" if self.port == 80 else f"http://{host}:{self.port}"
 
 
 class Connections:
@@ -75,7 +48,7 @@ class Connections:
             raise ValueError(f"no address: {server}")
         is_secure = found["scheme"].lower() == "https"
         host = found["v6"] or found["name"]
-        self._target = _Target(
+        self._target = Target(
             host=host,
             port=int(found["port"] or (443 if is_secure else 80)),
             is_secure=is_secure,
@@ -85,7 +58,7 @@ class Connections:
         self._prefix = (found["path"] or "").rstrip("/")
         self._tls: ssl.SSLContext | None = None
         self._lock = Lock()
-        self._idle: list[_Connection] = []
+        self._idle: list[Connection] = []
         self._opening = 0
         self._session: ssl.SSLSession | None = None
         finalize(self, _close, self._idle)
@@ -127,7 +100,7 @@ class Connections:
             connection.close()
             self._forget()
             # What is wrong with a header repeats it, a token included.
-            raise _fault(error) from (None if type(error) is ValueError else error)
+            raise fault(error) from (None if type(error) is ValueError else error)
         except BaseException:  # a person interrupts: what is half read is of no use
             connection.close()
             raise
@@ -144,7 +117,7 @@ class Connections:
             close=connection.close if not whole else _nothing,
         )
 
-    def _connection(self) -> _Connection:
+    def _connection(self) -> Connection:
         """Give a connection that nobody uses: the one used last, if the server has not closed it."""
         while True:
             with self._lock:
@@ -155,10 +128,10 @@ class Connections:
                 return kept
             kept.close()
 
-    def _new(self) -> _Connection:
+    def _new(self) -> Connection:
         """Give a connection that is to be opened; its greeting is short if the server knows us already."""
         with self._lock:
-            return _Connection(self._target, tls=self._tls, session=self._session)
+            return Connection(self._target, tls=self._tls, session=self._session)
 
     def _open_ahead(self) -> None:
         connection = self._new()
@@ -178,7 +151,7 @@ class Connections:
             kept, self._idle[:] = list(self._idle), []
         _close(kept)
 
-    def _keep(self, connection: _Connection) -> None:
+    def _keep(self, connection: Connection) -> None:
         with self._lock:
             if connection.tls is self._tls and len(self._idle) < CONNECTIONS:
                 connection.rest()
@@ -189,105 +162,7 @@ class Connections:
         connection.close()
 
 
-class _Connection(HTTPConnection):
-    """One connection to the server."""
-
-    def __init__(
-        self, target: _Target, *, tls: ssl.SSLContext | None, session: ssl.SSLSession | None
-    ) -> None:
-        super().__init__(target.host, target.port, timeout=CONNECT_TIMEOUT_S)
-        self._target, self.tls, self._session = target, tls, session
-        self.default_port = 443 if target.is_secure else 80
-        self._unsent: list[bytes] = []
-        self._used_s = 0.0
-
-    def ask(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None,
-        headers: Sent,
-        *,
-        read_timeout_s: float,
-    ) -> HTTPResponse:
-        """Send a request and give the head of the answer.
-
-        Header and body leave in one piece: each call into the system costs a turn among all threads.
-        """
-        if self.sock is None:
-            self.connect()
-        if self.sock.gettimeout() != read_timeout_s:
-            self.sock.settimeout(read_timeout_s)
-        if self._target.proxy is not None and not self._target.is_secure:
-            path, headers = f"{self._target.url}{path}", {**headers, **self._target.proxy.headers}
-        self.request(method, path, body, headers)  # type: ignore[arg-type] # see `putheader`
-        super().send(b"".join(self._unsent))
-        self._unsent.clear()
-        return self.getresponse()
-
-    def send(self, data: Any) -> None:
-        """Keep a part of a request until all of it is there."""
-        self._unsent.append(data)
-
-    def putheader(self, header: str | bytes, *argument: Any) -> None:
-        """Write a header, once for each of its values."""
-        for value in argument:
-            for one in value if isinstance(value, tuple) else (value,):
-                super().putheader(header, one)
-
-    def connect(self) -> None:
-        """Connect and greet."""
-        try:
-            self.sock = self._reached()
-            for option in socket_options():
-                self.sock.setsockopt(*option)
-            if self._target.is_secure:
-                self._greet()
-        except TimeoutError as error:
-            raise wire.unconnected() from error
-        except socket.gaierror as error:
-            raise wire.unknown_name() from error
-        except (ConnectionResetError, ssl.SSLEOFError) as error:
-            raise wire.broken() from error
-        except ssl.SSLError as error:
-            raise wire.untrusted(str(error)) from error
-        except OSError as error:
-            raise wire.refused((error.strerror or type(error).__name__).lower()) from error
-
-    def _reached(self) -> socket.socket:
-        if self._target.proxy is not None:
-            return proxying.reach(self._target.proxy, self.tls)
-        return socket.create_connection((self.host, self.port), CONNECT_TIMEOUT_S)
-
-    def _greet(self) -> None:
-        if self._target.proxy is not None:
-            proxying.tunnel(self.sock, self._target.proxy, self.host, self.port)
-        if self.tls is None:
-            raise ssl.SSLError("nobody is trusted yet")
-        name = self._target.server_name
-        self.sock = proxying.secured(self.sock, self.tls, name, session=self._session)
-
-    @property
-    def session(self) -> ssl.SSLSession | None:
-        """Give what the server lets us greet it shortly with, once it has sent it."""
-        return self.sock.session if isinstance(self.sock, ssl.SSLSocket | Inner) else None
-
-    def rest(self) -> None:
-        """Remember when it was used last."""
-        self._used_s = time.monotonic()
-
-    def is_open(self) -> bool:
-        """Tell whether the server is still there: before a request there is nothing to read but its end."""
-        if time.monotonic() - self._used_s < _SURE_S:
-            return True
-        try:
-            readable, _, _ = select.select([self.sock], [], [], 0)
-        except (OSError, ValueError):  # its number may be too high for `select`
-            return False
-        return not readable
-
-
-def _close(connections: Iterable[_Connection]) -> None:
+def _close(connections: Iterable[Connection]) -> None:
     for one in connections:
         one.close()
 
@@ -297,7 +172,7 @@ def _decoded(response: HTTPResponse) -> bytes:
     return zlib.decompress(data, _GZIP) if response.headers.get("Content-Encoding") == "gzip" else data
 
 
-def _chunks(response: HTTPResponse, connection: _Connection) -> Iterator[bytes]:
+def _chunks(response: HTTPResponse, connection: Connection) -> Iterator[bytes]:
     try:
         while data := response.read1(1 << 16):
             yield data
@@ -310,18 +185,3 @@ def _chunks(response: HTTPResponse, connection: _Connection) -> Iterator[bytes]:
 
 def _nothing() -> None:
     """Leave a connection open that others may use by now."""
-
-
-def _fault(error: Exception) -> FaultError:
-    """Say why there is no answer."""
-    if isinstance(error, FaultError):
-        return error
-    if isinstance(error, TimeoutError):
-        return wire.silent()
-    if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
-        return wire.untrusted(
-            str(error)
-        )  # servers tell only afterwards what they think of a client's certificate
-    if isinstance(error, BadStatusLine) and not isinstance(error, RemoteDisconnected):
-        return wire.no_http()
-    return wire.unsendable() if isinstance(error, ValueError) else wire.broken()

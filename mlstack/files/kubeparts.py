@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from mlstack.errors import ClusterError, NotFoundError, YamlError
 from mlstack.files import document as documents
 from mlstack.model.names import nearest
 
+T = TypeVar("T")
+
 LOOK = "kubectl config view shows what it holds"
 
 _SECTIONS = {"contexts": "context", "clusters": "cluster", "users": "user"}
+
+
+class UnfitError(Exception):
+    """Raised when a key of a kubeconfig has a value that it cannot have; says its name alone."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +30,51 @@ class Part:
 
     value: Mapping[str, Any] = field(default_factory=dict, repr=False)
     folder: Path = Path()
+
+    def text(self, key: str) -> str:
+        """Give a text, empty without.
+
+        Raises:
+            UnfitError: it is something else.
+        """
+        return self._of(key, str) or ""
+
+    def flag(self, key: str) -> bool:
+        """Give a truth value, false without.
+
+        Raises:
+            UnfitError: it is something else.
+        """
+        return self._of(key, bool) or False
+
+    def part(self, key: str) -> Part:
+        """Give a map, empty without.
+
+        Raises:
+            UnfitError: it is something else.
+        """
+        return Part(self._of(key, Mapping) or {}, self.folder)  # type: ignore[type-abstract] # any map will do
+
+    def pem(self, key: str) -> str | None:
+        """Give certificates or a key that stand here or in a file that is named here.
+
+        Raises:
+            UnfitError: what stands here cannot be any.
+            OSError: the file cannot be read.
+        """
+        data, file = self.text(f"{key}-data"), self.text(key)
+        if not data:
+            return decoded((self.folder / file).read_bytes()) if file else None
+        try:
+            return decoded(base64.b64decode(data, validate=True))
+        except ValueError:
+            raise UnfitError(key) from None
+
+    def _of(self, key: str, kind: type[T]) -> T | None:
+        value = self.value.get(key)
+        if value is not None and not isinstance(value, kind):
+            raise UnfitError(key)
+        return value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +102,11 @@ def named(kubeconfig: str | None, environ: Mapping[str, str]) -> str:
 def exist(files: str) -> bool:
     """Tell whether one of the files is there."""
     return any(file.exists() for file in _paths(files))
+
+
+def decoded(data: bytes) -> str:
+    """Read a text of certificates: around them anything may stand, and must come back as it was."""
+    return data.decode("utf-8", "surrogateescape")
 
 
 def read(context: str, files: str) -> Parts:

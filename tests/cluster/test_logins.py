@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from mlstack.errors import ClusterError
 from mlstack.model.rights import Right
 from tests.controlplane.recipes import Programs
 from tests.support import plugins
+from tests.support.builders import write_tree
 from tests.support.certificates import self_signed
 from tests.support.cluster import TestCluster
+from tests.support.shell import Shell
 
 pytestmark = pytest.mark.cluster
 
@@ -199,6 +202,12 @@ VARIANTS: dict[str, Variant] = {
     "as without right": lambda c, _: ({"token": c.viewer.token, "as": "admin"}, trusted(c), {}),
     "id-token that has expired": lambda c, _: (id_token(1), trusted(c), {}),
     "id-token of a stranger": lambda c, _: (id_token(4_000_000_000), trusted(c), {}),
+    "id-token and token": lambda c, _: ({**id_token(1), **as_admin(c)}, trusted(c), {}),
+    "provider and plug-in": lambda c, folder: (
+        {**id_token(1), **asking(admins)(c, folder)[0]},
+        trusted(c),
+        {},
+    ),
     "provider": lambda c, _: ({"auth-provider": {"name": "azure"}}, trusted(c), {}),
     "proxy for others": lambda c, _: (as_admin(c), trusted(c), {"HTTPS_PROXY": "http://127.0.0.1:1"}),
     "dead proxy": lambda c, _: (as_admin(c), trusted(c, **{"proxy-url": "http://127.0.0.1:1"}), {}),
@@ -278,3 +287,24 @@ def test_a_refused_token_is_renewed_and_the_request_sent_again(minikube: TestClu
     file.write_text(json.dumps(configured(plugin.user(), trusted(minikube))))
     assert ours(str(file)) == "yes"
     assert len(plugin.asked) == 2
+
+
+ENVIRONMENT = "apiVersion: mlstack.dev/v1\nkind: Environment\ncontext: test\nnamespace: {}\n"
+OBJECT = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\ndata: {a: b}\n"
+
+
+def test_a_command_runs_its_plug_in_once(minikube: TestCluster, namespace: str, tmp_path: Path) -> None:
+    tree = {
+        "app.yaml": "apiVersion: mlstack.dev/v1\nkind: App\nname: demo\n",
+        "components/one.yaml": OBJECT,
+        "environments/prod/environment.yaml": ENVIRONMENT.format(namespace),
+    }
+    root = write_tree(tmp_path / "app", tree)
+    plugin = plugins.make(tmp_path / "bin", admins(minikube))
+    file = tmp_path / "config"
+    file.write_text(json.dumps(configured(plugin.user(), trusted(minikube))))
+    verbs = [("apply", "prod", "--yes"), ("diff", "prod"), ("status", "prod"), ("delete", "prod", "--yes")]
+    with closing(Shell(root=root, kubeconfig=file)) as shell:
+        for count, words in enumerate(verbs, 1):
+            code, ran = shell.run(*words)
+            assert (code, len(plugin.asked)) == (0, count), ran.err

@@ -13,7 +13,7 @@ from threading import Thread
 
 import pytest
 
-from mlstack.cluster import connections
+from mlstack.cluster import connection
 from mlstack.cluster.connections import Connections
 from mlstack.cluster.tls import tls_context
 from mlstack.cluster.wire import FaultError, Received
@@ -79,7 +79,7 @@ def test_a_connection_is_used_again(peers: list[Peer]) -> None:
 def test_a_connection_that_the_server_closed_is_not(
     peers: list[Peer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "_SURE_S", 0.0)
+    monkeypatch.setattr(connection, "_SURE_S", 0.0)
     peers.append(Peer(stays=False))
     carrier = carrier_of(peers[0].url)
     for _ in range(3):

@@ -127,6 +127,17 @@ def test_a_plug_in_is_the_last_way(tmp_path: Path, user: dict[str, Any]) -> None
     assert not isinstance(found(tmp_path, {**user, **plugin()}).way, Plugin)
 
 
+def test_a_token_counts_before_an_auth_provider(tmp_path: Path) -> None:
+    provider = {"auth-provider": {"name": "oidc", "config": {}}}
+    assert proof(tmp_path, {"token": "t", **provider}) == Proof(authorization="Bearer t")
+    assert proof(tmp_path, provider) == Proof(expires_s=0)
+
+
+def test_a_plug_in_and_an_auth_provider_are_not_taken_together(tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match="both by a credential plug-in and by an auth-provider"):
+        found(tmp_path, {**plugin(), "auth-provider": {"name": "oidc"}})
+
+
 def test_a_plug_in_is_read_whole(tmp_path: Path) -> None:
     user = plugin(
         args=["--cluster", "c"],

@@ -1,0 +1,161 @@
+"""One connection to an API server: made, greeted, asked, and why it gave no answer."""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import time
+from dataclasses import dataclass
+from http.client import BadStatusLine, HTTPConnection, HTTPResponse, RemoteDisconnected
+from typing import Any
+
+from mlstack.cluster import proxying, wire
+from mlstack.cluster.proxying import Inner, Proxy
+from mlstack.cluster.tls import socket_options
+from mlstack.cluster.wire import CONNECT_TIMEOUT_S, FaultError, Sent
+
+# No server closes a connection that was used a moment ago, unless it ends.
+_SURE_S = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The server at the other end.
+
+    Attributes:
+        host: its name or number.
+        port: its port.
+        is_secure: whether it is spoken to over TLS.
+        server_name: the name that is verified.
+        proxy: what stands in between, None without.
+    """
+
+    host: str
+    port: int
+    is_secure: bool
+    server_name: str
+    proxy: Proxy | None
+
+    @property
+    def url(self) -> str:
+        """Give its address without TLS, for a proxy that asks it itself."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}" if self.port == 80 else f"http://{host}:{self.port}"
+
+
+class Connection(HTTPConnection):
+    """One connection to a server.
+
+    Args:
+        target: the server.
+        tls: how it is greeted; None only where it is not spoken to over TLS.
+        session: what an earlier greeting left, to make this one short.
+    """
+
+    def __init__(self, target: Target, *, tls: ssl.SSLContext | None, session: ssl.SSLSession | None) -> None:
+        super().__init__(target.host, target.port, timeout=CONNECT_TIMEOUT_S)
+        self._target, self.tls, self._session = target, tls, session
+        self.default_port = 443 if target.is_secure else 80
+        self._unsent: list[bytes] = []
+        self._used_s = 0.0
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: Sent,
+        *,
+        read_timeout_s: float,
+    ) -> HTTPResponse:
+        """Send a request and give the head of the answer.
+
+        Header and body leave in one piece: each call into the system costs a turn among all threads.
+        """
+        if self.sock is None:
+            self.connect()
+        if self.sock.gettimeout() != read_timeout_s:
+            self.sock.settimeout(read_timeout_s)
+        if self._target.proxy is not None and not self._target.is_secure:
+            path, headers = f"{self._target.url}{path}", {**headers, **self._target.proxy.headers}
+        self.request(method, path, body, headers)  # type: ignore[arg-type] # see `putheader`
+        super().send(b"".join(self._unsent))
+        self._unsent.clear()
+        return self.getresponse()
+
+    def send(self, data: Any) -> None:
+        """Keep a part of a request until all of it is there."""
+        self._unsent.append(data)
+
+    def putheader(self, header: str | bytes, *argument: Any) -> None:
+        """Write a header, once for each of its values."""
+        for value in argument:
+            for one in value if isinstance(value, tuple) else (value,):
+                super().putheader(header, one)
+
+    def connect(self) -> None:
+        """Connect and greet."""
+        try:
+            self.sock = self._reached()
+            for option in socket_options():
+                self.sock.setsockopt(*option)
+            if self._target.is_secure:
+                self._greet()
+        except TimeoutError as error:
+            raise wire.unconnected() from error
+        except socket.gaierror as error:
+            raise wire.unknown_name() from error
+        except (ConnectionResetError, ssl.SSLEOFError) as error:
+            raise wire.broken() from error
+        except ssl.SSLError as error:
+            raise wire.untrusted(str(error)) from error
+        except OSError as error:
+            raise wire.refused((error.strerror or type(error).__name__).lower()) from error
+
+    def _reached(self) -> socket.socket:
+        if self._target.proxy is not None:
+            return proxying.reach(self._target.proxy, self.tls)
+        return socket.create_connection((self.host, self.port), CONNECT_TIMEOUT_S)
+
+    def _greet(self) -> None:
+        if self._target.proxy is not None:
+            proxying.tunnel(self.sock, self._target.proxy, self.host, self.port)
+        if self.tls is None:
+            raise ssl.SSLError("nobody is trusted yet")
+        name = self._target.server_name
+        self.sock = proxying.secured(self.sock, self.tls, name, session=self._session)
+
+    @property
+    def session(self) -> ssl.SSLSession | None:
+        """Give what the server lets us greet it shortly with, once it has sent it."""
+        return self.sock.session if isinstance(self.sock, ssl.SSLSocket | Inner) else None
+
+    def rest(self) -> None:
+        """Remember when it was used last."""
+        self._used_s = time.monotonic()
+
+    def is_open(self) -> bool:
+        """Tell whether the server is still there: before a request there is nothing to read but its end."""
+        if time.monotonic() - self._used_s < _SURE_S:
+            return True
+        try:
+            readable, _, _ = select.select([self.sock], [], [], 0)
+        except (OSError, ValueError):  # its number may be too high for `select`
+            return False
+        return not readable
+
+
+def fault(error: Exception) -> FaultError:
+    """Say why there is no answer."""
+    if isinstance(error, FaultError):
+        return error
+    if isinstance(error, TimeoutError):
+        return wire.silent()
+    if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return wire.untrusted(
+            str(error)
+        )  # servers tell only afterwards what they think of a client's certificate
+    if isinstance(error, BadStatusLine) and not isinstance(error, RemoteDisconnected):
+        return wire.no_http()
+    return wire.unsendable() if isinstance(error, ValueError) else wire.broken()
