@@ -114,7 +114,7 @@ def breaches_of_sample(sample: Sample) -> Iterator[str]:
     for name in sample.crowded:
         yield f"I2: {name} has more bound than it offers"
     for job in sample.jobs:
-        if job.target and job.is_answered and not job.is_over and not _is_in_range(job):
+        if job.target and job.is_answered and not _is_in_range(job):
             yield f"I1: {job.key} was told to have {job.target} trainers"
 
 
