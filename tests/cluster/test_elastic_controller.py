@@ -374,8 +374,7 @@ def test_a_service_of_a_stranger_is_left_alone(start: Start, jobs: Jobs) -> None
     start()
 
     jobs.create(training_job("one", minimum=1, maximum=2, cpu="1", pservers=1))
-    jobs.wait_for_phase("one", "Admitted", "Running")
-    time.sleep(3)
+    jobs.wait_for(lambda: any(row.startswith("Refused ") for row in events(jobs)), what="a word about it")
 
     assert jobs.cluster.find(path) == before
 
