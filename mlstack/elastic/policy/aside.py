@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from mlstack.elastic.policy.attempts import Attempts
 from mlstack.elastic.policy.ledger import Ledger
 from mlstack.elastic.policy.parts import Crew
+from mlstack.elastic.policy.sums import has_places
 
 
 class PushAside:
@@ -35,6 +38,8 @@ class PushAside:
         """Take off as many jobs as it takes and no more; tell whether that made room."""
         if not self._lower or not self._attempts.is_conceivable(self._crew, self._nodes, self._lower):
             return False
+        if not self._has_places(self._lower):
+            return False
         for number, each in enumerate(self._lower, start=1):
             self._take_off(each)
             if self._fits():
@@ -50,14 +55,19 @@ class PushAside:
         self._ledger.epoch += 1
 
     def _fits(self) -> bool:
-        return not self._attempts.attempt(self._crew, self._nodes, hurry=True)
+        return self._has_places(()) and not self._attempts.attempt(self._crew, self._nodes, hurry=True)
+
+    def _has_places(self, aside: Collection[Crew]) -> bool:
+        """Tell whether it is worth a try once those jobs are taken off too."""
+        return has_places(self._ledger, self._crew, self._nodes, aside)
 
     def _spare(self, taken: list[Crew]) -> None:
         """Leave those running after all without whose room the job fits as well, the oldest first."""
         needed = taken
         for each in reversed(taken[:-1]):
             fewer = [other for other in needed if other is not each]
-            if self._fits_without(fewer):
+            self._ledger.rollback(self._mark)
+            if self._has_places(fewer) and self._fits_without(fewer):
                 needed = fewer
         self._fits_without(needed)
 

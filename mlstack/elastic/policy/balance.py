@@ -85,16 +85,11 @@ class Balance:
 
     def _single(self, poor: Crew, allowed: dict[Crew, int]) -> tuple[Host, tuple[Seat, ...]] | None:
         """Find one trainer whose room is enough: of the lowest priority, then of the richest job."""
-        names = poor.job.nodes
         for rich in sorted(allowed, key=lambda each: (each.job.priority, -each.level, each.job.key)):
+            hosts = [host for host in dict.fromkeys([seat.host for seat in rich.seats]) if host is not None]
+            suited = {host for host in hosts if self._is_enough(host, rich, poor)}
             options = [
-                (self._rank(seat, poor), seat)
-                for seat in rich.seats
-                if seat.host is not None
-                and (names is None or seat.host.name in names)
-                and seat.host.name not in poor.bars
-                and self._has_room(seat, poor)
-                and can_go(seat)
+                (self._rank(seat, poor), seat) for seat in rich.seats if seat.host in suited and can_go(seat)
             ]
             if options:
                 seat = min(options, key=lambda option: option[0])[1]
@@ -102,12 +97,13 @@ class Balance:
                 return seat.host, (seat,)
         return None
 
-    def _has_room(self, seat: Seat, poor: Crew) -> bool:
-        if seat.host is None:
-            return False
-        freed = dict(seat.crew.wanted)
-        later = seat.host.later
-        return all(later[each] + freed.get(each, 0) >= amount for each, amount in poor.wanted)
+    def _is_enough(self, host: Host, rich: Crew, poor: Crew) -> bool:
+        """Tell whether a job may use a host, and has room there when a trainer of another one goes."""
+        later, frees, names = host.later, rich.job.trainer, poor.job.nodes
+        for each, amount in poor.wanted:
+            if later[each] + frees[each] < amount:
+                return False
+        return (names is None or host.name in names) and host.name not in poor.bars
 
     def _rank(self, seat: Seat, poor: Crew) -> tuple[int, int, int, tuple[int, int, int, str]]:
         assert seat.host is not None

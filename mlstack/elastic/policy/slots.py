@@ -31,9 +31,12 @@ class SlotLoss:
         companion: what the most frequent pod of its gang requests.
         wanted: what the pod to be placed requests.
         whole: reference amounts, by which requests for different resources compare.
+        values: what rooms are worth, as far as it is known: the same for all pods beside such trainers.
     """
 
-    def __init__(self, trainer: Shape, companion: Shape, wanted: Shape, whole: list[int]) -> None:
+    def __init__(
+        self, trainer: Shape, companion: Shape, wanted: Shape, whole: list[int], values: dict[Vector, int]
+    ) -> None:
         """Remember the requests, and what one companion is worth in thousandths of a trainer."""
         self._trainer = trainer
         self._companion = companion
@@ -41,7 +44,7 @@ class SlotLoss:
         self._wanted = wanted
         beside = dict(companion)
         self._pair = [(each, amount, beside.get(each, 0)) for each, amount in trainer]
-        self._values: dict[Vector, int] = {}
+        self._values = values
         self._known: dict[Vector, tuple[Loss, Loss]] = {}
 
     def of(self, room: list[int]) -> tuple[Loss, Loss]:
@@ -68,18 +71,18 @@ class SlotLoss:
 
     def _value(self, room: Vector) -> int:
         """Give the most that trainers and companions together are worth in a room."""
-        if (known := self._values.get(room)) is None:
-            most = count(room, self._companion) if self._worth else 0
-            known = max(
-                [number * self._worth + 1000 * self._beside(room, number) for number in range(most + 1)]
-            )
-            self._values[room] = known
-        return known
-
-    def _beside(self, room: Vector, number: int) -> int:
-        """Give how many trainers fit into a room beside so many companions."""
-        places = [(room[each] - number * less) // amount for each, amount, less in self._pair]
-        return max(0, min(places, default=ENDLESS))
+        if (known := self._values.get(room)) is not None:
+            return known
+        best = 0
+        for companions in range(1 + (count(room, self._companion) if self._worth else 0)):
+            places = ENDLESS
+            for resource, amount, beside in self._pair:
+                found = (room[resource] - companions * beside) // amount
+                if found < places:
+                    places = found
+            best = max(best, companions * self._worth + 1000 * max(0, places))
+        self._values[room] = best
+        return best
 
 
 class Slots(Contest[tuple[int, ...]]):
@@ -136,6 +139,7 @@ class SlotFinder:
         """Start without any ranking."""
         self._ledger = ledger
         self._losses: dict[Hashable, SlotLoss] = {}
+        self._values: dict[Hashable, dict[Vector, int]] = {}
         self._rankings: dict[Hashable, Slots] = {}
 
     def find(
@@ -153,7 +157,8 @@ class SlotFinder:
         companion = shape(max(crew.job.gang, key=lambda role: role.count).request) if crew.job.gang else ()
         kind = (crew.wanted, companion, wanted)
         if (loss := self._losses.get(kind)) is None:
-            loss = self._losses[kind] = SlotLoss(crew.wanted, companion, wanted, self._ledger.whole)
+            values = self._values.setdefault(kind[:2], {})
+            loss = self._losses[kind] = SlotLoss(*kind, self._ledger.whole, values)
         whole = (kind, nodes, crew.job.priority, is_late)
         if (ranking := self._rankings.get(whole)) is None:
             hosts = self._ledger.hosts_of(nodes)
