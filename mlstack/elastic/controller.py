@@ -23,8 +23,9 @@ from mlstack.errors import ClusterError, LockedError, MlstackError, NotReadyErro
 WRITERS = 8
 """Writes at once: with 20 ms each this is more than an API server of two cores takes."""
 
-# While nothing is due the loop looks so often whether it leads.
+# While nothing is due the loop looks so often whether it leads, and more often while it waits to.
 _GLANCE_S = 1.0
+_SHORT_GLANCE_S = 0.2
 _FIRST_PAUSE_MS = 1_000
 _LONGEST_PAUSE_MS = 30_000
 _DEAF_GLANCE_S = 0.1
@@ -274,7 +275,7 @@ class Controller:
 
     def _patience_s(self, known: Knowledge, pace: Pace, reconciler: Reconciler | None) -> float:
         if reconciler is None or not known.is_synced:
-            return _GLANCE_S
+            return _SHORT_GLANCE_S
         least_s = _DEAF_GLANCE_S if self._deaf_since_s is not None else 0.0
         return min(_GLANCE_S, max(least_s, (pace.next_ms() - self._now_ms()) / 1000))
 
