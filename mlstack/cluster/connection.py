@@ -38,6 +38,11 @@ class Target:
     proxy: Proxy | None
 
     @property
+    def asker(self) -> Proxy | None:
+        """Give the proxy that is told requests, None if the server itself is."""
+        return None if self.is_secure or self.proxy is None or not self.proxy.asks_itself else self.proxy
+
+    @property
     def url(self) -> str:
         """Give its address without TLS, for a proxy that asks it itself."""
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -77,8 +82,8 @@ class Connection(HTTPConnection):
             self.connect()
         if self.sock.gettimeout() != read_timeout_s:
             self.sock.settimeout(read_timeout_s)
-        if self._target.proxy is not None and not self._target.is_secure:
-            path, headers = f"{self._target.url}{path}", {**headers, **self._target.proxy.headers}
+        if asker := self._target.asker:
+            path, headers = f"{self._target.url}{path}", {**headers, **asker.headers}
         self.request(method, path, body, headers)  # type: ignore[arg-type] # see `putheader`
         super().send(b"".join(self._unsent))
         self._unsent.clear()
@@ -100,6 +105,8 @@ class Connection(HTTPConnection):
             self.sock = self._reached()
             for option in socket_options():
                 self.sock.setsockopt(*option)
+            if self._target.proxy is not None and self._target.asker is None:
+                proxying.tunnel(self.sock, self._target.proxy, self.host, self.port)
             if self._target.is_secure:
                 self._greet()
         except TimeoutError as error:
@@ -119,8 +126,6 @@ class Connection(HTTPConnection):
         return socket.create_connection((self.host, self.port), CONNECT_TIMEOUT_S)
 
     def _greet(self) -> None:
-        if self._target.proxy is not None:
-            proxying.tunnel(self.sock, self._target.proxy, self.host, self.port)
         if self.tls is None:
             raise ssl.SSLError("nobody is trusted yet")
         name = self._target.server_name

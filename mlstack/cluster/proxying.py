@@ -11,17 +11,19 @@ from dataclasses import dataclass, field
 from http.client import HTTPException, HTTPResponse
 from typing import Any
 
+from mlstack.cluster import socks
 from mlstack.cluster.wire import CONNECT_TIMEOUT_S, FaultError
 from mlstack.errors import ClusterError
 from mlstack.model.login import Login
 
 _URL = re.compile(
-    r"(?P<scheme>https?)://((?P<person>[^/@]*)@)?"
+    r"(?P<scheme>https?|socks5)://((?P<person>[^/@]*)@)?"
     r"(\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s:/?#@\[\]]+))(:(?P<port>\d{1,5}))?/?",
     re.IGNORECASE,
 )
 _QUOTED = re.compile(rb"%([0-9A-Fa-f]{2})")
 _PIECE = 1 << 16
+_PORTS = {"http": 80, "https": 443, "socks5": 1080}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,21 +31,28 @@ class Proxy:
     """A proxy.
 
     Attributes:
+        scheme: how it is spoken to: `http`, `https` or `socks5`.
         host: its name or number.
         port: its port.
-        is_secure: whether it is spoken to over TLS.
-        authorization: who we are to it, None if it does not want to know.
+        person: our name and password there, a colon between them; None if it does not want to know.
     """
 
+    scheme: str
     host: str
     port: int
-    is_secure: bool
-    authorization: str | None = field(default=None, repr=False)
+    person: bytes | None = field(default=None, repr=False)
+
+    @property
+    def asks_itself(self) -> bool:
+        """Tell whether it reads requests to servers without TLS, and sends them on."""
+        return self.scheme != "socks5"
 
     @property
     def headers(self) -> dict[str, str]:
         """Give what a request to the proxy itself carries."""
-        return {"Proxy-Authorization": self.authorization} if self.authorization else {}
+        if self.person is None:
+            return {}
+        return {"Proxy-Authorization": f"Basic {base64.b64encode(self.person).decode()}"}
 
 
 def read(login: Login) -> Proxy | None:
@@ -58,16 +67,15 @@ def read(login: Login) -> Proxy | None:
     if found is None:
         raise ClusterError(
             f"{login.label} is reached through a proxy that mlstack does not speak to: "
-            "only http:// and https://",
+            "only http://, https:// and socks5://",
             hint="set `proxy-url` of its cluster, or HTTPS_PROXY",
         )
-    is_secure = found["scheme"].lower() == "https"
-    person = None if found["person"] is None else base64.b64encode(_unquoted(found["person"])).decode()
+    scheme = found["scheme"].lower()
     return Proxy(
+        scheme=scheme,
         host=found["v6"] or found["name"],
-        port=int(found["port"] or (443 if is_secure else 80)),
-        is_secure=is_secure,
-        authorization=None if person is None else f"Basic {person}",
+        port=int(found["port"] or _PORTS[scheme]),
+        person=None if found["person"] is None else _unquoted(found["person"]),
     )
 
 
@@ -83,7 +91,7 @@ def reach(proxy: Proxy, tls: ssl.SSLContext | None) -> socket.socket:
     """
     try:
         found = socket.create_connection((proxy.host, proxy.port), CONNECT_TIMEOUT_S)
-        if not proxy.is_secure:
+        if proxy.scheme != "https":
             return found
         context = tls or ssl.create_default_context()
         return context.wrap_socket(found, server_hostname=proxy.host)
@@ -97,18 +105,25 @@ def tunnel(found: socket.socket, proxy: Proxy, host: str, port: int) -> None:
     Raises:
         FaultError: it does not.
     """
-    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    lines = [f"CONNECT {place} HTTP/1.1", f"Host: {place}"]
-    lines += [f"{name}: {value}" for name, value in proxy.headers.items()]
     try:
-        found.sendall("\r\n".join([*lines, "", ""]).encode("ascii"))
-        response = HTTPResponse(found, method="CONNECT")
-        response.begin()
+        if proxy.scheme == "socks5":
+            socks.connect(found, host, port, person=proxy.person)
+            return
+        status = _connected(found, proxy, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
     except (HTTPException, OSError, ValueError) as error:
         raise _fault() from error
+    if status != 200:
+        raise _fault(f" (HTTP {status})")
+
+
+def _connected(found: socket.socket, proxy: Proxy, place: str) -> int:
+    lines = [f"CONNECT {place} HTTP/1.1", f"Host: {place}"]
+    lines += [f"{name}: {value}" for name, value in proxy.headers.items()]
+    found.sendall("\r\n".join([*lines, "", ""]).encode("ascii"))
+    response = HTTPResponse(found, method="CONNECT")
+    response.begin()
     response.close()
-    if response.status != 200:
-        raise _fault(f" (HTTP {response.status})")
+    return response.status
 
 
 def secured(

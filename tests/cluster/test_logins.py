@@ -21,6 +21,7 @@ from tests.support import plugins
 from tests.support.builders import write_tree
 from tests.support.certificates import self_signed
 from tests.support.cluster import TestCluster
+from tests.support.proxies import ConnectingProxy, SocksProxy
 from tests.support.shell import Shell
 
 pytestmark = pytest.mark.cluster
@@ -287,6 +288,20 @@ def test_a_refused_token_is_renewed_and_the_request_sent_again(minikube: TestClu
     file.write_text(json.dumps(configured(plugin.user(), trusted(minikube))))
     assert ours(str(file)) == "yes"
     assert len(plugin.asked) == 2
+
+
+@pytest.mark.parametrize("kind", [lambda url: ConnectingProxy(url, None), SocksProxy], ids=["http", "socks5"])
+def test_a_proxy_is_gone_through_as_by_kubectl(
+    kind: Callable[[str], ConnectingProxy], minikube: TestCluster, programs: Programs, tmp_path: Path
+) -> None:
+    file = tmp_path / "config"
+    with kind(minikube.server).running() as proxy:
+        cluster = trusted(minikube, **{"proxy-url": proxy.url})
+        file.write_text(json.dumps(configured(as_admin(minikube), cluster)))
+        assert ours(str(file)) == "yes"
+        own = len(proxy.heads)
+        assert kubectls(programs, str(file)) == "yes"
+    assert 0 < own < len(proxy.heads)
 
 
 ENVIRONMENT = "apiVersion: mlstack.dev/v1\nkind: Environment\ncontext: test\nnamespace: {}\n"

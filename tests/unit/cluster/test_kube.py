@@ -97,7 +97,7 @@ def test_an_unknown_context_names_the_known_ones(tmp_path: Path) -> None:
             "shows the server both a token and a password",
         ),
         ({"server": "https://h"}, {"token": "t", "as-groups": ["a"]}, "not say clearly as whom to act"),
-        ({"server": "https://h", "proxy-url": "socks5://u:p@h"}, {}, "through a proxy that mlstack does not"),
+        ({"server": "https://h", "proxy-url": "socks4://u:p@h"}, {}, "through a proxy that mlstack does not"),
     ],
     ids=[
         "odd-token",

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import base64
-import socket
 import ssl
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -21,72 +17,11 @@ from mlstack.errors import ClusterError, UnreachableError
 from mlstack.model.login import Login
 from tests.support.certificates import self_signed
 from tests.support.fakeapi import Answer, always, kubeconfig, serve
+from tests.support.proxies import ConnectingProxy
 
 MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "q"}}
 LARGE = {**MAP, "data": {"a": "x" * 200_000}}
 REF = ObjectRef("v1", "ConfigMap", "q", "a")
-
-
-class ConnectingProxy:
-    """A proxy that connects whoever asks, to the one server it knows; notes what it was told."""
-
-    def __init__(self, target: str, tls: ssl.SSLContext | None, *, says: str = "200 OK") -> None:
-        self.heads: list[str] = []
-        host, _, port = target.rpartition("//")[2].rpartition(":")
-        self._target, self._tls, self._says = (host, int(port)), tls, says
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        scheme = "http" if tls is None else "https"
-        self.url = f"{scheme}://127.0.0.1:{self._listener.getsockname()[1]}"
-
-    @contextmanager
-    def running(self) -> Iterator[ConnectingProxy]:
-        Thread(target=self._serve, daemon=True).start()
-        try:
-            yield self
-        finally:
-            self._listener.close()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                peer = self._listener.accept()[0]
-            except OSError:
-                return
-            Thread(target=self._connect, args=(peer,), daemon=True).start()
-
-    def _connect(self, peer: socket.socket) -> None:
-        try:
-            if self._tls is not None:
-                peer = self._tls.wrap_socket(peer, server_side=True)
-            head = b""
-            while not head.endswith(b"\r\n\r\n"):
-                head += peer.recv(1)
-            self.heads.append(head.decode())
-            peer.sendall(f"HTTP/1.1 {self._says}\r\n\r\n".encode())
-            if self._says.startswith("200"):
-                self._carry(peer)
-        except OSError:
-            pass
-        finally:
-            peer.close()
-
-    def _carry(self, peer: socket.socket) -> None:
-        """Carry bytes both ways; over TLS two threads must not touch one connection, so they take turns."""
-        with socket.create_connection(self._target) as server:
-            peer.settimeout(0.005)
-            server.settimeout(0.005)
-            ends = {peer: server, server: peer}
-            while True:
-                for one, other in ends.items():
-                    try:
-                        data = one.recv(1 << 16)
-                    except TimeoutError:
-                        continue
-                    if not data:
-                        return
-                    other.settimeout(10)
-                    other.sendall(data)
-                    other.settimeout(0.005)
 
 
 def certified(folder: Path) -> tuple[ssl.SSLContext, str]:
@@ -158,17 +93,18 @@ def test_a_proxy_that_is_nobody_we_trust_gets_no_request(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("url", "proxy"),
     [
-        ("http://p", Proxy(host="p", port=80, is_secure=False)),
-        ("HTTPS://p/", Proxy(host="p", port=443, is_secure=True)),
-        ("http://[::1]:3128", Proxy(host="::1", port=3128, is_secure=False)),
-        ("http://a:%3A@p", Proxy(host="p", port=80, is_secure=False, authorization="Basic YTo6")),
+        ("http://p", Proxy(scheme="http", host="p", port=80)),
+        ("HTTPS://p/", Proxy(scheme="https", host="p", port=443)),
+        ("http://[::1]:3128", Proxy(scheme="http", host="::1", port=3128)),
+        ("socks5://p", Proxy(scheme="socks5", host="p", port=1080)),
+        ("http://a:%3A@p", Proxy(scheme="http", host="p", port=80, person=b"a::")),
     ],
 )
 def test_a_url_says_which_proxy(url: str, proxy: Proxy) -> None:
     assert proxying.read(Login(label="l", server="https://s", proxy=url)) == proxy
 
 
-@pytest.mark.parametrize("url", ["socks5://a:hush@p", "p:3128", "http://", "http://a b", "http://p:x"])
+@pytest.mark.parametrize("url", ["socks4://a:hush@p", "p:3128", "http://", "http://a b", "http://p:x"])
 def test_what_is_no_proxy_of_ours_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(ClusterError, match="a proxy that mlstack does not speak to") as caught:
         proxying.read(Login(label="l", server="https://s", proxy=url))
