@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from itertools import count, cycle
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from tests.support.elastic_controller import (
     jobs_of,
     proxy_of,
 )
+from tests.support.fakeapi import Answer, status
 from tests.support.troubled import Troubled
 from tests.support.waiting import wait_until
 
@@ -39,6 +41,12 @@ LENGTH_S = float(os.environ.get("MLSTACK_DYING_S", "30"))
 """How long controllers are killed for, one every `LIFE_S`."""
 
 LIFE_S = float(os.environ.get("MLSTACK_LIFE_S", "5"))
+
+BUSY = status(429, "too many requests, please try again later", reason="TooManyRequests")
+UNAVAILABLE = status(503, "the server is currently unable to handle the request", reason="ServiceUnavailable")
+MOVED = status(
+    409, "the object has been modified; please apply your changes to the latest", reason="Conflict"
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -212,6 +220,8 @@ def test_controllers_that_die_again_and_again_break_no_law(
         jobs.wait_for_phase(f"job-{index}", "Running")
     spectator.stop()
 
+    assert len(spectator.samples) > LENGTH_S
+    assert sum(job.is_complete for job in spectator.samples[-1].jobs) == 5
     assert list(breaches(spectator.samples)) == []
     assert [stranger(jobs, f"stranger-{index}") for index in range(3)] == strangers
 
@@ -245,3 +255,34 @@ def breaches(samples: list[Sample]) -> Iterator[str]:
             elif job.key in whole and job.bound < job.minimum:
                 yield f"I4: {job.key} had {job.bound} trainers at {sample.at_ms // 1000} s"
     yield from stale_pods(samples, allowed=10)
+
+
+class Storm:
+    """Refuses every fifth request in one way or another, watches and the Lease included."""
+
+    def __init__(self) -> None:
+        self._count, self._answers = count(), cycle((BUSY, UNAVAILABLE, Answer(breaks=True), MOVED))
+
+    def __call__(self, method: str, path: str) -> Answer | None:
+        if next(self._count) % 5:
+            return None
+        answer = next(self._answers)
+        return answer if answer is not MOVED or method in ("PATCH", "PUT") else BUSY
+
+
+def test_a_storm_of_refusals_is_ridden_out(start: Start, jobs: Jobs, proxy: Troubled, tmp_path: Path) -> None:
+    proxy.trouble = Storm()
+    start(kubeconfig=tmp_path / "proxy.kubeconfig")
+    for index in range(4):
+        jobs.create(training_job(f"job-{index}", minimum=1, maximum=9, cpu="1", pservers=1))
+    for index in range(4):
+        jobs.wait_for_phase(f"job-{index}", "Running", timeout_s=60)
+    jobs.wait_for(lambda: len(jobs.pods()) == 40, what="all pods of all jobs", timeout_s=30)
+
+    jobs.cluster.kubectl("scale", "tj/job-0", "--replicas=2", "-n", jobs.namespace)
+    jobs.cluster.request("DELETE", jobs.path("job-1"))
+
+    jobs.wait_for(lambda: len(jobs.names("job-0")) == 2, what="fewer trainers")
+    jobs.wait_for(lambda: len(jobs.pods()) == 23, what="the end of a job's pods")
+    jobs.wait_for_phase("job-0", "Running")
+    assert set(proxy.troubled) >= {429, 503}
