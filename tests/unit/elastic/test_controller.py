@@ -158,3 +158,31 @@ def test_what_keeps_a_watch_from_going_on_is_told() -> None:
 
     assert any("a watch does not go on" in line and "TrainingJob" in line for line in noting.lines)
     assert noting.passes == []
+
+
+def test_nothing_is_decided_while_a_watch_is_broken(stage: Stage) -> None:
+    class Breaking(ClusterView):
+        is_broken, refused = False, 0
+
+        def watch(self, api_version: str, kind: str, **options: Any) -> Any:
+            if self.is_broken and kind == "PriorityClass":
+                self.refused += 1
+                raise UnreachableError("no answer")
+            return super().watch(api_version, kind, **options)
+
+    noting, cluster, seen = Noting(), Breaking(stage.memory), list[list[str]]()
+
+    def goes_on() -> bool:
+        if noting.passes and not seen:
+            cluster.is_broken = True
+        if cluster.refused == 1 and stage.get("TrainingJob", "train", "paddlepaddle.org/v1") is None:
+            stage.put(training_job(minimum=1, maximum=1))
+        if cluster.refused == 3 and cluster.is_broken:
+            seen.append(stage.trainers())
+            cluster.is_broken = False
+        return bool(stage.trainers())
+
+    controller(stage, noting, cluster=cluster, tick_ms=100).run(until(goes_on, timeout_s=20))
+
+    assert seen == [[]]
+    assert stage.trainers() == ["train-trainer-0"]
