@@ -217,7 +217,7 @@ def silent(cluster: TestCluster) -> Iterator[None]:
 
 def test_ctrl_c_does_not_wait_long_for_a_silent_server(shell: Person, minikube: TestCluster) -> None:
     started = shell.start("apply", "prod")
-    started.wait_for_lines(1)
+    started.wait_for_lines(40)  # by now there is always something under way
     with silent(minikube):
         started.interrupt()
         assert started.end(timeout_s=20) == 130

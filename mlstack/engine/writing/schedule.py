@@ -1,9 +1,11 @@
 """Run a graph of work: each node as soon as what it depends on is done, many at a time."""
 
 import heapq
+import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from queue import SimpleQueue
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from threading import Event
 
 from mlstack.engine.parallel import GRACE_S, WORKERS
@@ -51,7 +53,8 @@ class Schedule:
         self._next = [number for number, node in enumerate(graph.nodes) if not self._open[node]]
         heapq.heapify(self._next)
         self._ended: SimpleQueue[tuple[Node, MlstackError | None]] = SimpleQueue()
-        self._running: dict[Node, Future[None]] = {}
+        self._running: set[Node] = set()
+        self._working: set[Node] = set()
         self._writing = 0
         self._ends: dict[Node, str] = {}
         self._handed_on: dict[Node, str] = {}
@@ -79,12 +82,19 @@ class Schedule:
             if interrupted:
                 for pool in (writers, waiters):
                     pool.shutdown(wait=False, cancel_futures=True)
-                wait([one for one in self._running.values() if not one.cancelled()], timeout=GRACE_S)
+                self._await_ends()
             raise
         finally:
             if not interrupted:
                 for pool in (writers, waiters):
                     pool.shutdown(wait=True, cancel_futures=True)
+
+    def _await_ends(self) -> None:
+        """Give what has begun some time to end, even if a person interrupted while it was handed over."""
+        deadline = time.monotonic() + GRACE_S
+        while self._working and (left_s := deadline - time.monotonic()) > 0:
+            with suppress(Empty):
+                self._ended.get(timeout=left_s)
 
     def _begin(self, writers: ThreadPoolExecutor, waiters: ThreadPoolExecutor) -> bool:
         """Begin what can be begun; tell whether anything is under way."""
@@ -98,14 +108,17 @@ class Schedule:
                 self._work(node)
                 self._release(node)
             elif isinstance(node, Gate):
-                self._running[node] = waiters.submit(self._attempt, node)
+                self._running.add(node)
+                waiters.submit(self._attempt, node)
             else:
                 self._writing += 1
-                self._running[node] = writers.submit(self._attempt, node)
+                self._running.add(node)
+                writers.submit(self._attempt, node)
         return bool(self._running)
 
     def _attempt(self, node: Node) -> None:
         error: MlstackError | None = None
+        self._working.add(node)
         try:
             if self._stopped.is_set():
                 error = MlstackError("not begun")
@@ -115,10 +128,11 @@ class Schedule:
             error = failed
         except BaseException as fault:
             error = _Fault(fault)
+        self._working.discard(node)
         self._ended.put((node, error))
 
     def _end(self, node: Node, error: MlstackError | None) -> None:
-        del self._running[node]
+        self._running.discard(node)
         self._writing -= not isinstance(node, Gate)
         if isinstance(error, _Fault):
             raise error.fault

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Event
+from typing import Any
 
 import pytest
 
@@ -65,6 +67,28 @@ def test_other_errors_are_collected() -> None:
 def test_as_many_are_done_at_once_as_there_are_writers() -> None:
     together = Barrier(WORKERS, timeout=10)
     schedule(WORKERS, lambda node: together.wait() and None).run()
+
+
+def test_what_was_just_handed_over_when_a_person_interrupts_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, stopped, done = Event(), Event(), Event()
+    submit = ThreadPoolExecutor.submit
+
+    def interrupted(pool: ThreadPoolExecutor, *args: Any) -> None:
+        submit(pool, *args)
+        assert begun.wait(10)
+        raise KeyboardInterrupt
+
+    def work(node: Node) -> None:
+        begun.set()
+        assert stopped.wait(10)
+        done.set()
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        schedule(3, work, stopped).run()
+    assert done.is_set()
 
 
 def test_a_fault_of_ours_is_not_swallowed() -> None:
