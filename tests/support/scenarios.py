@@ -159,5 +159,11 @@ class _Maker:
                 yield {"at": at, "what": "add-nodes", "name": group, "count": self.chance.randint(1, 3)}
 
     def _of_controller(self, at: int) -> Obj:
-        whats = ["kill-controller", "kill-controller", "stop-controller", "freeze-controller", "break-watch"]
+        whats = [
+            "kill-controller",
+            "stop-controller",
+            "freeze-controller",
+            "isolate-controller",
+            "break-watch",
+        ]
         return {"at": at, "what": self.chance.choice(whats), "seconds": self.chance.choice([1, 3, 20])}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from mlstack.cluster.api import Cluster, WatchEvent
 from mlstack.cluster.fenced import FencedCluster
 from mlstack.cluster.lease import Lease
+from mlstack.cluster.view import ClusterView
 from mlstack.elastic.config import PolicyConfig
 from mlstack.elastic.pace import Pace
 from mlstack.elastic.reconcile import Pass, Reconciler
@@ -15,8 +17,26 @@ from mlstack.elastic.running.settings import LEASE_NAME, LEASE_NAMESPACE
 from mlstack.elastic.simulate.kernel import Kernel
 from mlstack.elastic.simulate.store import Feed, Store
 from mlstack.elastic.world import World
+from mlstack.errors import ClusterError, UnreachableError
 
 WATCHED = ("Node", "PriorityClass", "TrainingJob", "StatefulSet", "Pod")
+
+T = TypeVar("T")
+
+
+class Line(ClusterView):
+    """A cluster at the end of a line that can be cut.
+
+    Attributes:
+        is_cut: whether nothing comes through.
+    """
+
+    is_cut = False
+
+    def _asked(self, ask: Callable[[], T]) -> T:
+        if self.is_cut:
+            raise UnreachableError("the server does not answer")
+        return super()._asked(ask)
 
 
 class Contender:
@@ -52,7 +72,7 @@ class Contender:
     ) -> None:
         """Hold the parts; it does not run yet."""
         self.name, self.is_running = name, False
-        self._kernel, self._store, self._cluster, self._config = kernel, store, cluster, config
+        self._kernel, self._store, self._cluster, self._config = kernel, store, Line(cluster), config
         self._is_alone, self._passed, self._writes = is_alone, passed, writes
         self.lives = 0
         self._pause_ms, self._frozen_until_ms = 0, 0
@@ -73,6 +93,7 @@ class Contender:
         self._world = World()
         self._reconciler, self._leadership = None, None if self._is_alone else self._candidacy()
         self._pause_ms, self._frozen_until_ms = 0, 0
+        self._cluster.is_cut = False
         self._listen()
         self._stand(self.lives)
 
@@ -95,9 +116,20 @@ class Contender:
             self._feed.close()
         self._later(round(seconds * 1000), self._listen)
 
+    def isolate(self, seconds: float) -> None:
+        """Reach the server no more for so long, and hear nothing."""
+        self._cluster.is_cut = True
+        if self._feed is not None:
+            self._feed.close()
+        self._later(round(seconds * 1000), self._reconnect)
+
     def freeze(self, seconds: float) -> None:
         """Stand still for so long right before the next write, in the middle of a pass, and not notice."""
         self._pause_ms = round(seconds * 1000)
+
+    def _reconnect(self) -> None:
+        self._cluster.is_cut = False
+        self._listen()
 
     def _candidacy(self) -> Leadership:
         lease = Lease(
@@ -197,7 +229,10 @@ class Contender:
             if life == self.lives:
                 self._reconciler = None
             return
-        self._passed(done)
-        self._pace.passed(now_ms, done.next_ms)
+        except ClusterError:
+            self._pace.passed(now_ms)
+        else:
+            self._passed(done)
+            self._pace.passed(now_ms, done.next_ms)
         self._due_ms = None
         self._plan_next()

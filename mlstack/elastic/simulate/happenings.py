@@ -27,6 +27,9 @@ class Driven(Protocol):
     def freeze(self, seconds: float) -> None:
         """Let it stand still for so long before its next write."""
 
+    def isolate(self, seconds: float) -> None:
+        """Let it reach the server no more for so long."""
+
     def deafen(self, seconds: float) -> None:
         """Let it hear nothing for so long."""
 
@@ -77,6 +80,7 @@ class Happenings:
             "kill-controller": lambda: self._disturb("kill", event.seconds),
             "stop-controller": lambda: self._disturb("stop", event.seconds),
             "freeze-controller": lambda: self._disturb("freeze", event.seconds),
+            "isolate-controller": lambda: self._disturb("isolate", event.seconds),
             "break-watch": lambda: self._disturb("deafen", event.seconds),
         }[event.what]
 

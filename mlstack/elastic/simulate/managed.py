@@ -57,6 +57,10 @@ class Managed:
         """Let the leader stand still for so long before its next write, and not notice."""
         self._leader().freeze(seconds)
 
+    def isolate(self, seconds: float) -> None:
+        """Let the leader reach the server no more for so long."""
+        self._leader().isolate(seconds)
+
     def deafen(self, seconds: float) -> None:
         """Let the leader hear nothing for so long; what it missed it learns from a list."""
         self._leader().deafen(seconds)

@@ -28,6 +28,7 @@ Happening = Literal[
     "kill-controller",  # the one that leads dies and comes back after `seconds`
     "stop-controller",  # the one that leads frees its Lease, ends, and comes back after `seconds`
     "freeze-controller",  # the one that leads stands still for `seconds` in the middle of a pass
+    "isolate-controller",  # the one that leads reaches the API server no more for `seconds`
     "break-watch",  # the one that leads hears nothing for `seconds`, then lists anew
 ]
 

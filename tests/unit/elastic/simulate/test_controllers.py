@@ -51,9 +51,10 @@ def test_of_two_that_start_at_once_one_works() -> None:
         Event(at_ms=20_000, what="kill-controller", seconds=3, every_ms=20_000),
         Event(at_ms=27_000, what="stop-controller", seconds=5, every_ms=20_000),
         Event(at_ms=24_000, what="freeze-controller", seconds=40, every_ms=50_000),
+        Event(at_ms=24_000, what="isolate-controller", seconds=30, every_ms=50_000),
         Event(at_ms=24_000, what="break-watch", seconds=20, every_ms=50_000),
     ],
-    ids=["killed for long", "killed often", "stopped", "frozen", "deaf"],
+    ids=["killed for long", "killed often", "stopped", "frozen", "isolated", "deaf"],
 )
 @pytest.mark.parametrize(
     "faults",
@@ -73,6 +74,12 @@ def test_a_leader_that_wakes_up_late_writes_nothing_more() -> None:
     outcome = simulate(scenario(frozen))
     assert outcome.violations == ()
     assert measures.waits_for_gang(outcome.samples).percentile(100) <= 30
+
+
+def test_a_lone_controller_goes_on_when_the_server_answers_again() -> None:
+    outcome = simulate(scenario(Event(at_ms=24_000, what="isolate-controller", seconds=30), controllers=1))
+    assert outcome.violations == ()
+    assert measures.complete(outcome.samples[-1]) == 5
 
 
 def test_writing_without_the_lease_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
