@@ -17,7 +17,7 @@ from mlstack.errors import ClusterError
 from mlstack.model.login import Login
 
 _URL = re.compile(
-    r"(?P<scheme>https?|socks5)://((?P<person>[^/@]*)@)?"
+    r"(?P<scheme>https?|socks5h?)://((?P<person>[^/@]*)@)?"
     r"(\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s:/?#@\[\]]+))(:(?P<port>\d{1,5}))?/?",
     re.IGNORECASE,
 )
@@ -70,7 +70,7 @@ def read(login: Login) -> Proxy | None:
             "only http://, https:// and socks5://",
             hint="set `proxy-url` of its cluster, or HTTPS_PROXY",
         )
-    scheme = found["scheme"].lower()
+    scheme = found["scheme"].lower().removesuffix("h")  # names are looked up by the proxy in any case
     return Proxy(
         scheme=scheme,
         host=found["v6"] or found["name"],

@@ -102,6 +102,17 @@ def test_after_one_that_broke_the_next_is_a_new_one(peers: list[Peer]) -> None:
     assert ask(carrier).data == b"{}"
 
 
+def test_what_was_greeted_in_another_way_is_not_kept(peers: list[Peer]) -> None:
+    peers.append(Peer(stays=True))
+    carrier = carrier_of(peers[0].url)
+    ask(carrier)
+    beside = carrier._connection()
+    carrier.use(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+    carrier._keep(beside)
+    assert ask(carrier).data == b"{}"
+    assert peers[0].connections == 2
+
+
 def test_what_is_expected_finds_open_connections(peers: list[Peer]) -> None:
     peers.append(Peer(stays=True))
     carrier = carrier_of(peers[0].url)

@@ -97,6 +97,7 @@ def test_a_proxy_that_is_nobody_we_trust_gets_no_request(tmp_path: Path) -> None
         ("HTTPS://p/", Proxy(scheme="https", host="p", port=443)),
         ("http://[::1]:3128", Proxy(scheme="http", host="::1", port=3128)),
         ("socks5://p", Proxy(scheme="socks5", host="p", port=1080)),
+        ("socks5h://p", Proxy(scheme="socks5", host="p", port=1080)),
         ("http://a:%3A@p", Proxy(scheme="http", host="p", port=80, person=b"a::")),
     ],
 )
