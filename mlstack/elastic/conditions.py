@@ -10,6 +10,8 @@ from mlstack.elastic.standing import Standing
 
 Condition = dict[str, Any]
 
+_LONGEST = 300  # of what a server said: an admission webhook may say much
+
 # Why a job has no pods, by the cause of the decision.
 _OUTSIDE: Mapping[Cause, str] = {"waiting": "WaitingForCapacity", "suspended": "PreemptedFor"}
 # Why the number of trainers is what it is.
@@ -93,12 +95,15 @@ def _gang_ready(standing: Standing) -> Claim:
     if not standing.is_admitted:
         return Claim("GangReady", False, "NotAdmitted", "the job has no pods")
     if standing.missing:
-        text = f"ready: {', '.join(standing.missing)}{_lingering(standing)}"
+        text = f"ready: {', '.join(standing.missing)}{_hindrance(standing)}"
         return Claim("GangReady", False, "PodsNotReady", text)
     return Claim("GangReady", True, "AllReady", "the whole gang is ready")
 
 
-def _lingering(standing: Standing) -> str:
+def _hindrance(standing: Standing) -> str:
+    """Say what keeps pods from being made."""
+    if standing.refusal:
+        return f"; refused: {standing.refusal[:_LONGEST]}"
     if not standing.lingering:
         return ""
     names = ", ".join(f"`{name}`" for name in standing.lingering)
@@ -119,7 +124,8 @@ def _progressing(standing: Standing) -> Claim:
         text = f"{trainer.live - trainer.bound} of {trainer.live} trainers wait for a node"
         return Claim("Progressing", True, "Binding", text)
     if trainer.ready != trainer.desired or standing.missing:
-        text = f"{trainer.ready} of {trainer.desired} trainers are ready"
+        refused = _hindrance(standing) if trainer.live < trainer.desired else ""
+        text = f"{trainer.ready} of {trainer.desired} trainers are ready{refused}"
         return Claim("Progressing", True, "Starting", text)
     return Claim("Progressing", False, "Steady", "all trainers that it was given are ready")
 
@@ -131,7 +137,7 @@ def _degraded(standing: Standing, *, has_started: bool) -> Claim:
         return Claim("Degraded", True, standing.outcome_reason or "Failed", standing.outcome_message)
     is_running = standing.is_admitted and not standing.outcome and not standing.is_finishing
     if is_running and has_started and standing.missing:
-        text = f"the gang is not whole any more; ready: {', '.join(standing.missing)}{_lingering(standing)}"
+        text = f"the gang is not whole any more; ready: {', '.join(standing.missing)}{_hindrance(standing)}"
         return Claim("Degraded", True, "MinimumLost", text)
     if standing.warnings:
         return Claim("Degraded", False, "Warnings", "; ".join(standing.warnings))

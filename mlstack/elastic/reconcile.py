@@ -31,6 +31,7 @@ RESENT_MS = 60_000
 
 # What will soon be taken, unlike what is forbidden or wrong.
 _PASSING = (ConflictError, TransientError)
+_MAKING = ("create", "apply")
 
 Decide = Callable[[Snapshot, PolicyConfig], ScalePlan]
 
@@ -317,19 +318,24 @@ class Reconciler:
         if self._is_dry or not actions:
             return
         refusals = self._hands.carry_out(actions)
+        done = {id(action) for action in actions} - {id(refused.action) for refused in refusals}
+        self._note_done([action for action in actions if id(action) in done], work.now_ms)
         for refused in refusals:
             work.refused.append(refused)
             self._pause(refused, work)
-        done = {id(action) for action in actions} - {id(refused.action) for refused in refusals}
-        self._note_sent([action for action in actions if id(action) in done], work.now_ms)
 
-    def _note_sent(self, actions: Sequence[Action], now_ms: int) -> None:
-        """Remember which statuses were written: one that does not stay is not written over and over."""
+    def _note_done(self, actions: Sequence[Action], now_ms: int) -> None:
+        """Remember which statuses were written, since one that does not stay is not written over and over.
+
+        Whatever else was taken shows that what the cluster refused before is no longer in the way.
+        """
         for action in actions:
-            job = self._world.job(action.job) if action.verb == "status" else None
+            job = self._world.job(action.job)
             memory = self._memory.of(job.key, job.uid) if job else None
-            if memory is not None:
+            if memory is not None and action.verb == "status":
                 memory.sent, memory.sent_ms = action.body, now_ms
+            elif memory is not None and action.verb in _MAKING and action.ref.kind != "Event":
+                memory.refusal = ""
 
     def _pause(self, refused: Refused, work: _Work) -> None:
         """Try again later what the cluster did not take, and say why it did not."""
@@ -341,6 +347,8 @@ class Reconciler:
             if isinstance(refused.error, ObjectNotFoundError):
                 memory.told.forget(refused.action.ref.name)
             return
+        if refused.action.verb in _MAKING and not isinstance(refused.error, TransientError):
+            memory.refuse(str(refused.error), work.now_ms)
         if not memory.pause.is_waiting(work.now_ms):
             memory.pause.fail(work.now_ms, is_passing=isinstance(refused.error, _PASSING))
         work.due.append(memory.pause.until_ms)

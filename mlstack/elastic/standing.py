@@ -61,6 +61,7 @@ class Standing:
         master: its master.
         lingering: its masters and parameter servers that should have ended long ago: nobody makes them anew
             before they have, since two of a name could be at work.
+        refusal: why the cluster does not take its pods, empty while it does.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Standing:
     pserver: Counts = field(default_factory=Counts)
     master: Counts = field(default_factory=Counts)
     lingering: tuple[str, ...] = ()
+    refusal: str = ""
 
     @property
     def is_admitted(self) -> bool:

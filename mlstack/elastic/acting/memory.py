@@ -85,6 +85,8 @@ class JobMemory:
         told: what was told of it lately.
         sent: the last change of its status.
         sent_ms: when that was.
+        refusal: why the cluster did not take a pod, or what stands around pods; empty once it takes one.
+        refused_ms: when that was.
     """
 
     uid: str
@@ -100,6 +102,13 @@ class JobMemory:
     told: Told = field(default_factory=Told)
     sent: Mapping[str, object] = field(default_factory=dict)
     sent_ms: int = 0
+    refusal: str = ""
+    refused_ms: int = 0
+
+    def refuse(self, text: str, now_ms: int) -> None:
+        """Note why something was not taken; of the reasons of one pass always the same is kept."""
+        is_other = self.refusal and now_ms == self.refused_ms
+        self.refusal, self.refused_ms = min(text, self.refusal) if is_other else text, now_ms
 
     def bar(self, node: str, now_ms: int) -> int:
         """Note that a node has no room in truth and give until when it is passed over."""

@@ -54,6 +54,7 @@ def standing(
         trainer=_trainers(job, pods, memory, target),
         pserver=_servers(job, pods, "pserver", target),
         master=_servers(job, pods, "master", target),
+        refusal=memory.refusal,
         lingering=tuple(pod.name for pod in pods if _lingers(pod, now_ms)),
     )
 

@@ -515,6 +515,31 @@ def test_what_the_cluster_refuses_is_tried_again_later(stage: Stage) -> None:
     assert stage.trainers() == ["train-trainer-0"]
 
 
+def test_why_the_cluster_takes_no_pods_stands_in_the_status(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(obj: dict[str, object], **options: object) -> object:
+        if obj["kind"] == "Pod":
+            raise ForbiddenError(f"exceeded quota by {obj['metadata']['name']}", why="quota")  # type: ignore[index]
+        return create(obj, **options)
+
+    create = stage.cluster.create
+    stage.put(training_job(minimum=1, maximum=3))
+    with monkeypatch.context() as patched:
+        patched.setattr(stage.cluster, "create", refused)
+        stage.step()
+        stage.step()
+        said = stage.status()["reason"]
+        for _ in range(30):
+            stage.step(seconds=5)
+            assert stage.status()["reason"] == said
+    assert said == "ready: 0 of 1 trainer; refused: exceeded quota by train-trainer-0"
+    stage.clock.now_ms += 60_000
+    stage.settle()
+
+    assert "reason" not in stage.status()
+
+
 def test_many_trainers_are_created_in_several_passes(stage: Stage) -> None:
     stage.restart(most_creations=3)
     stage.put(training_job(minimum=1, maximum=8, cpu="1"))
