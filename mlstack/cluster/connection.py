@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from http.client import BadStatusLine, HTTPConnection, HTTPResponse, RemoteDisconnected
 from typing import Any
 
-from mlstack.cluster import proxying, wire
-from mlstack.cluster.proxying import Inner, Proxy
+from mlstack.cluster import wire
 from mlstack.cluster.tls import socket_options
 from mlstack.cluster.wire import CONNECT_TIMEOUT_S, FaultError, Sent
 
@@ -28,25 +27,12 @@ class Target:
         port: its port.
         is_secure: whether it is spoken to over TLS.
         server_name: the name that is verified.
-        proxy: what stands in between, None without.
     """
 
     host: str
     port: int
     is_secure: bool
     server_name: str
-    proxy: Proxy | None
-
-    @property
-    def asker(self) -> Proxy | None:
-        """Give the proxy that is told requests, None if the server itself is."""
-        return None if self.is_secure or self.proxy is None or not self.proxy.asks_itself else self.proxy
-
-    @property
-    def url(self) -> str:
-        """Give its address without TLS, for a proxy that asks it itself."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}" if self.port == 80 else f"http://{host}:{self.port}"
 
 
 class Connection(HTTPConnection):
@@ -82,8 +68,6 @@ class Connection(HTTPConnection):
             self.connect()
         if self.sock.gettimeout() != read_timeout_s:
             self.sock.settimeout(read_timeout_s)
-        if asker := self._target.asker:
-            path, headers = f"{self._target.url}{path}", {**headers, **asker.headers}
         self.request(method, path, body, headers)  # type: ignore[arg-type] # see `putheader`
         super().send(b"".join(self._unsent))
         self._unsent.clear()
@@ -102,11 +86,9 @@ class Connection(HTTPConnection):
     def connect(self) -> None:
         """Connect and greet."""
         try:
-            self.sock = self._reached()
+            self.sock = socket.create_connection((self.host, self.port), CONNECT_TIMEOUT_S)
             for option in socket_options():
                 self.sock.setsockopt(*option)
-            if self._target.proxy is not None and self._target.asker is None:
-                proxying.tunnel(self.sock, self._target.proxy, self.host, self.port)
             if self._target.is_secure:
                 self._greet()
         except TimeoutError as error:
@@ -120,21 +102,16 @@ class Connection(HTTPConnection):
         except OSError as error:
             raise wire.refused((error.strerror or type(error).__name__).lower()) from error
 
-    def _reached(self) -> socket.socket:
-        if self._target.proxy is not None:
-            return proxying.reach(self._target.proxy, self.tls)
-        return socket.create_connection((self.host, self.port), CONNECT_TIMEOUT_S)
-
     def _greet(self) -> None:
         if self.tls is None:
             raise ssl.SSLError("nobody is trusted yet")
         name = self._target.server_name
-        self.sock = proxying.secured(self.sock, self.tls, name, session=self._session)
+        self.sock = self.tls.wrap_socket(self.sock, server_hostname=name, session=self._session)
 
     @property
     def session(self) -> ssl.SSLSession | None:
         """Give what the server lets us greet it shortly with, once it has sent it."""
-        return self.sock.session if isinstance(self.sock, ssl.SSLSocket | Inner) else None
+        return self.sock.session if isinstance(self.sock, ssl.SSLSocket) else None
 
     def rest(self) -> None:
         """Remember when it was used last."""

@@ -17,7 +17,6 @@ from threading import Lock, Thread
 from weakref import finalize
 
 from mlstack.cluster.connection import Connection, Target, fault
-from mlstack.cluster.proxying import Proxy
 from mlstack.cluster.wire import CONNECTIONS, FaultError, Received, Sent
 
 _GZIP = 16 + zlib.MAX_WBITS
@@ -34,10 +33,9 @@ class Connections:
     Args:
         server: its address.
         server_name: the name to verify, where it is not that of the address.
-        proxy: what stands in between, None without.
     """
 
-    def __init__(self, server: str, *, server_name: str | None = None, proxy: Proxy | None = None) -> None:
+    def __init__(self, server: str, *, server_name: str | None = None) -> None:
         """Read the address; nothing is sent.
 
         Raises:
@@ -53,7 +51,6 @@ class Connections:
             port=int(found["port"] or (443 if is_secure else 80)),
             is_secure=is_secure,
             server_name=server_name or host,
-            proxy=proxy,
         )
         self._prefix = (found["path"] or "").rstrip("/")
         self._tls: ssl.SSLContext | None = None

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from tempfile import NamedTemporaryFile
 
-from mlstack.cluster import proxying
 from mlstack.cluster.connections import Connections
 from mlstack.cluster.credentials import Fixed, Renewed
+from mlstack.cluster.pooled import Pooled
 from mlstack.cluster.remote import RemoteCluster
 from mlstack.cluster.tls import fingerprint, tls_context
 from mlstack.cluster.transport import READ_TIMEOUT_S, Credentials, Transport
+from mlstack.cluster.wire import Carrier
 from mlstack.errors import ClusterError
 from mlstack.model.login import Login, Proof
 
@@ -58,9 +59,7 @@ class _Door:
         self._login = login
         self._shown: tuple[str | None, str | None] | None = None
         try:
-            self.carrier = Connections(
-                login.server, server_name=login.server_name, proxy=proxying.read(login)
-            )
+            self.carrier = _carrier(login)
         except ValueError:
             raise ClusterError(
                 f"the address of the API server of {login.label} is not a URL",
@@ -77,6 +76,10 @@ class _Door:
         if shown != self._shown:
             self.carrier.use(_tls(self._login, proof))
             self._shown = shown
+
+
+def _carrier(login: Login) -> Carrier:
+    return Pooled(login) if login.proxy else Connections(login.server, server_name=login.server_name)
 
 
 def _tls(login: Login, proof: Proof) -> ssl.SSLContext:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -86,6 +87,10 @@ class Carrier(Protocol):
         """Begin to connect, so that so many requests at once find connections that are open."""
         ...
 
+    def use(self, tls: ssl.SSLContext) -> None:
+        """Greet the server in this way from now on."""
+        ...
+
 
 def unknown_name() -> FaultError:
     """Give the fault of a server whose name leads nowhere."""
@@ -116,11 +121,6 @@ def no_http() -> FaultError:
 def broken() -> FaultError:
     """Give the fault of a connection that ended under a request."""
     return FaultError("the connection broke", hint="run the command again", broken=True)
-
-
-def no_address() -> FaultError:
-    """Give the fault of an address that cannot be one."""
-    return FaultError("its address is not a URL")
 
 
 def unsendable() -> FaultError:
