@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from statistics import quantiles
 from time import process_time
 
@@ -11,82 +10,12 @@ import pytest
 
 from mlstack.elastic.config import PolicyConfig
 from mlstack.elastic.plan import plan
-from mlstack.elastic.snapshot import Demand, Job, Node, Role, Snapshot, Vector
-from tests.support.actuation import actuate
+from mlstack.elastic.snapshot import Snapshot
+from tests.bench.elastic_moments import hard_moments, moments
 
 pytestmark = pytest.mark.bench
 
-RESOURCES = ("cpu", "memory", "pods")
 MODES = ("fair", "throughput")
-GIB = 2**30
-
-
-def request(cores: float, gib: float) -> Vector:
-    return (int(cores * 1000), int(gib * GIB), 1)
-
-
-def cluster(count: int) -> tuple[Node, ...]:
-    """Give nodes in the proportions of the calibrated cluster, each with its agent."""
-    sizes = [12 if index % 133 < 69 else 20 if index % 133 < 73 else 24 for index in range(count)]
-    return tuple(
-        Node(
-            name=f"n{index:04}",
-            allocatable=(size * 1000, 4 * size * GIB, 110),
-            used=request(0.38, 0.5),
-        )
-        for index, size in enumerate(sizes)
-    )
-
-
-def job(index: int, *, kinds: int, cores: float) -> Job:
-    """Give a job whose trainers are of one of so many sizes."""
-    kind = index % kinds
-    return Job(
-        key=f"default/job-{index:03}",
-        minimum=2,
-        maximum=60,
-        trainer=request(cores + 0.1 * kind, 1 + 0.5 * kind),
-        gang=(
-            Role(name="master", count=1, request=request(cores / 5, 0.3)),
-            Role(name="pserver", count=10, request=request(cores * 0.8, 1)),
-        ),
-        priority=kind % 2 if kinds > 1 else 0,
-        created_ms=index * 1000,
-        speed=("linear", "amdahl:0.9", "amdahl:0.98")[index % 3],
-    )
-
-
-def crowd(count: int, *, kinds: int, cores: float) -> tuple[Job, ...]:
-    """Give jobs for which there is no room: their minimum is more than the cluster has."""
-    every = (job(1000 + index, kinds=kinds, cores=cores) for index in range(count))
-    return tuple(replace(each, minimum=5000, maximum=6000) for each in every)
-
-
-def web(count: int, cores: float) -> tuple[Demand, ...]:
-    return tuple(
-        Demand(key=f"web/nginx-{index}", request=request(cores, 1), priority=1000, created_ms=0)
-        for index in range(count)
-    )
-
-
-def moments(nodes: int, jobs: int, *, kinds: int, cores: float, mode: str) -> dict[str, Snapshot]:
-    """Give what a controller meets: a cold start, a full cluster, a new job, a burst of web pods."""
-    config = PolicyConfig(mode=mode)
-    every = tuple(job(index, kinds=kinds, cores=cores) for index in range(jobs))
-    cold = Snapshot(now_ms=10_000_000, resources=RESOURCES, nodes=cluster(nodes), jobs=every)
-    full = cold
-    for _ in range(4):
-        full = actuate(full, plan(full, config))
-    before = replace(cold, jobs=every[:-1])
-    for _ in range(4):
-        before = actuate(before, plan(before, config))
-    return {
-        "cold start": cold,
-        "steady": full,
-        "new job": replace(before, jobs=(*before.jobs, every[-1])),
-        "jobs that wait": replace(full, jobs=(*full.jobs, *crowd(jobs // 4, kinds=kinds, cores=cores))),
-        "100 web pods": replace(full, demands=web(100, cores * 0.6)),
-    }
 
 
 def pods(snapshot: Snapshot) -> int:
@@ -118,5 +47,27 @@ def test_time_of_one_plan(mode: str, nodes: int, jobs: int, kinds: int, cores: f
     config = PolicyConfig(mode=mode)
     print(f"\n{mode}: {jobs} jobs on {nodes} nodes, {kinds} sizes of trainers")
     for name, snapshot in moments(nodes, jobs, kinds=kinds, cores=cores, mode=mode).items():
-        p50, p95 = p50_p95(lambda snapshot=snapshot: plan(snapshot, config), rounds)  # type: ignore[misc]
-        print(f"  {name:14} {pods(snapshot):6} pods   p50 {p50:8.1f} ms   p95 {p95:8.1f} ms")
+        measure(name, snapshot, config, rounds)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("nodes", "jobs", "kinds", "cores", "rounds"),
+    [
+        pytest.param(133, 20, 20, 1.3, 20, id="small"),
+        pytest.param(1000, 200, 20, 1.9, 3, id="large"),
+        pytest.param(1000, 200, 200, 1.9, 3, id="large-all-differ"),
+    ],
+)
+def test_time_of_one_hard_plan(
+    mode: str, nodes: int, jobs: int, kinds: int, cores: float, rounds: int
+) -> None:
+    config = PolicyConfig(mode=mode)
+    print(f"\n{mode}: {jobs} jobs on {nodes} nodes with devices, {kinds} sizes of trainers")
+    for name, snapshot in hard_moments(nodes, jobs, kinds=kinds, cores=cores, mode=mode):
+        measure(name, snapshot, config, rounds)
+
+
+def measure(name: str, snapshot: Snapshot, config: PolicyConfig, rounds: int) -> None:
+    p50, p95 = p50_p95(lambda: plan(snapshot, config), rounds)
+    print(f"  {name:16} {pods(snapshot):6} pods   p50 {p50:8.1f} ms   p95 {p95:8.1f} ms")
