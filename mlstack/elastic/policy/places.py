@@ -13,6 +13,10 @@ from mlstack.elastic.policy.shapes import Shape
 C = TypeVar("C", bound=tuple[int, ...])
 
 
+CROWDED = 8
+"""Entries for each host, void ones too, from which on the void ones are thrown away."""
+
+
 class Ranking(ABC, Generic[C]):
     """Hosts in order of a cost that is worked out anew only for hosts that changed.
 
@@ -49,6 +53,9 @@ class Ranking(ABC, Generic[C]):
             if (host := self._hosts.get(index)) is not None:
                 self._enter(index, self.cost(host))
         self._seen = len(log)
+        if len(self._heap) > CROWDED * len(self._last):
+            self._heap = [entry for entry in self._heap if entry[2] == self._last[entry[1]]]
+            heapify(self._heap)
 
     def _first(self) -> tuple[C, int, int] | None:
         """Give the entry of least cost that is not void."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 from mlstack.elastic.policy.ledger import Ledger
 from mlstack.elastic.policy.needs import needs
 from mlstack.elastic.policy.parts import Crew, Host
-from mlstack.elastic.policy.shapes import count, shape
+from mlstack.elastic.policy.shapes import Shape, count, shape
 from mlstack.elastic.snapshot import Vector
+
+Room = list[int]
 
 
 class FreeRoom:
@@ -42,7 +44,7 @@ class FreeRoom:
 def has_places(
     ledger: Ledger, crew: Crew, nodes: frozenset[str] | None, aside: Collection[Crew] = ()
 ) -> bool:
-    """Tell whether there are places enough for each kind of pod that a job lacks, if the others took none.
+    """Tell whether there can be places enough for each kind of pod that a job lacks, if the others took none.
 
     Args:
         ledger: the books.
@@ -50,28 +52,46 @@ def has_places(
         nodes: where its pods may go, None for anywhere.
         aside: jobs that would be taken off whole for it.
     """
-    most = _most(ledger, crew, aside)
-    rooms = [most[host.index] for host in ledger.hosts_of(nodes)]
-    return all(_is_room(rooms, need.request, need.number) for need in needs(crew, ledger.whole))
+    rooms = _without(ledger, aside)
+    givers = [each for each in ledger.crews.values() if each.surplus and each not in aside]
+    givers = [each for each in givers if each.job.priority <= crew.job.priority]
+    lifted = [list(room) for room in rooms]
+    _lift(lifted, givers)
+    pairs = [(rooms[host.index], lifted[host.index]) for host in ledger.hosts_of(nodes)]
+    return all(
+        _is_room(pairs, shape(need.request), need.number, givers) for need in needs(crew, ledger.whole)
+    )
 
 
-def _is_room(rooms: Iterable[list[int]], request: Vector, number: int) -> bool:
-    wanted = shape(request)
-    for room in rooms:
-        if number <= 0:
-            break
-        number -= count(room, wanted)
-    return number <= 0
+def _is_room(pairs: list[tuple[Room, Room]], wanted: Shape, number: int, givers: list[Crew]) -> bool:
+    """Tell whether there can be so many places, in free room or in that of trainers that can be spared."""
+    missing = number - sum([count(room, wanted) for room, _ in pairs])
+    if missing <= 0:
+        return True
+    requests = [giver.job.trainer for giver in givers]
+    largest = [(each, amount, max([one[each] for one in requests], default=0)) for each, amount in wanted]
+    prices: list[int] = []
+    for room, lifted in pairs:
+        free = count(room, wanted)
+        prices += _prices(room, free, min(count(lifted, wanted), free + missing), largest)
+    cheapest = sorted(prices)[:missing]
+    return len(cheapest) == missing and sum(cheapest) <= sum([giver.surplus for giver in givers])
 
 
-def _most(ledger: Ledger, crew: Crew, aside: Collection[Crew]) -> list[list[int]]:
-    """Give the room of each host without those jobs, and without all trainers of jobs that can spare some."""
+def _prices(room: Room, free: int, most: int, largest: list[tuple[int, int, int]]) -> Iterator[int]:
+    """Give how many trainers at least have to go for each place in a room beyond those that are free."""
+    gone = 0
+    for places in range(free + 1, most + 1):
+        before = gone
+        for each, amount, size in largest:
+            gone = max(gone, -((room[each] - places * amount) // max(1, size)))
+        yield gone - before
+
+
+def _without(ledger: Ledger, aside: Collection[Crew]) -> list[Room]:
+    """Give the room of each host once those jobs are gone."""
     rooms = [list(host.later) for host in ledger.hosts]
-    for other in ledger.crews.values():
-        if other in aside or (other.surplus and other.job.priority <= crew.job.priority):
-            for seat in other.seats:
-                if seat.host is not None:
-                    _add(rooms[seat.host.index], other.job.trainer)
+    _lift(rooms, aside)
     for other in aside:
         for held in other.job.held:
             if (host := ledger.by_name.get(held.node)) is not None:
@@ -83,6 +103,14 @@ def _most(ledger: Ledger, crew: Crew, aside: Collection[Crew]) -> list[list[int]
     return rooms
 
 
-def _add(room: list[int], request: Vector) -> None:
+def _lift(rooms: list[Room], crews: Iterable[Crew]) -> None:
+    """Add the room of all trainers of those jobs."""
+    for crew in crews:
+        for seat in crew.seats:
+            if seat.host is not None:
+                _add(rooms[seat.host.index], crew.job.trainer)
+
+
+def _add(room: Room, request: Vector) -> None:
     for each, amount in enumerate(request):
         room[each] += amount

@@ -32,6 +32,9 @@ class Clearance(NamedTuple):
     seats: tuple[Seat, ...]
 
 
+_FREE = Clearance(-(1 << 62), 0, 0, 0, ())
+
+
 def surplus_up_to(priority: int) -> Allowance:
     """Give the allowance of all trainers above the minimum, of jobs up to a priority among jobs."""
     return lambda crew: crew.surplus if crew.job.priority <= priority else 0
@@ -61,7 +64,7 @@ def clear(ledger: Ledger, host: Host, wanted: Shape, allow: Allowance) -> Cleara
     later = host.later
     short = [(each, amount - later[each]) for each, amount in wanted if later[each] < amount]
     if not short:
-        return Clearance(-(1 << 62), 0, 0, 0, ())
+        return _FREE
     if not fits(host.lifted, wanted):
         return None
     allowed = {crew: allow(crew) for crew in dict.fromkeys([seat.crew for seat in host.seats])}

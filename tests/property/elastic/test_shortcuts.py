@@ -1,0 +1,66 @@
+"""What a plan does not work out anew, or does not try, would have come out the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+from hypothesis import given
+
+from mlstack.elastic.config import PolicyConfig
+from mlstack.elastic.plan import plan
+from mlstack.elastic.policy import aside, attempts
+from mlstack.elastic.policy.slots import SlotFinder
+from mlstack.elastic.policy.sums import FreeRoom
+from mlstack.elastic.policy.victims import VictimFinder
+from mlstack.elastic.snapshot import Snapshot
+from tests.property.elastic.moments import MANY, moments
+
+CONFIG = PolicyConfig()
+
+
+class Afresh(FreeRoom):
+    """Adds up for every question."""
+
+    def sums(self) -> list[int]:
+        return FreeRoom(self._ledger, [self._ledger.hosts[index] for index in self._at])._sums
+
+
+def forgetful(find: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a search rank all nodes anew whenever something was taken back."""
+    seen: dict[int, int] = {}
+
+    def found(self: Any, *args: Any, **options: Any) -> Any:
+        if seen.get(id(self)) != self._ledger.epoch:
+            self._rankings.clear()
+        seen[id(self)] = self._ledger.epoch
+        return find(self, *args, **options)
+
+    return found
+
+
+@MANY
+@given(moments(jobs=8))
+def test_what_is_not_tried_would_have_failed(snapshot: Snapshot) -> None:
+    with patch.object(aside, "has_places", lambda *_: True):
+        tried = plan(snapshot, CONFIG)
+    assert plan(snapshot, CONFIG) == tried
+
+
+@MANY
+@given(moments(jobs=8))
+def test_nodes_that_are_not_ranked_again_are_ranked_right(snapshot: Snapshot) -> None:
+    with (
+        patch.object(SlotFinder, "find", forgetful(SlotFinder.find)),
+        patch.object(VictimFinder, "find", forgetful(VictimFinder.find)),
+    ):
+        ranked = plan(snapshot, CONFIG)
+    assert plan(snapshot, CONFIG) == ranked
+
+
+@given(moments(jobs=8))
+def test_sums_that_are_kept_up_to_date_are_right(snapshot: Snapshot) -> None:
+    with patch.object(attempts, "FreeRoom", Afresh):
+        added = plan(snapshot, CONFIG)
+    assert plan(snapshot, CONFIG) == added

@@ -1,0 +1,69 @@
+"""What room there can be at most."""
+
+from __future__ import annotations
+
+from mlstack.elastic.policy.ledger import Ledger
+from mlstack.elastic.policy.scoring import Fulfilment
+from mlstack.elastic.policy.sums import FreeRoom, has_places
+from mlstack.elastic.snapshot import Held, Job, Node, Snapshot, Trainer
+
+
+def node(name: str) -> Node:
+    return Node(name=name, allocatable=(10,), used=(0,))
+
+
+def running(key: str, *nodes: str, minimum: int) -> Job:
+    trainers = tuple(
+        Trainer(name=f"{key}-{index}", node=name, planned=name, created_ms=0)
+        for index, name in enumerate(nodes)
+    )
+    return Job(key=key, minimum=minimum, maximum=9, trainer=(2,), state="admitted", trainers=trainers)
+
+
+def ledger(*jobs: Job) -> Ledger:
+    nodes = (node("a"), node("b"))
+    snapshot = Snapshot(now_ms=0, resources=("cpu",), nodes=nodes, jobs=jobs)
+    return Ledger(snapshot, Fulfilment(jobs), 0)
+
+
+def test_free_room_follows_the_ledger_and_passes_over_what_is_overfull() -> None:
+    books = ledger(running("j", *["a"] * 6, minimum=1))
+    room = FreeRoom(books, books.hosts)
+    assert room.sums() == [10]
+    books.reserve(books.by_name["b"], (3,), "web")
+    assert room.sums() == [7]
+    books.rollback(0)
+    assert room.sums() == [10]
+
+
+def test_a_pod_needs_no_more_trainers_to_go_than_can_be_spared() -> None:
+    large = Job(key="large", minimum=2, maximum=2, trainer=(8,), priority=1)
+    crowd = ["a"] * 5 + ["b"] * 5
+    spare = ledger(large, running("j", *crowd, minimum=2))
+    assert has_places(spare, spare.crews["large"], None)
+    scarce = ledger(large, running("j", *crowd, minimum=3))
+    assert not has_places(scarce, scarce.crews["large"], None)
+    assert not has_places(spare, spare.crews["large"], frozenset("a"))
+
+
+def test_jobs_that_are_set_aside_leave_their_servers_room_too() -> None:
+    large = Job(key="large", minimum=1, maximum=1, trainer=(10,), priority=1)
+    other = running("j", "a", "a", minimum=2)
+    held = Job(
+        key="j",
+        minimum=2,
+        maximum=9,
+        trainer=(2,),
+        state="admitted",
+        trainers=other.trainers,
+        held=(Held(node="a", request=(6,)),),
+    )
+    snapshot = Snapshot(
+        now_ms=0,
+        resources=("cpu",),
+        nodes=(Node(name="a", allocatable=(10,), used=(6,)),),
+        jobs=(large, held),
+    )
+    books = Ledger(snapshot, Fulfilment(snapshot.jobs), 0)
+    assert not has_places(books, books.crews["large"], None)
+    assert has_places(books, books.crews["large"], None, [books.crews["j"]])
