@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 from mlstack.elastic.policy.ledger import Ledger
 from mlstack.elastic.policy.parts import Host
 from mlstack.elastic.policy.shapes import Shape
+from mlstack.elastic.snapshot import Vector
 
 C = TypeVar("C", bound=tuple[int, ...])
 
@@ -31,12 +32,23 @@ class Ranking(ABC, Generic[C]):
         self._hosts = {host.index: host for host in hosts}
         self._seen = len(ledger.log)
         self._last = dict.fromkeys(self._hosts, 0)
-        self._heap = [(cost, host.index, 0) for host in hosts if (cost := self.cost(host)) is not None]
+        self._alike: dict[tuple[Vector, ...], C | None] = {}
+        costs = [(self._first_cost(host), host.index) for host in hosts]
+        self._heap = [(cost, index, 0) for cost, index in costs if cost is not None]
         heapify(self._heap)
 
     @abstractmethod
     def cost(self, host: Host) -> C | None:
         """Give the cost of a host, None where it will not do."""
+
+    def _first_cost(self, host: Host) -> C | None:
+        """Give the cost of a host, worked out once for all that are alike and without trainers."""
+        if host.seats:
+            return self.cost(host)
+        kind = (host.allocatable, tuple(host.now), tuple(host.later))
+        if kind not in self._alike:
+            self._alike[kind] = self.cost(host)
+        return self._alike[kind]
 
     def _enter(self, index: int, cost: C | None) -> None:
         """Rank a host by a new cost; what was entered for it before is void."""
