@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from mlstack.elastic.policy.books import Books
 from mlstack.elastic.policy.demands import place_own
@@ -81,7 +81,7 @@ class Attempts:
                 return [Need("trainer", crew.job.trainer, crew.job.minimum - crew.count)]
         return []
 
-    def is_conceivable(self, crew: Crew, nodes: frozenset[str] | None, aside: Iterable[Crew] = ()) -> bool:
+    def is_conceivable(self, crew: Crew, nodes: frozenset[str] | None, aside: Collection[Crew] = ()) -> bool:
         """Tell by sums alone whether there could be room enough.
 
         Args:
@@ -104,7 +104,9 @@ class Attempts:
             for held in other.job.held:
                 for each, part in enumerate(held.request):
                     room[each] += part
-            for need in members(other, self._ledger.whole):
-                for each, part in enumerate(need.request):
-                    room[each] += part * need.number
+        keys = {other.job.key for other in aside}
+        for _, request, _, owner in self._ledger.reservations.values() if keys else ():
+            if owner in keys:
+                for each, part in enumerate(request):
+                    room[each] += part
         return fits(room, needed)

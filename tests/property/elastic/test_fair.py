@@ -55,11 +55,15 @@ def test_carried_out_plan_has_nothing_left_to_do(snapshot: Snapshot) -> None:
 
 
 def has_to_wait(snapshot: Snapshot, found: ScalePlan) -> bool:
-    """Tell whether a job was taken off, and may fit elsewhere, or has to gain before it can give."""
+    """Tell whether a job was taken off, and may fit elsewhere, or has to gain before it can give.
+
+    Room that is withheld from one whose trainers failed stays idle if nobody fits it; a gang that finds it so
+    at the next look may come off where it did not among trainers that were only planned.
+    """
     for job in snapshot.jobs:
         decision = found.decisions[job.key]
         running = sum(bool(trainer.node) and trainer.name not in decision.victims for trainer in job.trainers)
-        if job.state == "admitted" and not decision.is_admitted:
+        if decision.withheld or (job.state == "admitted" and not decision.is_admitted):
             return True
         if running <= job.minimum and (decision.places or decision.waiting) and job.state == "admitted":
             return True
