@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
 
@@ -15,7 +14,7 @@ from mlstack.errors import ForbiddenError
 from mlstack.files import logins
 from mlstack.files.logins import Found
 from mlstack.model import login, plugin
-from mlstack.model.login import Proof, TokenFile
+from mlstack.model.login import IdToken, Proof, TokenFile
 from mlstack.model.plugin import Interactive, Plugin
 
 
@@ -32,7 +31,7 @@ def connect(
 
     Raises:
         NotFoundError: no kubeconfig, or no such context in it.
-        ForbiddenError: a credential plug-in fails.
+        ForbiddenError: a credential plug-in fails, or an id-token cannot be renewed.
         ClusterError: the kubeconfig or a file it names cannot be used.
     """
     found = logins.find(context, kubeconfig, os.environ)
@@ -45,8 +44,10 @@ def _proof(found: Found) -> Proof | Callable[[], Proof]:
         return partial(_asked, found, way)
     if isinstance(way, TokenFile):
         return partial(logins.read_token, found, way)
-    if way.expires_s is not None and time.time() >= way.expires_s:
-        raise logins.expired(found)
+    if isinstance(way, IdToken):
+        from mlstack.cli.idtokens import IdTokens
+
+        return IdTokens(found, way)
     return way
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,10 +26,16 @@ class UnfitError(Exception):
 
 @dataclass(frozen=True)
 class Part:
-    """What a kubeconfig says of a cluster or user, and the folder at which its relative paths begin."""
+    """What a kubeconfig says of a cluster or user, the file that says it, and its name there."""
 
     value: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    folder: Path = Path()
+    file: Path = Path()
+    name: str = ""
+
+    @property
+    def folder(self) -> Path:
+        """Give the folder at which relative paths begin."""
+        return self.file.parent
 
     def text(self, key: str) -> str:
         """Give a text, empty without.
@@ -53,7 +59,8 @@ class Part:
         Raises:
             UnfitError: it is something else.
         """
-        return Part(self._of(key, Mapping) or {}, self.folder)  # type: ignore[type-abstract] # any map will do
+        value = self._of(key, Mapping) or {}  # type: ignore[type-abstract] # any map will do
+        return replace(self, value=value)
 
     def pem(self, key: str) -> str | None:
         """Give certificates or a key that stand here or in a file that is named here.
@@ -149,7 +156,7 @@ class _Entries:
             )
         for file, content in contents:
             try:
-                self._take(content, file.parent)
+                self._take(content, file)
             except (AttributeError, TypeError, KeyError, ValueError):
                 raise _unreadable("it is not a kubeconfig", str(file)) from None
 
@@ -176,7 +183,7 @@ class _Entries:
             )
         return self._known[section].get(name, Part())
 
-    def _take(self, content: Mapping[str, Any], folder: Path) -> None:
+    def _take(self, content: Mapping[str, Any], file: Path) -> None:
         self.current = self.current or str(content.get("current-context") or "")
         for section, what in _SECTIONS.items():
             for entry in content.get(section) or ():
@@ -185,7 +192,7 @@ class _Entries:
                 value = entry.get(what) or {}
                 if not isinstance(value, Mapping):
                     raise ValueError(section)
-                self._known[section].setdefault(name, Part(value, folder))
+                self._known[section].setdefault(name, Part(value, file, name))
 
 
 def _paths(files: str) -> list[Path]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mlstack.errors import ClusterError
-from mlstack.files import kubeparts, pluginlogin, podlogin
+from mlstack.files import kubeparts, pluginlogin, podlogin, providerlogin
 from mlstack.files.kubeparts import Parts, UnfitError
 from mlstack.model import login, proxies
 from mlstack.model.login import Login, Proof, TokenFile, Way
@@ -86,15 +86,6 @@ def read_token(found: Found, way: TokenFile) -> Proof:
     return replace(way.proof, authorization=login.bearer(token))
 
 
-def expired(found: Found) -> ClusterError:
-    """Give the fault of a token that does not count any more."""
-    return ClusterError(
-        f"the id-token of {found.login.label} is missing or has expired",
-        where=found.files,
-        hint=f"kubectl --context {found.context} version renews it, if it can be renewed",
-    )
-
-
 def _login(parts: Parts, label: str, environ: Mapping[str, str]) -> Login:
     cluster = parts.cluster
     server = cluster.value.get("server")
@@ -129,12 +120,9 @@ def _way(parts: Parts, found: Login) -> Way:
     if file := user.text("tokenFile"):
         return TokenFile(path=str(user.folder / file), proof=proof)
     if user.value.get("auth-provider"):
-        provided = _provided(parts)
-        return (
-            proof
-            if proof.authorization
-            else replace(provided, cert_pem=proof.cert_pem, key_pem=proof.key_pem)
-        )
+        provided = providerlogin.read(parts)
+        shown = replace(proof, authorization=provided.proof.authorization, expires_s=provided.proof.expires_s)
+        return proof if proof.authorization else replace(provided, proof=shown)
     is_known = proof.authorization or proof.cert_pem
     return proof if is_known or not user.value.get("exec") else pluginlogin.read(parts, found)
 
@@ -155,25 +143,4 @@ def _standing(parts: Parts) -> Proof:
         authorization=login.bearer(token) if token else authorization,
         cert_pem=certificate,
         key_pem=user.pem("client-key") if certificate else None,
-    )
-
-
-def _provided(parts: Parts) -> Proof:
-    """Take the token that kubectl has put beside an auth-provider; it alone renews it."""
-    if parts.user.value.get("exec"):
-        raise pluginlogin.unclear(
-            parts,
-            "logs in both by a credential plug-in and by an auth-provider",
-            "leave one of them in the kubeconfig: `exec` or `auth-provider`",
-        )
-    provider = parts.user.part("auth-provider")
-    name = provider.text("name")
-    if name == "oidc":
-        token = provider.part("config").text("id-token")
-        return login.id_token(token) if token else Proof(expires_s=0)
-    raise ClusterError(
-        f"the credentials of context `{parts.context}` come from auth-provider `{name}`, "
-        "which cannot be used",
-        where=parts.files,
-        hint="get its credentials anew, with the credential plug-in that kubectl takes today",
     )

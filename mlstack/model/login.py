@@ -4,7 +4,7 @@ import base64
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mlstack.model.plugin import Plugin
@@ -72,8 +72,29 @@ class TokenFile:
     proof: Proof = field(default_factory=Proof)
 
 
-Way = Proof | TokenFile | Plugin
-"""How one comes by a proof: it is there, it is read from a file, or a plug-in is asked for it."""
+@dataclass(frozen=True, kw_only=True)
+class IdToken:
+    """A token of an identity provider (OpenID Connect), which gives another one for a refresh-token.
+
+    Attributes:
+        proof: what is shown; without authorization if there is no token yet.
+        settings: what the kubeconfig says of the provider, by its keys.
+        file: the kubeconfig file in which that stands.
+        user: name of the user to whom it belongs there.
+    """
+
+    proof: Proof
+    settings: Mapping[str, str] = field(repr=False)
+    file: str
+    user: str
+
+    def with_token(self, proof: Proof) -> Proof:
+        """Give the proof by another token; the certificate beside it stays."""
+        return replace(proof, cert_pem=self.proof.cert_pem, key_pem=self.proof.key_pem)
+
+
+Way = Proof | TokenFile | IdToken | Plugin
+"""How one comes by a proof: it is there, it is read, a provider renews it, or a plug-in is asked for it."""
 
 
 def bearer(token: str) -> str:

@@ -8,10 +8,12 @@ import os
 import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from mlstack.cli import adapters
 from mlstack.errors import ClusterError
@@ -21,6 +23,8 @@ from tests.support import plugins
 from tests.support.builders import write_tree
 from tests.support.certificates import self_signed
 from tests.support.cluster import TestCluster
+from tests.support.providers import FakeProvider
+from tests.support.providers import id_token as made_up_token
 from tests.support.proxies import ConnectingProxy, SocksProxy
 from tests.support.shell import Shell
 
@@ -174,8 +178,8 @@ PLUGINS: dict[str, Variant] = {
 
 
 def id_token(expires_s: float) -> Parts:
-    claims = base64.urlsafe_b64encode(json.dumps({"exp": expires_s}).encode()).decode().rstrip("=")
-    issuer = {"idp-issuer-url": "https://127.0.0.1:1", "client-id": "c", "id-token": f"e30.{claims}.c2ln"}
+    token = made_up_token(expires_s=expires_s)
+    issuer = {"idp-issuer-url": "https://127.0.0.1:1", "client-id": "c", "id-token": token}
     return {"auth-provider": {"name": "oidc", "config": issuer}}
 
 
@@ -302,6 +306,27 @@ def test_a_proxy_is_gone_through_as_by_kubectl(
         own = len(proxy.heads)
         assert kubectls(programs, str(file)) == "yes"
     assert 0 < own < len(proxy.heads)
+
+
+def test_an_id_token_is_renewed_and_kept_as_by_kubectl(
+    minikube: TestCluster, programs: Programs, tmp_path: Path
+) -> None:
+    left = []
+    for asks in (ours, partial(kubectls, programs)):
+        with FakeProvider(tmp_path).running() as provider:
+            provider.own = minikube.service_account("default", "default").token
+            file = tmp_path / "config"
+            file.write_text(
+                json.dumps(configured(provider.user(made_up_token(expires_s=1)), trusted(minikube)))
+            )
+            assert asks(str(file)) == "no"
+            assert kubectls(programs, str(file)) == ours(str(file)) == "no"
+        assert len(provider.asked) == 1
+        user = yaml.safe_load(file.read_text())["users"][0]["user"]
+        left.append({**user["auth-provider"]["config"], "idp-issuer-url": "", "id-token": ""})
+        assert user["auth-provider"]["config"]["id-token"] == provider.own
+    assert left[0] == left[1]
+    assert left[0]["refresh-token"] == "refresh-2"
 
 
 ENVIRONMENT = "apiVersion: mlstack.dev/v1\nkind: Environment\ncontext: test\nnamespace: {}\n"

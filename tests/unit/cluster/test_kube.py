@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 from pathlib import Path
@@ -15,6 +14,7 @@ from mlstack.cluster.api import ObjectRef
 from mlstack.cluster.remote import RemoteCluster
 from mlstack.errors import ForbiddenError, MlstackError, NotFoundError, UnreachableError
 from tests.support.fakeapi import Answer, Asked, Serve, always, kubeconfig, serve, status
+from tests.support.providers import id_token
 
 MAP = {
     "apiVersion": "v1",
@@ -34,11 +34,6 @@ def test_a_server_without_tls_says_so(served: Serve, tmp_path: Path) -> None:
     config = kubeconfig(tmp_path, api.url.replace("http:", "https:"))
     with pytest.raises(UnreachableError, match="does not speak TLS"):
         kube.connect("test", kubeconfig=config).get(REF)
-
-
-def id_token(*, expires_s: float) -> str:
-    claims = base64.urlsafe_b64encode(json.dumps({"exp": expires_s}).encode()).decode().rstrip("=")
-    return f"e30.{claims}.c2ln"
 
 
 def refused(text: str, tmp_path: Path, context: str = "test") -> MlstackError:
@@ -79,12 +74,12 @@ def test_an_unknown_context_names_the_known_ones(tmp_path: Path) -> None:
         (
             {"server": "https://h"},
             {"auth-provider": {"name": "oidc", "config": {"id-token": id_token(expires_s=1)}}},
-            "the id-token of context `test` is missing or has expired",
+            "the id-token of context `test` has expired and cannot be renewed: the kubeconfig has no",
         ),
         (
             {"server": "https://h"},
             {"auth-provider": {"name": "oidc", "config": {}}},
-            "is missing or has expired",
+            "is missing and cannot be renewed: the kubeconfig has no `refresh-token`",
         ),
         (
             {"server": "https://h"},
@@ -167,14 +162,6 @@ def test_a_broken_kubeconfig_is_one_clear_error_without_its_secrets(tmp_path: Pa
     error = refused(text, tmp_path)
     assert "hunter2" not in error.describe().replace("`hunter2`", "")
     assert error.__cause__ is None or "hunter2" not in str(error.__cause__)
-
-
-def test_an_id_token_counts_until_it_expires(tmp_path: Path) -> None:
-    token = id_token(expires_s=4_000_000_000)
-    with serve(always(Answer(body=MAP))).running() as api:
-        user = {"auth-provider": {"name": "oidc", "config": {"id-token": token}}}
-        assert kube.connect("test", kubeconfig=kubeconfig(tmp_path, api.url, user=user)).get(REF) == MAP
-    assert api.asked[0].headers["authorization"] == f"Bearer {token}"
 
 
 def test_a_token_file_counts_before_a_token_and_is_read_again(tmp_path: Path) -> None:

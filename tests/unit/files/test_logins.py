@@ -5,16 +5,18 @@ from __future__ import annotations
 import base64
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mlstack.errors import ClusterError, NotFoundError
-from mlstack.files import logins
+from mlstack.files import logins, providerlogin
 from mlstack.files.logins import Found
-from mlstack.model.login import Login, Proof, TokenFile
+from mlstack.model.login import IdToken, Login, Proof, TokenFile
 from mlstack.model.plugin import Interactive, Plugin
+from tests.support.providers import LATER_S, id_token
 
 SERVER = "https://127.0.0.1:6443"
 V1 = "client.authentication.k8s.io/v1"
@@ -130,7 +132,29 @@ def test_a_plug_in_is_the_last_way(tmp_path: Path, user: dict[str, Any]) -> None
 def test_a_token_counts_before_an_auth_provider(tmp_path: Path) -> None:
     provider = {"auth-provider": {"name": "oidc", "config": {}}}
     assert proof(tmp_path, {"token": "t", **provider}) == Proof(authorization="Bearer t")
-    assert proof(tmp_path, provider) == Proof(expires_s=0)
+    way = found(tmp_path, provider).way
+    assert isinstance(way, IdToken)
+    assert way.proof == Proof(expires_s=0)
+
+
+def test_an_identity_provider_is_read_with_its_place(tmp_path: Path) -> None:
+    settings = {"id-token": id_token(expires_s=LATER_S), "refresh-token": "hush"}
+    user = {"auth-provider": {"name": "oidc", "config": settings}, "client-certificate-data": encoded("C")}
+    one = found(tmp_path, user)
+    shown = Proof(authorization=f"Bearer {settings['id-token']}", cert_pem="C", expires_s=LATER_S - 10)
+    assert one.way == IdToken(proof=shown, settings=settings, file=str(tmp_path / "k"), user="u")
+    assert "hush" not in repr(one.way)
+    assert one.way.with_token(Proof(authorization="Bearer t", expires_s=1.0)).cert_pem == "C"
+
+
+def test_tokens_are_not_kept_where_the_user_is_gone(tmp_path: Path) -> None:
+    way = found(tmp_path, {"auth-provider": {"name": "oidc", "config": {}}}).way
+    assert isinstance(way, IdToken)
+    before = Path(config(tmp_path / "k", user={"token": "t"})).read_text()
+    for name in ("u", "gone"):
+        with pytest.raises(ValueError, match="changed meanwhile"):
+            providerlogin.keep(replace(way, user=name), {"id-token": "t"})
+    assert (tmp_path / "k").read_text() == before
 
 
 def test_a_plug_in_and_an_auth_provider_are_not_taken_together(tmp_path: Path) -> None:
