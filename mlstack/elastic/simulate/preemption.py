@@ -6,6 +6,7 @@ choice, and broken where there is none.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,13 @@ class Budget:
 
     pods: frozenset[str]
     allowed: int
+
+
+Guards = dict[str, list[Budget]]
+"""The budgets that protect a pod, by its UID."""
+
+Labelled = dict[tuple[str | None, str, str], list[Obj]]
+"""Pods by namespace, name and value of a label; without a label all of the namespace."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,13 +74,16 @@ def choose(
         budgets: what must not be disturbed if possible.
         nominated: pods for which room is being made, by node.
     """
-    known = list(budgets)
-    found = [_on(pod, room, known, nominated.get(room.facts.place.name, ())) for room in rooms]
+    guards: Guards = {}
+    for budget in budgets:
+        for uid in budget.pods:
+            guards.setdefault(uid, []).append(budget)
+    found = [_on(pod, room, guards, nominated.get(room.facts.place.name, ())) for room in rooms]
     candidates = [candidate for candidate in found if candidate]
     return min(candidates, key=lambda candidate: candidate.badness, default=None)
 
 
-def _on(pod: PodFacts, room: Room, budgets: list[Budget], nominated: Iterable[PodFacts]) -> Candidate | None:
+def _on(pod: PodFacts, room: Room, guards: Guards, nominated: Iterable[PodFacts]) -> Candidate | None:
     priority = pod.priority or 0
     lower = [each for each in room.pods.values() if (each.priority or 0) < priority]
     if not lower:
@@ -83,16 +94,16 @@ def _on(pod: PodFacts, room: Room, budgets: list[Budget], nominated: Iterable[Po
             freed = {name: amount - other.requests.get(name, 0) for name, amount in freed.items()}
     if not room.fits(pod.requests, freed):
         return None
-    victims, broken = _reprieve(pod, room, lower, freed, budgets)
+    victims, broken = _reprieve(pod, room, lower, freed, guards)
     return Candidate(room=room, victims=victims, broken=broken) if victims else None
 
 
 def _reprieve(
-    pod: PodFacts, room: Room, lower: list[PodFacts], freed: dict[str, int], budgets: list[Budget]
+    pod: PodFacts, room: Room, lower: list[PodFacts], freed: dict[str, int], guards: Guards
 ) -> tuple[tuple[PodFacts, ...], int]:
     """Let stay who can, protected ones and important ones first."""
     important = sorted(lower, key=lambda each: (-(each.priority or 0), each.created_ms, each.key))
-    protected = _protected(important, budgets)
+    protected = _protected(important, guards)
     victims: list[PodFacts] = []
     for each in sorted(important, key=lambda each: each.uid not in protected):
         without = {name: amount - each.requests.get(name, 0) for name, amount in freed.items()}
@@ -103,33 +114,33 @@ def _reprieve(
     return tuple(victims), sum(each.uid in protected for each in victims)
 
 
-def _protected(pods: list[PodFacts], budgets: list[Budget]) -> set[str]:
+def _protected(pods: list[PodFacts], guards: Guards) -> set[str]:
     """Give the pods whose going would break a budget, if those before them went."""
-    left = {id(budget): budget.allowed for budget in budgets}
+    taken: Counter[int] = Counter()
     protected: set[str] = set()
     for pod in pods:
-        for budget in budgets:
-            if pod.uid in budget.pods:
-                left[id(budget)] -= 1
-                if left[id(budget)] < 0:
-                    protected.add(pod.uid)
+        for budget in guards.get(pod.uid, ()):
+            taken[id(budget)] += 1
+            if taken[id(budget)] > budget.allowed:
+                protected.add(pod.uid)
     return protected
 
 
 def budgets_of(objects: Iterable[Obj], pods: Iterable[Obj]) -> list[Budget]:
     """Read disruption budgets; a share (`50%`) counts of the pods there are."""
-    known = list(pods)
-    return [_budget(obj["spec"], obj["metadata"].get("namespace"), known) for obj in objects]
+    labelled: Labelled = {}
+    for pod in pods:
+        namespace = pod["metadata"].get("namespace")
+        for pair in [("", ""), *(pod["metadata"].get("labels") or {}).items()]:
+            labelled.setdefault((namespace, *pair), []).append(pod)
+    return [_budget(obj["spec"], obj["metadata"].get("namespace"), labelled) for obj in objects]
 
 
-def _budget(spec: Obj, namespace: str | None, pods: list[Obj]) -> Budget:
+def _budget(spec: Obj, namespace: str | None, labelled: Labelled) -> Budget:
     wanted: Mapping[str, str] = (spec.get("selector") or {}).get("matchLabels") or {}
-    found = [
-        pod
-        for pod in pods
-        if pod["metadata"].get("namespace") == namespace
-        and wanted.items() <= (pod["metadata"].get("labels") or {}).items()
-    ]
+    pairs = [("", ""), *wanted.items()]
+    fewest = min((labelled.get((namespace, *pair), []) for pair in pairs), key=len)
+    found = [pod for pod in fewest if wanted.items() <= (pod["metadata"].get("labels") or {}).items()]
     healthy = sum(_is_healthy(pod) for pod in found)
     if "minAvailable" in spec:
         allowed = healthy - _count(spec["minAvailable"], len(found))
