@@ -122,7 +122,10 @@ class Balance:
         return (best[1], best[0].seats) if best else None
 
     def _clearances(self, poor: Crew, allowed: dict[Crew, int]) -> Iterator[tuple[Host, Clearance]]:
+        giving = {seat.host for crew in allowed for seat in crew.seats}
         for host in self._ledger.hosts_of(poor.job.nodes, poor.bars):
+            if host not in giving:
+                continue
             found = clear(self._ledger, host, poor.wanted, lambda crew: allowed.get(crew, 0))
             if found is not None and found.seats:
                 yield host, found
