@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.request import urlopen
 
 from mlstack.cli import kube
 from mlstack.elastic.observed.amounts import amounts
@@ -22,6 +23,7 @@ from tests.controlplane.recipes import Programs
 from tests.support.api import Json
 from tests.support.cluster import TestCluster
 from tests.support.elastic_controller import LEASE
+from tests.support.processes import free_port
 from tests.support.waiting import wait_until
 
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{objects.NAMESPACE}/deployments"
@@ -68,10 +70,12 @@ PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler
 
 @contextmanager
 def _controller(cluster: TestCluster, folder: Path, policy: str) -> Iterator[subprocess.Popen[bytes]]:
-    command = mlstack("elastic", "run", "--context", CONTEXT, "--policy", policy)
+    address = f"127.0.0.1:{free_port()}"
+    command = mlstack("elastic", "run", "--context", CONTEXT, "--policy", policy, "--listen", address)
     with (folder / "controller.log").open("wb") as log:
         process = subprocess.Popen(command, env=environ(cluster, folder), stdout=log, stderr=log)
         try:
+            wait_until(lambda: _is_ready(address) and _leads(cluster), what="a controller that leads")
             yield process
             assert process.poll() is None, f"the controller ended: {(folder / 'controller.log').read_text()}"
         finally:
@@ -83,7 +87,6 @@ def _perform(scenario: Scenario, cluster: TestCluster, spectator: Spectator) -> 
     """Let everything happen at its time, and give how late it was."""
     calendar = sorted(_calendar(scenario, cluster), key=lambda entry: entry[0])
     cores = sum(amounts(group.allocatable)["cpu"] * group.count for group in scenario.nodes)
-    wait_until(lambda: _leads(cluster), what="a controller that leads")
     wait_until(lambda: spectator.allocatable("cpu") == cores, what="all nodes in the watch")
     begin, off = time.monotonic(), []
     spectator.start(begin + scenario.begin_ms / 1000)
@@ -93,6 +96,15 @@ def _perform(scenario: Scenario, cluster: TestCluster, spectator: Spectator) -> 
         action()
     time.sleep(max(0.0, begin + scenario.end_ms / 1000 - time.monotonic()))
     return off
+
+
+def _is_ready(address: str) -> bool:
+    """Tell whether the controller has seen all there is."""
+    try:
+        with urlopen(f"http://{address}/readyz", timeout=2) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
 
 
 def _leads(cluster: TestCluster) -> bool:
