@@ -89,7 +89,7 @@ def test_a_proxy_that_is_nobody_we_trust_gets_no_request(tmp_path: Path) -> None
     assert proxy.heads == []
 
 
-@pytest.mark.parametrize("url", ["socks4://a:hush@p", "p:3128", "http://", "http://a b", "http://u:hush@p:x"])
+@pytest.mark.parametrize("url", ["socks4://a:hush@p", "p:3128", "http://", "http://u:hush@p:x"])
 def test_what_is_no_proxy_of_ours_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(ClusterError, match="a proxy that mlstack does not speak to") as caught:
         Pooled(Login(label="l", server="https://s", proxy=url))
