@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection
 
 from mlstack.elastic.policy.attempts import Attempts
 from mlstack.elastic.policy.ledger import Ledger
 from mlstack.elastic.policy.parts import Crew
 from mlstack.elastic.policy.sums import has_places
+
+# Each try takes all the others off again: a plan has to end where nearly every job has to go.
+_SPARED_TRIES = 100
 
 
 class PushAside:
@@ -40,13 +44,20 @@ class PushAside:
             return False
         if not self._has_places(self._lower):
             return False
-        for number, each in enumerate(self._lower, start=1):
-            self._take_off(each)
-            if self._fits():
-                self._spare(self._lower[:number])
-                return True
+        if not self._fits_without(self._lower):
+            self._ledger.rollback(self._mark)
+            return False
+        self._spare(self._lower[: self._least()])
+        return True
+
+    def _least(self) -> int:
+        """Give how many jobs have to go, from the first on: the sums tell at once that few are not enough."""
         self._ledger.rollback(self._mark)
-        return False
+        numbers = range(1, len(self._lower))
+        first = bisect_left(numbers, True, key=lambda number: self._has_places(self._lower[:number]))
+        return 1 + bisect_left(
+            numbers, True, first, key=lambda number: self._fits_without(self._lower[:number])
+        )
 
     def _take_off(self, each: Crew) -> None:
         job = self._crew.job
@@ -62,9 +73,10 @@ class PushAside:
         return has_places(self._ledger, self._crew, self._nodes, aside)
 
     def _spare(self, taken: list[Crew]) -> None:
-        """Leave those running after all without whose room the job fits as well, the oldest first."""
+        """Leave those running after all without whose room the job fits as well: the oldest are tried."""
         needed = taken
-        for each in reversed(taken[:-1]):
+        tries = 1 + _SPARED_TRIES // len(taken)
+        for each in taken[-2::-1][:tries]:
             fewer = [other for other in needed if other is not each]
             self._ledger.rollback(self._mark)
             if self._has_places(fewer) and self._fits_without(fewer):
