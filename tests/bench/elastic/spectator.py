@@ -62,8 +62,7 @@ class Spectator:
     def _listen(self) -> None:
         while not self._over.is_set():
             news = self._feed.collect(timeout_s=1.0)
-            if self._feed.is_idle:
-                self._feed.resume()
+            self._feed.resume()  # one watch that ended must not wait for the others to end
             with self._lock:
                 for item in news:
                     self._observer.hear(_event(item))
