@@ -60,9 +60,9 @@ class Environment:
         """Add nodes, numbered on from those of the same group."""
         first = sum(node["metadata"]["name"].startswith(f"{group.name}-") for node in self.store.all("Node"))
         for node in objects.nodes(group, first):
-            self.store.write(node)
-            if group.background:
+            if group.background:  # it is there when the scheduler first hears of the node
                 self.store.write(objects.background(node["metadata"]["name"], group.background))
+            self.store.write(node)
 
     def more_nodes(self, name: str, count: int) -> None:
         """Add so many nodes like those of a group."""

@@ -158,7 +158,9 @@ class Contender:
         self._kernel.after(delay_ms, do)
 
     def _listen(self) -> None:
-        """List everything, then hear of what changes."""
+        """List everything, then hear of what changes; whoever reaches no server does so later."""
+        if self._cluster.is_cut:
+            return
         for kind in WATCHED:
             listing = self._cluster.list("", kind)
             self._world.replace(kind, listing.items, listing.resource_version)

@@ -61,6 +61,7 @@ class Scheduler:
         self._chance = kernel.generator("scheduler")
         self._rooms: dict[str, Room] = {}
         self._where: dict[str, str] = {}
+        self._early: dict[str, PodFacts] = {}  # on nodes that were not heard of yet
         self._nominated: dict[str, tuple[str, PodFacts]] = {}
         self._hopeless: dict[tuple[Any, ...], int] = {}
         self._changes = 0
@@ -90,6 +91,8 @@ class Scheduler:
             self._rooms[name].renew(facts)
         else:
             self._rooms[name] = Room(facts)
+            for pod in [each for each in self._early.values() if each.node == name]:
+                self._bound(pod)
         self._eligible = None
         self._freed()
 
@@ -104,6 +107,7 @@ class Scheduler:
 
     def _forget(self, pod: PodFacts) -> None:
         self._queue.drop(pod.uid)
+        self._early.pop(pod.uid, None)
         is_nominee = self._nominated.pop(pod.uid, None) is not None
         room = self._rooms.get(self._where.pop(pod.uid, ""))
         if (room is not None and room.drop(pod.uid)) or is_nominee:
@@ -113,8 +117,11 @@ class Scheduler:
         self._queue.drop(pod.uid)
         self._nominated.pop(pod.uid, None)
         if pod.node in self._rooms:
+            self._early.pop(pod.uid, None)
             self._rooms[pod.node].add(pod)
             self._where[pod.uid] = pod.node
+        else:
+            self._early[pod.uid] = pod
 
     def _freed(self) -> None:
         """Take note that what found no place may find one now."""
