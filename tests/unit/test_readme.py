@@ -8,6 +8,7 @@ import pytest
 import typer
 
 from mlstack.cli.main import COMMANDS, program
+from tests.bench.elastic.table import table
 from tests.support.cli import Runner
 
 README = Path(__file__).parents[2] / "README.md"
@@ -63,6 +64,10 @@ def test_every_command_has_help_with_an_example(run: Runner, words: str) -> None
     example = text.partition("Example:\n")[2].strip().splitlines()
     assert example, f"{words} has no example"
     assert all(line.strip().startswith("mlstack ") for line in example)
+
+
+def test_the_figures_of_the_readme_are_those_that_were_measured() -> None:
+    assert "\n".join(table()) in README.read_text(encoding="utf-8")
 
 
 def test_readme_is_short_and_plain() -> None:

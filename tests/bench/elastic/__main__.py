@@ -3,7 +3,7 @@
 Each run leaves `CASE-N.csv` (one row a second), `CASE-N.svg` (drawn) and `CASE-N.json` (what was measured
 and used) in the folder; at the end all runs of a case that are there are judged together, and the exit code
 is 1 if a goal is missed.
-`python -m tests.bench.elastic.table DIR` makes the table of the README from them.
+What is kept stands in `measured/`; `python -m tests.bench.elastic.table` makes the README's table from it.
 """
 
 from __future__ import annotations
