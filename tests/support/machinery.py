@@ -116,6 +116,12 @@ class Machinery:
         """Start the killed API server again with the same address and certificate."""
         self._running["kube-apiserver"].start()
 
+    def restart_controllers(self) -> None:
+        """Let the controller-manager, the scheduler and kwok begin anew, knowing nothing."""
+        for name in ("kube-controller-manager", "kube-scheduler", "kwok"):
+            self._running[name].kill()
+            self._running[name].start()
+
     def forget_history(self) -> None:
         """Let etcd forget all that was before now; the API server still knows it until it is restarted."""
         header = self._ask_store("/v3/kv/range", {"key": "AA=="})["header"]

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,9 +23,6 @@ from tests.support.elastic_controller import (
     Jobs,
     Start,
     Writes,
-    controllers_of,
-    installed_on,
-    jobs_of,
     proxy_of,
 )
 from tests.support.waiting import wait_until
@@ -34,27 +30,6 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.cluster
 
 Obj = dict[str, Any]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def installed(control_plane: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Definition, priority classes, service account and rights of the controller."""
-    with installed_on(control_plane.clusters["gke"], tmp_path_factory.mktemp("elastic") / "app"):
-        yield
-
-
-@pytest.fixture
-def start(gke: TestCluster, namespace: str, tmp_path: Path) -> Iterator[Start]:
-    """A function that starts a controller for the test's namespace; it is killed with the test."""
-    with controllers_of(gke, namespace, tmp_path) as begin:
-        yield begin
-
-
-@pytest.fixture
-def jobs(gke: TestCluster, namespace: str) -> Iterator[Jobs]:
-    """The jobs of the test's namespace; their pods are gone before the next test."""
-    with jobs_of(gke, namespace) as found:
-        yield found
 
 
 def test_a_job_lives_from_waiting_to_success(start: Start, jobs: Jobs) -> None:

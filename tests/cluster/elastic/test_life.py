@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -20,9 +19,6 @@ from tests.support.elastic import training_job
 from tests.support.elastic_controller import (
     Jobs,
     Start,
-    controllers_of,
-    installed_on,
-    jobs_of,
 )
 
 pytestmark = pytest.mark.cluster
@@ -31,27 +27,6 @@ Obj = dict[str, Any]
 
 SEEDS = [int(seed) for seed in os.environ.get("MLSTACK_LIFE_SEEDS", "1").split(",")]
 STEPS, STEP_S = 30, 1.0
-
-
-@pytest.fixture(scope="module", autouse=True)
-def installed(control_plane: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Definition, priority classes, service account and rights of the controller."""
-    with installed_on(control_plane.clusters["gke"], tmp_path_factory.mktemp("elastic") / "app"):
-        yield
-
-
-@pytest.fixture
-def start(gke: TestCluster, namespace: str, tmp_path: Path) -> Iterator[Start]:
-    """A function that starts a controller for the test's namespace."""
-    with controllers_of(gke, namespace, tmp_path) as begin:
-        yield begin
-
-
-@pytest.fixture
-def jobs(gke: TestCluster, namespace: str) -> Iterator[Jobs]:
-    """The jobs of the test's namespace."""
-    with jobs_of(gke, namespace) as found:
-        yield found
 
 
 class Life:
