@@ -80,51 +80,6 @@ def test_the_api_server_dies_in_the_middle_of_a_scaling(
     assert jobs.status("one")["trainer"]["failed"] == 0
 
 
-def test_what_happened_while_nothing_was_heard_is_seen_afterwards(
-    start: Start, jobs: Jobs, proxy: Troubled, tmp_path: Path
-) -> None:
-    writes = proxy.trouble = Writes()
-    start(kubeconfig=tmp_path / "proxy.kubeconfig")
-    for name in ("kept", "gone"):
-        jobs.create(training_job(name, minimum=2, maximum=4, cpu="1", pservers=1))
-        jobs.wait_for_phase(name, "Running")
-    jobs.wait_for(lambda: len(jobs.names("kept")) == 4, what="a whole job")
-    kept = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in jobs.pods("kept")}
-    version = jobs.cluster.request("GET", "/api/v1/pods")["metadata"]["resourceVersion"]
-
-    writes.is_silent = True
-    jobs.cluster.restart_apiserver()  # ends the watches that are under way
-    jobs.cluster.request("DELETE", jobs.path("gone"))
-    for name in ("kept-trainer-1", "kept-trainer-2"):
-        jobs.cluster.kubectl("delete", "pod", name, "-n", jobs.namespace, "--grace-period=0", "--force")
-    jobs.create(training_job("new", minimum=1, maximum=2, cpu="1"))
-    jobs.wait_for(lambda: not jobs.pods("gone"), what="the end of a job's pods")
-    jobs.cluster.machinery.forget_history()
-    jobs.cluster.restart_apiserver()
-    # On a busy machine the scheduler was seen not to come back from this by itself within minutes.
-    jobs.cluster.machinery.restart_controllers()
-    assert has_expired(jobs.cluster, version)
-    writes.seen.clear()
-    writes.is_silent = False
-
-    jobs.wait_for_phase("new", "Running", timeout_s=60)
-    jobs.wait_for(lambda: len(jobs.names("kept")) == 4, what="the lost trainers", timeout_s=60)
-    jobs.wait_for_phase("kept", "Running")
-    now = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in jobs.pods("kept")}
-    assert {name for name in kept if now.get(name) != kept[name]} == {"kept-trainer-1", "kept-trainer-2"}
-    assert writes.of("DELETE", part="/") == []
-    assert [path for _, _, path in writes.seen if "gone" in path] == []
-    told = jobs.cluster.request("GET", f"/apis/events.k8s.io/v1/namespaces/{jobs.namespace}/events")["items"]
-    assert ("Admitted", "new") in {(one["reason"], one["regarding"]["name"]) for one in told}
-
-
-def has_expired(cluster: TestCluster, version: str) -> bool:
-    """Tell whether the server has forgotten what was after a version of the pods."""
-    path = f"/api/v1/pods?watch=1&timeoutSeconds=1&resourceVersion={version}"
-    found = cluster.request("GET", path)
-    return bool(found["type"] == "ERROR" and found["object"]["code"] == 410)
-
-
 def test_pods_of_a_node_that_fails_come_back_elsewhere(start: Start, jobs: Jobs) -> None:
     start()
     jobs.create(training_job("one", minimum=2, maximum=6, cpu="5", pservers=2, with_master=True))
@@ -264,3 +219,48 @@ def test_a_storm_of_refusals_is_ridden_out(start: Start, jobs: Jobs, proxy: Trou
     jobs.wait_for(lambda: len(jobs.pods()) == 23, what="the end of a job's pods")
     jobs.wait_for_phase("job-0", "Running")
     assert set(proxy.troubled) >= {429, 503}
+
+
+def test_what_happened_while_nothing_was_heard_is_seen_afterwards(
+    start: Start, jobs: Jobs, proxy: Troubled, tmp_path: Path
+) -> None:
+    writes = proxy.trouble = Writes()
+    start(kubeconfig=tmp_path / "proxy.kubeconfig")
+    for name in ("kept", "gone"):
+        jobs.create(training_job(name, minimum=2, maximum=4, cpu="1", pservers=1))
+        jobs.wait_for_phase(name, "Running")
+    jobs.wait_for(lambda: len(jobs.names("kept")) == 4, what="a whole job")
+    kept = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in jobs.pods("kept")}
+    version = jobs.cluster.request("GET", "/api/v1/pods")["metadata"]["resourceVersion"]
+
+    writes.is_silent = True
+    jobs.cluster.restart_apiserver()  # ends the watches that are under way
+    jobs.cluster.request("DELETE", jobs.path("gone"))
+    for name in ("kept-trainer-1", "kept-trainer-2"):
+        jobs.cluster.kubectl("delete", "pod", name, "-n", jobs.namespace, "--grace-period=0", "--force")
+    jobs.create(training_job("new", minimum=1, maximum=2, cpu="1"))
+    jobs.wait_for(lambda: not jobs.pods("gone"), what="the end of a job's pods")
+    jobs.cluster.machinery.forget_history()
+    jobs.cluster.restart_apiserver()
+    # On a busy machine the scheduler was seen not to come back from this by itself within minutes.
+    jobs.cluster.machinery.restart_controllers()
+    assert has_expired(jobs.cluster, version)
+    writes.seen.clear()
+    writes.is_silent = False
+
+    jobs.wait_for_phase("new", "Running", timeout_s=60)
+    jobs.wait_for(lambda: len(jobs.names("kept")) == 4, what="the lost trainers", timeout_s=60)
+    jobs.wait_for_phase("kept", "Running")
+    now = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in jobs.pods("kept")}
+    assert {name for name in kept if now.get(name) != kept[name]} == {"kept-trainer-1", "kept-trainer-2"}
+    assert writes.of("DELETE", part="/") == []
+    assert [path for _, _, path in writes.seen if "gone" in path] == []
+    told = jobs.cluster.request("GET", f"/apis/events.k8s.io/v1/namespaces/{jobs.namespace}/events")["items"]
+    assert ("Admitted", "new") in {(one["reason"], one["regarding"]["name"]) for one in told}
+
+
+def has_expired(cluster: TestCluster, version: str) -> bool:
+    """Tell whether the server has forgotten what was after a version of the pods."""
+    path = f"/api/v1/pods?watch=1&timeoutSeconds=1&resourceVersion={version}"
+    found = cluster.request("GET", path)
+    return bool(found["type"] == "ERROR" and found["object"]["code"] == 410)
