@@ -110,8 +110,9 @@ class Connection(HTTPConnection):
 
     @property
     def session(self) -> ssl.SSLSession | None:
-        """Give what the server lets us greet it shortly with, once it has sent it."""
-        return self.sock.session if isinstance(self.sock, ssl.SSLSocket) else None
+        """Give what the server lets us greet it shortly with; it sends it after the greeting."""
+        session = self.sock.session if isinstance(self.sock, ssl.SSLSocket) else None
+        return session if session is not None and session.has_ticket else None
 
     def rest(self) -> None:
         """Remember when it was used last."""

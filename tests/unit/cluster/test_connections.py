@@ -153,6 +153,22 @@ def test_a_server_that_knows_us_is_greeted_shortly(tmp_path: Path) -> None:
     assert reused == [False, True]
 
 
+def test_connections_opened_ahead_do_not_keep_it_from_knowing_us(tmp_path: Path) -> None:
+    """What they have of the greeting is nothing yet: the server sends it later."""
+    made = self_signed("127.0.0.1")
+    far = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    far.load_cert_chain(*made.write(tmp_path, "server"))
+    with serve(always(Answer(body=BODY)), tls=far).running() as api:
+        carrier = Connections(api.url)
+        carrier.use(tls_context(ca_pem=made.certificate, cert_file=None, key_file=None, verify=True))
+        carrier.expect(1)
+        wait_until(lambda: len(carrier._idle) == 1, timeout_s=10, what="a connection")
+        ask(carrier)
+        carrier._forget()
+        ask(carrier)
+        assert carrier._idle[0].sock.session_reused
+
+
 def test_packed_answers_are_unpacked() -> None:
     packed = Answer(body=gzip.compress(json.dumps(BODY).encode()), headers=(("Content-Encoding", "gzip"),))
     with serve(always(packed)).running() as api:
