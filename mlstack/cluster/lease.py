@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from mlstack.cluster.api import Cluster, ObjectRef
 from mlstack.errors import ClusterError, ConflictError, ObjectNotFoundError
+from mlstack.model.clock import micro_time
 
 API_VERSION = "coordination.k8s.io/v1"
 DURATION_S = 15
@@ -202,7 +203,7 @@ class Lease:
 
     def _written(self, live: Mapping[str, Any] | None) -> dict[str, Any]:
         """Give the Lease as it is when we hold it."""
-        now = _micro_time(self.now_s())
+        now = micro_time(self.now_s())
         spec = dict((live or {}).get("spec") or {})
         ours = spec.get("holderIdentity") == self.holder
         metadata = dict(live["metadata"]) if live is not None else self._metadata()
@@ -250,11 +251,6 @@ def _noted_s(live: Mapping[str, Any]) -> float | None:
     """Give the latest time that the server noted beside a field manager."""
     noted = [_seconds(entry.get("time")) for entry in live["metadata"].get("managedFields") or ()]
     return max((time_s for time_s in noted if time_s is not None), default=None)
-
-
-def _micro_time(seconds: float) -> str:
-    """Write a time as Leases want it: with exactly six decimals."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _seconds(text: object) -> float | None:

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from mlstack.elastic import childnames, conditions
-from mlstack.elastic.acting.series import micro_time
 from mlstack.elastic.observed.amounts import time_ms
 from mlstack.elastic.standing import Counts, Standing
+from mlstack.model.clock import micro_time
 
 Phase = Literal["Pending", "Admitted", "Running", "Scaling", "Completing", "Succeeded", "Failed", "Suspended"]
 
@@ -118,7 +118,7 @@ def _records(standing: Standing, before: Mapping[str, Any], now_ms: int) -> list
     if standing.trainer.desired == earlier:
         return known[-MAX_RECORDS:]
     found: dict[str, Any] = {
-        "time": micro_time(now_ms),
+        "time": micro_time(now_ms / 1000),
         "from": earlier,
         "to": standing.trainer.desired,
         "cause": _cause(standing),

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from mlstack.cluster.remote import RemoteCluster
+from tests.support.serving import served
 
 JSON = "application/json"
 
@@ -82,14 +82,8 @@ class FakeApi:
     @contextmanager
     def running(self) -> Iterator[FakeApi]:
         """Serve until the block ends."""
-        thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
-        try:
+        with served(self._server):
             yield self
-        finally:
-            self._server.shutdown()
-            thread.join()
-            self._server.server_close()
 
 
 Serve = Callable[[Script], tuple[FakeApi, RemoteCluster]]

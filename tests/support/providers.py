@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from urllib.parse import parse_qs
 
 from tests.support.certificates import self_signed
+from tests.support.serving import served
 
 LATER_S = 4_000_000_000
 
@@ -70,14 +70,8 @@ class FakeProvider:
     @contextmanager
     def running(self) -> Iterator[FakeProvider]:
         """Serve until the block ends."""
-        thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
-        try:
+        with served(self._server):
             yield self
-        finally:
-            self._server.shutdown()
-            thread.join()
-            self._server.server_close()
 
     def given(self, number: int) -> str:
         """Give the token of a number, counted from 1."""

@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Lock
 from urllib.parse import urlsplit
 
 from tests.support.fakeapi import Answer
 from tests.support.kubeconfig import Login
+from tests.support.serving import served
 
 Trouble = Callable[[str, str], Answer | None]
 """Takes method and path with query of a request; gives an answer in the server's place, or None."""
@@ -77,14 +78,8 @@ class Troubled:
             "contexts": [{"name": self._login.context, "context": context}],
         }
         kubeconfig.write_text(json.dumps(content))
-        thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
-        try:
+        with served(self._server):
             yield self
-        finally:
-            self._server.shutdown()
-            thread.join()
-            self._server.server_close()
 
 
 def _handler(proxy: Troubled) -> type[BaseHTTPRequestHandler]:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mlstack.elastic.acting.lifecycle import Life
-from mlstack.elastic.acting.series import Key, micro_time
+from mlstack.elastic.acting.series import Key
 from mlstack.elastic.observed.jobs import JobFacts
 from mlstack.elastic.scaleplan import Cause, Decision
+from mlstack.model.clock import micro_time
 
 API_VERSION = "events.k8s.io/v1"
 CONTROLLER = "mlstack.dev/elastic"
@@ -127,7 +128,7 @@ def event(job: JobFacts, note: Note, now_ms: int, instance: str) -> dict[str, An
         "apiVersion": API_VERSION,
         "kind": "Event",
         "metadata": {"namespace": job.namespace, "name": f"{job.name}.{mark[:16]}"},
-        "eventTime": micro_time(now_ms),
+        "eventTime": micro_time(now_ms / 1000),
         "reportingController": CONTROLLER,
         "reportingInstance": instance[:128],
         "action": note.action,

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
+
+from mlstack.model.clock import micro_time
 
 SAME_MS = 360_000
 """So long after the last time it is something new again."""
@@ -51,7 +52,7 @@ class Series:
     @property
     def body(self) -> dict[str, Any]:
         """Give the merge patch of the event."""
-        return {"series": {"count": self.count, "lastObservedTime": micro_time(self.last_ms)}}
+        return {"series": {"count": self.count, "lastObservedTime": micro_time(self.last_ms / 1000)}}
 
     def hear(self, now_ms: int, *, lasts: bool) -> None:
         """Note that it is told again; what one pass says several times counts once."""
@@ -100,8 +101,3 @@ class Told:
     def forget(self, event: str) -> None:
         """Begin anew with an event that the server has forgotten."""
         self.known = {key: series for key, series in self.known.items() if series.event != event}
-
-
-def micro_time(moment_ms: int) -> str:
-    """Write a time as events and leases have it: with six decimals."""
-    return datetime.fromtimestamp(moment_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

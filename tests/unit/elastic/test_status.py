@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from mlstack.elastic import status
-from mlstack.elastic.acting.series import micro_time
 from mlstack.elastic.scaleplan import Reason
 from mlstack.elastic.standing import Counts, Standing
+from mlstack.model.clock import micro_time
 from mlstack.model.readiness.assess import assess
 from mlstack.model.readiness.base import Facts
 from tests.support.trainingjobs import small_job
@@ -147,9 +147,16 @@ def test_counts_stand_for_every_role() -> None:
 
 def test_every_change_of_the_number_of_trainers_is_recorded_with_its_cause() -> None:
     found = of(standing(trainer=counts(4, desired=6)), of(WHOLE), now_ms=LATER)
+    first, second = micro_time(NOW / 1000), micro_time(LATER / 1000)
     assert found["scaleRecords"] == [
-        {"time": micro_time(NOW), "from": 0, "to": 4, "cause": "growth", "reason": "free room on n1"},
-        {"time": micro_time(LATER), "from": 4, "to": 6, "cause": "growth", "reason": "free room on n1"},
+        {"time": first, "from": 0, "to": 4, "cause": "growth", "reason": "free room on n1"},
+        {
+            "time": second,
+            "from": 4,
+            "to": 6,
+            "cause": "growth",
+            "reason": "free room on n1",
+        },
     ]
 
 
