@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from mlstack.elastic.config import PolicyConfig
 from mlstack.elastic.policy import edl, edl_original, fair, throughput
 from mlstack.elastic.policy.table import POLICIES
@@ -26,4 +30,18 @@ def plan(snapshot: Snapshot, config: PolicyConfig) -> ScalePlan:
     Raises:
         NotFoundError: there is no policy of that name; carries the nearest known one.
     """
-    return POLICIES.find(config.mode)(snapshot, config)
+    policy = POLICIES.find(config.mode)
+    with _uninterrupted():
+        return policy(snapshot, config)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Put garbage collection off: it walks all that is known of a cluster for what little a plan leaves."""
+    is_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if is_collecting:
+            gc.enable()

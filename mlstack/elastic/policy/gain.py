@@ -70,9 +70,15 @@ def _gains(job: Job, totals: Sequence[int]) -> tuple[int, ...]:
 @lru_cache(maxsize=4096)
 def _worth(known: Source, weight: Fraction) -> tuple[int, ...]:
     """Reckon once: curves and clusters change seldom."""
-    found = speeds_from(known)
-    relative = ((after - before) / before if before else _WITHOUT for before, after in pairwise(found))
-    return tuple(int(each * weight * _FINE) for each in relative)
+    times, parts = weight.numerator * _FINE, weight.denominator
+    return tuple([above * times // (below * parts) for above, below in _relative(known)])
+
+
+@lru_cache(maxsize=4096)
+def _relative(known: Source) -> tuple[tuple[int, int], ...]:
+    """Give the relative gain of each further trainer as numerator and denominator."""
+    gains = [after / before - 1 if before else _WITHOUT for before, after in pairwise(speeds_from(known))]
+    return tuple([(gain.numerator, gain.denominator) for gain in gains])
 
 
 def dominant_share(job: Job, totals: Sequence[int]) -> Fraction:

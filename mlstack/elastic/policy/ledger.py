@@ -196,7 +196,7 @@ class Ledger:
         crew, host = seat.crew, seat.host
         if host is not None:
             self._take(host, crew.wanted)
-            host.seats.append(seat)
+            host.sit(seat)
         crew.seats.append(seat)
         crew.bound += seat.is_bound
         self._stir(crew)
@@ -206,7 +206,7 @@ class Ledger:
         crew.seats.remove(seat)
         crew.bound -= seat.is_bound
         if host is not None:
-            host.seats.remove(seat)
+            host.rise(seat)
             self._give(host, crew.wanted, at_once=True)
         self._stir(crew)
 

@@ -19,10 +19,10 @@ class Host:
         later: room when everything on its way out, by this plan too, is gone.
         lifted: `later` as if no trainer were there.
         devices: extended resources that it has.
-        seats: trainers on it.
+        seats: trainers on it; changed by `sit` and `rise` alone.
     """
 
-    __slots__ = ("allocatable", "devices", "index", "later", "lifted", "name", "now", "seats")
+    __slots__ = ("_crews", "allocatable", "devices", "index", "later", "lifted", "name", "now", "seats")
 
     def __init__(self, index: int, node: Node, devices: Sequence[int]) -> None:
         """Start with the room of the node as it stands in the snapshot."""
@@ -34,6 +34,24 @@ class Host:
         self.later = list(self.now)
         self.lifted = list(self.now)
         self.seats: list[Seat] = []
+        self._crews: tuple[Crew, ...] | None = ()
+
+    @property
+    def crews(self) -> tuple[Crew, ...]:
+        """Give the jobs that have trainers on it, each once."""
+        if self._crews is None:
+            self._crews = tuple(dict.fromkeys([seat.crew for seat in self.seats]))
+        return self._crews
+
+    def sit(self, seat: Seat) -> None:
+        """Put a trainer on it."""
+        self.seats.append(seat)
+        self._crews = None
+
+    def rise(self, seat: Seat) -> None:
+        """Take a trainer off it."""
+        self.seats.remove(seat)
+        self._crews = None
 
 
 class Seat:
@@ -44,9 +62,11 @@ class Seat:
         host: where it is or is to go; None for a node that takes no pods any more, or none yet.
         trainer: the live pod, None for one that is planned.
         cause: why it was planned.
+        is_bound: whether a pod runs there: losing it costs work.
+        disposal: the order in which trainers of one job go: planned, unbound, unready, young ones first.
     """
 
-    __slots__ = ("cause", "crew", "host", "trainer")
+    __slots__ = ("cause", "crew", "disposal", "host", "is_bound", "trainer")
 
     def __init__(self, crew: Crew, host: Host | None, trainer: Trainer | None, cause: Cause) -> None:
         """Keep the facts."""
@@ -54,24 +74,20 @@ class Seat:
         self.host = host
         self.trainer = trainer
         self.cause = cause
-
-    @property
-    def is_bound(self) -> bool:
-        """Tell whether a pod runs there: losing it costs work."""
-        return self.trainer is not None and bool(self.trainer.node)
-
-    @property
-    def disposal(self) -> tuple[int, int, int, str]:
-        """Give the order in which trainers of one job go: planned, unbound, unready, young ones first."""
-        if self.trainer is None:
-            return (0, 0, 0, self.host.name if self.host else "")
-        rank = 1 if not self.trainer.node else 2 if self.host is None else 3
-        return (rank, int(self.trainer.is_ready), -self.trainer.created_ms, self.trainer.name)
+        self.is_bound = trainer is not None and bool(trainer.node)
+        self.disposal = _disposal(host, trainer)
 
     @property
     def is_planned(self) -> bool:
         """Tell whether no pod is there yet."""
         return self.trainer is None
+
+
+def _disposal(host: Host | None, trainer: Trainer | None) -> tuple[int, int, int, str]:
+    if trainer is None:
+        return (0, 0, 0, host.name if host else "")
+    rank = 1 if not trainer.node else 2 if host is None else 3
+    return (rank, int(trainer.is_ready), -trainer.created_ms, trainer.name)
 
 
 class Crew:

@@ -33,7 +33,7 @@ class Ranking(ABC, Generic[C]):
         self._seen = len(ledger.log)
         self._last = dict.fromkeys(self._hosts, 0)
         self._alike: dict[tuple[Vector, ...], C | None] = {}
-        costs = [(self._first_cost(host), host.index) for host in hosts]
+        costs = [(self._first_rank(host), host.index) for host in hosts]
         self._heap = [(cost, index, 0) for cost, index in costs if cost is not None]
         heapify(self._heap)
 
@@ -41,13 +41,17 @@ class Ranking(ABC, Generic[C]):
     def cost(self, host: Host) -> C | None:
         """Give the cost of a host, None where it will not do."""
 
-    def _first_cost(self, host: Host) -> C | None:
-        """Give the cost of a host, worked out once for all that are alike and without trainers."""
+    def rank(self, host: Host) -> C | None:
+        """Give what a host is ranked by: its cost."""
+        return self.cost(host)
+
+    def _first_rank(self, host: Host) -> C | None:
+        """Give what a host is ranked by, worked out once for all that are alike and without trainers."""
         if host.seats:
-            return self.cost(host)
+            return self.rank(host)
         kind = (host.allocatable, tuple(host.now), tuple(host.later))
         if kind not in self._alike:
-            self._alike[kind] = self.cost(host)
+            self._alike[kind] = self.rank(host)
         return self._alike[kind]
 
     def _enter(self, index: int, cost: C | None) -> None:
@@ -63,7 +67,7 @@ class Ranking(ABC, Generic[C]):
             return
         for index in dict.fromkeys(log[self._seen :]):
             if (host := self._hosts.get(index)) is not None:
-                self._enter(index, self.cost(host))
+                self._enter(index, self.rank(host))
         self._seen = len(log)
         if len(self._heap) > CROWDED * len(self._last):
             self._heap = [entry for entry in self._heap if entry[2] == self._last[entry[1]]]
@@ -86,9 +90,14 @@ class Ranking(ABC, Generic[C]):
 class Contest(Ranking[C]):
     """Hosts in order of a cost that depends on their trainers' jobs too.
 
-    As long as nothing is taken back, jobs only lose what they can spare, and the cost is worked out anew for
-    the first host alone; afterwards, for the hosts of all jobs that changed.
+    Hosts are ranked by the least that the cost can be, and it is worked out for the first one alone. As
+    long as nothing is taken back, jobs only lose what they can spare, and costs rise; afterwards, the hosts
+    of all jobs that changed are ranked anew.
     """
+
+    @abstractmethod
+    def rank(self, host: Host) -> C | None:
+        """Give a cost that is not higher than that of a host, None where it will not do."""
 
     def __init__(self, ledger: Ledger, hosts: list[Host]) -> None:
         """Rank all hosts."""
@@ -105,7 +114,7 @@ class Contest(Ranking[C]):
         self._epoch, self._stirred = ledger.epoch, len(ledger.stirred)
         for host in dict.fromkeys([seat.host for crew in crews for seat in crew.seats]):
             if host is not None and host.index in self._hosts:
-                self._enter(host.index, self.cost(host))
+                self._enter(host.index, self.rank(host))
 
     def best(self) -> Host | None:
         """Give the host of least cost, None if none will do."""

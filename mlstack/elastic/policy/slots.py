@@ -14,7 +14,7 @@ from mlstack.elastic.policy.ledger import Ledger
 from mlstack.elastic.policy.parts import Crew, Host
 from mlstack.elastic.policy.places import Contest
 from mlstack.elastic.policy.shapes import ENDLESS, Shape, count, dominant, fits, shape
-from mlstack.elastic.policy.victims import Allowance, clear
+from mlstack.elastic.policy.victims import Allowance, clear, least
 from mlstack.elastic.snapshot import Vector
 
 Loss = tuple[int, int]
@@ -114,18 +114,24 @@ class Slots(Contest[tuple[int, ...]]):
         self._is_late = is_late
         super().__init__(ledger, hosts)
 
-    def cost(self, host: Host) -> tuple[int, ...] | None:
-        """Give the cost of a host, None where no room can be made."""
-        if not fits(host.lifted, self._wanted):
-            return None
-        found = clear(self._ledger, host, self._wanted, self._allow)
+    def rank(self, host: Host) -> tuple[int, ...] | None:
+        """Give the least that a host can cost, None where no room can be made."""
+        found = least(host, self._wanted, self._allow)
         if found is None:
             return None
+        _, evictions, _, poverty = found
+        return self._cost(host, evictions, evictions, poverty)
+
+    def cost(self, host: Host) -> tuple[int, ...] | None:
+        """Give the cost of a host, None where no room can be made."""
+        found = clear(self._ledger, host, self._wanted, self._allow)
+        return None if found is None else self._cost(host, len(found.seats), found.evictions, found.poverty)
+
+    def _cost(self, host: Host, taken: int, evictions: int, poverty: int) -> tuple[int, ...]:
         spared = self._ledger.spared(host, self._wanted)
         tightness = self._ledger.left_over(host, self._wanted)
-        displaced = len(found.seats) if self._is_late else 0
         loss, further = self._loss.of(host.lifted)
-        return (displaced, spared, *loss, *further, found.evictions, found.poverty, tightness)
+        return (taken if self._is_late else 0, spared, *loss, *further, evictions, poverty, tightness)
 
 
 class SlotFinder:

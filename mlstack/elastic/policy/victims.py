@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
@@ -67,7 +66,7 @@ def clear(ledger: Ledger, host: Host, wanted: Shape, allow: Allowance) -> Cleara
         return _FREE
     if not fits(host.lifted, wanted):
         return None
-    allowed = {crew: allow(crew) for crew in dict.fromkeys([seat.crew for seat in host.seats])}
+    allowed = {crew: allow(crew) for crew in host.crews}
     candidates = [seat for seat in host.seats if allowed[seat.crew] > 0 and can_go(seat)]
     if not candidates:
         return None
@@ -77,6 +76,29 @@ def clear(ledger: Ledger, host: Host, wanted: Shape, allow: Allowance) -> Cleara
         if chosen := _choose(eligible, short, allowed):
             return _cost(ledger, host, wanted, chosen)
     return None
+
+
+def least(host: Host, wanted: Shape, allow: Allowance) -> tuple[int, int, int, int] | None:
+    """Give a clearance without its seats that is no dearer than the one `clear` finds, None if it finds none.
+
+    There may be none all the same.
+    """
+    later = host.later
+    short = [(each, amount - later[each]) for each, amount in wanted if later[each] < amount]
+    if not short:
+        return _FREE[:4]
+    if not fits(host.lifted, wanted):
+        return None
+    crews = [crew for crew in host.crews if allow(crew) > 0]
+    taken = 1
+    for each, amount in short:
+        most = max([crew.job.trainer[each] for crew in crews], default=0)
+        if not most:
+            return None
+        taken = max(taken, -(-amount // most))
+    planned = sum([not seat.is_bound for seat in host.seats])
+    priority = min([crew.job.priority for crew in crews])
+    return (priority, max(0, taken - planned), 0, -max([crew.level for crew in crews]))
 
 
 def _preference(seat: Seat) -> tuple[int, int, int, tuple[int, int, int, str]]:
@@ -89,19 +111,19 @@ def _choose(eligible: list[Seat], short: list[tuple[int, int]], allowed: dict[Cr
         if fits(seat.crew.job.trainer, short):
             return [seat]
     taken: list[Seat] = []
-    lost: Counter[Crew] = Counter()
-    bound: Counter[Crew] = Counter()
+    lost = dict.fromkeys(allowed, 0)
+    bound = dict.fromkeys(allowed, 0)
     left = dict(short)
     for seat in eligible:
         crew = seat.crew
         frees = crew.job.trainer
-        if lost[crew] < allowed[crew] and can_go(seat, bound[crew]) and any(frees[each] for each in left):
+        if lost[crew] < allowed[crew] and can_go(seat, bound[crew]) and any([frees[each] for each in left]):
             lost[crew] += 1
             bound[crew] += seat.is_bound
             taken.append(seat)
             for each in left:
                 left[each] -= frees[each]
-            if all(amount <= 0 for amount in left.values()):
+            if max(left.values()) <= 0:
                 return _pruned(taken, left)
     return []
 
@@ -110,7 +132,7 @@ def _pruned(taken: list[Seat], left: dict[int, int]) -> list[Seat]:
     """Drop trainers that are not needed after all, the dearest first; `left` is what is still short."""
     for seat in reversed(taken[:]):
         frees = seat.crew.job.trainer
-        if len(taken) > 1 and all(amount + frees[each] <= 0 for each, amount in left.items()):
+        if len(taken) > 1 and max([amount + frees[each] for each, amount in left.items()]) <= 0:
             taken = [each for each in taken if each is not seat]
             left = {each: amount + frees[each] for each, amount in left.items()}
     return taken
@@ -147,6 +169,10 @@ class Evictions(Contest[tuple[int, int, int, int]]):
         self._wanted = wanted
         self._allow = allow
         super().__init__(ledger, hosts)
+
+    def rank(self, host: Host) -> tuple[int, int, int, int] | None:
+        """Give the least that making room on a host can cost, None where that is not possible."""
+        return least(host, self._wanted, self._allow)
 
     def cost(self, host: Host) -> tuple[int, int, int, int] | None:
         """Give the cost of making room on a host, None where that is not possible."""

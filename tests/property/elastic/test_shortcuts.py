@@ -11,6 +11,8 @@ from hypothesis import given
 from mlstack.elastic.config import PolicyConfig
 from mlstack.elastic.plan import plan
 from mlstack.elastic.policy import aside, attempts
+from mlstack.elastic.policy.parts import Host
+from mlstack.elastic.policy.places import Contest
 from mlstack.elastic.policy.slots import SlotFinder
 from mlstack.elastic.policy.sums import FreeRoom
 from mlstack.elastic.policy.victims import VictimFinder
@@ -18,6 +20,7 @@ from mlstack.elastic.snapshot import Snapshot
 from tests.property.elastic.moments import MANY, moments
 
 CONFIG = PolicyConfig()
+BEST = Contest.best
 
 
 class Afresh(FreeRoom):
@@ -38,6 +41,14 @@ def forgetful(find: Callable[..., Any]) -> Callable[..., Any]:
         return find(self, *args, **options)
 
     return found
+
+
+def honest(contest: Contest[Any]) -> Host | None:
+    """Give the best node, and be sure that none is ranked behind its worth."""
+    for host in contest._hosts.values():
+        cost, rank = contest.cost(host), contest.rank(host)
+        assert cost is None or (rank is not None and rank <= cost)
+    return BEST(contest)
 
 
 @MANY
@@ -64,3 +75,10 @@ def test_sums_that_are_kept_up_to_date_are_right(snapshot: Snapshot) -> None:
     with patch.object(attempts, "FreeRoom", Afresh):
         added = plan(snapshot, CONFIG)
     assert plan(snapshot, CONFIG) == added
+
+
+@MANY
+@given(moments(jobs=8))
+def test_no_node_is_ranked_by_more_than_it_costs(snapshot: Snapshot) -> None:
+    with patch.object(Contest, "best", honest):
+        plan(snapshot, CONFIG)

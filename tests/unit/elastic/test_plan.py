@@ -1,5 +1,6 @@
 """What the policy `fair` decides in small, ordinary cases."""
 
+import gc
 from dataclasses import replace
 
 import pytest
@@ -294,3 +295,14 @@ def test_a_job_that_waits_is_told_what_is_short_or_that_it_never_fits() -> None:
 def test_trainers_of_a_lost_node_are_counted_until_they_are_gone() -> None:
     found = decide(moment(running("a", "n0", "elsewhere", maximum=2), cores=(4,)))
     assert (targets(found), found.decisions["a"].places) == ({"a": 2}, ())
+
+
+def test_a_plan_leaves_garbage_collection_as_it_was() -> None:
+    decide(moment(waiting("j"), cores=(4,)))
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        decide(moment(waiting("j"), cores=(4,)))
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
