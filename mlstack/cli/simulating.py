@@ -19,12 +19,16 @@ if TYPE_CHECKING:
 GOALS = ("case1", "case2", "case2-roomy", "jct", "validation")
 
 
-def table(case: str, seeds: int, policy: str, *, first_seed: int = 0) -> GoalTable:
+def table(
+    case: str, seeds: int, policy: str, *, first_seed: int = 0, is_preempting: bool | None = None
+) -> GoalTable:
     """Run a case with so many seeds from the first on, and judge it by its goals."""
-    from mlstack.elastic.simulate import casegoals, validation
+    from mlstack.elastic.simulate import casegoals, cases, validation
     from mlstack.elastic.simulate.goals import GoalTable
     from mlstack.elastic.simulate.many import Trial, run_all
 
+    if is_preempting is not None:
+        _check_services(case, cases.CASES[case]() if case in cases.CASES else None)
     chosen = tuple(range(first_seed, first_seed + seeds))
     workers = os.cpu_count() or 1
     with progress.waiting(f"simulating {case}"):
@@ -37,7 +41,7 @@ def table(case: str, seeds: int, policy: str, *, first_seed: int = 0) -> GoalTab
             made = validation.trials(chosen)
             rows = validation.judge(made, run_all(made, workers=workers))
             return GoalTable(case=case, policy="edl-v010, off", seeds=chosen, rows=rows)
-        trials = [Trial(case=case, policy=policy, seed=seed) for seed in chosen]
+        trials = [Trial(case=case, policy=policy, seed=seed, is_preempting=is_preempting) for seed in chosen]
         found = run_all(trials, workers=workers)
     return GoalTable(
         case=case,
@@ -48,9 +52,17 @@ def table(case: str, seeds: int, policy: str, *, first_seed: int = 0) -> GoalTab
     )
 
 
-def single(name: str, policy: str, seed: int, *, rows: Path | None, plot: Path | None) -> SimulationReport:
+def single(
+    name: str,
+    policy: str,
+    seed: int,
+    *,
+    is_preempting: bool | None,
+    rows: Path | None,
+    plot: Path | None,
+) -> SimulationReport:
     """Run one simulation, and write its rows and its plot where that is wanted."""
-    from mlstack.elastic.simulate import report
+    from mlstack.elastic.simulate import cases, report
     from mlstack.elastic.simulate.run import BASELINES, simulate
 
     if policy not in BASELINES:
@@ -62,6 +74,9 @@ def single(name: str, policy: str, seed: int, *, rows: Path | None, plot: Path |
 
         library()
     scenario = _scenario(name)
+    if is_preempting is not None:
+        _check_services(name, scenario)
+        scenario = cases.with_preemption(scenario, is_preempting=is_preempting)
     with progress.waiting(f"simulating {scenario.name}"):
         outcome = simulate(scenario, policy, seed=seed)
     if rows is not None:
@@ -69,6 +84,11 @@ def single(name: str, policy: str, seed: int, *, rows: Path | None, plot: Path |
     if plot is not None:
         _write(plot, _drawn(outcome))
     return report.summary(outcome)
+
+
+def _check_services(name: str, scenario: Scenario | None) -> None:
+    if scenario is None or not scenario.services:
+        raise UsageError(f"`{name}` has no services whose pods could preempt", hint="leave --preemption away")
 
 
 def _scenario(name: str) -> Scenario:

@@ -230,6 +230,14 @@ def simulate(
             help="fair, throughput or edl; or EDL's own way of 2017: edl-v010, off (rigid jobs).",
         ),
     ] = "fair",
+    preemption: Annotated[
+        bool | None,
+        typer.Option(
+            "--preemption/--no-preemption",
+            help="Whether the scheduler pushes trainers aside for pods of services, or leaves it to the "
+            "controller. Default: as the scenario has it; case2 does, case2-roomy does not.",
+        ),
+    ] = None,
     csv: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="Do one run and write a row a second.")
     ] = None,
@@ -248,9 +256,10 @@ def simulate(
 
     is_single = seed is not None or csv is not None or plot is not None
     if scenario in simulating.GOALS and not is_single:
-        found = simulating.table(scenario, seeds, policy, first_seed=first_seed)
+        found = simulating.table(scenario, seeds, policy, first_seed=first_seed, is_preempting=preemption)
         return emit(found, output)
-    return emit(simulating.single(scenario, policy, seed or 0, rows=csv, plot=plot), output)
+    single = simulating.single(scenario, policy, seed or 0, is_preempting=preemption, rows=csv, plot=plot)
+    return emit(single, output)
 
 
 def _live(

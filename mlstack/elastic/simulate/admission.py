@@ -20,7 +20,7 @@ def admit(store: Store, pod: Mapping[str, Any]) -> Obj:
         pod,
         spec={
             "priority": (found or {}).get("value", spec.get("priority", 0)),
-            "preemptionPolicy": (found or {}).get("preemptionPolicy", "PreemptLowerPriority"),
+            "preemptionPolicy": (found or spec).get("preemptionPolicy", "PreemptLowerPriority"),
             "terminationGracePeriodSeconds": spec.get("terminationGracePeriodSeconds", DEFAULT_GRACE_S),
         },
         status={"phase": "Pending"},

@@ -100,8 +100,18 @@ def case2(*, nodes: tuple[NodeGroup, ...] = CALIBRATED, name: str = "case2") -> 
 
 
 def case2_roomy() -> Scenario:
-    """The same on a cluster of as many cores on larger nodes."""
-    return case2(nodes=ROOMY, name="case2-roomy")
+    """The same on a cluster of as many cores on larger nodes, where the controller alone makes room.
+
+    EDL's cluster knew no preemption. Where pods preempt, the scheduler takes trainers without regard to what
+    is left over on their nodes.
+    """
+    return with_preemption(case2(nodes=ROOMY, name="case2-roomy"), is_preempting=False)
+
+
+def with_preemption(scenario: Scenario, *, is_preempting: bool) -> Scenario:
+    """Give a scenario in which the scheduler makes room for services, or leaves it to the controller."""
+    services = (replace(each, is_preempting=is_preempting) for each in scenario.services)
+    return replace(scenario, services=tuple(services))
 
 
 _SCHEDULER_1_6 = SchedulerSettings(
@@ -136,3 +146,14 @@ def unelastic(scenario: Scenario) -> Scenario:
 
 
 CASES: dict[str, Callable[[], Scenario]] = {"case1": case1, "case2": case2, "case2-roomy": case2_roomy}
+
+
+def named(case: str, *, is_preempting: bool | None = None) -> Scenario:
+    """Give a case by its name.
+
+    Args:
+        case: one of `CASES`.
+        is_preempting: whether the scheduler pushes trainers aside for services; None for as the case has it.
+    """
+    scenario = CASES[case]()
+    return scenario if is_preempting is None else with_preemption(scenario, is_preempting=is_preempting)

@@ -19,12 +19,14 @@ class Trial:
         policy: how jobs are scaled.
         seed: of chance.
         is_as_measured: whether on a cluster of EDL's time, with submissions as far apart as they really were.
+        is_preempting: whether the scheduler pushes trainers aside for services; None for as the case has it.
     """
 
     case: str
     policy: str
     seed: int
     is_as_measured: bool = False
+    is_preempting: bool | None = None
 
 
 MEASURED_SPACING_MS = 12_500
@@ -34,7 +36,8 @@ MEASURED_SPACING_MS = 12_500
 def run_trial(trial: Trial) -> Figures:
     """Make one run and measure it."""
     if not trial.is_as_measured:
-        return figures(simulate(cases.CASES[trial.case](), trial.policy, seed=trial.seed))
+        scenario = cases.named(trial.case, is_preempting=trial.is_preempting)
+        return figures(simulate(scenario, trial.policy, seed=trial.seed))
     is_first = trial.case == "case1"
     scenario = cases.case1(spacing_ms=MEASURED_SPACING_MS) if is_first else cases.CASES[trial.case]()
     return figures(simulate(cases.as_measured(scenario), trial.policy, seed=trial.seed))

@@ -82,6 +82,11 @@ def training_job(job: JobPlan, grace_s: int) -> Obj:
     }
 
 
+def preemption_policy(service: Service) -> str:
+    """Give what the class of a service's pods says of pushing others aside."""
+    return "PreemptLowerPriority" if service.is_preempting else "Never"
+
+
 def deployment(service: Service) -> Obj:
     """Give the Deployment of a service."""
     labels = {"app": service.name}
@@ -90,6 +95,7 @@ def deployment(service: Service) -> Obj:
         "metadata": {"labels": labels},
         "spec": {
             "priority": service.priority,
+            "preemptionPolicy": preemption_policy(service),
             "terminationGracePeriodSeconds": service.grace_s,
             "containers": [container],
         },

@@ -83,6 +83,8 @@ class Service:
         replicas: how many pods it begins with.
         requests: what each requests.
         priority: of its pods.
+        is_preempting: whether the scheduler pushes others aside for them; where not, their class has
+            `preemptionPolicy: Never`, and the controller alone makes room.
         grace_s: how long a pod takes to end.
     """
 
@@ -91,6 +93,7 @@ class Service:
     replicas: int
     requests: Mapping[str, str]
     priority: int = 1000
+    is_preempting: bool = True
     grace_s: int = 2
 
 

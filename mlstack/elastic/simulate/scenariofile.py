@@ -40,7 +40,7 @@ _JOB = (
     *("name", "count", "at", "every", "min", "max", "trainer", "pservers", "master", "priority", "weight"),
     *("first", "work", "spec"),
 )
-_SERVICE = ("name", "at", "replicas", *_ROOM, "priority", "grace")
+_SERVICE = ("name", "at", "replicas", *_ROOM, "priority", "preempts", "grace")
 _EVENT = ("at", "what", "name", "count", "seconds", "every")
 _NEEDS_NAME = frozenset(what for what in get_args(Happening) if not what.endswith(("-controller", "-watch")))
 
@@ -164,6 +164,7 @@ def _service(fields: Fields) -> Service:
         replicas=fields.integer("replicas", 1),
         requests=_room(fields),
         priority=fields.integer("priority", 1000, minimum=None),
+        is_preempting=fields.flag("preempts", default=True),
         grace_s=fields.integer("grace", 2),
     )
 
@@ -202,9 +203,10 @@ def _scheduler(fields: Fields) -> SchedulerSettings:
 
 
 def _name(fields: Fields) -> str:
-    if not fields.text("name"):
+    name = fields.text("name")
+    if fields.value("name") in (None, ""):
         fields.fault("`name` is missing")
-    return fields.text("name")
+    return name
 
 
 def _ms(fields: Fields, name: str, default: float) -> int:

@@ -29,6 +29,7 @@ from tests.support.waiting import wait_until
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{objects.NAMESPACE}/deployments"
 JOBS = f"/apis/{API_VERSION}/namespaces/{objects.NAMESPACE}/trainingjobs"
 MERGE = "application/merge-patch+json"
+OF_CLASS = ("priority", "preemptionPolicy")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,13 +123,15 @@ def _calendar(scenario: Scenario, cluster: TestCluster) -> Iterator[tuple[int, C
 
 
 def _serve(cluster: TestCluster, service: Service) -> None:
-    name = f"priority-{service.priority}"
+    policy = objects.preemption_policy(service)
+    name = f"priority-{service.priority}-{policy.lower()}"
     path = "/apis/scheduling.k8s.io/v1/priorityclasses"
     if service.priority and cluster.find(f"{path}/{name}") is None:
-        cluster.request("POST", path, {"metadata": {"name": name}, "value": service.priority})
+        value = {"value": service.priority, "preemptionPolicy": policy}
+        cluster.request("POST", path, {"metadata": {"name": name}, **value})
     deployment = objects.deployment(service)
     template = deployment["spec"]["template"]
-    pod = {key: value for key, value in template["spec"].items() if key != "priority"}
+    pod = {key: value for key, value in template["spec"].items() if key not in OF_CLASS}
     pod["containers"] = [{**container, "image": IMAGE} for container in pod["containers"]]
     if service.priority:
         pod["priorityClassName"] = name

@@ -31,9 +31,15 @@ def write_result(base: Path, outcome: Outcome, circumstances: Mapping[str, objec
     )
 
 
-def judged(folder: Path, case: str) -> tuple[Row, ...]:
-    """Judge all runs of a case that a folder has."""
-    return judge(case, [_figures(path) for path in sorted(folder.glob(f"{case}-[0-9]*.json"))])
+def judged(folder: Path, case: str, *, kept: str = "") -> tuple[Row, ...]:
+    """Judge all runs of a case that a folder has.
+
+    Args:
+        folder: where they are.
+        case: whose goals are meant.
+        kept: what the files are called before the number; the case, where nothing is said.
+    """
+    return judge(case, [_figures(path) for path in sorted(folder.glob(f"{kept or case}-[0-9]*.json"))])
 
 
 def _figures(path: Path) -> Figures:

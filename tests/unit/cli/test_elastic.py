@@ -170,6 +170,14 @@ jobs: [{name: j, at: 2, min: 1, max: 5, trainer: {cpu: 1}}]
 """
 
 
+CROWDED = """\
+seconds: 60
+nodes: [{name: node, cpu: 4, memory: 16Gi}]
+jobs: [{name: j, at: 1, min: 1, max: 4, trainer: {cpu: 1}}]
+services: [{name: web, at: 20, replicas: 1, cpu: 2}]
+"""
+
+
 def test_simulate_sums_a_scenario_up(run: Runner) -> None:
     Path("mine.yaml").write_text(SCENARIO, encoding="utf-8")
     found = run("elastic simulate mine.yaml --csv rows.csv -o json").json
@@ -195,6 +203,31 @@ def test_simulate_begins_with_the_seed_that_is_asked_for(
     assert made == found["seeds"] == [100, 101, 102]
 
 
+@pytest.mark.parametrize(
+    ("words", "is_preempting"),
+    [("case2", None), ("case2 --preemption", True), ("case2-roomy --no-preemption", False)],
+)
+def test_simulate_leaves_making_room_to_whom_it_is_told(
+    run: Runner, monkeypatch: pytest.MonkeyPatch, words: str, is_preempting: bool | None
+) -> None:
+    made: list[bool | None] = []
+
+    def run_all(trials: Sequence[Trial], **_: object) -> list[Figures]:
+        made.extend(trial.is_preempting for trial in trials)
+        return [Figures(seed=one.seed, values=defaultdict(float), violations=()) for one in trials]
+
+    monkeypatch.setattr("mlstack.elastic.simulate.many.run_all", run_all)
+    run(f"elastic simulate {words} --seeds 2")
+    assert made == [is_preempting] * 2
+
+
+def test_simulate_lets_pods_of_services_wait(run: Runner) -> None:
+    Path("mine.yaml").write_text(CROWDED, encoding="utf-8")
+    alone = run("elastic simulate mine.yaml --no-preemption --policy off -o json").json
+    helped = run("elastic simulate mine.yaml --preemption --policy off -o json").json
+    assert (alone["deletions"], helped["deletions"]) == (0, 2)
+
+
 def test_simulate_draws(run: Runner) -> None:
     pytest.importorskip("matplotlib")
     Path("mine.yaml").write_text(SCENARIO, encoding="utf-8")
@@ -217,6 +250,9 @@ def test_simulate_says_how_plots_are_had(run: Runner, monkeypatch: pytest.Monkey
         ("elastic simulate case9", 4, "case1, case2"),
         ("elastic simulate case1 --seed 1 --policy fari", 4, "did you mean `fair`?"),
         ("elastic simulate jct --seed 1", 2, "no single simulation"),
+        ("elastic simulate jct --preemption", 2, "`jct` has no services"),
+        ("elastic simulate case1 --no-preemption", 2, "`case1` has no services"),
+        ("elastic simulate case1 --no-preemption --seed 1", 2, "`case1` has no services"),
     ],
 )
 def test_simulate_tells_what_is_wrong(run: Runner, line: str, code: int, words: str) -> None:

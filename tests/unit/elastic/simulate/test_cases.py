@@ -14,11 +14,18 @@ from mlstack.elastic.simulate.scenario import Event, NodeGroup
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["case1", "case2"])
+@pytest.mark.parametrize("case", ["case1", "case2", "case2-roomy"])
 def test_a_case_meets_its_goals(case: str) -> None:
     found = run_trial(Trial(case=case, policy="fair", seed=5))
     assert found.violations == ()
     assert _missed(case, found) == []
+
+
+@pytest.mark.slow
+def test_case_2_meets_its_goals_where_the_controller_alone_makes_room() -> None:
+    found = run_trial(Trial(case="case2", policy="fair", seed=5, is_preempting=False))
+    assert found.violations == ()
+    assert _missed("case2", found) == []
 
 
 def test_the_goals_are_missed_without_a_controller() -> None:

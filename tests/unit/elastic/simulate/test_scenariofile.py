@@ -37,6 +37,12 @@ def test_gpus_are_limits_too() -> None:
     assert found["trainer"]["resources"]["limits"] == {"nvidia.com/gpu": "2"}
 
 
+def test_pods_of_services_preempt_unless_it_is_said() -> None:
+    services = [{"name": "a", "cpu": 1}, {"name": "b", "cpu": 1, "preempts": False}]
+    found = scenariofile.read({"nodes": NODES, "services": services}, where="a.yaml")
+    assert [service.is_preempting for service in found.services] == [True, False]
+
+
 def test_a_scenario_is_called_like_its_file() -> None:
     assert scenariofile.read({"nodes": NODES}, where="dir/mine.yaml").name == "mine"
 
@@ -51,10 +57,11 @@ def test_a_scenario_is_called_like_its_file() -> None:
         ({"nodes": NODES, "jobs": [{"name": "j", "min": 3, "max": 2}]}, "job `j`"),
         ({"nodes": NODES, "jobs": [{"name": "j", "at": -1}]}, "not negative"),
         ({"nodes": NODES, "jobs": [{"name": "j"}, {"name": "j"}]}, "two jobs"),
+        ({"nodes": [{"name": False, "cpu": 1}]}, r"`name` must be text, got False$"),
         ({"nodes": NODES, "start": 3}, "`start`"),
         ([], "must be a map"),
     ],
-    ids=["empty", "unknown", "event", "nameless", "range", "time", "twice", "start", "list"],
+    ids=["empty", "unknown", "event", "nameless", "range", "time", "twice", "name", "start", "list"],
 )
 def test_faults_are_told(data: object, words: str) -> None:
     with pytest.raises(ConfigError, match=words):

@@ -113,6 +113,15 @@ def test_preemption_takes_trainers_and_as_few_as_needed() -> None:
     assert len(sandbox.pods("t")) == 7
 
 
+def test_pods_that_do_not_preempt_wait_for_room() -> None:
+    sandbox = Sandbox(1)
+    sandbox.pod("trainer", priorityClassName="mlstack-trainer")
+    sandbox.run(10)
+    sandbox.pod("web", priority=1000, preemptionPolicy="Never")
+    sandbox.run(30)
+    assert (sandbox.node_of("trainer"), sandbox.node_of("web")) == ("n0-0", "")
+
+
 def test_a_trainer_pushes_nothing_aside() -> None:
     sandbox = Sandbox(1)
     sandbox.pod("low", priority=-100)
