@@ -42,6 +42,12 @@ Policy = Annotated[str, typer.Option("--policy", metavar="NAME", help="fair, thr
 Headroom = Annotated[
     int, typer.Option("--headroom", metavar="PERCENT", min=0, max=90, help="Places that growth leaves free.")
 ]
+Moves = Annotated[
+    int,
+    typer.Option(
+        "--moves", metavar="COUNT", min=0, help="Trainers moved for fairness alone in 10 s, at the most."
+    ),
+]
 
 
 def _level(value: str) -> str:
@@ -71,6 +77,7 @@ def run(
         ),
     ] = 5.0,
     headroom: Headroom = 0,
+    moves: Moves = 15,
     listen: Annotated[
         str,
         typer.Option(
@@ -114,7 +121,7 @@ def run(
         context=context,
         kubeconfig=kubeconfig,
         namespaces=namespace,
-        policy=_policy(policy, headroom),
+        policy=_policy(policy, headroom, moves),
         tick=tick,
         dry_run=dry_run,
         lease_namespace=lease_namespace,
@@ -161,13 +168,14 @@ def plan(
     ] = None,
     policy: Policy = "fair",
     headroom: Headroom = 0,
+    moves: Moves = 15,
     kubeconfig: options.Kubeconfig = None,
     output: options.Output = "table",
 ) -> int:
     """Show what the controller would do now, and why; writes nothing to the cluster."""
     from mlstack.elastic import looking
 
-    config = _policy(policy, headroom)
+    config = _policy(policy, headroom, moves)
     if snapshot is not None and (context or namespace):
         raise UsageError("`--snapshot` needs no cluster", hint="leave --context and --namespace away")
     moment = _saved(snapshot) if snapshot is not None else _live(ctx.obj, context, kubeconfig, namespace)
@@ -279,12 +287,12 @@ def _saved(file: Path) -> Snapshot:
     return saved.read(read_text(file), where=str(file))
 
 
-def _policy(name: str, headroom: int) -> PolicyConfig:
+def _policy(name: str, headroom: int, moves: int) -> PolicyConfig:
     from mlstack.elastic import looking
     from mlstack.elastic.config import PolicyConfig
 
     looking.check_policy(name)
-    return PolicyConfig(mode=name, headroom_pct=headroom)
+    return PolicyConfig(mode=name, headroom_pct=headroom, moves=moves)
 
 
 def _settings(

@@ -88,6 +88,23 @@ def test_a_saved_moment_gives_the_same_plan(run: Runner, stage: Stage, tmp_path:
     assert {row["job"] for row in again["jobs"]} == {"default/big", "default/small"}
 
 
+def test_plan_moves_no_more_than_it_may(run: Runner) -> None:
+    stage = Stage("n1", "n2")
+    stage.put(training_job("old", minimum=1, maximum=16, cpu="1"))
+    stage.settle()
+    stage.put(training_job("new", minimum=1, maximum=16, cpu="1"))
+    run.clusters["minikube"] = run.clusters[""] = stage.memory
+    given = [
+        {row["job"]: row["target"] for row in run(f"elastic plan -o json --moves {count}").json["jobs"]}
+        for count in (0, 1, 15)
+    ]
+    assert given == [
+        {"default/new": 1, "default/old": 15},
+        {"default/new": 2, "default/old": 14},
+        {"default/new": 8, "default/old": 8},
+    ]
+
+
 def test_a_file_that_is_no_snapshot_is_refused(run: Runner, tmp_path: Path) -> None:
     file = tmp_path / "moment.json"
     file.write_text('{"kind": "List"}', encoding="utf-8")
