@@ -27,8 +27,9 @@ from mlstack.model.fields import FieldChange
 from mlstack.model.objects import MANAGER, KubeObject
 from mlstack.model.replacement import needs_new_run
 
-# How often an object may be another one than a moment before, as while somebody recreates it.
-_MOVES = 4
+# How often an object may be another one than a moment before, as while somebody recreates it; of a hundred
+# objects on a server that refuses one question of four, five times were not enough once in ten runs.
+_MOVES = 20
 
 
 class Look:

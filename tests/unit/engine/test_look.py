@@ -1,0 +1,48 @@
+"""Objects that change while they are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mlstack.cluster.api import Applied
+from mlstack.cluster.memory import MemoryCluster
+from mlstack.errors import ConflictError
+from mlstack.files.kubernetes import load_schemas
+from mlstack.model.fieldmanagers import MANAGER
+from tests.support.deploying import Stack, VirtualClock, config_map
+
+
+class Busy(MemoryCluster):
+    """A cluster in which each object has changed so many times before a question about it is answered."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__(load_schemas("1.36"), clock=VirtualClock())
+        self.times = times
+
+    def apply(
+        self,
+        obj: Mapping[str, Any],
+        *,
+        manager: str = MANAGER,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> Applied:
+        if dry_run and self.times and obj["kind"] == "ConfigMap":
+            self.times -= 1
+            raise ConflictError("`ConfigMap settings` changed or was replaced in the meantime")
+        return super().apply(obj, manager=manager, force=force, dry_run=dry_run)
+
+
+def test_an_object_that_changes_again_and_again_is_looked_at_until_it_holds_still(tmp_path: Path) -> None:
+    cluster = Busy(0)
+    stack = Stack(tmp_path / "app", namespace="ml", opener=lambda context: cluster, clock=VirtualClock())
+    stack.write("web", config_map(key="old"))
+    stack.apply()
+    stack.write("web", config_map(key="new"))
+    cluster.times = 12
+    stack.apply()
+    assert cluster.times == 0
+    [found] = [each for each in cluster.list("v1", "ConfigMap").items if (each.get("data") or {}).get("key")]
+    assert found["data"] == {"key": "new"}
