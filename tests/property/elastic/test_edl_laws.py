@@ -12,6 +12,7 @@ from mlstack.elastic.config import PolicyConfig
 from mlstack.elastic.plan import plan
 from mlstack.elastic.scaleplan import ScalePlan
 from mlstack.elastic.snapshot import Demand, Job, JobState, Node, Role, Snapshot, Trainer
+from tests.property.elastic.moments import MANY
 
 RESOURCES = ("cpu", "memory", "nvidia.com/gpu")
 LOADS = st.sampled_from([50, 80, 97, 100])
@@ -90,6 +91,7 @@ def carried_out(snapshot: Snapshot, decided: ScalePlan) -> Snapshot:
     return replace(snapshot, jobs=tuple(jobs))
 
 
+@MANY
 @given(snapshots(), LOADS)
 def test_targets_are_in_range_and_pods_add_up_to_them(snapshot: Snapshot, load: int) -> None:
     decided = mended(snapshot, load)
@@ -103,6 +105,7 @@ def test_targets_are_in_range_and_pods_add_up_to_them(snapshot: Snapshot, load: 
         assert decision.reasons
 
 
+@MANY
 @given(snapshots(), LOADS)
 def test_named_nodes_have_room_for_all_that_is_planned_there(snapshot: Snapshot, load: int) -> None:
     decided = mended(snapshot, load)
@@ -119,6 +122,7 @@ def test_named_nodes_have_room_for_all_that_is_planned_there(snapshot: Snapshot,
             assert not new or node.used[place] + old + new <= node.allocatable[place]
 
 
+@MANY
 @given(snapshots(), LOADS)
 def test_what_was_decided_comes_to_rest(snapshot: Snapshot, load: int) -> None:
     """No step is undone by the next: each round of a quiet cluster changes less, and soon nothing."""
@@ -131,6 +135,7 @@ def test_what_was_decided_comes_to_rest(snapshot: Snapshot, load: int) -> None:
     }
 
 
+@MANY
 @given(snapshots(), LOADS, st.randoms(use_true_random=False), st.sampled_from(["edl", "edl-v010"]))
 def test_listing_order_does_not_matter(snapshot: Snapshot, load: int, dice: object, mode: str) -> None:
     jobs, nodes = list(snapshot.jobs), list(snapshot.nodes)
@@ -141,6 +146,7 @@ def test_listing_order_does_not_matter(snapshot: Snapshot, load: int, dice: obje
     assert plan(turned, config).decisions == plan(snapshot, config).decisions
 
 
+@MANY
 @given(snapshots(), LOADS, st.sampled_from(["edl", "edl-v010"]))
 def test_both_end_within_their_bound(snapshot: Snapshot, load: int, mode: str) -> None:
     decided = plan(snapshot, PolicyConfig(mode=mode, max_load_pct=load))

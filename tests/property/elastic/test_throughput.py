@@ -17,6 +17,7 @@ from mlstack.elastic.policy.curves import speeds
 from mlstack.elastic.policy.gain import Gain
 from mlstack.elastic.scaleplan import ScalePlan
 from mlstack.elastic.snapshot import Curve, Job, JobState, Node, Snapshot, Trainer
+from tests.property.elastic.moments import MANY
 
 FAIR = PolicyConfig(mode="fair")
 THROUGHPUT = PolicyConfig(mode="throughput")
@@ -96,11 +97,13 @@ def worth(snapshot: Snapshot, counts: dict[str, int]) -> Fraction:
     return prod((speeds(job)[n] for job in snapshot.jobs if (n := counts[job.key])), start=Fraction(1))
 
 
+@MANY
 @given(clusters(is_alike=True, is_new=False))
 def test_with_identical_jobs_it_decides_as_fair(snapshot: Snapshot) -> None:
     assert targets(plan(snapshot, THROUGHPUT)) == targets(plan(snapshot, FAIR))
 
 
+@MANY
 @given(clusters(is_alike=False, is_new=True))
 def test_new_jobs_get_at_least_the_speed_that_fair_gives_them(snapshot: Snapshot) -> None:
     best, fair = targets(plan(snapshot, THROUGHPUT)), targets(plan(snapshot, FAIR))
@@ -108,6 +111,7 @@ def test_new_jobs_get_at_least_the_speed_that_fair_gives_them(snapshot: Snapshot
     assert worth(snapshot, best) >= worth(snapshot, fair)
 
 
+@MANY
 @given(clusters(is_alike=False, is_new=False))
 def test_moves_alone_never_make_all_jobs_together_slower(snapshot: Snapshot) -> None:
     running = [job for job in snapshot.jobs if job.state == "admitted"]
@@ -116,6 +120,7 @@ def test_moves_alone_never_make_all_jobs_together_slower(snapshot: Snapshot) -> 
     assert worth(snapshot, targets(plan(snapshot, THROUGHPUT))) >= worth(snapshot, before)
 
 
+@MANY
 @given(clusters(is_alike=False, is_new=False))
 def test_it_comes_to_rest(snapshot: Snapshot) -> None:
     for _ in range(20):
@@ -126,6 +131,7 @@ def test_it_comes_to_rest(snapshot: Snapshot) -> None:
     assert targets(plan(snapshot, THROUGHPUT)) == {job.key: job.target for job in snapshot.jobs}
 
 
+@MANY
 @given(clusters(is_alike=False, is_new=True))
 def test_each_further_trainer_gains_less(snapshot: Snapshot) -> None:
     gain = Gain(snapshot.jobs, (100,))
@@ -134,6 +140,7 @@ def test_each_further_trainer_gains_less(snapshot: Snapshot) -> None:
         assert all(before < after for before, after in pairwise(levels))
 
 
+@MANY
 @given(clusters(is_alike=False, is_new=False), st.randoms(use_true_random=False))
 def test_listing_order_does_not_matter(snapshot: Snapshot, dice: object) -> None:
     jobs, nodes = list(snapshot.jobs), list(snapshot.nodes)
