@@ -122,7 +122,8 @@ class Curve:
     """How fast a job trains with so many trainers.
 
     Attributes:
-        points: (trainers, items a second), by trainers; as reported, before any smoothing.
+        points: (trainers, speed), as reported, before any smoothing; speeds in a unit of the job's own, so
+            that they are whole: only their ratios count.
     """
 
     points: tuple[tuple[int, int], ...]

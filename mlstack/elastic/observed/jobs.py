@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from math import lcm
 from typing import Any
 
 from mlstack.elastic import childnames, children, podspec, spec
@@ -227,7 +229,28 @@ def _changed_ms(status: Mapping[str, Any]) -> int | None:
 
 
 def _curve(status: Mapping[str, Any]) -> Curve | None:
-    """Read the speed that a job reported: `status.throughput.curve`, pairs of trainers and items a second."""
-    points = (status.get("throughput") or {}).get("curve") or ()
-    found = tuple((int(point[0]), int(point[1])) for point in points if len(point) == 2)
-    return Curve(points=found) if found else None
+    """Read the speed that a job reported: `status.throughput.curve`, pairs of trainers and items a second.
+
+    One factor makes all speeds of the job whole numbers, so that their ratios stay exact; a point of anything
+    but numbers is passed over.
+    """
+    reported = (status.get("throughput") or {}).get("curve") or ()
+    points = [(_number(point[0]), _number(point[1])) for point in reported if len(point) == 2]
+    found = [
+        (int(count), speed)
+        for count, speed in points
+        if count is not None and speed is not None and count.denominator == 1
+    ]
+    factor = lcm(*(speed.denominator for _, speed in found))
+    return Curve(points=tuple((count, int(speed * factor)) for count, speed in found)) if found else None
+
+
+def _number(value: Any) -> Fraction | None:
+    """Read a number that is finite and not negative, as it was written."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        found = Fraction(str(value))
+    except ValueError:
+        return None
+    return found if found >= 0 else None

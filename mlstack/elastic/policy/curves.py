@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from mlstack.elastic.snapshot import Curve, Job
@@ -73,7 +74,7 @@ def _along(points: Points, maximum: int) -> tuple[Fraction, ...]:
     blocks = envelope(points)
     width, slope = blocks[-1]
     blocks[-1] = (width + points[-1][0], slope)
-    steps = [slope for width, slope in blocks for _ in range(width)][:maximum]
+    steps = list(islice((slope for width, slope in blocks for _ in range(width)), maximum))
     speeds = [Fraction(0)]
     for step in steps:
         speeds.append(speeds[-1] + step)

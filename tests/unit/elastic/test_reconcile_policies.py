@@ -71,3 +71,20 @@ def test_throughput_reads_the_named_model_of_a_job(stage: Stage) -> None:
 
     assert len(stage.trainers("slow")) + len(stage.trainers("fast")) == 16
     assert len(stage.trainers("slow")) == 3
+
+
+def test_throughput_reads_a_curve_of_less_than_one_item_a_second(stage: Stage) -> None:
+    """Of 16 cores the job that hardly gains from a fourth trainer gets three: 0.4, 0.7, 0.9 and no more."""
+    stage.restart(PolicyConfig(mode="throughput"))
+    slow = training_job("slow", minimum=1, maximum=16)
+    slow["status"] = {"throughput": {"curve": [[1, 0.4], [2, 0.7], [3, 0.9], [16, 0.9]]}}
+    stage.put(slow)
+    stage.put(training_job("fast", minimum=1, maximum=16))
+
+    stage.settle()
+    for _ in range(6):
+        stage.step(seconds=11)
+        stage.settle()
+
+    assert len(stage.trainers("slow")) == 3
+    assert len(stage.trainers("fast")) == 13

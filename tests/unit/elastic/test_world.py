@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from mlstack.cluster.api import WatchEvent
 from mlstack.elastic.world import World
 from tests.support.elastic import node, numbered, pod, training_job
@@ -256,3 +258,27 @@ def test_priorities_come_from_classes() -> None:
 
     assert snapshot.jobs[0].pod_priority == -10
     assert snapshot.demands[0].priority == 1000
+
+
+def curve(*points: Any) -> tuple[tuple[int, int], ...] | None:
+    """Give what the plan sees of the speed that a job reported."""
+    job = training_job()
+    job["status"] = {"throughput": {"curve": list(points)}}
+    found = heard(node("n1"), job).snapshot(NOW_MS).jobs[0].curve
+    return found.points if found else None
+
+
+def test_reported_speeds_keep_their_ratios() -> None:
+    assert curve([1, 10], [2, 18]) == ((1, 10), (2, 18))
+    assert curve([1, 0.4], [2, 0.7], [4, 0.9]) == ((1, 4), (2, 7), (4, 9))
+    assert curve([1.0, 2e-07], [2, 3e-07]) == ((1, 2), (2, 3))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [[2, -0.1], [2, float("nan")], [2, float("inf")], [2, True], [True, 1], [2, "fast"], [1.5, 1], [2], []],
+    ids=str,
+)
+def test_points_of_anything_but_numbers_are_passed_over(wrong: list[Any]) -> None:
+    assert curve(wrong) is None
+    assert curve([1, 0.5], wrong, [4, 1.5]) == ((1, 1), (4, 3))

@@ -54,6 +54,10 @@ def test_the_order_of_the_points_does_not_matter() -> None:
     assert speeds(job((3, 24), (1, 10), (2, 18))) == speeds(job((1, 10), (2, 18), (3, 24)))
 
 
+def test_a_point_of_absurdly_many_trainers_costs_nothing() -> None:
+    assert speeds(job((10**15, 10**15), most=3)) == (0, 1, 2, 3)
+
+
 @pytest.mark.parametrize(
     "points", [(), ((1, 0), (2, 0)), ((0, 5), (-1, 4))], ids=["none", "zeros", "no sizes"]
 )
