@@ -17,23 +17,35 @@ TRAINING_JOB = "TrainingJob"
 
 Ending = Literal["", "succeeded", "failed", "lost"]
 
-# What a kubelet or the control plane writes as the reason of a pod that it ended, not the pod itself.
+# What a kubelet or the control plane writes as the reason of a pod that it ended or turned away, not the pod
+# itself (kubernetes/pkg/kubelet: eviction, preemption, nodeshutdown, lifecycle, cm). What a kubelet refuses
+# for the settings of the pod, as `SysctlForbidden`, is not among them: another try at once fares no better.
 _ENDED_BY_OTHERS = frozenset(
     {
         "Evicted",
+        "InvalidNodeInfo",
         "NodeAffinity",
         "NodeLost",
+        "NodeName",
+        "NodePorts",
         "NodeShutdown",
-        "OutOfcpu",
-        "OutOfmemory",
-        "OutOfpods",
+        "NodeUnschedulable",
         "Preempted",
         "Preempting",
+        "SMTAlignmentError",
         "Shutdown",
+        "TaintToleration",
         "Terminated",
+        "TopologyAffinityError",
         "UnexpectedAdmissionError",
+        "UnexpectedPredicateFailureType",
+        "UnknownReason",
+        "VolumeAttachmentLimitExceeded",
     }
 )
+_OUT_OF = "OutOf"
+"""Begins the reason where a node is short of a resource, whose name follows: `OutOfnvidia.com/gpu`."""
+
 # What only more room can mend, in the words of the scheduler.
 _WANTS_ROOM = ("Insufficient", "Too many pods")
 
@@ -171,7 +183,8 @@ def _ending(status: Mapping[str, Any], conditions: Mapping[str, Any], *, is_dele
     if phase not in ("Succeeded", "Failed"):
         return ""
     disrupted = (conditions.get("DisruptionTarget") or {}).get("status") == "True"
-    if is_deleted or disrupted or status.get("reason") in _ENDED_BY_OTHERS:
+    reason = str(status.get("reason") or "")
+    if is_deleted or disrupted or reason in _ENDED_BY_OTHERS or reason.startswith(_OUT_OF):
         return "lost"
     return "succeeded" if phase == "Succeeded" else "failed"
 

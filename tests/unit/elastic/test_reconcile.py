@@ -106,15 +106,40 @@ def test_a_lost_trainer_is_replaced_at_once_and_not_counted(stage: Stage) -> Non
     assert stage.status()["trainer"]["failed"] == 0
 
 
-def test_an_evicted_trainer_is_replaced_at_once(stage: Stage) -> None:
+@pytest.mark.parametrize(
+    ("reason", "is_own"),
+    [
+        ("Evicted", False),
+        ("Preempting", False),
+        ("Terminated", False),
+        ("Shutdown", False),
+        ("NodeShutdown", False),
+        ("NodeAffinity", False),
+        ("TaintToleration", False),
+        ("UnexpectedAdmissionError", False),
+        ("TopologyAffinityError", False),
+        ("OutOfcpu", False),
+        ("OutOfpods", False),
+        ("OutOfephemeral-storage", False),
+        ("OutOfnvidia.com/gpu", False),
+        ("OutOfexample.com/fpga", False),
+        ("", True),
+        ("DeadlineExceeded", True),
+        ("SysctlForbidden", True),
+    ],
+)
+def test_only_what_a_trainer_does_itself_counts_against_the_job(
+    stage: Stage, reason: str, *, is_own: bool
+) -> None:
+    """What a node or the control plane ended or turned away is replaced at once, what failed waits."""
     stage.put(training_job(minimum=2, maximum=2))
     stage.settle()
 
-    stage.end("train-trainer-0", phase="Failed", reason="Evicted")
+    stage.end("train-trainer-0", phase="Failed", reason=reason)
     stage.step()
 
-    assert len(stage.trainers()) == 2
-    assert stage.status()["trainer"]["failed"] == 0
+    assert len(stage.trainers()) == (1 if is_own else 2)
+    assert stage.status()["trainer"]["failed"] == int(is_own)
 
 
 def test_a_trainer_that_failed_is_replaced_after_a_while(stage: Stage) -> None:
