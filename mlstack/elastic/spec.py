@@ -244,9 +244,7 @@ def _amounts_of(given: Fields, kind: str, wanted: Mapping[str, Any]) -> dict[str
 def _pods(spec: Fields) -> PodSettings:
     return PodSettings(
         image=spec.text("image", DEFAULT_IMAGE) or DEFAULT_IMAGE,
-        image_pull_policy=spec.text(
-            "imagePullPolicy", "IfNotPresent", among=("Always", "IfNotPresent", "Never")
-        ),
+        image_pull_policy=spec.text("imagePullPolicy", "Always", among=("Always", "IfNotPresent", "Never")),
         image_pull_secrets=tuple(str(each.get("name") or "") for each in spec.items("imagePullSecrets")),
         env=spec.items("env"),
         env_from=spec.items("envFrom"),

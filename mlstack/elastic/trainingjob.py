@@ -106,7 +106,7 @@ class PodSettings:
 
     Attributes:
         image: of every process.
-        image_pull_policy: `Always`, as EDL had it for trainers, unless said.
+        image_pull_policy: `Always`, as EDL had it for masters and trainers, unless said.
         image_pull_secrets: names of Secrets.
         env: further environment; wins over ours.
         env_from: Secrets and ConfigMaps whose keys become environment variables.

@@ -36,6 +36,7 @@ def test_what_is_left_out_has_edls_defaults() -> None:
     assert job.pods.image == "paddlepaddle/paddlecloud-job"
     assert (job.port, job.ports_num, job.ports_num_for_sparse, job.passes) == (7164, 1, 1, 1)
     assert (job.pserver.count, job.pods.host_network, job.pods.volumes) == (0, False, ())
+    assert job.pods.image_pull_policy == "Always"
     assert spec.parse(small_job(fault_tolerant=True)).is_fault_tolerant
 
 
