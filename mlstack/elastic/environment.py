@@ -78,7 +78,7 @@ def _ours(job: TrainingJob, role: RoleName) -> dict[str, str]:
     found = {
         "MLSTACK_JOB_NAME": job.name,
         "MLSTACK_ROLE": role,
-        "MLSTACK_MIN_INSTANCES": str(job.minimum),
+        "MLSTACK_MIN_INSTANCES": str(job.trainer.minimum),
         "MLSTACK_MASTER_ADDR": childnames.master_address(job),
         "MLSTACK_PSERVER_ADDRS": ",".join(childnames.pserver_addresses(job)),
         "MLSTACK_ETCD_ENDPOINT": childnames.etcd_endpoint(job),
@@ -96,7 +96,7 @@ def _trainer(job: TrainingJob) -> dict[str, str]:
     """Give what only trainers need: the maximum may change while a job runs, and servers must not restart."""
     found = {
         "MLSTACK_MAX_INSTANCES": str(job.maximum),
-        "PET_NNODES": f"{max(1, job.minimum)}:{job.maximum}",
+        "PET_NNODES": f"{max(1, job.trainer.minimum)}:{job.maximum}",
         "PET_NPROC_PER_NODE": str(job.trainer.resources.gpus or 1),
         "PET_RDZV_BACKEND": "c10d",
         "PET_RDZV_ENDPOINT": childnames.rendezvous_address(job),

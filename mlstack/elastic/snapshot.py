@@ -137,6 +137,7 @@ class Job:
         key: `namespace/name`.
         minimum: fewest trainers it runs with.
         maximum: most trainers it can use.
+        floor: fewest with which it goes on where there is no room for its minimum; None for the minimum.
         trainer: what one trainer requests.
         gang: masters and parameter servers that run beside the trainers.
         priority: of the job among jobs; higher goes first.
@@ -179,6 +180,13 @@ class Job:
     changed_ms: int | None = None
     curve: Curve | None = None
     speed: str = "linear"
+    floor: int | None = None
+
+    @property
+    def least(self) -> int:
+        """Give the fewest trainers that it may be told to have, 0 aside."""
+        is_lenient = self.floor is not None and self.state == "admitted"
+        return min(self.floor or 0, self.minimum) if is_lenient else self.minimum
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -27,7 +27,7 @@ def check_targets(snapshot: Snapshot, plan: ScalePlan) -> None:
         if job.state == "finishing":
             assert not decision.victims and not decision.places, job.key
         if decision.is_admitted:
-            assert job.minimum <= decision.target <= job.maximum, job.key
+            assert job.least <= decision.target <= job.maximum, job.key
         else:
             assert decision.target == 0 and not decision.places, job.key
 

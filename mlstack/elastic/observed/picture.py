@@ -180,6 +180,7 @@ class Picture:
             target=job.target,
             trainers=tuple(sorted(map(_as_trainer, live), key=lambda trainer: trainer.name)),
             nodes=self._known.eligible.nodes(job.trainer.shape),
+            floor=wanted.trainer.minimum if wanted.is_manual else None,
             barred={
                 node: until
                 for node, until in self._known.bars.get(job.key, {}).items()

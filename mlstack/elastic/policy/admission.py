@@ -78,8 +78,16 @@ class Admission:
                 self._books.unplaced.pop(crew.job.key, None)
                 return True
         self._failed.add(kind)
+        if self._goes_on(crew):
+            self._ledger.relax(crew, f"has {crew.count} of {crew.job.minimum}: no room for more")
+            return True
         self._leave_out(crew, left)
         return False
+
+    def _goes_on(self, crew: Crew) -> bool:
+        """Tell whether a job that runs can do with fewer trainers than it should have."""
+        is_whole = crew.is_admitted and crew.job.key not in self._attempts.missing
+        return is_whole and crew.job.least <= crew.count < crew.job.minimum
 
     def _push_aside(self, crew: Crew, nodes: frozenset[str] | None) -> bool:
         is_served = PushAside(self._ledger, self._attempts, crew, nodes).run()

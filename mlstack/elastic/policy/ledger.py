@@ -7,6 +7,7 @@ so that a search which sorted the nodes once looks only at those that changed si
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from mlstack.elastic.policy.parts import Crew, Host, Seat
 from mlstack.elastic.policy.scoring import Scoring
@@ -256,6 +257,20 @@ class Ledger:
         self._stir(crew)
         crew.notes.append((cause, text))
         self._note(lambda: self._resume(crew))
+
+    def relax(self, crew: Crew, text: str) -> None:
+        """Let a job go on with the trainers that it has as its minimum."""
+        job = crew.job
+        crew.job = replace(job, minimum=crew.count)
+        crew.notes.append(("steady", text))
+        self._stir(crew)
+
+        def undo() -> None:
+            crew.job = job
+            crew.notes.pop()
+            self._stir(crew)
+
+        self._note(undo)
 
     def admit(self, crew: Crew, hints: dict[str, list[str]]) -> None:
         """Count a job as running, with nodes for the pods of its gang."""

@@ -40,7 +40,7 @@ def _targets(job: Job, decision: Decision) -> Iterator[str]:
     """I1: a target is 0 for jobs without pods, else from minimum to maximum."""
     if job.state == "finishing" and (decision.victims or decision.places):
         yield f"I1: {job.key} is about to end and is scaled"
-    if decision.is_admitted and not job.minimum <= decision.target <= job.maximum:
+    if decision.is_admitted and not job.least <= decision.target <= job.maximum:
         yield f"I1: {job.key} is to have {decision.target} trainers"
     elif not decision.is_admitted and (decision.target or decision.places):
         yield f"I1: {job.key} is not admitted and is to have {decision.target} trainers"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from mlstack.cluster.api import ObjectRef
 from mlstack.elastic.reconcile import Pass
 from mlstack.errors import TransientError
 from tests.support.elastic import pod, training_job
-from tests.support.stage import Stage
+from tests.support.stage import JOBS, Stage
 
 
 @pytest.fixture
@@ -122,3 +123,20 @@ def test_servers_are_held_to_their_nodes_though_no_set_came_off_at_first(stage: 
         affinity = found["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
         (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
         assert term["matchExpressions"][0]["values"] == list(hints[role])
+
+
+def test_a_job_of_fixed_size_that_is_to_have_more_than_there_is_room_for_goes_on() -> None:
+    stage = Stage("n1", "n2", cpu="5")
+    stage.put(training_job("fixed", minimum=2, maximum=4, scaling="Manual"))
+    stage.settle()
+    bounds = {"spec": {"trainer": {"max-instance": 20}}}
+    stage.memory.patch(ObjectRef(JOBS, "TrainingJob", "default", "fixed"), bounds)
+
+    for _ in range(5):
+        stage.settle()
+        stage.step(seconds=5)
+
+    assert len(stage.trainers("fixed")) == 10
+    assert stage.status("fixed")["phase"] == "Running"
+    [degraded] = [each for each in stage.status("fixed")["conditions"] if each["type"] == "Degraded"]
+    assert "10 of 20 trainers" in degraded["message"]
