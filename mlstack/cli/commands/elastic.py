@@ -40,7 +40,14 @@ Namespaces = Annotated[
 ]
 Policy = Annotated[str, typer.Option("--policy", metavar="NAME", help="fair, throughput or edl.")]
 Headroom = Annotated[
-    int, typer.Option("--headroom", metavar="PERCENT", min=0, max=90, help="Places that growth leaves free.")
+    int | None,
+    typer.Option(
+        "--headroom",
+        metavar="PERCENT",
+        min=0,
+        max=90,
+        help="Room that growth leaves free. Default: 0; 3 with policy edl, as EDL had it.",
+    ),
 ]
 Moves = Annotated[
     int,
@@ -76,7 +83,7 @@ def run(
             "--tick", metavar="DURATION", parser=options.duration, help="Longest time between two passes."
         ),
     ] = 5.0,
-    headroom: Headroom = 0,
+    headroom: Headroom = None,
     moves: Moves = 15,
     listen: Annotated[
         str,
@@ -167,7 +174,7 @@ def plan(
         str | None, typer.Option("--explain", metavar="JOB", help="Tell everything about one job.")
     ] = None,
     policy: Policy = "fair",
-    headroom: Headroom = 0,
+    headroom: Headroom = None,
     moves: Moves = 15,
     kubeconfig: options.Kubeconfig = None,
     output: options.Output = "table",
@@ -287,12 +294,13 @@ def _saved(file: Path) -> Snapshot:
     return saved.read(read_text(file), where=str(file))
 
 
-def _policy(name: str, headroom: int, moves: int) -> PolicyConfig:
+def _policy(name: str, headroom: int | None, moves: int) -> PolicyConfig:
     from mlstack.elastic import looking
     from mlstack.elastic.config import PolicyConfig
 
     looking.check_policy(name)
-    return PolicyConfig(mode=name, headroom_pct=headroom, moves=moves)
+    load = {} if headroom is None else {"headroom_pct": headroom, "max_load_pct": 100 - headroom}
+    return PolicyConfig(mode=name, moves=moves, **load)
 
 
 def _settings(

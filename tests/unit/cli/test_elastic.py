@@ -105,6 +105,19 @@ def test_plan_moves_no_more_than_it_may(run: Runner) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("words", "trainers"), [("", 15), ("--headroom 0", 16), ("--headroom 25", 12), ("--policy fair", 16)]
+)
+def test_the_head_room_of_edl_is_three_percent_unless_it_is_said(
+    run: Runner, words: str, trainers: int
+) -> None:
+    stage = Stage("n1", "n2")
+    stage.put(training_job(minimum=1, maximum=40, cpu="1"))
+    run.clusters["minikube"] = run.clusters[""] = stage.memory
+    [row] = run(f"elastic plan --policy edl {words} -o json").json["jobs"]
+    assert row["target"] == trainers
+
+
 def test_a_file_that_is_no_snapshot_is_refused(run: Runner, tmp_path: Path) -> None:
     file = tmp_path / "moment.json"
     file.write_text('{"kind": "List"}', encoding="utf-8")

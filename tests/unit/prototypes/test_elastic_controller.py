@@ -91,6 +91,13 @@ def test_the_head_room_of_edl_is_its_load_turned_round(app: AppDir) -> None:
     assert "--headroom=3" in arguments
 
 
+def test_without_a_head_room_the_policy_has_its_own(app: AppDir) -> None:
+    [case] = [each for each in CASES if each.example.name == "default"]
+    [deployment] = [each for each in rendered(app, case) if each["kind"] == "Deployment"]
+    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert [each for each in arguments if each.startswith("--headroom")] == []
+
+
 def test_the_readme_names_every_variable_of_ours() -> None:
     readme = (Path(__file__).parents[3] / "prototypes" / "elastic" / "README.md").read_text("utf-8")
     data = edl_job()
