@@ -13,6 +13,7 @@ from typing import Any
 
 from mlstack.cluster.api import WatchEvent
 from mlstack.elastic.observed import nodes, pods
+from mlstack.elastic.observed.amounts import is_host_port
 from mlstack.elastic.observed.nodes import NodeFacts
 from mlstack.elastic.observed.pods import PodFacts
 from mlstack.elastic.spec import SpecError, parse
@@ -281,7 +282,9 @@ class Observer:
 
     def _is_crowded(self, name: str, held: Amounts) -> bool:
         offered = self._nodes[name].allocatable
-        return any(amount > offered.get(resource, 0) for resource, amount in held.items())
+        return any(
+            amount > offered.get(resource, int(is_host_port(resource))) for resource, amount in held.items()
+        )
 
     def _stranded(self, bound: Mapping[str, Amounts]) -> Amounts:
         """Sum up what is free on nodes that have no room for one trainer of any job."""

@@ -16,6 +16,8 @@ Amounts = Mapping[str, int]
 BASIC = ("cpu", "memory", "pods")
 """Resources that every vector has, in this order; others follow by name."""
 
+_HOST_PORT = "hostport:"
+
 
 @lru_cache(maxsize=8192)
 def amount(resource: str, text: str) -> int:
@@ -37,7 +39,7 @@ def requests(spec: Mapping[str, Any]) -> dict[str, int]:
     Containers and sidecars (init containers that are always restarted) add up; each other init container runs
     alone beside the sidecars that were started before it, so that the most of these counts; overhead comes on
     top. Requests of the pod as a whole replace the sum. See Kubernetes' pages on init containers, sidecars
-    and pod overhead.
+    and pod overhead. A port of the node is a thing that each node has one of.
     """
     running = _sum(map(_container, spec.get("containers") or ()))
     sidecars: dict[str, int] = {}
@@ -52,7 +54,12 @@ def requests(spec: Mapping[str, Any]) -> dict[str, int]:
     total = _most(_sum((running, sidecars)), most)
     total |= _container(spec)
     total = _sum((total, amounts(spec.get("overhead"))))
-    return {**{name: value for name, value in total.items() if value}, "pods": 1}
+    return {**{name: value for name, value in total.items() if value}, **_host_ports(spec), "pods": 1}
+
+
+def is_host_port(resource: str) -> bool:
+    """Tell whether a resource is a port of the node, as `hostport:7164:TCP`: each has one, unsaid."""
+    return resource.startswith(_HOST_PORT)
 
 
 def vector(wanted: Amounts, resources: Sequence[str]) -> Vector:
@@ -73,6 +80,21 @@ def _container(spec: Mapping[str, Any]) -> dict[str, int]:
     """Give the requests of a container; where there are none its limits count, as the API server has it."""
     resources = spec.get("resources") or {}
     return amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+
+
+def _host_ports(spec: Mapping[str, Any]) -> dict[str, int]:
+    """Give the ports that a pod takes of its node: on the node's network all that its containers name.
+
+    Of one address (`hostIP`) or of all is the same here: jobs serve on all of them.
+    """
+    sidecars = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
+    found: dict[str, int] = {}
+    for container in (*(spec.get("containers") or ()), *sidecars):
+        for port in container.get("ports") or ():
+            number = port.get("hostPort") or (port.get("containerPort") if spec.get("hostNetwork") else None)
+            if number:
+                found[f"{_HOST_PORT}{number}:{port.get('protocol') or 'TCP'}"] = 1
+    return found
 
 
 def _sum(parts: Iterable[Amounts]) -> dict[str, int]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain
 
-from mlstack.elastic.observed.amounts import BASIC, vector
+from mlstack.elastic.observed.amounts import BASIC, Amounts, is_host_port, vector
 from mlstack.elastic.observed.jobs import JobFacts, Kind, SetFacts
 from mlstack.elastic.observed.nodes import NodeFacts
 from mlstack.elastic.observed.placement import Eligible
@@ -44,12 +44,25 @@ class Known:
 
 
 def resources_of(pods: Iterable[PodFacts], jobs: Iterable[JobFacts]) -> tuple[str, ...]:
-    """Give the resources that matter: those that every pod takes, and those that some ask for."""
-    names = {name for pod in pods if not pod.ending for name in pod.requests}
-    for job in jobs:
-        for kind in (*job.servers, *((job.trainer,) if job.trainer else ())):
-            names.update(kind.requests)
+    """Give the resources that matter: those that every pod takes, and those that some ask for.
+
+    Ports of nodes matter only where jobs ask for them.
+    """
+    held = [pod.requests for pod in pods if not pod.ending]
+    wanted = [kind.requests for job in jobs for kind in (*job.servers, job.trainer) if kind]
+    ports = {name for each in wanted for name in each if is_host_port(name)}
+    names = {name for name in set[str]().union(*held, *wanted) if not is_host_port(name)}
+    names.update(_told_apart(ports, [*wanted, *held]) if ports else ())
     return (*BASIC, *sorted(names.difference(BASIC)))
+
+
+def _told_apart(ports: Set[str], requests: Iterable[Amounts]) -> Iterable[str]:
+    """Give one of those ports that are always asked for together: a job may ask for hundreds."""
+    askers: dict[str, list[int]] = {port: [] for port in sorted(ports)}
+    for number, each in enumerate(requests):
+        for port in ports & each.keys():
+            askers[port].append(number)
+    return {tuple(who): port for port, who in askers.items()}.values()
 
 
 def state_of(job: JobFacts, pods: Iterable[PodFacts]) -> JobState:
@@ -72,6 +85,7 @@ class Picture:
         self._known, self._now_ms = known, now_ms
         everybody = chain(known.foreign, *known.own.values())
         self._names = resources_of(everybody, known.jobs.values())
+        self._ports = {name: 1 for name in self._names if is_host_port(name)}
         self._taking = {node.place.name for node in known.nodes}
         self._used: dict[str, list[int]] = {name: [0] * len(self._names) for name in self._taking}
         self._arriving: list[Arriving] = []
@@ -95,9 +109,8 @@ class Picture:
     def _nodes(self) -> Iterable[Node]:
         for node in sorted(self._known.nodes, key=lambda node: node.place.name):
             name = node.place.name
-            yield Node(
-                name=name, allocatable=vector(node.allocatable, self._names), used=tuple(self._used[name])
-            )
+            offered = vector({**node.allocatable, **self._ports}, self._names)
+            yield Node(name=name, allocatable=offered, used=tuple(self._used[name]))
 
     def _take_foreign(self, pod: PodFacts) -> None:
         """Count a pod that is no part of a job of ours."""
@@ -167,6 +180,7 @@ class Picture:
             key=job.key,
             minimum=wanted.minimum,
             maximum=wanted.maximum,
+            floor=wanted.trainer.minimum if wanted.is_manual else None,
             trainer=vector(job.trainer.requests, self._names),
             gang=tuple(
                 Role(name=kind.role, count=kind.count, request=vector(kind.requests, self._names))
@@ -180,7 +194,6 @@ class Picture:
             target=job.target,
             trainers=tuple(sorted(map(_as_trainer, live), key=lambda trainer: trainer.name)),
             nodes=self._known.eligible.nodes(job.trainer.shape),
-            floor=wanted.trainer.minimum if wanted.is_manual else None,
             barred={
                 node: until
                 for node, until in self._known.bars.get(job.key, {}).items()

@@ -124,6 +124,9 @@ def _amount(name: str, amount: int) -> str:
         return f"{amount / 1000:g} cpu"
     if name in ("memory", "ephemeral-storage"):
         return f"{amount / 2**30:.4g} GiB {name}" if amount >= 2**30 else f"{amount / 2**20:.4g} MiB {name}"
+    if name.startswith("hostport:"):
+        _, number, protocol = name.split(":")
+        return f"{_count(amount, 'host port')} {number}/{protocol}"
     return f"{amount} {name}"
 
 

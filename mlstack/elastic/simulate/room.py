@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from mlstack.elastic.observed.amounts import is_host_port
 from mlstack.elastic.observed.nodes import NodeFacts
 from mlstack.elastic.observed.placement import Place, is_eligible
 from mlstack.elastic.observed.pods import PodFacts
@@ -15,6 +16,13 @@ AFFINITY_WEIGHT = 2
 """Weight of preferred node affinity beside the score of the room, as in the default profile."""
 
 _SCORED = ("cpu", "memory")
+
+
+class _Free(dict[str, int]):
+    """What is left of a node: of what it does not name, one of each port and nothing else."""
+
+    def __missing__(self, resource: str) -> int:
+        return int(is_host_port(resource))
 
 
 class Room:
@@ -29,7 +37,7 @@ class Room:
     def __init__(self, facts: NodeFacts) -> None:
         """Start empty."""
         self.facts = facts
-        self.free = dict(facts.allocatable)
+        self.free = _Free(facts.allocatable)
         self.pods: dict[str, PodFacts] = {}
 
     def renew(self, facts: NodeFacts) -> None:
@@ -43,7 +51,7 @@ class Room:
         """Hold room for a pod; once, however often it is told."""
         if pod.uid not in self.pods:
             for name, amount in pod.requests.items():
-                self.free[name] = self.free.get(name, 0) - amount
+                self.free[name] -= amount
         self.pods[pod.uid] = pod
 
     def drop(self, uid: str) -> bool:
@@ -59,8 +67,8 @@ class Room:
         """Tell whether there is room, `more` free than it looks."""
         free = self.free
         if more is None:
-            return all(free.get(name, 0) >= amount for name, amount in requests.items())
-        return all(free.get(name, 0) + more.get(name, 0) >= amount for name, amount in requests.items())
+            return all(free[name] >= amount for name, amount in requests.items())
+        return all(free[name] + more.get(name, 0) >= amount for name, amount in requests.items())
 
     def score(self, requests: Mapping[str, int], scoring: Scoring) -> int:
         """Give how good the node is for a pod, 0 to 100, as NodeResourcesFit has it."""

@@ -1,0 +1,121 @@
+"""Jobs on the network of their nodes: a port of a node is a thing that each node has one of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mlstack.cluster.api import WatchEvent
+from mlstack.elastic.config import PolicyConfig
+from mlstack.elastic.plan import plan
+from mlstack.elastic.scaleplan import ScalePlan
+from mlstack.elastic.snapshot import Snapshot
+from mlstack.elastic.world import World
+from tests.support.elastic import node, numbered, pod, training_job
+from tests.support.simulated import Sandbox
+
+Obj = dict[str, Any]
+
+
+def seen(*objects: Obj) -> Snapshot:
+    world = World()
+    for number, obj in enumerate(objects, start=1):
+        world.hear(WatchEvent(type="ADDED", object=numbered(obj, number)))
+    return world.snapshot(0)
+
+
+def planned(*objects: Obj) -> ScalePlan:
+    return plan(seen(*objects), PolicyConfig())
+
+
+def places(found: ScalePlan, job: str = "train") -> list[str]:
+    return sorted(found.decisions[f"default/{job}"].places)
+
+
+def web(*ports: Obj, name: str = "web", **spec: Any) -> Obj:
+    container = {"name": "main", "ports": list(ports), "resources": {"requests": {"cpu": "1"}}}
+    return pod(name, phase="Running", containers=[container], **spec)
+
+
+def test_one_trainer_on_the_network_of_its_node_goes_to_each_node() -> None:
+    assert places(planned(node("n1"), node("n2"), training_job(hostNetwork=True))) == ["n1", "n2"]
+    assert len(places(planned(node("n1"), node("n2"), training_job()))) == 4
+
+
+def test_trainers_and_their_parameter_servers_need_nodes_of_their_own() -> None:
+    job = training_job(minimum=2, pservers=1, hostNetwork=True)
+    assert "default/train" in {one.key for one in planned(node("n1"), node("n2"), job).unplaced}
+    found = planned(node("n1"), node("n2"), node("n3"), job)
+    assert sorted([*places(found), *found.decisions["default/train"].hints["pserver"]]) == ["n1", "n2", "n3"]
+
+
+def test_jobs_with_the_same_port_share_the_nodes() -> None:
+    jobs = [training_job(name, hostNetwork=True) for name in ("a", "b")]
+    found = planned(node("n1"), node("n2"), *jobs)
+    assert sorted(places(found, "a") + places(found, "b")) == ["n1", "n2"]
+
+
+@pytest.mark.parametrize(
+    ("holder", "expected"),
+    [
+        pytest.param(web({"containerPort": 80, "hostPort": 7164}), ["n2"], id="host-port"),
+        pytest.param(web({"containerPort": 7164}, hostNetwork=True), ["n2"], id="host-network"),
+        pytest.param(web({"containerPort": 80, "hostPort": 7165}), ["n2"], id="one-of-several-ports"),
+        pytest.param(web({"containerPort": 7164}), ["n1", "n2"], id="port-of-its-own"),
+        pytest.param(web({"containerPort": 80, "hostPort": 80}), ["n1", "n2"], id="another-port"),
+        pytest.param(
+            web({"containerPort": 80, "hostPort": 7164, "protocol": "UDP"}),
+            ["n1", "n2"],
+            id="another-protocol",
+        ),
+    ],
+)
+def test_the_port_of_a_pod_of_others_keeps_trainers_off_its_node(holder: Obj, expected: list[str]) -> None:
+    holder["spec"]["nodeName"] = "n1"
+    assert places(planned(node("n1"), node("n2"), holder, training_job(hostNetwork=True))) == expected
+
+
+def test_sidecars_hold_ports_and_ended_pods_do_not() -> None:
+    def on_n1(name: str, *, phase: str, **init: str) -> Obj:
+        container = {"name": "init", "ports": [{"containerPort": 80, "hostPort": 7164}], **init}
+        return pod(name, node="n1", phase=phase, initContainers=[container])
+
+    job = training_job(hostNetwork=True)
+    assert places(planned(node("n1"), on_n1("a", phase="Running", restartPolicy="Always"), job)) == []
+    assert places(planned(node("n1"), on_n1("a", phase="Running"), job)) == ["n1"]
+    assert places(planned(node("n1"), on_n1("a", phase="Succeeded", restartPolicy="Always"), job)) == ["n1"]
+
+
+def test_a_port_comes_free_only_when_its_pod_is_gone() -> None:
+    going = web({"containerPort": 80, "hostPort": 7164}, node="n1", gone_ms=5000)
+    job = training_job(hostNetwork=True)
+    (room,) = seen(node("n1"), going, job).arriving
+    assert (room.node, room.at_ms, max(room.request[3:])) == ("n1", 5000, 1)
+
+
+def test_ports_are_no_resource_unless_a_job_asks_for_them() -> None:
+    holder = web({"containerPort": 80, "hostPort": 7164}, node="n1")
+    assert seen(node("n1"), holder, training_job()).resources == ("cpu", "memory", "pods")
+
+
+def test_ports_that_go_together_count_as_one() -> None:
+    many = training_job(hostNetwork=True, ports_num=500, ports_num_for_sparse=500)
+    assert len(seen(node("n1"), many).resources) == 4
+    holder = web({"containerPort": 80, "hostPort": 8000}, node="n1")
+    assert places(planned(node("n1"), node("n2"), holder, many)) == ["n2"]
+
+
+def test_a_job_that_waits_for_a_port_says_so() -> None:
+    found = planned(node("n1"), node("n2"), training_job(minimum=3, hostNetwork=True))
+    text = found.decisions["default/train"].reasons[0].text
+    assert text == "no room for 3 host ports 7165/TCP of its gang"
+
+
+def test_the_simulated_scheduler_gives_a_port_to_one_pod_a_node() -> None:
+    sandbox = Sandbox(8, 8)
+    container = {"name": "main", "ports": [{"containerPort": 80, "hostPort": 80}]}
+    for index in range(3):
+        sandbox.pod(f"p{index}", containers=[container])
+        sandbox.run(1)
+    assert sorted(sandbox.node_of(f"p{index}") for index in range(3)) == ["", "n0-0", "n1-0"]
