@@ -10,9 +10,12 @@ from mlstack.cli.views import VIEWS, count, facts
 _BREACHES = 10
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mlstack.elastic.looking import ElasticPlan, ElasticStatus, ExplainedJob, PlannedJob
     from mlstack.elastic.simulate.goals import GoalTable
     from mlstack.elastic.simulate.report import SimulationReport
+    from mlstack.elastic.simulate.summaries import WaitSummary
 
 
 @VIEWS.register("ElasticPlan")
@@ -115,27 +118,93 @@ def goals(result: GoalTable) -> Page:
 
 @VIEWS.register("SimulationReport")
 def simulation(result: SimulationReport) -> Page:
-    """Show the jobs of one simulation and how full the cluster was."""
+    """Show the jobs of one simulation, how full the cluster was, and what else applies."""
+    title = f"{result.scenario}, policy `{result.policy}`, seed {result.seed}, {result.seconds:g} s"
+    blocks: list[Block] = [Line(title, "head")]
+    if result.jobs:
+        blocks += [_simulated_jobs(result), Line("")]
+    blocks += _aligned([*_use(result), *_fortunes(result), *_served(result), *_effort(result)])
+    blocks += [Line(f"  {text}", "remove", hang=4) for text in result.violations[:_BREACHES]]
+    return Page(tuple(blocks), tuple(job.name for job in result.jobs))
+
+
+def _simulated_jobs(result: SimulationReport) -> Table:
+    """Write a line a job; when jobs were done is a column only where one was."""
+    has_ends = bool(result.completion.finished)
     rows = tuple(
         (
             job.name,
-            f"{job.wait_s:g} s",
-            f"{job.gang_s:g} s",
+            f"{'' if job.has_begun else '>'}{job.wait_s:g} s",
+            f"{'' if job.was_whole else '>'}{job.gang_s:g} s",
             f"{job.fewest}-{job.most}",
             f"{job.mean:g}",
+            *([_seconds(job.jct_s)] if has_ends else []),
             job.phase or "-",
         )
         for job in result.jobs
     )
-    title = f"{result.scenario}, policy `{result.policy}`, seed {result.seed}, {result.seconds:g} s"
-    blocks: list[Block] = [Line(title, "head")]
-    if rows:
-        blocks += [Table(("JOB", "FIRST", "WHOLE", "TRAINERS", "MEAN", "PHASE"), rows), Line("")]
-    blocks += facts(
-        ("utilisation", f"{result.utilisation:.1f} %, {result.useful:.1f} % by whole jobs and services"),
-        ("stranded", f"{result.stranded:.1f} % where no trainer fits"),
-        ("Jain index", f"{result.jain:.3f} at the end"),
-        ("deleted", count(result.deletions, "trainer")),
+    done = ("DONE",) if has_ends else ()
+    return Table(("JOB", "FIRST", "WHOLE", "TRAINERS", "MEAN", *done, "PHASE"), rows)
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f} s"
+
+
+def _aligned(rows: list[tuple[str, str]]) -> list[Block]:
+    """Write facts under each other; what does not fit goes on under its own beginning."""
+    width = max(len(name) for name, _ in rows) + 1
+    return [Line(f"{name + ':':<{width}} {text}", hang=width + 1) for name, text in rows]
+
+
+def _use(result: SimulationReport) -> Iterator[tuple[str, str]]:
+    for one in result.resources:
+        name = "utilisation" if one.name == "cpu" else one.name
+        yield (
+            name,
+            f"{one.utilisation:.1f} % (of samples {one.of_samples:.1f} %), "
+            f"{one.useful:.1f} % by whole jobs and services",
+        )
+    yield "stranded", f"{result.stranded:.1f} % where no trainer fits"
+
+
+def _fortunes(result: SimulationReport) -> Iterator[tuple[str, str]]:
+    """Tell how jobs fared together."""
+    if not result.jobs:
+        return
+    yield "first trainer", _waits(result.first_trainer)
+    yield "whole gang", _waits(result.whole_gang)
+    ends = result.completion
+    if ends.finished:
+        left = f" ({ends.unfinished} not yet)" if ends.unfinished else ""
+        span = "" if ends.makespan_s is None else f"; makespan {ends.makespan_s:.0f} s"
+        times = f"mean {_seconds(ends.mean_s)}, p95 {_seconds(ends.p95_s)} after submission"
+        yield "done", f"{count(ends.finished, 'job')}{left}, {times}{span}"
+    yield "Jain index", f"{result.jain:.3f} at the end, most and fewest trainers {result.spread} apart"
+    yield (
+        "changes",
+        f"grew {count(result.grown, 'time')}, shrank {count(result.shrunk, 'time')}; "
+        f"{count(result.creations, 'trainer')} made, {result.deletions} deleted",
     )
-    blocks += [Line(f"  {text}", "remove", hang=4) for text in result.violations[:_BREACHES]]
-    return Page(tuple(blocks), tuple(job.name for job in result.jobs))
+
+
+def _waits(waits: WaitSummary) -> str:
+    never = f", {waits.never} never" if waits.never else ""
+    return f"mean {waits.mean:.1f} s, p50 {waits.p50:g} s, p95 {waits.p95:g} s, max {waits.max:g} s{never}"
+
+
+def _served(result: SimulationReport) -> Iterator[tuple[str, str]]:
+    """Tell how services fared beside the jobs."""
+    for one in result.services:
+        text = f"{one.lacking:.1f} pods short on average"
+        if one.raises:
+            taken = ", ".join(f"{'' if each.is_served else '>'}{each.seconds:g}" for each in one.raises)
+            text += f", {one.shortfall:.1f} while growing; 99 % after {taken} s"
+        yield one.name, text
+
+
+def _effort(result: SimulationReport) -> Iterator[tuple[str, str]]:
+    """Tell what the controller did for it."""
+    if result.passes:
+        calls = ", ".join(f"{number} {verb}" for verb, number in result.calls.items())
+        yield "controller", f"looked {count(result.passes, 'time')}; requests: {calls}"

@@ -6,7 +6,7 @@ it counts with the time until the end, and is counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
@@ -22,12 +22,22 @@ class Waits:
     """How long jobs waited for something.
 
     Attributes:
-        seconds: of each job, by key; until the last sample for those that wait still.
-        censored: how many wait still.
+        seconds: of each job, by key; until the last sample of it for those that never got there.
+        never: those, by key.
     """
 
     seconds: dict[str, float]
-    censored: int
+    never: tuple[str, ...]
+
+    @property
+    def censored(self) -> int:
+        """Count the jobs that never got there."""
+        return len(self.never)
+
+    @property
+    def most(self) -> float:
+        """Give the longest, 0 without jobs."""
+        return max(self.seconds.values(), default=0.0)
 
     @property
     def mean(self) -> float:
@@ -67,6 +77,12 @@ def percentile(values: Iterable[float], percent: float) -> float:
 def utilisation(sample: Sample, resource: str = "cpu") -> float:
     """Give requests of running pods as percent of what all nodes offer."""
     return sample.share(sample.running, resource)
+
+
+def resources(samples: Samples) -> tuple[str, ...]:
+    """Name what nodes offered at any time, cores first; how many pods they take is left out."""
+    names = {name for sample in samples for name, amount in sample.allocatable.items() if amount}
+    return ("cpu", *sorted(names - {"cpu", "pods"}))
 
 
 def useful(sample: Sample, resource: str = "cpu") -> float:
@@ -109,14 +125,15 @@ def waits(samples: Samples, has_it: Callable[[JobSample], bool]) -> Waits:
     """Give how long each job, from its first sample on, waited for something."""
     since: dict[str, int] = {}
     until: dict[str, int] = {}
+    last: dict[str, int] = {}
     for sample in samples:
         for job in sample.jobs:
             since.setdefault(job.key, sample.at_ms)
+            last[job.key] = sample.at_ms
             if has_it(job) or job.is_over:
                 until.setdefault(job.key, sample.at_ms)
-    last = samples[-1].at_ms if samples else 0
-    seconds = {key: (until.get(key, last) - at) / 1000 for key, at in sorted(since.items())}
-    return Waits(seconds=seconds, censored=len(since.keys() - until.keys()))
+    seconds = {key: (until.get(key, last[key]) - at) / 1000 for key, at in sorted(since.items())}
+    return Waits(seconds=seconds, never=tuple(sorted(since.keys() - until.keys())))
 
 
 def waits_for_trainer(samples: Samples) -> Waits:
@@ -127,6 +144,16 @@ def waits_for_trainer(samples: Samples) -> Waits:
 def waits_for_gang(samples: Samples) -> Waits:
     """Give how long each job waited until its whole gang ran."""
     return waits(samples, lambda job: job.is_complete)
+
+
+def succeeded_s(samples: Samples) -> dict[str, float]:
+    """Give by job when it was first seen as succeeded, in seconds."""
+    found: dict[str, float] = {}
+    for sample in samples:
+        for job in sample.jobs:
+            if job.phase == "Succeeded":
+                found.setdefault(job.key, sample.at_ms / 1000)
+    return found
 
 
 def below_minimum(samples: Samples) -> list[tuple[int, str]]:
@@ -167,17 +194,42 @@ def operations(samples: Samples) -> int:
 
 
 def turns(samples: Samples) -> dict[str, int]:
-    """Count by job how often what it was told to have went up after it went down, or the other way round."""
+    """Count by job how often what it was told to have went up after it went down, or the other way round.
+
+    Its end does not count.
+    """
     found: dict[str, int] = {}
     way: dict[str, int] = {}
-    was: dict[str, int] = {}
+    for key, step in _steps(samples):
+        found[key] = found.get(key, 0) + (step * way.get(key, step) < 0)
+        way[key] = step or way.get(key, 0)
+    return found
+
+
+def scalings(samples: Samples) -> dict[str, tuple[int, int]]:
+    """Count by job how often it was told to have more trainers, and how often fewer.
+
+    Its end does not count.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    for key, step in _steps(samples):
+        up, down = found.get(key, (0, 0))
+        found[key] = (up + (step > 0), down + (step < 0))
+    return found
+
+
+def _steps(samples: Samples) -> Iterator[tuple[str, int]]:
+    """Give for each job of each sample by how much it was told to grow since the one before, until it ends.
+
+    A job that comes after the first sample begins with none.
+    """
+    was = {job.key: _told(job) for sample in samples[:1] for job in sample.jobs}
     for sample in samples:
         for job in sample.jobs:
-            target = job.bound + job.unbound if job.target is None else job.target
-            step = target - was.get(job.key, target)
-            if step and step * way.get(job.key, step) < 0:
-                found[job.key] = found.get(job.key, 0) + 1
-            way[job.key] = step or way.get(job.key, 0)
-            was[job.key] = target
-            found.setdefault(job.key, 0)
-    return found
+            if not job.is_over and job.phase != "Completing":
+                yield job.key, _told(job) - was.get(job.key, 0)
+                was[job.key] = _told(job)
+
+
+def _told(job: JobSample) -> int:
+    return job.bound + job.unbound if job.target is None else job.target

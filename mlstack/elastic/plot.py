@@ -61,7 +61,10 @@ def _room(axes: Any, seconds: list[float], samples: Samples) -> None:
     axes.plot(seconds, [measures.utilisation(sample) for sample in samples], label="running", lw=1.6)
     axes.plot(seconds, [measures.useful(sample) for sample in samples], label="useful", lw=1.2)
     axes.plot(seconds, [sample.share(sample.stranded) for sample in samples], label="stranded", lw=0.8)
-    axes.set_ylabel("% of cores")
+    for name in measures.resources(samples)[1:]:
+        shares = [measures.utilisation(sample, name) for sample in samples]
+        axes.plot(seconds, shares, label=f"running, {name}", lw=0.8, ls="--")
+    axes.set_ylabel("% of cores, or as named")
     axes.set_ylim(bottom=0)
     axes.legend(loc="lower right", ncols=4)
 

@@ -36,6 +36,21 @@ class Plateau:
         return self.before > self.target
 
 
+@dataclass(frozen=True, kw_only=True)
+class Raise:
+    """A target of a service that was above the one before.
+
+    Attributes:
+        target: the pods asked for.
+        seconds: how long it took until 99 % of them ran; as long as it stood, if they never did.
+        is_served: whether they did.
+    """
+
+    target: int
+    seconds: float
+    is_served: bool
+
+
 def service_of(sample: Sample, key: str) -> ServiceSample | None:
     """Give one service of a sample, None while there is none."""
     return next((service for service in sample.services if service.key == key), None)
@@ -64,6 +79,11 @@ def missing(sample: Sample, key: str) -> int:
     return max(0, service.target - service.running) if service else 0
 
 
+def lacking(samples: Samples, key: str) -> float:
+    """Give how many pods a service missed on average over the whole time."""
+    return over_time(samples, lambda one: missing(one, key))
+
+
 def shortfall(samples: Samples, key: str) -> float:
     """Give how many pods a service missed on average while it was growing."""
     parts = [(plateau, _length_s(plateau)) for plateau in plateaus(samples, key) if plateau.grows]
@@ -74,11 +94,19 @@ def shortfall(samples: Samples, key: str) -> float:
 
 def served_after_s(samples: Samples, key: str) -> list[float]:
     """Give for each raised target how long it took until 99 % of it ran, at most the whole plateau."""
-    return [
-        _until(plateau, lambda one: missing(one, key) <= (1 - SERVED) * plateau.target)  # noqa: B023  # used at once
-        for plateau in plateaus(samples, key)
-        if plateau.grows
-    ]
+    return [each.seconds for each in raises(samples, key)]
+
+
+def raises(samples: Samples, key: str) -> list[Raise]:
+    """Give the targets above the ones before, and how long each took to be served."""
+    return [_raise(plateau, key) for plateau in plateaus(samples, key) if plateau.grows]
+
+
+def _raise(plateau: Plateau, key: str) -> Raise:
+    served = [one for one in plateau.samples if missing(one, key) <= (1 - SERVED) * plateau.target]
+    until = served[0] if served else plateau.samples[-1]
+    seconds = (until.at_ms - plateau.samples[0].at_ms) / 1000
+    return Raise(target=plateau.target, seconds=seconds, is_served=bool(served))
 
 
 def restored_after_s(samples: Samples, key: str, *, points: float = 1.0) -> list[float]:
@@ -98,11 +126,6 @@ def _settling_s(plateau: Plateau, points: float) -> float:
 
 def _length_s(plateau: Plateau) -> float:
     return (plateau.samples[-1].at_ms - plateau.samples[0].at_ms) / 1000
-
-
-def _until(plateau: Plateau, holds: object) -> float:
-    first = next((one.at_ms for one in plateau.samples if holds(one)), plateau.samples[-1].at_ms)  # type: ignore[operator]
-    return (first - plateau.samples[0].at_ms) / 1000
 
 
 def ends(samples: Samples, key: str) -> Iterator[Sample]:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from mlstack.elastic.simulate.objects import NAMESPACE
+from mlstack.elastic.simulate.objects import NAMESPACE, training_job
 from mlstack.elastic.simulate.scenario import Event, JobPlan, NodeGroup, Scenario, Service
 from mlstack.elastic.simulate.scheduler import SchedulerSettings
 from mlstack.elastic.simulate.workloads import WorkloadSettings
+from mlstack.elastic.spec import parse
 
 JOBS = 20
 WEB = "nginx"
@@ -140,9 +141,16 @@ def as_measured(scenario: Scenario) -> Scenario:
 
 
 def unelastic(scenario: Scenario) -> Scenario:
-    """Give a case with jobs that keep the trainers they are created with: 60 in case 1, 15 in case 2."""
-    jobs = tuple(replace(job, first=job.first if job.first > 2 else 60) for job in scenario.jobs)
-    return replace(scenario, jobs=jobs)
+    """Give a scenario with jobs that keep the trainers they are created with.
+
+    These are 15 in case 2; the most of their range in case 1, as in all that do not say.
+    """
+    jobs = (replace(job, first=job.first if job.first > 2 else _most(job)) for job in scenario.jobs)
+    return replace(scenario, jobs=tuple(jobs))
+
+
+def _most(job: JobPlan) -> int:
+    return parse(training_job(job, 0)).trainer.maximum
 
 
 CASES: dict[str, Callable[[], Scenario]] = {"case1": case1, "case2": case2, "case2-roomy": case2_roomy}

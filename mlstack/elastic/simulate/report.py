@@ -4,38 +4,21 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from mlstack.elastic import measures
 from mlstack.elastic.measures import Samples
 from mlstack.elastic.sampling import Sample
+from mlstack.elastic.simulate import summaries
 from mlstack.elastic.simulate.run import Outcome
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobSummary:
-    """One job of a simulation.
-
-    Attributes:
-        name: its name.
-        wait_s: from its submission to its first running trainer.
-        gang_s: from its submission to its whole gang; the length of the simulation if that never ran.
-        fewest: fewest running trainers after that.
-        mean: mean of running trainers after that.
-        most: most running trainers.
-        turns: how often what it was told to have turned from growing to shrinking or back.
-        phase: at the end, empty where nobody writes one.
-    """
-
-    name: str
-    wait_s: float
-    gang_s: float
-    fewest: int
-    mean: float
-    most: int
-    turns: int
-    phase: str
+from mlstack.elastic.simulate.summaries import (
+    Completion,
+    JobSummary,
+    ResourceUse,
+    ServiceSummary,
+    WaitSummary,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +33,19 @@ class SimulationReport:
         utilisation: mean over time, in percent of the cluster's cores.
         useful: the part of it of whole gangs and services.
         stranded: cores that were free where no trainer fits, likewise.
+        resources: the same of every resource that the nodes have, and more; cores first.
+        first_trainer: how long jobs waited for their first running trainer.
+        whole_gang: how long jobs waited until their whole gang ran.
+        completion: how jobs came to their end.
         jain: fairness of trainers at the end.
+        spread: difference between most and fewest trainers of a job at the end.
+        grown: how often a job was told to have more trainers; with EDL's own way, how often it had.
+        shrunk: how often a job was told to have fewer, likewise; its end does not count.
+        creations: trainers that were made.
         deletions: trainers that were deleted.
+        passes: how often the controller looked; 0 for EDL's own way.
+        calls: its requests to the API server, by verb; none for EDL's own way.
+        services: the services by name.
         jobs: the jobs by name.
         violations: breaches of what must always hold.
     """
@@ -63,8 +57,19 @@ class SimulationReport:
     utilisation: float
     useful: float
     stranded: float
+    resources: tuple[ResourceUse, ...]
+    first_trainer: WaitSummary
+    whole_gang: WaitSummary
+    completion: Completion
     jain: float
+    spread: int
+    grown: int
+    shrunk: int
+    creations: int
     deletions: int
+    passes: int
+    calls: Mapping[str, int]
+    services: tuple[ServiceSummary, ...]
     jobs: tuple[JobSummary, ...]
     violations: tuple[str, ...]
 
@@ -77,56 +82,58 @@ class SimulationReport:
 def summary(outcome: Outcome) -> SimulationReport:
     """Sum a simulation up."""
     samples = outcome.samples
+    used = summaries.resources(samples)
+    trainers = measures.trainers(samples[-1])
+    steps = measures.scalings(samples).values()
     return SimulationReport(
         scenario=outcome.scenario.name,
         policy=outcome.policy,
         seed=outcome.seed,
         seconds=samples[-1].at_ms / 1000,
-        utilisation=round(measures.over_time(samples, measures.utilisation), 2),
-        useful=round(measures.over_time(samples, measures.useful), 2),
-        stranded=round(measures.over_time(samples, lambda one: one.share(one.stranded)), 2),
-        jain=round(measures.jain(measures.trainers(samples[-1])), 3),
+        utilisation=used[0].utilisation,
+        useful=used[0].useful,
+        stranded=used[0].stranded,
+        resources=used,
+        first_trainer=summaries.waits(measures.waits_for_trainer(samples)),
+        whole_gang=summaries.waits(measures.waits_for_gang(samples)),
+        completion=summaries.completion(outcome),
+        jain=round(measures.jain(trainers), 3),
+        spread=measures.spread(trainers),
+        grown=sum(up for up, _ in steps),
+        shrunk=sum(down for _, down in steps),
+        creations=samples[-1].created,
         deletions=samples[-1].deleted,
-        jobs=tuple(_jobs(samples)),
+        passes=outcome.passes,
+        calls=outcome.calls,
+        services=tuple(summaries.services(samples)),
+        jobs=tuple(summaries.jobs(outcome)),
         violations=outcome.violations,
     )
 
 
-def _jobs(samples: Samples) -> Iterator[JobSummary]:
-    first, gang = measures.waits_for_trainer(samples), measures.waits_for_gang(samples)
-    turns = measures.turns(samples)
-    for key in sorted(first.seconds):
-        rows = [job for sample in samples for job in sample.jobs if job.key == key]
-        whole = next((index for index, job in enumerate(rows) if job.is_complete), len(rows))
-        after = [job.trainers for job in rows[whole:] if not job.is_over]
-        yield JobSummary(
-            name=key.partition("/")[2],
-            wait_s=first.seconds[key],
-            gang_s=gang.seconds[key],
-            fewest=min(after, default=0),
-            mean=round(measures.mean(after), 1),
-            most=max((job.trainers for job in rows), default=0),
-            turns=turns.get(key, 0),
-            phase=rows[-1].phase,
-        )
-
-
 def rows(samples: Samples) -> str:
-    """Write one row a second as CSV: shares in percent of the cores, then services and jobs in columns."""
+    """Write one row a second as CSV.
+
+    Shares are percent of the cores; services and jobs follow in columns, then the utilisation of every other
+    resource that the nodes have.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     services = sorted({service.key for sample in samples for service in sample.services})
     jobs = sorted({job.key for sample in samples for job in sample.jobs})
+    others = measures.resources(samples)[1:]
     writer.writerow(
         [
             *("seconds", "utilisation", "useful", "background", "requested", "stranded"),
             *("pending_jobs", "complete_jobs", "jain", "trainers", "created", "deleted"),
             *(f"{key}:{part}" for key in services for part in ("target", "running")),
             *(f"{key}:{part}" for key in jobs for part in ("trainers", "target")),
+            *(f"utilisation:{name}" for name in others),
         ]
     )
     for sample in samples:
-        writer.writerow([*_shares(sample), *_services(sample, services), *_trainers(sample, jobs)])
+        shares = [f"{measures.utilisation(sample, name):.3f}" for name in others]
+        writer.writerow([*_shares(sample), *_services(sample, services), *_trainers(sample, jobs), *shares])
     return text.getvalue()
 
 

@@ -84,5 +84,5 @@ def _outcome(environment: Environment, config: PolicyConfig, seed: int, managed:
         samples=tuple(environment.samples),
         violations=tuple(found),
         passes=managed.passes if managed else 0,
-        calls=dict(managed.cluster.calls) if managed else {},
+        calls=dict(sorted(managed.cluster.calls.items())) if managed else {},
     )

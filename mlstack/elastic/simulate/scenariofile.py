@@ -228,9 +228,11 @@ def _texts(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _check(scenario: Scenario, findings: Findings) -> None:
-    """Find jobs that the controller would refuse, and a scenario without nodes."""
+    """Find jobs that the controller would refuse, and a scenario without nodes or without a moment."""
     if not scenario.nodes:
         findings.faults.append("scenario: no `nodes`")
+    if scenario.begin_ms >= scenario.end_ms:
+        findings.faults.append("scenario: `begin` must be less than `seconds`")
     names = [job.name for job in scenario.jobs]
     findings.faults += [
         f"two jobs are called `{name}`" for name in sorted(set(names)) if names.count(name) > 1

@@ -133,7 +133,12 @@ class Workloads:
             self._report(owner)
 
     def _replicas(self, owner: Obj, pods: list[Obj]) -> Iterator[Callable[[], object]]:
-        """Give the steps to so many pods, no matter which."""
+        """Give the steps to so many pods, no matter which.
+
+        Work of a Job that names no number of completions is over with the first success: it makes no more.
+        """
+        if owner["kind"] == "Job" and any(pod["status"].get("phase") == "Succeeded" for pod in pods):
+            return
         live = [pod for pod in pods if is_live(pod)]
         if going := self._going(owner, live):
             yield from (self._ending(pod) for pod in going)

@@ -219,6 +219,42 @@ def test_simulate_sums_a_scenario_up(run: Runner) -> None:
     assert rows[0].startswith("seconds,utilisation,")
 
 
+BUSY = """\
+seconds: 70
+nodes: [{name: node, count: 2, cpu: 8, memory: 32Gi, gpu: 4}]
+jobs:
+- {name: short, at: 2, min: 1, max: 4, trainer: {cpu: 1, gpu: 1}, work: 60}
+- {name: huge, at: 4, min: 4, max: 4, trainer: {cpu: 9}}
+services: [{name: web, replicas: 1, cpu: 1}]
+events: [{at: 40, what: scale, name: web, count: 3}, {at: 55, what: scale, name: web, count: 30}]
+"""
+
+
+def test_simulate_tells_people_what_applies_in_lines_that_fit(run: Runner) -> None:
+    Path("mine.yaml").write_text(BUSY, encoding="utf-8")
+    lines = run.ok("elastic simulate mine.yaml").splitlines()
+    words = {line.split()[0]: line.split() for line in lines if line}
+    assert all(text_width(line) <= WIDTH for line in lines)
+    assert words["JOB"][5:] == ["DONE", "PHASE"]
+    assert words["short"][-1] == "Succeeded" and words["short"][-3].isdigit()
+    assert words["huge"][1:3] == [">66", "s"]
+    told = {line.partition(":")[0]: line for line in lines}
+    assert {"utilisation", "memory", "nvidia.com/gpu", "first trainer", "whole gang"} < told.keys()
+    assert "1 never" in told["whole gang"]
+    assert told["done"].split()[1:3] == ["1", "job,"] and "makespan" in told["done"]
+    assert told["web"].endswith("99 % after 6, >15")
+    assert "create" in told["controller"]
+
+
+def test_simulate_leaves_out_for_people_what_does_not_apply(run: Runner) -> None:
+    Path("mine.yaml").write_text(SCENARIO, encoding="utf-8")
+    out = run.ok("elastic simulate mine.yaml --policy off")
+    assert "DONE" not in out and "\ndone" not in out and "short on average" not in out
+    assert "controller" not in out
+    Path("idle.yaml").write_text(SCENARIO.replace("jobs:", "#"), encoding="utf-8")
+    assert "first trainer" not in run.ok("elastic simulate idle.yaml")
+
+
 def test_simulate_begins_with_the_seed_that_is_asked_for(
     run: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,13 @@ def test_waits_count_from_the_first_sample_of_a_job_and_to_the_end_if_in_vain() 
     assert found.mean == 4.5
 
 
+def test_a_job_that_is_deleted_waits_no_longer() -> None:
+    samples = [sample(0, job("a", 0)), sample(3, job("a", 0)), sample(60)]
+    found = measures.waits_for_trainer(samples)
+    assert found.seconds == {"default/a": 3}
+    assert found.never == ("default/a",)
+
+
 def test_a_gang_is_whole_with_all_servers_and_the_least_trainers() -> None:
     samples = [
         sample(0, job("a", 2, servers=2)),
@@ -69,6 +76,25 @@ def test_turns_count_changes_of_direction() -> None:
     targets = [2, 5, 5, 3, 3, 4, 6, 6]
     samples = [sample(second, job("a", target)) for second, target in enumerate(targets)]
     assert measures.turns(samples) == {"default/a": 2}
+
+
+def test_jobs_that_come_later_begin_with_no_trainers() -> None:
+    samples = [
+        sample(0, job("a", 4)),
+        sample(1, job("a", 4), job("b", 3)),
+        sample(2, job("a", 2), job("b", 3)),
+    ]
+    assert measures.scalings(samples) == {"default/a": (0, 1), "default/b": (1, 0)}
+
+
+def test_the_end_of_a_job_is_no_turn() -> None:
+    samples = [
+        sample(0, job("a", 2)),
+        sample(1, job("a", 5)),
+        sample(2, job("a", 0, phase="Completing")),
+        sample(3, job("a", 0, phase="Succeeded")),
+    ]
+    assert measures.turns(samples) == {"default/a": 0}
 
 
 def test_a_service_is_measured_while_it_grows() -> None:

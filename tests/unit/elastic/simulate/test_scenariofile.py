@@ -59,9 +59,10 @@ def test_a_scenario_is_called_like_its_file() -> None:
         ({"nodes": NODES, "jobs": [{"name": "j"}, {"name": "j"}]}, "two jobs"),
         ({"nodes": [{"name": False, "cpu": 1}]}, r"`name` must be text, got False$"),
         ({"nodes": NODES, "start": 3}, "`start`"),
+        ({"nodes": NODES, "begin": 30, "seconds": 30}, "`begin` must be less"),
         ([], "must be a map"),
     ],
-    ids=["empty", "unknown", "event", "nameless", "range", "time", "twice", "name", "start", "list"],
+    ids=["empty", "unknown", "event", "nameless", "range", "time", "twice", "name", "start", "begin", "list"],
 )
 def test_faults_are_told(data: object, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
