@@ -17,11 +17,17 @@ SERVER_GRACE_S = 30
 
 _USER = 1000
 _ETCD_FOLDER = "/var/lib/etcd"
-# What `paddle_k8s`, the start program of EDL's images, is told where a job has no command of its own.
-_VERBS: Mapping[RoleName, str] = {
-    "master": "start_master",
-    "pserver": "start_new_pserver",
-    "trainer": "start_new_trainer",
+# What `paddle_k8s`, the start program of EDL's images, is told where a job has no command of its own. Without
+# fault tolerance parameter servers know no master, and trainers wait for each other and bear no failure.
+_VERBS: Mapping[RoleName, tuple[str, ...]] = {
+    "master": ("start_master",),
+    "pserver": ("start_new_pserver",),
+    "trainer": ("start_new_trainer",),
+}
+_RIGID_VERBS: Mapping[RoleName, tuple[str, ...]] = {
+    "master": ("start_master",),
+    "pserver": ("start_pserver",),
+    "trainer": ("start_trainer", "v2"),
 }
 _CONTAINER_SECURITY = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
@@ -117,7 +123,8 @@ def _container(job: TrainingJob, role: RoleName, index: int | None) -> dict[str,
 def _command(job: TrainingJob, role: RoleName, entrypoint: str) -> dict[str, Any]:
     if entrypoint:
         return {"command": ["/bin/sh", "-c", entrypoint]}
-    return {"command": ["paddle_k8s", _VERBS[role]]}
+    verbs = _VERBS if job.is_fault_tolerant else _RIGID_VERBS
+    return {"command": ["paddle_k8s", *verbs[role]]}
 
 
 def _etcd(job: TrainingJob) -> dict[str, Any]:

@@ -251,6 +251,31 @@ def test_processes_without_a_command_are_started_by_edls_verbs() -> None:
     assert own["command"] == ["/bin/sh", "-c", "python master.py"]
 
 
+@pytest.mark.parametrize(
+    ("is_fault_tolerant", "trainer", "pserver"),
+    [
+        pytest.param(True, ["start_new_trainer"], ["start_new_pserver"], id="fault-tolerant"),
+        pytest.param(False, ["start_trainer", "v2"], ["start_pserver"], id="rigid"),
+    ],
+)
+def test_fault_tolerance_selects_edls_verbs(
+    trainer: list[str], pserver: list[str], *, is_fault_tolerant: bool
+) -> None:
+    data = edl_job(fault_tolerant=is_fault_tolerant)
+    data["spec"]["trainer"] |= {"entrypoint": "", "min-instance": 3, "max-instance": 3}
+    job = spec.parse(data)
+
+    def command(pod: dict[str, Any]) -> list[str]:
+        found: list[str] = pod["spec"]["containers"][0]["command"]
+        return found
+
+    assert command(children.trainer(job, 0)) == ["paddle_k8s", *trainer]
+    sets = by_name(job)
+    servers = sets["StatefulSet example-pserver"]["spec"]["template"]
+    assert command(servers) == ["paddle_k8s", *pserver]
+    assert command(sets["StatefulSet example-master"]["spec"]["template"]) == ["paddle_k8s", "start_master"]
+
+
 def test_what_is_planned_is_what_the_pod_requests() -> None:
     job = job_of()
     assert children.pod_requests(job, "trainer") == {"cpu": 200, "memory": 200 * 2**20, "pods": 1}
