@@ -218,7 +218,7 @@ def _resources(
         if isinstance(asked.get(kind), Mapping)
     }
     planned = amounts({**container.get("limits", {}), **container.get("requests", {})})
-    if is_needed and not planned.get("cpu") and not any(name.endswith("/gpu") for name in planned):
+    if is_needed and not any(n for name, n in planned.items() if name == "cpu" or name.endswith("/gpu")):
         given.fault(
             "`resources.requests` must name a cpu above 0: what nothing is requested for cannot be planned"
         )

@@ -133,6 +133,21 @@ def changed(**paths: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
+    "resources",
+    [
+        pytest.param({"requests": {"memory": "1Gi"}, "limits": {"nvidia.com/gpu": 1}}, id="gpu"),
+        pytest.param({"requests": {"memory": "1Gi"}, "limits": {"cpu": "500m"}}, id="cpu"),
+        pytest.param({"limits": {"alpha.kubernetes.io/nvidia-gpu": "2"}}, id="old-gpu"),
+        pytest.param({"requests": {"cpu": ".5", "memory": "1e9"}}, id="fraction"),
+    ],
+)
+def test_a_limit_is_a_request_where_nothing_is_requested(
+    gke: TestCluster, namespace: str, resources: dict[str, Any]
+) -> None:
+    create(gke, put(changed(trainer__resources=resources, pserver__resources=resources), namespace))
+
+
+@pytest.mark.parametrize(
     ("data", "reason"),
     [
         pytest.param(
@@ -151,6 +166,21 @@ def changed(**paths: Any) -> dict[str, Any]:
         pytest.param(changed(trainer__resources=None), "resources.requests must name a cpu", id="resources"),
         pytest.param(
             changed(trainer__resources={"requests": {"memory": "1Gi"}}), "must name a cpu", id="requests"
+        ),
+        pytest.param(
+            changed(trainer__resources={"requests": {"cpu": 0}, "limits": {"cpu": 1}}),
+            "must name a cpu above 0",
+            id="no-cpu",
+        ),
+        pytest.param(
+            changed(trainer__resources={"requests": {"cpu": "0.0"}}),
+            "must name a cpu above 0",
+            id="none-at-all",
+        ),
+        pytest.param(
+            changed(trainer__resources={"requests": {"cpu": 1, "memory": "-1Gi"}}),
+            "requests.memory",
+            id="below-nothing",
         ),
         pytest.param(changed(pserver__resources=None), "must name a cpu", id="servers"),
         pytest.param(changed(master__etcd="External"), "External needs etcd-endpoint", id="etcd"),

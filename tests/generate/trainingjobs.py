@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from mlstack.elastic.spec import OLD_GPU
 from mlstack.elastic.trainingjob import KIND, MAX_NAME
 from mlstack.files.kubernetes import load_schemas
 from mlstack.model.schemas import Schemas
@@ -32,10 +33,33 @@ ANYTHING = {"type": "object", "nullable": True, "x-kubernetes-preserve-unknown-f
 MANIFEST = {"etcd-endpoint": STRING, "replicaSpec": ANYTHING}
 
 MIN, MAX = "self.min__dash__instance", "self.max__dash__instance"
+ASKED, LIMITED = "self.resources.requests", "self.resources.limits"
+# What a pod asks for is never negative; exponents are those that the controller reads.
+AMOUNT = r"^[+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,3})?$"
+
+
+def wants_cpu(amounts: str) -> str:
+    """Say in CEL that a CPU above 0 is named: a digit above 0 stands before any exponent."""
+    cpu = f"{amounts}['cpu']"
+    return f"(type({cpu}) == string ? {cpu}.matches('^[+0.]*[1-9]') : {cpu} > 0)"
+
+
+def wants_gpu(amounts: str, *conditions: str) -> str:
+    """Say in CEL that a GPU is named, under today's names or EDL's.
+
+    Only the plain zero is told from other amounts: a regular expression for each name would cost too much.
+    """
+    named = f"(name.endsWith('/gpu') || name == '{OLD_GPU}')"
+    some = (f"{amounts}[name] != 0", f"{amounts}[name] != '0'")
+    return f"{amounts}.exists(name, {' && '.join((named, *some, *conditions))})"
+
+
+# Kubernetes takes the limit of a resource for its request where that is left out, one by one.
 REQUESTS = (
-    "has(self.resources) && ["
-    "has(self.resources.requests) ? self.resources.requests : self.resources.limits].exists(r, "
-    "'cpu' in r || r.exists(name, name.endsWith('/gpu')))"
+    f"has(self.resources) && ((has({ASKED}) && 'cpu' in {ASKED} ? {wants_cpu(ASKED)}"
+    f" : has({LIMITED}) && 'cpu' in {LIMITED} && {wants_cpu(LIMITED)})"
+    f" || has({ASKED}) && {wants_gpu(ASKED)}"
+    f" || has({LIMITED}) && {wants_gpu(LIMITED, f'!(has({ASKED}) && name in {ASKED})')})"
 )
 
 
@@ -222,7 +246,7 @@ def trainer() -> dict[str, Any]:
     ]
     needed: Rule = (
         REQUESTS,
-        "resources.requests must name a cpu: what nothing is requested for cannot be planned",
+        "resources.requests must name a cpu above 0: what nothing is requested for cannot be planned",
     )
     return {
         "type": "object",
@@ -248,7 +272,7 @@ def pserver() -> dict[str, Any]:
     }
     needed: Rule = (
         f"!has({MIN}) || {MIN} == 0 || ({REQUESTS})",
-        "resources.requests must name a cpu: what nothing is requested for cannot be planned",
+        "resources.requests must name a cpu above 0: what nothing is requested for cannot be planned",
     )
     fixed = [
         stays("min-instance", "min__dash__instance"),
@@ -280,7 +304,7 @@ def master() -> dict[str, Any]:
 
 def resources() -> dict[str, Any]:
     """Write requests and limits."""
-    quantity = {**INT_OR_STRING, "pattern": QUANTITY, "maxLength": 64}
+    quantity = {**INT_OR_STRING, "minimum": 0, "pattern": AMOUNT, "maxLength": 64}
     amounts = {"type": "object", "maxProperties": 16, "additionalProperties": quantity}
     return {"type": "object", "properties": {"limits": amounts, "requests": amounts}}
 

@@ -46,9 +46,7 @@ def _value(node: Node, env: Env) -> Any:
         case ("literal", value):
             return value
         case ("name", name):
-            if name not in env:
-                raise UnsupportedError(name)
-            return env[name]
+            return _named(name, env)
         case ("list", items):
             return [_value(item, env) for item in items]
         case ("select", target, field):
@@ -66,6 +64,12 @@ def _value(node: Node, env: Env) -> Any:
         case ("call", name, arguments):
             return _called(name, [_value(argument, env) for argument in arguments])
     raise UnsupportedError(str(node))
+
+
+def _named(name: str, env: Env) -> Any:
+    if name not in env and name not in _TYPES:
+        raise UnsupportedError(name)
+    return env[name] if name in env else _TYPES[name]
 
 
 def _decided(parts: Any, holds: Callable[[Any], Any], *, by: bool) -> bool:
@@ -145,6 +149,8 @@ def _quantity(text: str) -> Any:
     return found
 
 
+_TYPES: Mapping[str, type] = {"bool": bool, "double": float, "int": int, "string": str}
+
 _FUNCTIONS: Mapping[tuple[str, int], Callable[..., Any]] = {
     ("==", 2): _equal,
     ("!=", 2): lambda left, right: not _equal(left, right),
@@ -164,6 +170,7 @@ _FUNCTIONS: Mapping[tuple[str, int], Callable[..., Any]] = {
     ("size", 1): len,
     ("int", 1): int,
     ("double", 1): float,
+    ("type", 1): type,
     ("string", 1): str,
     ("matches", 2): _matches,
     ("startsWith", 2): str.startswith,

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mlstack.elastic import spec
 from mlstack.elastic.specfields import plain
@@ -60,6 +62,49 @@ def found_in(data: dict[str, Any]) -> str:
 def test_validate_accepts_what_the_server_accepts() -> None:
     assert found_in(edl_job()) == ""
     assert found_in(small_job()) == ""
+
+
+def test_a_limit_counts_where_nothing_is_requested() -> None:
+    for limits in ({"nvidia.com/gpu": 1}, {"cpu": "500m"}, {"alpha.kubernetes.io/nvidia-gpu": 1}):
+        assert found_in(small_job(trainer=needing(requests={"memory": "1Gi"}, limits=limits))) == ""
+        assert found_in(small_job(trainer=needing(limits=limits))) == ""
+    refused = needing(requests={"cpu": 0}, limits={"cpu": 1})
+    assert "must name a cpu above 0" in found_in(small_job(trainer=refused))
+
+
+def needing(**resources: Mapping[str, Any]) -> dict[str, Any]:
+    """Give trainers that need that."""
+    return {"min-instance": 1, "max-instance": 3, "resources": resources}
+
+
+CPUS = st.sampled_from(
+    [0, 1, 4, -1, "0", "0m", "+0", "0.0", ".0", "0e3", "00", "1", "0.5", ".5", "+10m", "2e-1", "-1"]
+)
+GPUS = st.sampled_from([0, 1, "0", "1", "8", -1])
+# Under one of its two names: a job that gives both is read with today's.
+AMOUNTS = st.sampled_from(["nvidia.com/gpu", "alpha.kubernetes.io/nvidia-gpu", "amd.com/gpu"]).flatmap(
+    lambda gpu: st.fixed_dictionaries(
+        {},
+        optional={
+            kind: st.fixed_dictionaries({}, optional={"cpu": CPUS, "memory": st.just("1Gi"), gpu: GPUS})
+            for kind in ("requests", "limits")
+        },
+    )
+)
+
+
+@settings(max_examples=4 * settings().max_examples)
+@given(AMOUNTS, st.sampled_from(["trainer", "pserver"]))
+def test_server_and_controller_agree_on_what_can_be_planned(resources: dict[str, Any], role: str) -> None:
+    """What the server accepts the controller can use, and the other way round."""
+    data = edl_job()
+    data["spec"][role]["resources"] = resources
+    try:
+        spec.parse(data)
+    except spec.SpecError:
+        assert found_in(data)
+    else:
+        assert found_in(data) == ""
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,8 @@ SELF = {
         ("self.x__dash__y", None),
         ("quantity('1Gi').compareTo(quantity('1024Mi')) == 0", True),
         ("int('3') + 1", 4),
+        ("type(self.name) == string && type(self.replicas) == int && type(self.ratio) == double", True),
+        ("type(self.on) == int || type(self.replicas) == bool", False),
         ("  self.replicas > 1  ", True),
     ],
 )
