@@ -11,6 +11,8 @@ from mlstack.cluster.api import Cluster, Source, WatchEvent
 from mlstack.cluster.fenced import FencedCluster
 from mlstack.cluster.lease import Lease
 from mlstack.elastic.acting.memory import Backoff
+from mlstack.elastic.observed.pods import JOB_LABEL
+from mlstack.elastic.observed.surroundings import BUDGET, SERVICE
 from mlstack.elastic.pace import Pace
 from mlstack.elastic.reconcile import Pass, Reconciler
 from mlstack.elastic.running.leading import DURATION_S, Leadership, NotLeadingError
@@ -31,6 +33,7 @@ _LONGEST_PAUSE_MS = 30_000
 _DEAF_GLANCE_S = 0.1
 # While a watch is broken nothing is decided, since half of the news may be missing; but not for ever.
 _DEAF_S = 30.0
+_AROUND = (SERVICE, BUDGET, ("apps/v1", "StatefulSet"))
 
 
 class Clock(Protocol):
@@ -76,7 +79,7 @@ class Nobody:
 
 
 def sources(namespaces: Sequence[str]) -> tuple[Source, ...]:
-    """Give what is watched: jobs and their sets where they are looked after, nodes and pods everywhere.
+    """Give what is watched: jobs and their own where they are looked after, nodes and pods everywhere.
 
     Pods of other namespaces take room too.
     """
@@ -84,7 +87,7 @@ def sources(namespaces: Sequence[str]) -> tuple[Source, ...]:
     return (
         Source("scheduling.k8s.io/v1", "PriorityClass"),
         Source("v1", "Node"),
-        *(Source("apps/v1", "StatefulSet", place, "mlstack.dev/training-job") for place in places),
+        *(Source(*kind, place, JOB_LABEL) for kind in _AROUND for place in places),
         *(Source(API_VERSION, KIND, place) for place in places),
         Source("v1", "Pod"),
     )

@@ -6,14 +6,15 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mlstack.cluster.api import WatchEvent
-from mlstack.elastic.observed import jobs, nodes, pods
+from mlstack.cluster.api import ObjectRef, WatchEvent
+from mlstack.elastic.observed import jobs, nodes, pods, surroundings
 from mlstack.elastic.observed.jobs import JobFacts, SetFacts
 from mlstack.elastic.observed.nodes import NodeFacts
 from mlstack.elastic.observed.picture import Known, Picture
 from mlstack.elastic.observed.placement import Eligible
 from mlstack.elastic.observed.pods import PodFacts
 from mlstack.elastic.observed.shelf import Shelf
+from mlstack.elastic.observed.surroundings import AroundFacts
 from mlstack.elastic.snapshot import Snapshot
 
 MOVES_KEPT_MS = 60_000
@@ -39,7 +40,7 @@ class ClassFacts:
 
 
 class World:
-    """Nodes, pods, training jobs, their StatefulSets and priority classes, as far as they were heard of.
+    """Nodes, pods, priority classes, training jobs with what is around them, as far as they were heard of.
 
     One thread writes and reads; threads that watch hand their events over.
 
@@ -59,12 +60,16 @@ class World:
         self._jobs: Shelf[JobFacts] = Shelf(jobs.parse_job)
         self._sets: Shelf[SetFacts] = Shelf(jobs.parse_set)
         self._classes: Shelf[ClassFacts] = Shelf(_parse_class)
+        self._services: Shelf[AroundFacts] = Shelf(surroundings.parse_service)
+        self._budgets: Shelf[AroundFacts] = Shelf(surroundings.parse_budget)
         self._shelves: Mapping[str, Shelf[Any]] = {
             "Node": self._nodes,
             "Pod": self._pods,
             "TrainingJob": self._jobs,
             "StatefulSet": self._sets,
             "PriorityClass": self._classes,
+            "Service": self._services,
+            "PodDisruptionBudget": self._budgets,
         }
         self._eligible: Eligible | None = None
 
@@ -128,6 +133,14 @@ class World:
     def stateful_set(self, key: str) -> SetFacts | None:
         """Give one StatefulSet of a job."""
         return self._sets.get(key)
+
+    def lacking(self, job: JobFacts) -> dict[ObjectRef, surroundings.State]:
+        """Tell which Services and budgets of a job are not there, or not in their form."""
+        found = surroundings.lacking(job, lambda kind, key: self._shelves[kind].get(key))
+        return {
+            ObjectRef(api_version, kind, job.namespace, name): state
+            for (api_version, kind, name), state in found.items()
+        }
 
     def pods_by_job(self) -> dict[str, list[PodFacts]]:
         """Give the pods of each job, those that ended included, in the order of their indexes.

@@ -10,6 +10,7 @@ from mlstack.cluster.api import Cluster, ObjectRef, WatchEvent
 from mlstack.cluster.memory import MemoryCluster
 from mlstack.cluster.view import ClusterView
 from mlstack.elastic.config import PolicyConfig
+from mlstack.elastic.controller import sources
 from mlstack.elastic.observed import pods as podfacts
 from mlstack.elastic.observed.placement import Place, is_eligible
 from mlstack.elastic.reconcile import Pass, Reconciler
@@ -20,13 +21,6 @@ from tests.support.elastic import node
 Obj = dict[str, Any]
 
 JOBS = "paddlepaddle.org/v1"
-WATCHED = (
-    ("v1", "Node"),
-    ("v1", "Pod"),
-    (JOBS, "TrainingJob"),
-    ("apps/v1", "StatefulSet"),
-    ("scheduling.k8s.io/v1", "PriorityClass"),
-)
 
 
 @dataclass
@@ -89,13 +83,16 @@ class Stage:
 
     def hear(self) -> None:
         """Let the controller hear what happened."""
-        for api_version, kind in WATCHED:
+        for source in sources(()):
+            api_version, kind, labels = source.api_version, source.kind, source.labels
             if kind not in self._versions:
-                listing = self.memory.list(api_version, kind)
+                listing = self.memory.list(api_version, kind, labels=labels)
                 self.world.replace(kind, listing.items, listing.resource_version)
                 self._versions[kind] = listing.resource_version
                 continue
-            events = self.memory.watch(api_version, kind, resource_version=self._versions[kind], timeout_s=1)
+            events = self.memory.watch(
+                api_version, kind, labels=labels, resource_version=self._versions[kind], timeout_s=1
+            )
             for event in events:
                 self._versions[kind] = event.resource_version or self._versions[kind]
                 self.world.hear(WatchEvent(type=event.type, object=event.object))

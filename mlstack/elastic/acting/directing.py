@@ -145,6 +145,7 @@ class Director:
             subject.pods,
             self._sets(job),
             memory,
+            lacking=self.world.lacking(job),
             hints=hints if job.target == 0 else {},
             now_ms=self.now_ms,
         )

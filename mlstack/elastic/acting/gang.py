@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from mlstack.cluster.api import ObjectRef
 from mlstack.elastic.acting.memory import JobMemory
 from mlstack.elastic.acting.orders import Support
 from mlstack.elastic.observed.jobs import JobFacts, SetFacts
 from mlstack.elastic.observed.pods import PodFacts
+from mlstack.elastic.observed.surroundings import State
 
 HELD_MS = 15_000
 """How long after the grace of a trainer a pod may wait for the node that it is held to."""
 
 INCOMPLETE_MS = 90_000
 """How long after its admission a gang may lack a place before the job gives its room back."""
+
+MENDED_MS = 60_000
+"""Services and budgets of a job that somebody changes are written no more often: another may not give in."""
 
 _UNDER_WAY = ("Running", "Scaling", "Completing")
 
@@ -44,6 +49,7 @@ def see_to(
     sets: Mapping[str, SetFacts],
     memory: JobMemory,
     *,
+    lacking: Mapping[ObjectRef, State],
     hints: Mapping[str, tuple[str, ...]],
     now_ms: int,
 ) -> Gang:
@@ -54,6 +60,7 @@ def see_to(
         pods: its pods.
         sets: its StatefulSets by name.
         memory: what is remembered of it.
+        lacking: its Services and budgets that are not there, or not in their form.
         hints: host names of the nodes of a plan that has just admitted it.
         now_ms: the time.
     """
@@ -81,7 +88,8 @@ def see_to(
     )
     held = [pod for pod in waiting if pod.is_tried and pod.is_held_to_node]
     due = min((pod.created_ms + limit_ms for pod in held), default=None)
-    form = None if _stands(job, sets, memory) else _form(job, sets, memory)
+    wrong = _wrong(job, sets) | _mendable(lacking, memory, now_ms)
+    form = _form(job, sets, memory, wrong) if wrong or not _is_known(job, memory) else None
     return Gang(support=form, why="restored", is_hopeless=is_hopeless, due_ms=due)
 
 
@@ -94,40 +102,48 @@ def _limit_ms(job: JobFacts) -> int:
     return HELD_MS + (job.spec.trainer.grace_s * 1000 if job.spec else 0)
 
 
-def _stands(job: JobFacts, sets: Mapping[str, SetFacts], memory: JobMemory) -> bool:
-    """Tell whether what surrounds the trainers is there in the right form.
+def _is_known(job: JobFacts, memory: JobMemory) -> bool:
+    """Tell whether what surrounds the trainers was written for the job as it is now.
 
-    A new leader does not know what was written. Sets are seen; of Services and budgets it trusts that they
-    are there once the gang has been complete.
+    A new leader does not know what was written; it trusts that all was, once the gang has been complete.
     """
-    if _wrong(job, sets):
-        return False
     if memory.supported:
         return memory.supported == (job.generation,)
     return job.phase in _UNDER_WAY and job.status.get("observedGeneration") == job.generation
 
 
-def _form(job: JobFacts, sets: Mapping[str, SetFacts], memory: JobMemory) -> Support:
-    """Give what is to be written around the trainers: what was refused if the rest was taken, else all.
+def _form(
+    job: JobFacts, sets: Mapping[str, SetFacts], memory: JobMemory, wrong: frozenset[ObjectRef]
+) -> Support:
+    """Give what is to be written around the trainers: what is wrong or was refused, or all of it.
 
     Servers of a gang that was just admitted are held to their nodes even where no set of it came off yet.
     """
     was_held = any(one.is_held for one in sets.values())
     is_new = not sets and memory.admitted_ms is not None and bool(memory.hints)
-    refused = {ref.name for ref in memory.unwritten if ref.kind == "StatefulSet"}
-    is_rest_there = memory.supported == ("begun", job.generation) and _wrong(job, sets) <= refused
+    is_rest_there = memory.supported == ("begun", job.generation) or _is_known(job, memory)
     return Support(
         is_running=True,
         hints=memory.hints,
         is_held=was_held or is_new,
-        only=memory.unwritten if is_rest_there else frozenset(),
+        only=memory.unwritten | wrong if is_rest_there else frozenset(),
     )
 
 
-def _wrong(job: JobFacts, sets: Mapping[str, SetFacts]) -> set[str]:
-    """Give the names of the sets that are not there, or with another number of pods."""
-    return {
-        kind.set_name
+def _wrong(job: JobFacts, sets: Mapping[str, SetFacts]) -> frozenset[ObjectRef]:
+    """Give the sets that are not there, or with another number of pods."""
+    return frozenset(
+        ObjectRef("apps/v1", "StatefulSet", job.namespace, kind.set_name)
         for kind in job.servers
         if kind.set_name not in sets or sets[kind.set_name].replicas != kind.count
-    }
+    )
+
+
+def _mendable(lacking: Mapping[ObjectRef, State], memory: JobMemory, now_ms: int) -> frozenset[ObjectRef]:
+    """Give the Services and budgets to be written now, and remember when such were that somebody changed."""
+    changed = {ref for ref, state in lacking.items() if state == "changed"}
+    if changed and now_ms - memory.mended_ms < MENDED_MS:
+        return frozenset(lacking.keys() - changed)
+    if changed:
+        memory.mended_ms = now_ms
+    return frozenset(lacking)

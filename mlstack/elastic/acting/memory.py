@@ -81,6 +81,7 @@ class JobMemory:
         supported: generation of the job for which services and sets were last written as a whole; empty
             where nobody remembers, `begun` and the generation where it did not come off.
         unwritten: what of them was refused then.
+        mended_ms: when a Service or budget was last written because somebody had changed it.
         admitted_ms: when it was admitted; None once all of the gang has a node, or where nobody remembers.
         told: what was told of it lately.
         sent: the last change of its status.
@@ -98,6 +99,7 @@ class JobMemory:
     hints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     supported: tuple[object, ...] = ()
     unwritten: frozenset[ObjectRef] = frozenset()
+    mended_ms: int = 0
     admitted_ms: int | None = None
     told: Told = field(default_factory=Told)
     sent: Mapping[str, object] = field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -11,6 +12,7 @@ from mlstack.elastic.observed.nodes import version
 
 # Watches that lag behind may tell of an object again for a while after it has gone.
 _REMEMBERED = 20_000
+_NEVER = sys.maxsize
 
 
 class Versioned(Protocol):
@@ -36,7 +38,7 @@ class Shelf(Generic[T]):
     """Objects of one kind.
 
     News may come twice and late: from a watch, and before it from the answers to our own writes. The newest
-    version wins, and what has gone stays gone.
+    version wins, and what has gone stays gone, unless the selector of a watch lost sight of it for a while.
 
     Args:
         parse: reads an object.
@@ -46,7 +48,7 @@ class Shelf(Generic[T]):
         """Begin empty."""
         self._parse = parse
         self._items: dict[str, T] = {}
-        self._gone: OrderedDict[str, None] = OrderedDict()
+        self._gone: OrderedDict[str, int] = OrderedDict()
 
     def __iter__(self) -> Iterator[tuple[str, T]]:
         """Go through keys and facts, in no order that matters."""
@@ -68,7 +70,8 @@ class Shelf(Generic[T]):
         metadata = obj["metadata"]
         key, number = key_of(metadata), version(metadata)
         known = self._items.get(key)
-        if metadata.get("uid") in self._gone or (known is not None and 0 < number <= known.version):
+        is_old = known is not None and 0 < number <= known.version
+        if is_old or number <= self._gone.get(str(metadata.get("uid")), -1):
             return False
         item = self._items[key] = self._parse(obj)
         return known is None or replace(known, version=item.version) != item
@@ -76,7 +79,7 @@ class Shelf(Generic[T]):
     def drop(self, obj: Mapping[str, Any]) -> bool:
         """Take in that an object has gone; says whether that was news."""
         metadata = obj["metadata"]
-        self._bury(str(metadata.get("uid") or ""))
+        self._bury(str(metadata.get("uid") or ""), version(metadata) or _NEVER)
         known = self._items.get(key_of(metadata))
         if known is None or (metadata.get("uid") and known.uid != metadata["uid"]):
             return False
@@ -110,12 +113,13 @@ class Shelf(Generic[T]):
             and (namespace is None or key.startswith(f"{namespace}/"))
         ]
         for key in gone:
-            self._bury(self._items.pop(key).uid)
+            self._bury(self._items.pop(key).uid, listed)
         return bool(gone)
 
-    def _bury(self, uid: str) -> None:
+    def _bury(self, uid: str, gone: int) -> None:
+        """Remember up to which version news of an object are late."""
         if uid:
-            self._gone[uid] = None
+            self._gone[uid] = max(gone, self._gone.get(uid, 0))
         while len(self._gone) > _REMEMBERED:
             self._gone.popitem(last=False)
 

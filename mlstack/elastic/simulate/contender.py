@@ -20,6 +20,7 @@ from mlstack.elastic.world import World
 from mlstack.errors import ClusterError, UnreachableError
 
 WATCHED = ("Node", "PriorityClass", "TrainingJob", "StatefulSet", "Pod")
+AROUND = ("Service", "PodDisruptionBudget")
 
 T = TypeVar("T")
 
@@ -76,7 +77,7 @@ class Contender:
         self._is_alone, self._passed, self._writes = is_alone, passed, writes
         self.lives = 0
         self._pause_ms, self._frozen_until_ms = 0, 0
-        self._feed: Feed | None = None
+        self._feeds: tuple[Feed, ...] = ()
         self._due_ms: int | None = None
         self._leadership: Leadership | None = None
         self._reconciler: Reconciler | None = None
@@ -101,8 +102,7 @@ class Contender:
         """End at once, with all that it knew; the Lease is left to expire."""
         self.lives += 1
         self.is_running = False
-        if self._feed is not None:
-            self._feed.close()
+        self._stop_listening()
 
     def stop(self) -> None:
         """End as it is told to: the Lease is free at once."""
@@ -112,15 +112,13 @@ class Contender:
 
     def deafen(self, seconds: float) -> None:
         """Hear nothing for so long; what was missed is learnt from a list."""
-        if self._feed is not None:
-            self._feed.close()
+        self._stop_listening()
         self._later(round(seconds * 1000), self._listen)
 
     def isolate(self, seconds: float) -> None:
         """Reach the server no more for so long, and hear nothing."""
         self._cluster.is_cut = True
-        if self._feed is not None:
-            self._feed.close()
+        self._stop_listening()
         self._later(round(seconds * 1000), self._reconnect)
 
     def freeze(self, seconds: float) -> None:
@@ -161,13 +159,21 @@ class Contender:
         """List everything, then hear of what changes; whoever reaches no server does so later."""
         if self._cluster.is_cut:
             return
-        for kind in WATCHED:
+        for kind in (*WATCHED, *AROUND):
             listing = self._cluster.list("", kind)
             self._world.replace(kind, listing.items, listing.resource_version)
-        self._feed = self._store.watch(WATCHED, self._hear, name=self.name)
+        # Two watches: what is heard on one must not change when something is heard on the other.
+        self._feeds = (
+            self._store.watch(WATCHED, self._hear, name=self.name),
+            self._store.watch(AROUND, self._hear, name=f"{self.name}/around"),
+        )
         if self._reconciler is not None:
             self._pace.heard(self._kernel.now_ms)
             self._plan_next()
+
+    def _stop_listening(self) -> None:
+        for feed in self._feeds:
+            feed.close()
 
     def _hear(self, event: WatchEvent) -> None:
         if self._kernel.now_ms <= self._frozen_until_ms:

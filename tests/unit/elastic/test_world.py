@@ -220,6 +220,26 @@ def test_what_has_gone_stays_gone() -> None:
     assert list(world.pods()) == []
 
 
+def test_what_a_selector_lost_sight_of_comes_back_with_its_label() -> None:
+    world = World()
+    world.hear(WatchEvent(type="ADDED", object=numbered(pod("a"), 5)))
+    world.hear(WatchEvent(type="DELETED", object=numbered(pod("a"), 7)))
+
+    assert world.hear(WatchEvent(type="MODIFIED", object=numbered(pod("a"), 8)))
+    assert [found.name for found in world.pods()] == ["a"]
+
+
+def test_what_our_own_write_deleted_stays_gone() -> None:
+    world = World()
+    deleted = numbered(pod("a"), 5)
+    world.hear(WatchEvent(type="ADDED", object=deleted))
+    deleted = {**deleted, "metadata": {**deleted["metadata"], "resourceVersion": ""}}
+    world.hear(WatchEvent(type="DELETED", object=deleted))
+
+    assert not world.hear(WatchEvent(type="MODIFIED", object=numbered(pod("a"), 8)))
+    assert list(world.pods()) == []
+
+
 def test_a_namesake_is_another_pod() -> None:
     world = World()
     world.hear(WatchEvent(type="ADDED", object=numbered(pod("a"), 5, "one")))

@@ -1,0 +1,146 @@
+"""Services and disruption budgets of running jobs: made again, mended, and otherwise left alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mlstack.cluster.api import ObjectRef
+from tests.support.elastic import training_job
+from tests.support.stage import JOBS, Stage
+
+Obj = dict[str, Any]
+
+SERVICE = ("Service", "v1")
+BUDGET = ("PodDisruptionBudget", "policy/v1")
+SET = ("StatefulSet", "apps/v1")
+
+
+@pytest.fixture
+def stage() -> Stage:
+    """Give a cluster with one job that runs."""
+    found = Stage("n1", "n2")
+    found.put(training_job(minimum=2, maximum=3, pservers=1, with_master=True))
+    found.settle()
+    found.step()
+    found.cluster.writes = 0
+    return found
+
+
+def ref(kind: tuple[str, str], name: str) -> ObjectRef:
+    return ObjectRef(kind[1], kind[0], "default", name)
+
+
+def change(stage: Stage, kind: tuple[str, str], name: str, patch: Obj) -> None:
+    """Change an object as somebody else."""
+    stage.memory.patch(ref(kind, name), patch)
+
+
+def rest(stage: Stage, *, seconds: int = 120) -> int:
+    """Let time pass and give how often something was written."""
+    before = stage.cluster.writes
+    for _ in range(seconds // 5):
+        stage.step(seconds=5)
+    return stage.cluster.writes - before
+
+
+@pytest.mark.parametrize("is_new_leader", [False, True], ids=["the same", "a new leader"])
+@pytest.mark.parametrize("name", ["train-trainer", "train-pserver", "train-master"])
+@pytest.mark.parametrize("kind", [SERVICE, BUDGET], ids=lambda kind: str(kind[0]))
+def test_what_was_deleted_is_made_again_alone(
+    stage: Stage, kind: tuple[str, str], name: str, is_new_leader: bool
+) -> None:
+    before = stage.get(kind[0], name, kind[1])
+    stage.delete(kind[0], name, kind[1])
+    if is_new_leader:
+        stage.restart()
+
+    done = stage.step()
+
+    found = stage.get(kind[0], name, kind[1])
+    assert before is not None and found is not None
+    assert found["spec"] == before["spec"]
+    assert [str(action.ref) for action in done.actions] == [str(ref(kind, name))]
+    assert rest(stage) == 0
+    assert stage.status()["phase"] == "Running"
+
+
+def test_all_that_was_deleted_at_once_is_made_again(stage: Stage) -> None:
+    gone = [
+        (kind, str(obj["metadata"]["name"])) for kind in (SERVICE, BUDGET, SET) for obj in stage.all(*kind)
+    ]
+    for kind, name in gone:
+        stage.delete(kind[0], name, kind[1])
+
+    stage.settle()
+
+    assert [each for each in gone if stage.get(each[0][0], each[1], each[0][1]) is None] == []
+    assert stage.status()["phase"] == "Running"
+
+
+def test_a_budget_that_keeps_too_little_is_mended(stage: Stage) -> None:
+    change(stage, BUDGET, "train-trainer", {"spec": {"minAvailable": 0}})
+
+    stage.step()
+
+    found = stage.get(BUDGET[0], "train-trainer", BUDGET[1])
+    assert found is not None and found["spec"]["minAvailable"] == 2
+    assert rest(stage) == 0
+
+
+def test_a_service_that_selects_other_pods_is_mended(stage: Stage) -> None:
+    change(stage, SERVICE, "train-pserver", {"spec": {"selector": {"mlstack.dev/role": "trainer"}}})
+
+    stage.step()
+
+    found = stage.get(SERVICE[0], "train-pserver")
+    assert found is not None and found["spec"]["selector"]["mlstack.dev/role"] == "pserver"
+
+
+def test_whoever_changes_it_over_and_over_is_answered_once_a_minute(stage: Stage) -> None:
+    for _ in range(60):
+        change(stage, BUDGET, "train-trainer", {"spec": {"minAvailable": 0}})
+        stage.step(seconds=5)
+
+    assert 4 <= stage.cluster.writes <= 6
+
+
+def test_a_budget_in_shares_is_left_since_no_server_takes_both_numbers(stage: Stage) -> None:
+    change(stage, BUDGET, "train-trainer", {"spec": {"minAvailable": None, "maxUnavailable": "50%"}})
+
+    assert rest(stage) == 0
+
+
+def test_what_lost_our_label_gets_it_back_once(stage: Stage) -> None:
+    change(stage, SERVICE, "train-trainer", {"metadata": {"labels": {"mlstack.dev/training-job": None}}})
+
+    stage.step()
+
+    found = stage.get(SERVICE[0], "train-trainer")
+    assert found is not None and found["metadata"]["labels"]["mlstack.dev/training-job"] == "train"
+    assert rest(stage) == 0
+
+
+def test_a_job_without_a_fewest_number_needs_no_budget() -> None:
+    stage = Stage("n1")
+    stage.put(training_job(minimum=0, maximum=2))
+    stage.settle()
+    stage.step()
+
+    assert stage.all(*BUDGET) == []
+    assert rest(stage) == 0
+
+
+def test_for_jobs_that_wait_or_ended_nothing_is_made_again(stage: Stage) -> None:
+    suspended = {"spec": {"suspend": True}}
+    stage.memory.patch(ObjectRef(JOBS, "TrainingJob", "default", "train"), suspended)
+    stage.settle()
+    stage.delete("Service", "train-trainer")
+
+    rest(stage)
+
+    assert stage.get("Service", "train-trainer") is None
+    stage.memory.patch(ObjectRef(JOBS, "TrainingJob", "default", "train"), {"spec": {"suspend": False}})
+    stage.settle()
+    assert stage.get("Service", "train-trainer") is not None
