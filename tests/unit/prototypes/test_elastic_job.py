@@ -1,0 +1,75 @@
+"""What the prototype `elastic-job` asks for reaches the pods of the job, or is refused with a sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mlstack.elastic import podspec, spec
+from mlstack.elastic.trainingjob import TrainingJob
+from mlstack.errors import ParamError, TemplateError
+from mlstack.files.schema import check_params
+from mlstack.model.params import Layer, Resolved, resolve
+from tests.property.test_hostile_values import render
+from tests.support import examples
+
+CASES = {case.example.name: case for case in examples.cases() if case.prototype.name == "elastic-job"}
+
+
+def given(**params: Any) -> Resolved:
+    prototype, example = CASES["offline"].prototype, CASES["offline"].example
+    return resolve(prototype.params, [Layer("component", {**example.params, **params})])
+
+
+def job(**params: Any) -> TrainingJob:
+    found = given(**params)
+    check_params(CASES["offline"].prototype, found)
+    [written] = [each for each in render(CASES["offline"], found) if each["kind"] == "TrainingJob"]
+    return spec.parse(written)
+
+
+def images(found: TrainingJob) -> list[str]:
+    return [each["image"] for each in podspec.server_spec(found, "master")["containers"]]
+
+
+def mounts(found: TrainingJob, role: Any) -> list[list[str]]:
+    containers = podspec.server_spec(found, role)["containers"]
+    return [[one["mountPath"] for one in each["volumeMounts"]] for each in containers]
+
+
+def test_the_etcd_comes_from_where_it_is_said_to_come_from() -> None:
+    assert images(job()) == [
+        "registry.example.org/team/faces:1.3",
+        "registry.example.org/mirror/etcd:v3.5.21",
+    ]
+
+
+def test_another_etcd_or_none_needs_no_image() -> None:
+    outside = job(etcd="External", etcdEndpoint="http://etcd.example.org:2379")
+    assert (outside.etcd_endpoint, len(images(outside))) == ("http://etcd.example.org:2379", 1)
+    alone = job(etcd="None")
+    assert (alone.etcd_endpoint, len(images(alone))) == ("", 1)
+
+
+def test_claims_are_mounted_where_it_is_said() -> None:
+    assert (mounts(job(), "pserver"), mounts(job(), "master")) == (
+        [["/state"]],
+        [["/state"], ["/var/lib/etcd"]],
+    )
+    unsaid = job(etcdMountPath=None, checkpointMountPath=None)
+    assert mounts(unsaid, "pserver") == [["/checkpoint"]]
+    assert mounts(unsaid, "master") == [["/var/lib/etcd"], ["/var/lib/etcd"]]
+
+
+def test_trainers_get_the_time_that_they_are_given() -> None:
+    pod = podspec.trainer_spec(job(), 0)
+    assert pod["terminationGracePeriodSeconds"] == 60
+    assert {each["tolerationSeconds"] for each in pod["tolerations"]} == {300}
+
+
+def test_an_etcd_of_others_and_its_address_need_each_other() -> None:
+    with pytest.raises(ParamError, match="etcdEndpoint"):
+        job(etcd="External")
+    with pytest.raises(TemplateError, match="only External uses it"):
+        job(etcdEndpoint="http://etcd.example.org:2379")
