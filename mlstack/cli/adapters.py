@@ -14,6 +14,7 @@ from mlstack.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from mlstack.cluster.api import Cluster
+    from mlstack.cluster.transport import Counted
     from mlstack.engine.target import Target
     from mlstack.files.appdir import AppDir
     from mlstack.files.cache import Cache
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from mlstack.model.overrides import Overrides
 
 Connect = Callable[[str, str | None], "Cluster"]
+ConnectOnce = Callable[[str, str | None, "Counted"], "Cluster"]
 
 # While it is only worked out what would change, a webhook that starts is waited for so long.
 WEBHOOK_S = 30.0
@@ -40,7 +42,8 @@ class Ports:
         ask_text: puts a question on stderr and gives what was typed.
         interactive: tells whether somebody is there to answer.
         who: names who runs this, as `user@host`, for the cluster's records.
-        connect_once: opens a cluster as `connect` does, but one that fails where the other waits.
+        connect_once: opens a cluster as `connect` does, but one that fails where the other waits; the third
+            argument is told of each request.
     """
 
     connect: Connect
@@ -50,7 +53,7 @@ class Ports:
     ask_text: Callable[[str], str]
     interactive: Callable[[], bool]
     who: Callable[[], str]
-    connect_once: Connect = field(default_factory=lambda: connect_once)
+    connect_once: ConnectOnce = field(default_factory=lambda: connect_once)
 
 
 @dataclass(kw_only=True)
@@ -115,14 +118,14 @@ def connect(context: str, kubeconfig: str | None) -> Cluster:
     )
 
 
-def connect_once(context: str, kubeconfig: str | None) -> Cluster:
+def connect_once(context: str, kubeconfig: str | None, counted: Counted) -> Cluster:
     """Open the real cluster behind a kubectl context; nothing is asked twice.
 
     For whoever may write for a limited time only: a write that waited for its server would come too late.
     """
     from mlstack.cli import kube
 
-    return kube.connect(context, kubeconfig=kubeconfig)
+    return kube.connect(context, kubeconfig=kubeconfig, counted=counted)
 
 
 def own_namespace(session: Session, context: str | None, kubeconfig: str | None) -> str:

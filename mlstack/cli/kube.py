@@ -9,7 +9,7 @@ from functools import partial
 
 from mlstack.cluster import direct
 from mlstack.cluster.remote import RemoteCluster
-from mlstack.cluster.transport import READ_TIMEOUT_S
+from mlstack.cluster.transport import READ_TIMEOUT_S, Counted
 from mlstack.errors import ForbiddenError
 from mlstack.files import logins
 from mlstack.files.logins import Found
@@ -19,7 +19,11 @@ from mlstack.model.plugin import Interactive, Plugin
 
 
 def connect(
-    context: str = "", *, kubeconfig: str | None = None, read_timeout_s: float = READ_TIMEOUT_S
+    context: str = "",
+    *,
+    kubeconfig: str | None = None,
+    read_timeout_s: float = READ_TIMEOUT_S,
+    counted: Counted = lambda verb, status: None,
 ) -> RemoteCluster:
     """Prepare to speak to the cluster of a kubectl context; nothing is sent to it yet.
 
@@ -28,6 +32,7 @@ def connect(
             account of the pod this runs in.
         kubeconfig: one or more files, separated as in `KUBECONFIG`; None for what kubectl takes.
         read_timeout_s: how long the server may stay silent in one request, in seconds.
+        counted: told of each request, from any thread.
 
     Raises:
         NotFoundError: no kubeconfig, or no such context in it.
@@ -35,7 +40,7 @@ def connect(
         ClusterError: the kubeconfig or a file it names cannot be used.
     """
     found = logins.find(context, kubeconfig, os.environ)
-    return direct.connect(found.login, _proof(found), read_timeout_s=read_timeout_s)
+    return direct.connect(found.login, _proof(found), read_timeout_s=read_timeout_s, counted=counted)
 
 
 def _proof(found: Found) -> Proof | Callable[[], Proof]:

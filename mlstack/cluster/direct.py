@@ -13,7 +13,7 @@ from mlstack.cluster.credentials import Fixed, Renewed
 from mlstack.cluster.pooled import Pooled
 from mlstack.cluster.remote import RemoteCluster
 from mlstack.cluster.tls import fingerprint, tls_context
-from mlstack.cluster.transport import READ_TIMEOUT_S, Credentials, Transport
+from mlstack.cluster.transport import READ_TIMEOUT_S, Counted, Credentials, Transport
 from mlstack.cluster.wire import Carrier
 from mlstack.errors import ClusterError
 from mlstack.model.login import Login, Proof
@@ -22,7 +22,11 @@ _LOOK = "kubectl config view shows what it holds"
 
 
 def connect(
-    login: Login, proof: Proof | Callable[[], Proof], *, read_timeout_s: float = READ_TIMEOUT_S
+    login: Login,
+    proof: Proof | Callable[[], Proof],
+    *,
+    read_timeout_s: float = READ_TIMEOUT_S,
+    counted: Counted = lambda verb, status: None,
 ) -> RemoteCluster:
     """Prepare to speak to a cluster; nothing is sent to it yet.
 
@@ -30,6 +34,7 @@ def connect(
         login: where it is.
         proof: what shows who we are; or what gives it, asked now and whenever it expires or is refused.
         read_timeout_s: how long the server may stay silent in one request, in seconds.
+        counted: told of each request, from any thread.
 
     Raises:
         MlstackError: there is no proof.
@@ -48,6 +53,7 @@ def connect(
         label=login.label,
         credentials=credentials,
         read_timeout_s=read_timeout_s,
+        counted=counted,
     )
     return RemoteCluster(transport, ca=door.ca)
 

@@ -25,7 +25,7 @@ from mlstack.cluster.api import (
     Propagation,
     WatchEvent,
 )
-from mlstack.cluster.transport import Request, Response, Transport, quote
+from mlstack.cluster.transport import APPLY, Request, Response, Transport, quote
 from mlstack.errors import (
     ClusterError,
     ForbiddenError,
@@ -175,7 +175,7 @@ class RemoteCluster:
                 path=self._path(ref.api_version, ref.kind, ref.namespace, _name(ref)),
                 query=query,
                 body=obj,
-                content_type="application/apply-patch+yaml",
+                content_type=APPLY,
                 is_idempotent="resourceVersion" not in (obj.get("metadata") or {}),
             ),
             ref,

@@ -25,6 +25,12 @@ LONGEST_PAUSE_S = 10.0
 
 Query = Mapping[str, str]
 
+Counted = Callable[[str, int | None], None]
+"""Told of each request that is sent: its verb, and the HTTP status of its answer, None for no answer."""
+
+APPLY = "application/apply-patch+yaml"
+
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _PLAIN = re.compile(r"[A-Za-z0-9._~:-]*")
 _PERSON = re.compile(r"(?<=//)[^/@]*@")
 
@@ -59,6 +65,13 @@ class Request:
     accept: str = "application/json"
     is_idempotent: bool = False
 
+    @property
+    def verb(self) -> str:
+        """Say what is asked, as Kubernetes does, but `get` for lists too, and `apply` apart from `patch`."""
+        if "watch" in self.query:
+            return "watch"
+        return "apply" if self.content_type == APPLY else _VERBS.get(self.method, "get")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Response:
@@ -88,6 +101,7 @@ class Transport:
         read_timeout_s: how long the server may stay silent.
         sleep: pauses between tries.
         clock: seconds that only go forward.
+        counted: told of each request, each try of one included; from any thread.
     """
 
     def __init__(
@@ -100,6 +114,7 @@ class Transport:
         read_timeout_s: float = READ_TIMEOUT_S,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
+        counted: Counted = lambda verb, status: None,
     ) -> None:
         """Hold the parts; nothing is sent."""
         self.server = _PERSON.sub("", server.rstrip("/"))  # a password is in no message
@@ -109,6 +124,7 @@ class Transport:
         self._read_timeout_s = read_timeout_s
         self._sleep = sleep
         self._clock = clock
+        self._counted = counted
 
     def expect(self, requests: int) -> None:
         """Begin to connect for so many requests at once; that it fails is told by the requests."""
@@ -179,7 +195,7 @@ class Transport:
         if body is not None:
             sent["Content-Type"] = request.content_type
         try:
-            return self._carrier.send(
+            received = self._carrier.send(
                 request.method,
                 f"{request.path}{_query(request.query)}",
                 body=body,
@@ -188,7 +204,10 @@ class Transport:
                 whole=preload,
             )
         except FaultError as fault:
+            self._counted(request.verb, None)
             raise self._unreachable(fault) from fault
+        self._counted(request.verb, received.status)
+        return received
 
     def _unreachable(self, fault: FaultError) -> UnreachableError:
         """Say in one line why there is no answer, and what to do."""

@@ -240,6 +240,7 @@ class Controller:
             run=side_by_side,
             instance=self._settings.identity,
             is_dry=self._settings.is_dry,
+            monotonic_s=self._clock.monotonic_s,
         )
 
     def _pass(self, reconciler: Reconciler, pace: Pace) -> None:

@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from mlstack.elastic import room
 from mlstack.elastic.reconcile import Pass
+from mlstack.elastic.scaleplan import Decision
 from mlstack.elastic.snapshot import Job, Snapshot
 
 PREFIX = "mlstack_elastic"
+
+NO_ANSWER = "<error>"
+"""The code of a request without an answer, as Kubernetes' own clients have it."""
 
 # The loop goes round every second; a pass with hundreds of writes takes some.
 ALIVE_S = 60.0
 
 _WAITS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600)
 _PLANS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
+_PASSES_S = (*_PLANS_S, 5, 10, 25, 60)
+
+_OF_A_JOB = {
+    "desired": "as many as it was told to have",
+    "bound": "with a node",
+    "ready": "ready",
+    "min": "fewest",
+    "max": "most",
+    "fulfilment": "share of its elastic range that it was given",
+}
 
 
 class Metrics:
     """What is told of the controller, as Prometheus reads it; a `controller.Watcher`.
+
+    What only a leader knows (jobs, room) is told while it leads: several replicas must not tell it twice.
 
     Args:
         monotonic_s: gives a time that never goes back, in seconds.
@@ -27,73 +44,51 @@ class Metrics:
 
     def __init__(self, monotonic_s: Callable[[], float]) -> None:
         """Begin with nothing measured."""
-        from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+        import prometheus_client as prometheus
 
         self._monotonic_s = monotonic_s
         self._looked_s = monotonic_s()
-        self._passed_s: float | None = None
         self._is_synced = False
-        registry = self._registry = CollectorRegistry()
-
-        def gauge(name: str, text: str, *labels: str) -> Any:
-            return Gauge(f"{PREFIX}_{name}", text, labels, registry=registry)
+        registry = self._registry = prometheus.CollectorRegistry()
+        self._led = _Led(monotonic_s)
+        registry.register(self._led)
 
         def counter(name: str, text: str, *labels: str) -> Any:
-            return Counter(f"{PREFIX}_{name}", text, labels, registry=registry)
+            return prometheus.Counter(f"{PREFIX}_{name}", text, labels, registry=registry)
 
-        job = ("namespace", "job")
-        self._job = {
-            name: gauge(f"job_{name}", f"Trainers of a job: {text}", *job)
-            for name, text in (
-                ("desired", "as many as it was told to have"),
-                ("bound", "with a node"),
-                ("ready", "ready"),
-                ("min", "fewest"),
-                ("max", "most"),
-                ("fulfilment", "share of its elastic range that it was given"),
-            )
-        }
-        self._jobs = gauge("jobs", "Jobs by phase", "phase")
-        self._pending = gauge("pending_jobs", "Jobs without a trainer that has a node")
-        self._leader = gauge("leader", "1 while this process leads")
-        self._age = gauge("snapshot_age_seconds", "Time since the last pass")
-        self._age.set_function(self._snapshot_age_s)
-        self._jain = gauge("jain_index", "Jain's index of the trainers of admitted jobs, 1 is even")
-        self._requested = gauge(
-            "cluster_requested_ratio", "Requests of bound pods by what nodes have", "resource"
-        )
-        self._allocatable = gauge(
-            "cluster_allocatable", "What nodes have: thousandths of a core, bytes, pieces", "resource"
-        )
-        self._placeable = gauge(
-            "cluster_placeable_ratio", "Free room in which a job that wants more has a place", "resource"
-        )
-        self._stranded = gauge(
-            "stranded_ratio", "Free room in which no waiting or growing job has a place", "resource"
-        )
-        self._foreign = gauge("foreign_pods_pending", "Pods of others without a node", "priority")
+        def histogram(name: str, text: str, buckets: Sequence[float], *labels: str) -> Any:
+            return prometheus.Histogram(f"{PREFIX}_{name}", text, labels, buckets=buckets, registry=registry)
+
+        self._leader = prometheus.Gauge(f"{PREFIX}_leader", "1 while this process leads", registry=registry)
         self._operations = counter(
-            "scale_operations", "Changes of the number of trainers", "direction", "reason"
+            "scale_operations", "Changes of the number of trainers of a job", "direction", "reason"
         )
-        self._deletions = counter("trainer_deletions", "Trainers deleted")
-        self._requests = counter("api_requests", "Writes to the cluster", "verb", "code")
+        self._deletions = counter(
+            "trainer_deletions", "Trainers that this controller deleted before they had ended"
+        )
+        self._requests = counter(
+            "api_requests",
+            "Requests to the API server, each try of one, by verb (lists are get, a watch is one request) "
+            f"and HTTP code of the answer ({NO_ANSWER}: there was none)",
+            "verb",
+            "code",
+        )
         self._failures = counter("failed_passes", "Passes that the cluster cut short")
-        self._steps = gauge("plan_steps", "Steps of the last plan")
-        self._seconds = Histogram(
-            f"{PREFIX}_plan_seconds", "Time of a pass, writes included", buckets=_PLANS_S, registry=registry
-        )
-        self._wait = Histogram(
-            f"{PREFIX}_wait_seconds",
+        self._plans = histogram("plan_seconds", "Time in which the policy decides", _PLANS_S)
+        self._passes = histogram("pass_seconds", "Time of a pass: looking, deciding, writing", _PASSES_S)
+        self._wait = histogram(
+            "wait_seconds",
             "Time from the creation of a job until its first trainer, and its whole gang, are ready",
-            ("until",),
-            buckets=_WAITS_S,
-            registry=registry,
+            _WAITS_S,
+            "until",
         )
 
     def looked(self, *, is_leading: bool, is_synced: bool) -> None:
         """Take note that the loop goes round."""
         self._looked_s, self._is_synced = self._monotonic_s(), is_synced
         self._leader.set(1 if is_leading else 0)
+        if not is_leading:
+            self._led.forget()
 
     def failed(self, error: Exception) -> None:
         """Take note of a pass that failed."""
@@ -101,12 +96,19 @@ class Metrics:
 
     def passed(self, found: Pass, *, seconds: float) -> None:
         """Take note of a pass."""
-        self._passed_s = self._monotonic_s()
-        self._seconds.observe(seconds)
-        self._steps.set(found.plan.steps)
-        self._note_jobs(found)
-        self._note_writes(found)
-        self._note_room(found.snapshot)
+        self._led.keep(found)
+        self._passes.observe(seconds)
+        self._plans.observe(found.plan_s)
+        for one in found.waits:
+            self._wait.labels(one.until).observe(one.seconds)
+        self._deletions.inc(sum(action.stops == "trainer" for action in found.taken))
+        for job, decision in _changed(found):
+            direction = "up" if decision.target > job.target else "down"
+            self._operations.labels(direction, decision.reasons[0].cause).inc()
+
+    def answered(self, verb: str, status: int | None) -> None:
+        """Take note of a request to the API server and the HTTP status of its answer; from any thread."""
+        self._requests.labels(verb, NO_ANSWER if status is None else str(status)).inc()
 
     @property
     def is_alive(self) -> bool:
@@ -124,67 +126,139 @@ class Metrics:
 
         return generate_latest(self._registry)
 
-    def _snapshot_age_s(self) -> float:
-        return -1.0 if self._passed_s is None else self._monotonic_s() - self._passed_s
 
-    def _note_jobs(self, found: Pass) -> None:
-        for metric in self._job.values():
-            metric.clear()
-        for job in found.snapshot.jobs:
-            decision = found.plan.decisions[job.key]
-            self._note_job(job, decision.target)
-            if decision.target != job.target:
-                direction = "up" if decision.target > job.target else "down"
-                self._operations.labels(direction, decision.reasons[0].cause).inc()
-        self._jobs.clear()
-        for phase, count in found.phases.items():
-            self._jobs.labels(phase).set(count)
-        for one in found.waits:
-            self._wait.labels(one.until).observe(one.seconds)
-        self._pending.set(sum(not any(one.node for one in job.trainers) for job in found.snapshot.jobs))
-        self._jain.set(
-            room.jain([len(job.trainers) for job in found.snapshot.jobs if job.state == "admitted"])
+class _Led:
+    """What the last pass of a leader saw; a collector, so that a scrape sees one pass and not half of two."""
+
+    def __init__(self, monotonic_s: Callable[[], float]) -> None:
+        self._monotonic_s = monotonic_s
+        self._kept: tuple[float, Sequence[Any]] | None = None
+
+    def keep(self, found: Pass) -> None:
+        self._kept = (self._monotonic_s(), tuple(_gauges(found)))
+
+    def forget(self) -> None:
+        self._kept = None
+
+    def collect(self) -> Iterator[Any]:
+        if self._kept is None:
+            return
+        passed_s, gauges = self._kept
+        yield from gauges
+        yield _gauge("snapshot_age_seconds", "Time since the last pass", self._monotonic_s() - passed_s)
+
+
+Rows = Iterable[tuple[Sequence[str], float]]
+
+
+def _gauge(name: str, text: str, value: float) -> Any:
+    return _family(name, text, (), [((), value)])
+
+
+def _family(name: str, text: str, labels: Sequence[str], rows: Rows) -> Any:
+    from prometheus_client.core import GaugeMetricFamily
+
+    family = GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=labels)
+    for values, value in rows:
+        family.add_metric(values, value)
+    return family
+
+
+def _gauges(found: Pass) -> Iterator[Any]:
+    snapshot = found.snapshot
+    admitted = [job for job in snapshot.jobs if job.state == "admitted"]
+    yield from _job_gauges(found)
+    yield _family(
+        "jobs", "Jobs by phase", ("phase",), [((phase,), n) for phase, n in sorted(found.phases.items())]
+    )
+    yield _gauge(
+        "pending_jobs", "Jobs of which no trainer runs, as EDL counts", found.lacks.get("trainer", 0)
+    )
+    yield _gauge(
+        "incomplete_jobs",
+        "Jobs whose gang (fewest trainers, master, parameter servers) does not run as a whole, or not at all",
+        found.lacks.get("trainer", 0) + found.lacks.get("gang", 0),
+    )
+    yield _gauge(
+        "jain_index",
+        "Jain's index of the trainers of admitted jobs, 1 is even",
+        room.jain(len(job.trainers) for job in admitted),
+    )
+    yield _gauge("plan_steps", "Steps of the last plan", found.plan.steps)
+    yield from _room_gauges(snapshot)
+    foreign = Counter(demand.priority for demand in snapshot.demands if not demand.job)
+    yield _family(
+        "foreign_pods_pending",
+        "Pods of others without a node",
+        ("priority",),
+        [((str(priority),), count) for priority, count in sorted(foreign.items())],
+    )
+
+
+def _job_gauges(found: Pass) -> Iterator[Any]:
+    jobs = [
+        (job.key.split("/", 1), _of_a_job(job, _decision(found, job).target)) for job in found.snapshot.jobs
+    ]
+    for name, text in _OF_A_JOB.items():
+        rows = [(key, values[name]) for key, values in jobs]
+        yield _family(f"job_{name}", f"Trainers of a job: {text}", ("namespace", "job"), rows)
+
+
+def _of_a_job(job: Job, target: int) -> dict[str, float]:
+    span = job.maximum - job.minimum
+    return {
+        "desired": target,
+        "bound": sum(bool(one.node) for one in job.trainers),
+        "ready": sum(one.is_ready for one in job.trainers),
+        "min": job.minimum,
+        "max": job.maximum,
+        "fulfilment": (target - job.minimum) / span if span > 0 and target else float(target > 0),
+    }
+
+
+def _room_gauges(snapshot: Snapshot) -> Iterator[Any]:
+    free = room.free_by_node(snapshot)
+    lost = room.total(left for node, left in free.items() if not room.is_placeable(node, left, snapshot))
+    left, total = room.total(free.values()), room.total(node.allocatable for node in snapshot.nodes)
+    lost = lost or (0,) * len(total)
+    there = [(index, name) for index, name in enumerate(snapshot.resources) if total and total[index]]
+
+    def ratio(name: str, text: str, part: Callable[[int], int]) -> Any:
+        return _family(
+            name, text, ("resource",), [((each,), part(index) / total[index]) for index, each in there]
         )
 
-    def _note_job(self, job: Job, target: int) -> None:
-        namespace, _, name = job.key.partition("/")
-        span = job.maximum - job.minimum
-        values = {
-            "desired": target,
-            "bound": sum(bool(one.node) for one in job.trainers),
-            "ready": sum(one.is_ready for one in job.trainers),
-            "min": job.minimum,
-            "max": job.maximum,
-            "fulfilment": (target - job.minimum) / span if span > 0 and target else float(target > 0),
-        }
-        for key, value in values.items():
-            self._job[key].labels(namespace, name).set(value)
+    yield _family(
+        "cluster_allocatable",
+        "What nodes have: thousandths of a core, bytes, pieces",
+        ("resource",),
+        [((name,), total[index]) for index, name in there],
+    )
+    yield ratio(
+        "cluster_requested_ratio",
+        "Requests of bound pods by what nodes have",
+        lambda index: total[index] - left[index],
+    )
+    yield ratio(
+        "cluster_placeable_ratio",
+        "Free room in which a job that wants more has a place, by what nodes have",
+        lambda index: left[index] - lost[index],
+    )
+    yield ratio(
+        "stranded_ratio",
+        "Free room in which no waiting or growing job has a place, by what nodes have",
+        lambda index: lost[index],
+    )
 
-    def _note_writes(self, found: Pass) -> None:
-        refused = {id(one.action): type(one.error).__name__ for one in found.refused}
-        for action in found.actions:
-            self._requests.labels(action.verb, refused.get(id(action), "ok")).inc()
-            if action.verb == "delete" and "-trainer-" in action.ref.name:
-                self._deletions.inc()
 
-    def _note_room(self, snapshot: Snapshot) -> None:
-        free = room.free_by_node(snapshot)
-        stranded = room.total(
-            left for node, left in free.items() if not room.is_placeable(node, left, snapshot)
-        )
-        left, total = room.total(free.values()), room.total(node.allocatable for node in snapshot.nodes)
-        for index, name in enumerate(snapshot.resources):
-            if not total or not total[index]:
-                continue
-            lost = stranded[index] if stranded else 0
-            self._allocatable.labels(name).set(total[index])
-            self._requested.labels(name).set(1 - left[index] / total[index])
-            self._stranded.labels(name).set(lost / total[index])
-            self._placeable.labels(name).set((left[index] - lost) / total[index])
-        self._foreign.clear()
-        waiting: dict[int, int] = {}
-        for demand in snapshot.demands:
-            if not demand.job:
-                waiting[demand.priority] = waiting.get(demand.priority, 0) + 1
-        for priority, count in waiting.items():
-            self._foreign.labels(str(priority)).set(count)
+def _changed(found: Pass) -> Iterator[tuple[Job, Decision]]:
+    """Give the jobs that were told to have another number of trainers, where the cluster took it."""
+    told = {action.job for action in found.taken if action.verb == "status"}
+    for job in found.snapshot.jobs:
+        decision = _decision(found, job)
+        if job.key in told and decision.target != job.target:
+            yield job, decision
+
+
+def _decision(found: Pass, job: Job) -> Decision:
+    return found.decisions.get(job.key) or found.plan.decisions[job.key]

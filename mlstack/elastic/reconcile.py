@@ -18,6 +18,7 @@ from mlstack.elastic.acting.notes import Note
 from mlstack.elastic.acting.openings import Openings
 from mlstack.elastic.acting.orders import Orders
 from mlstack.elastic.config import PolicyConfig
+from mlstack.elastic.observed import gangs
 from mlstack.elastic.observed.jobs import JobFacts
 from mlstack.elastic.observed.pods import PodFacts
 from mlstack.elastic.plan import plan as decide
@@ -73,9 +74,14 @@ class Pass:
         plan: what the policy decided.
         actions: all writes, in their order.
         refused: those that the cluster did not take.
+        taken: those that it took, and those of passes before this one that were cut short.
+        decisions: what was decided in the end, by job: gangs that are given up and trainers that were lost
+            are not in the plan.
         told: what happened to jobs.
         waits: whose waiting is over.
         phases: how many jobs there are in each phase, those that ended included.
+        lacks: how many jobs that are to have pods lack a running `trainer`, and more of their `gang`.
+        plan_s: how long the policy took, in seconds.
         next_ms: when something falls due, None for nothing.
     """
 
@@ -83,9 +89,13 @@ class Pass:
     plan: ScalePlan
     actions: tuple[Action, ...] = ()
     refused: tuple[Refused, ...] = ()
+    taken: tuple[Action, ...] = ()
+    decisions: Mapping[str, Decision] = field(default_factory=dict)
     told: tuple[Told, ...] = ()
     waits: tuple[Wait, ...] = ()
     phases: Mapping[str, int] = field(default_factory=dict)
+    lacks: Mapping[str, int] = field(default_factory=dict)
+    plan_s: float = 0.0
     next_ms: int | None = None
 
 
@@ -96,6 +106,7 @@ class _Work:
     now_ms: int
     done: list[Action] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
+    decisions: dict[str, Decision] = field(default_factory=dict)
     told: list[Told] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
     due: list[int] = field(default_factory=list)
@@ -114,6 +125,7 @@ class Reconciler:
         is_dry: work everything out, write nothing.
         decide: the policy.
         most_creations: trainers created in one pass at the most; the next comes at once.
+        monotonic_s: times the policy, in seconds; without it every plan takes 0.
     """
 
     def __init__(
@@ -128,6 +140,7 @@ class Reconciler:
         is_dry: bool = False,
         decide: Decide = decide,
         most_creations: int = MOST_CREATIONS,
+        monotonic_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """Hold the parts; nothing is read or written."""
         self._world = world
@@ -135,6 +148,7 @@ class Reconciler:
         self._hands = Hands(cluster, world, run)
         self._transitions, self._instance, self._is_dry = transitions, instance, is_dry
         self._decide, self._most_creations = decide, most_creations
+        self._monotonic_s = monotonic_s
         self._memory, self._has_looked = Memory(), False
         self._untold: list[Told] = []
 
@@ -161,16 +175,25 @@ class Reconciler:
         self._end(subjects, work)
         self._world.failed = {one.job.key: one.life.held for one in subjects if one.life.held}
         snapshot = self._world.snapshot(now_ms)
+        begun_s = self._monotonic_s()
         plan = self._decide(snapshot, self._config)
-        self._follow(snapshot, plan, self._subjects(now_ms), work)
+        plan_s = self._monotonic_s() - begun_s
+        subjects = self._subjects(now_ms)
+        lacks = Counter[str](gangs.lack(one.job, one.pods) for one in subjects if one.job.wants_pods)
+        self._follow(snapshot, plan, subjects, work)
+        taken, self._hands.taken = self._hands.taken, []
         return Pass(
             snapshot=snapshot,
             plan=plan,
             actions=tuple(work.done),
             refused=tuple(work.refused),
+            taken=tuple(taken),
+            decisions=work.decisions,
             told=tuple(work.told),
             waits=tuple(work.waits),
             phases=Counter(job.phase or "Pending" for job in self._world.jobs()),
+            lacks=lacks,
+            plan_s=plan_s,
             next_ms=min(work.due, default=None),
         )
 
@@ -223,6 +246,7 @@ class Reconciler:
                 ]
             else:
                 decision, found = director.follow(subject, decision)
+                work.decisions[subject.job.key] = decision
                 self._note_change(subject.job, decision, work)
             statuses += self._report(subject, decision, work)
             wanted.append(found)

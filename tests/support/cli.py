@@ -17,6 +17,7 @@ from mlstack.files.kubeconfig import Context, Kubeconfig
 
 if TYPE_CHECKING:
     from mlstack.cluster.api import Cluster
+    from mlstack.cluster.transport import Counted
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class Runner:
         answer: what a person at the terminal says; None means that nobody is there.
         typed: what a person at the terminal types where more than a yes is wanted.
         asked: the questions that were put.
+        counted: who wants to be told of requests to the cluster that was opened last for one try each.
     """
 
     capsys: pytest.CaptureFixture[str]
@@ -68,6 +70,7 @@ class Runner:
     asked: list[str] = field(default_factory=list)
     clusters: dict[str, Cluster] = field(default_factory=dict)
     clock: StandingClock = field(default_factory=StandingClock)
+    counted: Counted = lambda verb, status: None
 
     def __call__(self, *words: str) -> Ran:
         """Run one command line; a single string is split as a shell does."""
@@ -99,8 +102,12 @@ class Runner:
             ask_text=self._ask_text,
             interactive=lambda: self.answer is not None,
             who=lambda: "ada@laptop",
-            connect_once=lambda context, kubeconfig: self.cluster(context or self.current),
+            connect_once=self._connect_once,
         )
+
+    def _connect_once(self, context: str, kubeconfig: str | None, counted: Counted) -> Cluster:
+        self.counted = counted
+        return self.cluster(context or self.current)
 
     def _kubeconfig(self) -> Kubeconfig:
         contexts = {

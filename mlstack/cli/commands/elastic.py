@@ -136,7 +136,8 @@ def run(
     )
     metrics, stop = _listening(listen)
     log = Log(log_level, metrics)
-    cluster = session.ports.connect_once(context or "", kubeconfig)
+    counted = metrics.answered if metrics is not None else _uncounted
+    cluster = session.ports.connect_once(context or "", kubeconfig, counted)
     controller = Controller(cluster, settings, clock=MachineClock(), told=log.say, watcher=log)
     try:
         if not once:
@@ -332,6 +333,10 @@ def _settings(
         tick_ms=round(tick * 1000),
         is_dry=dry_run,
     )
+
+
+def _uncounted(verb: str, status: int | None) -> None:
+    """Count no request: nobody asks for metrics."""
 
 
 def _listening(listen: str) -> tuple[Metrics | None, Callable[[], None]]:

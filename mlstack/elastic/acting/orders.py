@@ -66,6 +66,7 @@ def deletions(
             why=why,
             uid=pod.uid,
             grace_period_s=grace_s,
+            stops="" if pod.ending else pod.role,
         )
         for pod in pods
     ]

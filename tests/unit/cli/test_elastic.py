@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mlstack.cli.page import WIDTH, text_width
+from mlstack.elastic.health import Metrics
 from mlstack.elastic.simulate.figures import Figures
 from mlstack.elastic.simulate.many import Trial
 from tests.support.cli import Runner
@@ -191,6 +192,20 @@ def test_one_pass_does_what_is_due_and_frees_the_lease(run: Runner, stage: Stage
     assert stage.status("big")["phase"] == "Pending"
     lease = stage.get("Lease", "mlstack-elastic", "coordination.k8s.io/v1")
     assert lease is not None and "holderIdentity" not in lease["spec"]
+
+
+def test_requests_to_the_cluster_are_told_to_the_metrics(
+    run: Runner, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[str, int | None]] = []
+    monkeypatch.setattr(Metrics, "answered", lambda _, verb, status: told.append((verb, status)))
+
+    run.ok("elastic run --once --dry-run --listen 127.0.0.1:0")
+    run.counted("get", 200)
+    run.ok("elastic run --once --dry-run")
+    run.counted("get", 200)
+
+    assert told == [("get", 200)]
 
 
 SCENARIO = """\

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from mlstack.cli import adapters
 from mlstack.cluster import transport
 from mlstack.cluster.api import ObjectRef
-from mlstack.errors import ClusterError, InvalidError, TransientError, UnreachableError
-from tests.support.fakeapi import Answer, Serve, always, in_turn, kubeconfig, status
+from mlstack.errors import ClusterError, InvalidError, TransientError, UnreachableError, WatchExpiredError
+from tests.support.fakeapi import Answer, Serve, always, in_turn, kubeconfig, serve, status
 from tests.unit.cluster.conftest import Connect
 
 MAP = {
@@ -147,3 +148,44 @@ def test_a_silent_server_is_given_up(tmp_path: Path, connect: Connect) -> None:
     with pytest.raises(UnreachableError, match="stayed silent"):
         connect("test", kubeconfig=config, read_timeout_s=0.1).get(REF)
     thread.join()
+
+
+def test_each_request_is_counted_by_verb_and_status(pauses: list[float], tmp_path: Path) -> None:
+    counted: list[tuple[str, int | None]] = []
+    later = Answer(code=429, body=status(429, "later").body)
+    gone = status(404, "gone")
+    script = in_turn(
+        Answer(code=201, body=MAP),
+        later,
+        Answer(body=MAP),
+        gone,
+        Answer(body={"items": [], "metadata": {}}),
+        Answer(body=MAP),
+        Answer(body=MAP),
+        status(410, "too old"),
+        Answer(breaks=True),
+    )
+    with serve(script).running() as api:
+        config = kubeconfig(tmp_path, api.url)
+        cluster = adapters.connect_once("test", config, lambda verb, code: counted.append((verb, code)))
+        cluster.create(MAP)
+        cluster.apply(MAP)
+        assert cluster.get(REF) is None
+        cluster.list("v1", "ConfigMap")
+        cluster.replace(MAP)
+        cluster.patch(REF, {"data": {}})
+        with pytest.raises(WatchExpiredError):
+            next(iter(cluster.watch("v1", "ConfigMap", resource_version="1", timeout_s=1)))
+        with pytest.raises(UnreachableError):
+            cluster.delete(REF)
+    assert counted == [
+        ("create", 201),
+        ("apply", 429),
+        ("apply", 200),
+        ("get", 404),
+        ("get", 200),
+        ("update", 200),
+        ("patch", 200),
+        ("watch", 410),
+        ("delete", None),
+    ]

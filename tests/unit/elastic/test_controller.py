@@ -26,12 +26,14 @@ class Noting:
         self.failures: list[Exception] = []
         self.lines: list[str] = []
         self.led = False
+        self.seconds: list[float] = []
 
     def looked(self, *, is_leading: bool, is_synced: bool) -> None:
         self.led |= is_leading and is_synced
 
     def passed(self, found: Pass, *, seconds: float) -> None:
         self.passes.append(found)
+        self.seconds.append(seconds)
 
     def failed(self, error: Exception) -> None:
         self.failures.append(error)
@@ -68,6 +70,15 @@ def test_it_looks_after_jobs_and_frees_the_lease(stage: Stage) -> None:
 
     assert stage.trainers() == ["train-trainer-0", "train-trainer-1"]
     assert "holderIdentity" not in lease(stage)["spec"]
+
+
+def test_the_plan_is_timed_apart_from_the_pass(stage: Stage) -> None:
+    noting = Noting()
+    stage.put(training_job(minimum=1, maximum=2))
+
+    controller(stage, noting).run(until(stage.trainers))
+
+    assert 0 < noting.passes[0].plan_s < noting.seconds[0]
 
 
 def test_a_new_job_is_seen_while_it_runs(stage: Stage) -> None:

@@ -1,18 +1,29 @@
-"""Metrics and probes of the controller."""
+"""Metrics and probes of the controller; every value is worked out by hand."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
 
+from mlstack.cluster.api import ObjectRef
+from mlstack.cluster.view import ClusterView
+from mlstack.elastic.config import PolicyConfig
 from mlstack.elastic.health import Metrics
 from mlstack.elastic.probes import HealthServer
+from mlstack.elastic.reconcile import Reconciler
 from mlstack.elastic.room import jain
+from mlstack.elastic.scaleplan import ScalePlan
+from mlstack.elastic.snapshot import Snapshot
+from mlstack.errors import ForbiddenError, UnreachableError
 from tests.support.elastic import pod, training_job
 from tests.support.stage import Stage
+
+LINE = re.compile(r"mlstack_elastic_(?P<name>\w+)(\{(?P<labels>.*)\})? (?P<value>\S+)")
 
 
 @dataclass
@@ -25,6 +36,30 @@ class Time:
         return self.seconds
 
 
+class Unwilling(ClusterView):
+    """A cluster on which deletions go as a test says."""
+
+    error: Exception | None = None
+    is_late = False
+
+    def delete(self, ref: ObjectRef, **options: Any) -> Any:
+        if self.is_late:
+            super().delete(ref, propagation="Background", grace_period_s=0)
+        if self.error is not None:
+            raise self.error
+        return super().delete(ref, **options)
+
+
+def told(metrics: Metrics, name: str) -> dict[str, float]:
+    """Give the values of a metric by the values of its labels, in the order of the labels' names."""
+    lines = filter(None, map(LINE.fullmatch, metrics.text().decode().splitlines()))
+    return {
+        " ".join(re.findall(r'"([^"]*)"', line["labels"] or "")): float(line["value"])
+        for line in lines
+        if line["name"] == name
+    }
+
+
 def get(port: int, path: str) -> tuple[int, str]:
     try:
         with urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
@@ -34,23 +69,240 @@ def get(port: int, path: str) -> tuple[int, str]:
             return error.code, error.read().decode()
 
 
-def test_metrics_tell_of_jobs_and_writes() -> None:
+def seen(stage: Stage, **options: Any) -> Metrics:
+    """Give the metrics after one more pass."""
+    metrics = Metrics(Time())
+    metrics.passed(stage.step(**options), seconds=0.01)
+    return metrics
+
+
+@pytest.fixture
+def crowded() -> Stage:
+    """A cluster whose four trainers fill it, and a service that has to have half of it; one pass is due."""
+    stage = Stage("n1")
+    stage.put(training_job("my-trainer-x", minimum=1, maximum=4, cpu="2"))
+    stage.settle()
+    stage.put(pod("web", cpu="4", priority=1000))
+    return stage
+
+
+def test_trainers_of_a_job_are_told() -> None:
+    stage = Stage("n1")
+    stage.put(training_job("elastic", minimum=1, maximum=4, cpu="2"))
+    stage.put(training_job("rigid", minimum=1, maximum=1, cpu="2"))
+    stage.put(training_job("huge", minimum=9, maximum=9, cpu="2"))
+    stage.settle()
+    stage.memory.patch(
+        ObjectRef("v1", "Pod", "default", "elastic-trainer-0"),
+        {"status": {"conditions": [{"type": "Ready", "status": "False"}]}},
+        subresource="status",
+    )
+
+    metrics = seen(stage)
+
+    # 8 cores: 3 trainers of `elastic` (two of the three beyond its minimum), 1 of `rigid`.
+    jobs = ("elastic default", "rigid default", "huge default")
+    names = ("desired", "bound", "ready", "min", "max", "fulfilment")
+    assert {name: [told(metrics, f"job_{name}")[job] for job in jobs] for name in names} == {
+        "desired": [3, 1, 0],
+        "bound": [3, 1, 0],
+        "ready": [2, 1, 0],
+        "min": [1, 1, 9],
+        "max": [4, 1, 9],
+        "fulfilment": [pytest.approx(2 / 3), 1, 0],
+    }
+    assert told(metrics, "jain_index") == {"": 0.8}  # (3 + 1)² / (2 · (9 + 1))
+
+
+def test_phases_and_changes_are_told() -> None:
     stage, metrics = Stage("n1"), Metrics(Time())
     stage.put(training_job(minimum=1, maximum=2, cpu="2"))
-    stage.put(pod("huge", cpu="64", priority=7))
+    stage.put(pod("big", cpu="64", priority=7))
+    stage.put(pod("bigger", cpu="65", priority=7))
 
-    metrics.passed(stage.step(), seconds=0.01)
+    for _ in range(2):
+        metrics.passed(stage.step(), seconds=0.01)
 
-    text = metrics.text().decode()
-    for line in (
-        'mlstack_elastic_job_desired{job="train",namespace="default"} 2.0',
-        'mlstack_elastic_jobs{phase="Admitted"} 1.0',
-        'mlstack_elastic_scale_operations_total{direction="up",reason="admitted"} 1.0',
-        'mlstack_elastic_api_requests_total{code="ok",verb="create"}',
-        'mlstack_elastic_foreign_pods_pending{priority="7"} 1.0',
-        "mlstack_elastic_plan_seconds_count 1.0",
-    ):
-        assert line in text
+    assert told(metrics, "jobs") == {"Admitted": 1}
+    assert told(metrics, "scale_operations_total") == {"up admitted": 1}
+    assert told(metrics, "foreign_pods_pending") == {"7": 2}
+
+
+def test_a_dry_run_changes_no_number_of_trainers() -> None:
+    stage, metrics = Stage("n1"), Metrics(Time())
+    stage.put(training_job(minimum=1, maximum=2, cpu="2"))
+    stage.restart(is_dry=True)
+
+    for _ in range(2):
+        metrics.passed(stage.step(), seconds=0.01)
+
+    assert told(metrics, "scale_operations_total") == {}
+
+
+def test_a_gang_that_is_given_up_counts_as_a_change_of_its_trainers() -> None:
+    stage, metrics = Stage("n1"), Metrics(Time())
+    stage.put(training_job(minimum=1, maximum=1, pservers=1))
+    stage.step()
+    stage.run_pods()
+    stage.step()
+
+    metrics.passed(stage.step(seconds=91), seconds=0.01)  # no pod of its parameter servers ever came
+
+    assert told(metrics, "scale_operations_total") == {"down stuck": 1}
+    assert told(metrics, "job_desired") == {"train default": 0}
+
+
+def test_pending_jobs_are_counted_in_both_ways() -> None:
+    stage = Stage("n1", "n2")
+    stage.put(training_job("whole", minimum=1, maximum=1))
+    stage.settle()
+    stage.put(training_job("huge", minimum=99, maximum=99))
+    stage.put(training_job("bound", minimum=1, maximum=1))
+    stage.step()
+    stage.memory.patch(
+        ObjectRef("v1", "Pod", "default", "bound-trainer-0"), {"spec": {"nodeName": "n1"}}
+    )  # its container is not made yet
+
+    assert told(seen(stage), "pending_jobs") == {"": 2}
+    assert told(seen(stage), "incomplete_jobs") == {"": 2}
+
+    stage.put(training_job("alone", minimum=1, maximum=1, pservers=1))
+    stage.step()
+    stage.run_pods()  # but no pod of its parameter servers is there
+
+    assert told(seen(stage), "pending_jobs") == {"": 1}
+    assert told(seen(stage), "incomplete_jobs") == {"": 2}
+
+    stage.run_sets()
+    stage.run_pods()
+
+    assert told(seen(stage), "incomplete_jobs") == {"": 1}
+
+
+def test_a_job_with_fewer_trainers_than_its_minimum_is_incomplete() -> None:
+    stage = Stage("n1")
+    stage.put(training_job(minimum=2, maximum=2))
+    stage.settle()
+    assert told(seen(stage), "incomplete_jobs") == {"": 0}
+    stage.delete("Pod", "train-trainer-0")
+
+    metrics = seen(stage)
+
+    assert told(metrics, "incomplete_jobs") == {"": 1}
+    assert told(metrics, "pending_jobs") == {"": 0}
+
+
+def test_a_job_that_is_suspended_or_done_is_not_pending() -> None:
+    stage = Stage("n1")
+    stage.put(training_job("done", minimum=2, maximum=2))
+    stage.settle()
+    stage.end("done-trainer-0", phase="Succeeded")
+    stage.put(training_job("idle", suspend=True))
+
+    metrics = seen(stage)
+
+    assert told(metrics, "jobs") == {"Completing": 1, "Suspended": 1}
+    assert told(metrics, "incomplete_jobs") == {"": 0}
+
+
+def test_deleted_trainers_are_counted(crowded: Stage) -> None:
+    assert told(seen(crowded), "trainer_deletions_total") == {"": 2}
+
+
+def test_what_a_dry_run_would_delete_is_not_counted(crowded: Stage) -> None:
+    crowded.restart(is_dry=True)
+
+    assert told(seen(crowded), "trainer_deletions_total") == {"": 0}
+
+
+@pytest.mark.parametrize(
+    ("error", "is_late"),
+    [(ForbiddenError("no"), False), (None, True)],
+    ids=["refused", "somebody else was faster"],
+)
+def test_a_deletion_that_the_cluster_did_not_take_is_not_counted(
+    crowded: Stage, error: Exception | None, is_late: bool
+) -> None:
+    unwilling = Unwilling(crowded.memory)
+    unwilling.error, unwilling.is_late = error, is_late
+    crowded.reconciler = Reconciler(unwilling, crowded.world)
+
+    found = crowded.step()
+    metrics = Metrics(Time())
+    metrics.passed(found, seconds=0.01)
+
+    assert sum(action.verb == "delete" for action in found.actions) == 2
+    assert told(metrics, "trainer_deletions_total") == {"": 0}
+
+
+def test_deletions_of_a_pass_that_was_cut_short_are_counted_later(crowded: Stage) -> None:
+    class Cut(ClusterView):
+        left = 1
+
+        def delete(self, ref: ObjectRef, **options: Any) -> Any:
+            self.left -= 1
+            if self.left < 0:
+                raise UnreachableError("no answer")
+            return super().delete(ref, **options)
+
+    cut = Cut(crowded.memory)
+    crowded.reconciler = Reconciler(cut, crowded.world)
+    with pytest.raises(UnreachableError):
+        crowded.step()
+    cut.left = 9
+
+    assert told(seen(crowded, seconds=5), "trainer_deletions_total") == {"": 2}
+
+
+def test_parameter_servers_and_ended_trainers_are_no_deleted_trainers() -> None:
+    stage, metrics = Stage("n1"), Metrics(Time())
+    stage.put(training_job("my-trainer-x", minimum=2, maximum=2, pservers=1))
+    stage.step()
+    stage.run_pods()
+    stage.run_sets()
+    stage.refuse_pods()
+    found = stage.step(seconds=21)  # its parameter server found no place, and is made again
+    metrics.passed(found, seconds=0.01)
+    assert [str(one.ref) for one in found.taken if one.verb == "delete"] == [
+        "Pod default/my-trainer-x-pserver-0"
+    ]
+    stage.settle()
+    stage.end("my-trainer-x-trainer-0", phase="Failed", reason="Evicted")
+
+    found = stage.step()
+    metrics.passed(found, seconds=0.01)
+
+    assert [str(one.ref) for one in found.taken if one.verb == "delete"] == [
+        "Pod default/my-trainer-x-trainer-0"
+    ]
+    assert told(metrics, "trainer_deletions_total") == {"": 0}
+
+
+def test_requests_are_counted_by_verb_and_code() -> None:
+    metrics = Metrics(Time())
+
+    for status in (201, 201, 409, None):
+        metrics.answered("create", status)
+
+    assert told(metrics, "api_requests_total") == {"201 create": 2, "409 create": 1, "<error> create": 1}
+
+
+def test_the_time_of_the_plan_is_not_that_of_the_pass() -> None:
+    stage, time = Stage("n1"), Time()
+
+    def decide(snapshot: Snapshot, config: PolicyConfig) -> ScalePlan:
+        time.seconds += 0.25
+        return ScalePlan(decisions={}, steps=3)
+
+    stage.restart(decide=decide, monotonic_s=time)
+    metrics = Metrics(time)
+    metrics.passed(stage.step(), seconds=4)
+
+    assert told(metrics, "plan_steps") == {"": 3}
+    assert told(metrics, "plan_seconds_sum") == {"": 0.25}
+    assert told(metrics, "pass_seconds_sum") == {"": 4}
+    assert told(metrics, "pass_seconds_bucket")["2.5"] == 0
+    assert told(metrics, "pass_seconds_bucket")["5.0"] == 1
 
 
 def test_waits_are_told_once_they_are_over() -> None:
@@ -62,19 +314,72 @@ def test_waits_are_told_once_they_are_over() -> None:
         stage.run_sets()
         stage.run_pods()
 
-    text = metrics.text().decode()
-    assert 'mlstack_elastic_wait_seconds_count{until="trainer"} 1.0' in text
-    assert 'mlstack_elastic_wait_seconds_count{until="gang"} 1.0' in text
-    assert 'mlstack_elastic_jobs{phase="Running"} 1.0' in text
+    assert told(metrics, "wait_seconds_count") == {"trainer": 1, "gang": 1}
+    assert told(metrics, "jobs") == {"Running": 1}
 
 
 def test_room_is_told_as_shares() -> None:
-    stage, metrics = Stage("n1", cpu="8"), Metrics(Time())
+    stage = Stage("n1", "n2", cpu="8")
+    stage.put(pod("web", node="n1", cpu="7", phase="Running"))
+    stage.put(pod("db", node="n2", cpu="4", phase="Running"))
+    stage.put(training_job(minimum=1, maximum=9, cpu="2"))
+
+    metrics = seen(stage)
+
+    # Of 16 cores 11 are taken; of the 5 that are left 1 is too small for a trainer.
+    assert told(metrics, "cluster_allocatable")["cpu"] == 16_000
+    assert told(metrics, "cluster_requested_ratio")["cpu"] == 11 / 16
+    assert told(metrics, "stranded_ratio")["cpu"] == 1 / 16
+    assert told(metrics, "cluster_placeable_ratio")["cpu"] == 4 / 16
+
+
+def test_room_that_no_job_wants_is_stranded_as_a_whole() -> None:
+    stage = Stage("n1", cpu="8")
     stage.put(pod("web", node="n1", cpu="2", phase="Running"))
+
+    metrics = seen(stage)
+
+    assert told(metrics, "stranded_ratio")["cpu"] == 6 / 8
+    assert told(metrics, "cluster_placeable_ratio")["cpu"] == 0
+
+
+def test_resources_that_are_gone_are_told_no_more() -> None:
+    stage, metrics = Stage("n1"), Metrics(Time())
+    stage.put(pod("web", node="n1", cpu="2", phase="Running"))
+    metrics.passed(stage.step(), seconds=0.01)
+    assert "cpu" in told(metrics, "cluster_requested_ratio")
+    stage.delete("Node", "n1")
 
     metrics.passed(stage.step(), seconds=0.01)
 
-    assert 'mlstack_elastic_cluster_requested_ratio{resource="cpu"} 0.25' in metrics.text().decode()
+    assert told(metrics, "cluster_requested_ratio") == {}
+
+
+def test_the_age_is_that_of_the_last_pass() -> None:
+    stage, time = Stage("n1"), Time()
+    metrics = Metrics(time)
+    assert told(metrics, "snapshot_age_seconds") == {}
+    metrics.passed(stage.step(), seconds=0.01)
+    time.seconds += 7
+
+    assert told(metrics, "snapshot_age_seconds") == {"": 7}
+
+
+def test_only_a_leader_tells_of_jobs(crowded: Stage) -> None:
+    metrics = Metrics(Time())
+    metrics.looked(is_leading=True, is_synced=True)
+    metrics.passed(crowded.step(), seconds=0.01)
+    assert told(metrics, "job_desired") == {"my-trainer-x default": 2}
+
+    metrics.looked(is_leading=False, is_synced=True)
+
+    of_leader = ("job_desired", "jobs", "pending_jobs", "jain_index", "cluster_requested_ratio", "plan_steps")
+    assert [told(metrics, name) for name in (*of_leader, "snapshot_age_seconds")] == [{}] * 7
+    assert told(metrics, "leader") == {"": 0}
+    assert told(metrics, "trainer_deletions_total") == {"": 2}, "counters go on"
+
+    metrics.looked(is_leading=True, is_synced=True)
+    assert told(metrics, "job_desired") == {}, "what it knew before is out of date"
 
 
 @pytest.mark.parametrize(("counts", "index"), [([], 1.0), ([3, 3], 1.0), ([4, 0], 0.5)])
