@@ -254,3 +254,10 @@ class Jobs:
         """Wait until a job has one of these phases."""
         claim = f"{name} is {' or '.join(phases)}"
         self.wait_for(lambda: self.status(name).get("phase") in phases, what=claim, timeout_s=timeout_s)
+
+
+def held_to(pod: Obj) -> list[str]:
+    """Give the host names of the nodes that a pod is held to, empty where it may go anywhere."""
+    affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
+    terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", [])
+    return [host for term in terms for one in term["matchExpressions"] for host in one["values"]]

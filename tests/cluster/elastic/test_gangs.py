@@ -1,0 +1,103 @@
+"""Masters and parameter servers that the real scheduler cannot put where the plan had a place for them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from tests.support.cluster import TestCluster
+from tests.support.elastic import training_job
+from tests.support.elastic_controller import Jobs, Start, held_to
+
+pytestmark = pytest.mark.cluster
+
+Obj = dict[str, Any]
+
+HELD_S = 16
+"""How long a server is held to its node here: 15 s and the grace of the trainers."""
+
+
+@contextmanager
+def sleeping_sets(cluster: TestCluster) -> Iterator[None]:
+    """Let no StatefulSet make its pods for a while."""
+    pid = cluster.machinery.pid_of("kube-controller-manager")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def created_s(pod: Obj) -> float:
+    return datetime.fromisoformat(pod["metadata"]["creationTimestamp"]).timestamp()
+
+
+def cordon(jobs: Jobs, node: str) -> None:
+    """Let a node take no more pods."""
+    jobs.cluster.kubectl("cordon", node)
+
+
+def fill(jobs: Jobs, node: str) -> None:
+    """Put a pod of somebody else's on a node, which leaves no room there."""
+    container = {"name": "main", "image": "registry.example.org/x:1"}
+    spec = {"nodeName": node, "containers": [{**container, "resources": {"requests": {"cpu": "16"}}}]}
+    jobs.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "stranger"}, "spec": spec})
+
+
+@pytest.mark.parametrize("spoil", [cordon, fill], ids=["cordoned", "filled"])
+def test_servers_whose_planned_node_is_lost_to_them_go_elsewhere_after_a_while(
+    start: Start, jobs: Jobs, spoil: Callable[[Jobs, str], None]
+) -> None:
+    start()
+    job = training_job("one", minimum=1, maximum=2, pservers=2, with_master=True)
+    job["spec"]["trainer"]["terminationGracePeriodSeconds"] = HELD_S - 15
+    with sleeping_sets(jobs.cluster):
+        jobs.create(job)
+        jobs.wait_for(lambda: len(templates(jobs)) == 2, what="the sets of the gang")
+        planned = {host for template in templates(jobs) for host in held_to(template)}
+        assert len(planned) == 1
+        node = planned.pop()
+        spoil(jobs, node)
+
+    try:
+        jobs.wait_for(lambda: len(servers(jobs)) == 3, what="the servers")
+        first = servers(jobs)
+        assert all(held_to(pod) == [node] for pod in first.values())
+        jobs.wait_for_phase("one", "Running", timeout_s=50)
+        now = servers(jobs)
+        assert now.keys() == first.keys()
+        for name, pod in now.items():
+            assert pod["spec"]["nodeName"] != node
+            assert held_to(pod) == []
+            assert wished(pod) == [node]
+            assert pod["metadata"]["uid"] != first[name]["metadata"]["uid"]
+            assert created_s(pod) - created_s(first[name]) >= HELD_S - 1  # times are whole seconds
+    finally:
+        jobs.cluster.kubectl("uncordon", node)
+
+
+def templates(jobs: Jobs) -> list[Obj]:
+    """Give what the StatefulSets of the namespace make pods from."""
+    found = jobs.cluster.request("GET", f"/apis/apps/v1/namespaces/{jobs.namespace}/statefulsets")["items"]
+    return [one["spec"]["template"] for one in found]
+
+
+def servers(jobs: Jobs) -> dict[str, Obj]:
+    """Give the masters and parameter servers of the job by name."""
+    found = [*jobs.pods("one", "master"), *jobs.pods("one", "pserver")]
+    return {pod["metadata"]["name"]: pod for pod in found}
+
+
+def wished(pod: Obj) -> list[str]:
+    """Give the host names of the nodes that a pod would rather go to."""
+    affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
+    wishes = affinity.get("preferredDuringSchedulingIgnoredDuringExecution", [])
+    return [
+        host for one in wishes for term in one["preference"]["matchExpressions"] for host in term["values"]
+    ]
