@@ -247,10 +247,8 @@ def _curve(status: Mapping[str, Any]) -> Curve | None:
 
 def _number(value: Any) -> Fraction | None:
     """Read a number that is finite and not negative, as it was written."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
     try:
-        found = Fraction(str(value))
-    except ValueError:
+        found = Fraction(str(value)) if isinstance(value, int | float) else None
+    except ValueError:  # infinite, no number, true or false
         return None
-    return found if found >= 0 else None
+    return found if found is not None and found >= 0 else None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mlstack.elastic import spec
@@ -95,6 +95,8 @@ AMOUNTS = st.sampled_from(["nvidia.com/gpu", "alpha.kubernetes.io/nvidia-gpu", "
 
 @settings(max_examples=4 * settings().max_examples)
 @given(AMOUNTS, st.sampled_from(["trainer", "pserver"]))
+@example({"requests": {"nvidia.com/gpu": 0}, "limits": {"nvidia.com/gpu": 1}}, "trainer")
+@example({"requests": {"cpu": "0e3"}}, "pserver")
 def test_server_and_controller_agree_on_what_can_be_planned(resources: dict[str, Any], role: str) -> None:
     """What the server accepts the controller can use, and the other way round."""
     data = edl_job()
