@@ -11,16 +11,53 @@ from mlstack.cli.adapters import read_text
 from mlstack.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mlstack.elastic.config import PolicyConfig
     from mlstack.elastic.simulate.goals import GoalTable
     from mlstack.elastic.simulate.report import SimulationReport
     from mlstack.elastic.simulate.run import Outcome
     from mlstack.elastic.simulate.scenario import Scenario
 
 GOALS = ("case1", "case2", "case2-roomy", "jct", "validation")
+_FIXED = ("jct", "validation")
+"""Those whose policies and settings are part of what is judged."""
+
+
+def check_settings(name: str, policy: str, typed: Sequence[str]) -> None:
+    """Refuse settings of the controller where they are fixed, or where there is no controller.
+
+    Args:
+        name: the case or file.
+        policy: how jobs are to be scaled.
+        typed: names of the options that were given.
+
+    Raises:
+        UsageError: they would change nothing.
+    """
+    hint = f"leave {', '.join(f'--{each}' for each in typed)} away"
+    if typed and name in _FIXED:
+        raise UsageError(f"the settings of `{name}` are fixed", hint=hint)
+    if typed and baseline(policy) is not None:
+        raise UsageError(f"policy `{policy}` runs without the controller that has such settings", hint=hint)
+
+
+def baseline(policy: str) -> PolicyConfig | None:
+    """Give what stands for EDL's own way to scale jobs, None for a policy of the controller."""
+    from mlstack.elastic.config import PolicyConfig
+    from mlstack.elastic.simulate.run import BASELINES
+
+    return PolicyConfig(mode=policy) if policy in BASELINES else None
 
 
 def table(
-    case: str, seeds: int, policy: str, *, first_seed: int = 0, is_preempting: bool | None = None
+    case: str,
+    seeds: int,
+    config: PolicyConfig,
+    *,
+    tick_ms: int,
+    first_seed: int,
+    is_preempting: bool | None,
 ) -> GoalTable:
     """Run a case with so many seeds from the first on, and judge it by its goals."""
     from mlstack.elastic.simulate import casegoals, cases, validation
@@ -41,11 +78,21 @@ def table(
             made = validation.trials(chosen)
             rows = validation.judge(made, run_all(made, workers=workers))
             return GoalTable(case=case, policy="edl-v010, off", seeds=chosen, rows=rows)
-        trials = [Trial(case=case, policy=policy, seed=seed, is_preempting=is_preempting) for seed in chosen]
+        trials = [
+            Trial(
+                case=case,
+                policy=config.mode,
+                seed=seed,
+                is_preempting=is_preempting,
+                config=config,
+                tick_ms=tick_ms,
+            )
+            for seed in chosen
+        ]
         found = run_all(trials, workers=workers)
     return GoalTable(
         case=case,
-        policy=policy,
+        policy=config.mode,
         seeds=chosen,
         rows=casegoals.judge(case, found),
         violations=tuple(f"seed {one.seed}, {text}" for one in found for text in one.violations),
@@ -54,21 +101,18 @@ def table(
 
 def single(
     name: str,
-    policy: str,
+    config: PolicyConfig,
     seed: int,
     *,
+    tick_ms: int,
     is_preempting: bool | None,
     rows: Path | None,
     plot: Path | None,
 ) -> SimulationReport:
     """Run one simulation, and write its rows and its plot where that is wanted."""
     from mlstack.elastic.simulate import cases, report
-    from mlstack.elastic.simulate.run import BASELINES, simulate
+    from mlstack.elastic.simulate.run import simulate_with
 
-    if policy not in BASELINES:
-        from mlstack.elastic import looking
-
-        looking.check_policy(policy)
     if plot is not None:
         from mlstack.elastic.plot import library
 
@@ -78,7 +122,7 @@ def single(
         _check_services(name, scenario)
         scenario = cases.with_preemption(scenario, is_preempting=is_preempting)
     with progress.waiting(f"simulating {scenario.name}"):
-        outcome = simulate(scenario, policy, seed=seed)
+        outcome = simulate_with(scenario, config, seed=seed, tick_ms=tick_ms)
     if rows is not None:
         _write(rows, report.rows(outcome.samples))
     if plot is not None:

@@ -55,6 +55,12 @@ Moves = Annotated[
         "--moves", metavar="COUNT", min=0, help="Trainers moved for fairness alone in 10 s, at the most."
     ),
 ]
+Tick = Annotated[
+    float,
+    typer.Option(
+        "--tick", metavar="DURATION", parser=options.duration, help="Longest time between two passes."
+    ),
+]
 
 
 def _level(value: str) -> str:
@@ -77,12 +83,7 @@ def run(
         bool, typer.Option("--dry-run", help="Say what would be done; write nothing.")
     ] = False,
     policy: Policy = "fair",
-    tick: Annotated[
-        float,
-        typer.Option(
-            "--tick", metavar="DURATION", parser=options.duration, help="Longest time between two passes."
-        ),
-    ] = 5.0,
+    tick: Tick = 5.0,
     headroom: Headroom = None,
     moves: Moves = 15,
     listen: Annotated[
@@ -218,9 +219,11 @@ def status(
         "mlstack elastic simulate case1 --seeds 20 --first-seed 100",
         "mlstack elastic simulate case2 --csv case2.csv --plot case2.svg",
         "mlstack elastic simulate my-cluster.yaml --policy throughput --seed 7",
+        "mlstack elastic simulate my-cluster.yaml --headroom 10 --moves 5 --tick 2s",
     )
 )
 def simulate(
+    ctx: typer.Context,
     scenario: Annotated[
         str,
         typer.Argument(
@@ -246,6 +249,9 @@ def simulate(
             help="fair, throughput or edl; or EDL's own way of 2017: edl-v010, off (rigid jobs).",
         ),
     ] = "fair",
+    headroom: Headroom = None,
+    moves: Moves = 15,
+    tick: Tick = 5.0,
     preemption: Annotated[
         bool | None,
         typer.Option(
@@ -270,12 +276,25 @@ def simulate(
     """
     from mlstack.cli import simulating
 
+    typed = [name for name in ("headroom", "moves", "tick") if _is_typed(ctx, name)]
+    simulating.check_settings(scenario, policy, typed)
+    config = simulating.baseline(policy) or _policy(policy, headroom, moves)
+    tick_ms = _tick_ms(tick)
     is_single = seed is not None or csv is not None or plot is not None
     if scenario in simulating.GOALS and not is_single:
-        found = simulating.table(scenario, seeds, policy, first_seed=first_seed, is_preempting=preemption)
+        found = simulating.table(
+            scenario, seeds, config, tick_ms=tick_ms, first_seed=first_seed, is_preempting=preemption
+        )
         return emit(found, output)
-    single = simulating.single(scenario, policy, seed or 0, is_preempting=preemption, rows=csv, plot=plot)
+    single = simulating.single(
+        scenario, config, seed or 0, tick_ms=tick_ms, is_preempting=preemption, rows=csv, plot=plot
+    )
     return emit(single, output)
+
+
+def _is_typed(ctx: typer.Context, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
 
 
 def _live(
@@ -319,8 +338,7 @@ def _settings(
     from mlstack.cli.adapters import own_namespace
     from mlstack.elastic.running.settings import Settings
 
-    if tick < 0.1:
-        raise UsageError("`--tick` must be at least 100 ms", hint="5s is the default")
+    tick_ms = _tick_ms(tick)
     holder = lock_holder(session)
     # A container that is started again in its pod leads again at once: the process before it is gone.
     in_pod = os.environ.get("POD_NAME", "") if os.getpid() == 1 else ""
@@ -330,9 +348,15 @@ def _settings(
         identity=identity or in_pod or holder.name,
         is_gone=holder.is_gone,
         lease_namespace=lease_namespace or own_namespace(session, context, kubeconfig),
-        tick_ms=round(tick * 1000),
+        tick_ms=tick_ms,
         is_dry=dry_run,
     )
+
+
+def _tick_ms(tick: float) -> int:
+    if tick < 0.1:
+        raise UsageError("`--tick` must be at least 100 ms", hint="5s is the default")
+    return round(tick * 1000)
 
 
 def _uncounted(verb: str, status: int | None) -> None:

@@ -10,7 +10,7 @@ from mlstack.cluster.fenced import FencedCluster
 from mlstack.cluster.lease import Lease
 from mlstack.cluster.view import ClusterView
 from mlstack.elastic.config import PolicyConfig
-from mlstack.elastic.pace import Pace
+from mlstack.elastic.pace import TICK_MS, Pace
 from mlstack.elastic.reconcile import Pass, Reconciler
 from mlstack.elastic.running.leading import DURATION_S, Leadership, NotLeadingError
 from mlstack.elastic.running.settings import LEASE_NAME, LEASE_NAMESPACE
@@ -57,6 +57,7 @@ class Contender:
         is_alone: whether it leads in any case.
         passed: is told of each pass.
         writes: is told its name before each write.
+        tick_ms: longest time between two passes.
     """
 
     def __init__(
@@ -70,11 +71,13 @@ class Contender:
         is_alone: bool,
         passed: Callable[[Pass], None],
         writes: Callable[[str], None],
+        tick_ms: int = TICK_MS,
     ) -> None:
         """Hold the parts; it does not run yet."""
         self.name, self.is_running = name, False
         self._kernel, self._store, self._cluster, self._config = kernel, store, Line(cluster), config
         self._is_alone, self._passed, self._writes = is_alone, passed, writes
+        self._tick_ms = tick_ms
         self.lives = 0
         self._pause_ms, self._frozen_until_ms = 0, 0
         self._feeds: tuple[Feed, ...] = ()
@@ -192,7 +195,7 @@ class Contender:
         elif self._reconciler is None:
             # What another leader did meanwhile is known; what this one remembered is out of date.
             self._reconciler = self._new_reconciler(life)
-            self._pace, self._due_ms = Pace(), None
+            self._pace, self._due_ms = Pace(tick_ms=self._tick_ms), None
             self._plan_next()
 
     def _new_reconciler(self, life: int) -> Reconciler:

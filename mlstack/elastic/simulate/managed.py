@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from mlstack.cluster.api import ObjectRef
 from mlstack.elastic.config import PolicyConfig
+from mlstack.elastic.pace import TICK_MS
 from mlstack.elastic.reconcile import Pass
 from mlstack.elastic.running.settings import LEASE_NAME, LEASE_NAMESPACE
 from mlstack.elastic.simulate.api import SimulatedCluster
@@ -28,9 +29,10 @@ class Managed:
     Args:
         environment: the cluster.
         config: of the policy.
+        tick_ms: longest time between two passes of one controller.
     """
 
-    def __init__(self, environment: Environment, config: PolicyConfig) -> None:
+    def __init__(self, environment: Environment, config: PolicyConfig, *, tick_ms: int = TICK_MS) -> None:
         """Put the submissions on the calendar and start the controllers."""
         self._environment = environment
         self._kernel, self._store = environment.kernel, environment.store
@@ -41,7 +43,7 @@ class Managed:
         self._has_places = config.mode not in WITHOUT_PLACES
         for job in environment.scenario.jobs:
             environment.later(job.at_ms, lambda job=job: self._submit(job))  # type: ignore[misc]  # bound now
-        self._contenders = self._made(environment.scenario.controllers, config)
+        self._contenders = self._made(environment.scenario.controllers, config, tick_ms)
         for contender in self._contenders:
             contender.start()
 
@@ -65,7 +67,7 @@ class Managed:
         """Let the leader hear nothing for so long; what it missed it learns from a list."""
         self._leader().deafen(seconds)
 
-    def _made(self, count: int, config: PolicyConfig) -> list[Contender]:
+    def _made(self, count: int, config: PolicyConfig, tick_ms: int) -> list[Contender]:
         is_alone = count == 1
         names = ["controller"] if is_alone else [f"controller-{index}" for index in range(count)]
         return [
@@ -78,6 +80,7 @@ class Managed:
                 is_alone=is_alone,
                 passed=self._passed,
                 writes=self._writes,
+                tick_ms=tick_ms,
             )
             for name in names
         ]

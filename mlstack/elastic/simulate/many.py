@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from mlstack.elastic.config import PolicyConfig
+from mlstack.elastic.pace import TICK_MS
 from mlstack.elastic.simulate import cases
 from mlstack.elastic.simulate.figures import Figures, figures
-from mlstack.elastic.simulate.run import simulate
+from mlstack.elastic.simulate.run import simulate, simulate_with
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +22,8 @@ class Trial:
         seed: of chance.
         is_as_measured: whether on a cluster of EDL's time, with submissions as far apart as they really were.
         is_preempting: whether the scheduler pushes trainers aside for services; None for as the case has it.
+        config: all settings of the policy; None for its own.
+        tick_ms: longest time between two passes of the controller.
     """
 
     case: str
@@ -27,6 +31,8 @@ class Trial:
     seed: int
     is_as_measured: bool = False
     is_preempting: bool | None = None
+    config: PolicyConfig | None = None
+    tick_ms: int = TICK_MS
 
 
 MEASURED_SPACING_MS = 12_500
@@ -37,7 +43,8 @@ def run_trial(trial: Trial) -> Figures:
     """Make one run and measure it."""
     if not trial.is_as_measured:
         scenario = cases.named(trial.case, is_preempting=trial.is_preempting)
-        return figures(simulate(scenario, trial.policy, seed=trial.seed))
+        config = trial.config or PolicyConfig(mode=trial.policy)
+        return figures(simulate_with(scenario, config, seed=trial.seed, tick_ms=trial.tick_ms))
     is_first = trial.case == "case1"
     scenario = cases.case1(spacing_ms=MEASURED_SPACING_MS) if is_first else cases.CASES[trial.case]()
     return figures(simulate(cases.as_measured(scenario), trial.policy, seed=trial.seed))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mlstack.elastic.config import PolicyConfig
+from mlstack.elastic.pace import TICK_MS
 from mlstack.elastic.sampling import Sample
 from mlstack.elastic.simulate import cases
 from mlstack.elastic.simulate.baseline import Baseline
@@ -56,8 +57,17 @@ def simulate(scenario: Scenario, policy: str = "fair", *, seed: int = 0) -> Outc
     return simulate_with(scenario, PolicyConfig(mode=policy), seed=seed)
 
 
-def simulate_with(scenario: Scenario, config: PolicyConfig, *, seed: int = 0) -> Outcome:
-    """Run a scenario to its end with all settings of the policy given."""
+def simulate_with(
+    scenario: Scenario, config: PolicyConfig, *, seed: int = 0, tick_ms: int = TICK_MS
+) -> Outcome:
+    """Run a scenario to its end with all settings given.
+
+    Args:
+        scenario: what happens.
+        config: of the policy.
+        seed: of chance.
+        tick_ms: longest time between two passes of the controller; EDL's own way has one of its own.
+    """
     if config.mode == "off":
         scenario = cases.unelastic(scenario)
     environment = Environment(scenario, seed)
@@ -66,7 +76,7 @@ def simulate_with(scenario: Scenario, config: PolicyConfig, *, seed: int = 0) ->
         Happenings(environment)
         environment.run()
         return _outcome(environment, config, seed, None)
-    managed = Managed(environment, config)
+    managed = Managed(environment, config, tick_ms=tick_ms)
     Happenings(environment, managed)
     environment.run()
     return _outcome(environment, config, seed, managed)

@@ -302,6 +302,55 @@ def test_simulate_leaves_making_room_to_whom_it_is_told(
     assert made == [is_preempting] * 2
 
 
+def test_simulate_judges_cases_with_the_settings_that_are_asked_for(
+    run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Trial] = []
+
+    def run_all(trials: Sequence[Trial], **_: object) -> list[Figures]:
+        made.extend(trials)
+        return [Figures(seed=one.seed, values=defaultdict(float), violations=()) for one in trials]
+
+    monkeypatch.setattr("mlstack.elastic.simulate.many.run_all", run_all)
+    run("elastic simulate case1 --seeds 1 --headroom 20 --moves 3 --tick 2s --policy throughput")
+    run("elastic simulate case1 --seeds 1")
+    tried, usual = made
+    assert tried.config is not None and usual.config is not None
+    assert (tried.config.mode, tried.config.headroom_pct, tried.config.moves) == ("throughput", 20, 3)
+    assert (usual.config.mode, usual.config.headroom_pct, usual.config.moves) == ("fair", 0, 15)
+    assert (tried.tick_ms, usual.tick_ms) == (2_000, 5_000)
+
+
+def test_simulate_leaves_room_free_when_it_is_told(run: Runner) -> None:
+    Path("mine.yaml").write_text(SCENARIO.replace("max: 5", "max: 50"), encoding="utf-8")
+    most = [
+        run(f"elastic simulate mine.yaml --headroom {percent} -o json").json["jobs"][0]["most"]
+        for percent in (0, 50)
+    ]
+    assert most == [16, 8]
+
+
+PAIR = """\
+seconds: 60
+nodes: [{name: node, cpu: 8}]
+jobs: [{name: j, count: 2, at: 1, every: 14, min: 1, max: 9, trainer: {cpu: 1}}]
+"""
+
+
+def test_simulate_moves_no_more_than_it_may(run: Runner) -> None:
+    Path("mine.yaml").write_text(PAIR, encoding="utf-8")
+    spreads = [run(f"elastic simulate mine.yaml --moves {count} -o json").json["spread"] for count in (0, 9)]
+    assert spreads == [6, 0]
+
+
+def test_simulate_lets_the_controller_look_as_often_as_it_is_told(run: Runner) -> None:
+    Path("mine.yaml").write_text(SCENARIO, encoding="utf-8")
+    seldom, often = (
+        run(f"elastic simulate mine.yaml --tick {tick} -o json").json["passes"] for tick in ("20s", "1s")
+    )
+    assert seldom < 15 and often >= 39
+
+
 def test_simulate_lets_pods_of_services_wait(run: Runner) -> None:
     Path("mine.yaml").write_text(CROWDED, encoding="utf-8")
     alone = run("elastic simulate mine.yaml --no-preemption --policy off -o json").json
@@ -333,6 +382,11 @@ def test_simulate_says_how_plots_are_had(run: Runner, monkeypatch: pytest.Monkey
         ("elastic simulate jct --seed 1", 2, "no single simulation"),
         ("elastic simulate jct --preemption", 2, "`jct` has no services"),
         ("elastic simulate case1 --no-preemption", 2, "`case1` has no services"),
+        ("elastic simulate jct --headroom 5", 2, "leave --headroom away"),
+        ("elastic simulate validation --moves 15 --tick 1s", 2, "leave --moves, --tick away"),
+        ("elastic simulate case1 --policy off --moves 3", 2, "policy `off` runs without the controller"),
+        ("elastic simulate case2 --tick 0.01", 2, "at least 100 ms"),
+        ("elastic simulate case2 --headroom 91", 2, "91 is not in the range"),
         ("elastic simulate case1 --no-preemption --seed 1", 2, "`case1` has no services"),
     ],
 )
