@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mlstack.cli.adapters import Session
+    from mlstack.cluster.api import Cluster
     from mlstack.elastic.config import PolicyConfig
     from mlstack.elastic.health import Metrics
     from mlstack.elastic.running.settings import Settings
@@ -99,7 +100,17 @@ def run(
         typer.Option(
             "--lease-namespace",
             metavar="NAME",
-            help="Where the Lease is by which one controller leads. Default: that of the pod or context.",
+            help="Where the Lease is by which one controller leads. Default: that of the pod; outside of one "
+            "where the Lease is already, else that of the context.",
+        ),
+    ] = "",
+    lease_name: Annotated[
+        str,
+        typer.Option(
+            "--lease-name",
+            metavar="NAME",
+            help="Name of that Lease, for a controller that works beside others, with namespaces of its own. "
+            "Default: mlstack-elastic.",
         ),
     ] = "",
     log_level: Annotated[
@@ -133,12 +144,15 @@ def run(
         tick=tick,
         dry_run=dry_run,
         lease_namespace=lease_namespace,
+        lease_name=lease_name,
         identity=identity,
     )
     metrics, stop = _listening(listen)
     log = Log(log_level, metrics)
     counted = metrics.answered if metrics is not None else _uncounted
     cluster = session.ports.connect_once(context or "", kubeconfig, counted)
+    if not (lease_namespace or dry_run or (os.environ.get("POD_NAMESPACE") and not context)):
+        settings = _with_the_lease_there_is(cluster, settings, log)
     controller = Controller(cluster, settings, clock=MachineClock(), told=log.say, watcher=log)
     try:
         if not once:
@@ -333,10 +347,11 @@ def _settings(
     tick: float,
     dry_run: bool,
     lease_namespace: str,
+    lease_name: str,
     identity: str,
 ) -> Settings:
     from mlstack.cli.adapters import own_namespace
-    from mlstack.elastic.running.settings import Settings
+    from mlstack.elastic.running.settings import LEASE_NAME, Settings
 
     tick_ms = _tick_ms(tick)
     holder = lock_holder(session)
@@ -348,6 +363,7 @@ def _settings(
         identity=identity or in_pod or holder.name,
         is_gone=holder.is_gone,
         lease_namespace=lease_namespace or own_namespace(session, context, kubeconfig),
+        lease_name=lease_name or LEASE_NAME,
         tick_ms=tick_ms,
         is_dry=dry_run,
     )
@@ -361,6 +377,16 @@ def _tick_ms(tick: float) -> int:
 
 def _uncounted(verb: str, status: int | None) -> None:
     """Count no request: nobody asks for metrics."""
+
+
+def _with_the_lease_there_is(cluster: Cluster, settings: Settings, log: Log) -> Settings:
+    """Stand for election where others do: the namespace of a context says nothing about them."""
+    from dataclasses import replace
+
+    from mlstack.elastic.running.whereabouts import lease_namespace
+
+    default, name = settings.lease_namespace, settings.lease_name
+    return replace(settings, lease_namespace=lease_namespace(cluster, name, default=default, told=log.say))
 
 
 def _listening(listen: str) -> tuple[Metrics | None, Callable[[], None]]:

@@ -27,7 +27,7 @@ class Leadership:
     Args:
         lease: the Lease; lasts `DURATION_S`.
         monotonic_s: gives a time that never goes back, in seconds.
-        told: told in one line when the leader changes.
+        told: told in one line when the leader changes, and once who leads while this one stands by.
         is_gone: tells whether another holder certainly runs no more, so that its lease need not expire.
     """
 
@@ -46,7 +46,7 @@ class Leadership:
         self._sure_until_s = 0.0
         self._seen: tuple[str, float] = ("", 0.0)
         self._thread: Thread | None = None
-        self._trouble = ""
+        self._trouble, self._followed = "", ""
 
     def start(self) -> None:
         """Begin to stand for election, in a thread."""
@@ -119,9 +119,11 @@ class Leadership:
                 if self._seen[0] != held.version:
                     self._seen = (held.version, asked_s)
                 if asked_s - self._seen[1] < held.duration_s:
+                    self._stand_by(held.holder)
                     return RETRY_S
             taken = self._lease.take(is_gone=self._is_gone)
-        except HeldError:
+        except HeldError as error:
+            self._stand_by(error.term.holder)
             return RETRY_S
         except ClusterError as error:
             self._complain(f"the lease cannot be had: {error}")
@@ -138,13 +140,20 @@ class Leadership:
         with self._lock:
             if not self._closed.is_set():
                 self._term, self._sure_until_s = term, asked_s + SURE_S
-        self._trouble = ""
+        self._trouble, self._followed = "", ""
 
     def _lose(self, why: str) -> None:
         with self._lock:
             self._term = None
         self._seen = ("", 0.0)
         self._told(f"{self._lease.holder} does not lead any more: {why}")
+
+    def _stand_by(self, holder: str) -> None:
+        """Say who has the lease and where it is, once for each holder."""
+        self._trouble = ""
+        if holder != self._followed:
+            self._followed, ref = holder, self._lease.ref
+            self._told(f"{self._lease.holder} stands by: {holder} has the Lease `{ref.namespace}/{ref.name}`")
 
     def _complain(self, text: str) -> None:
         """Say what is in the way, once."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mlstack.cli.page import WIDTH, text_width
+from mlstack.cluster.lease import Lease
 from mlstack.elastic.health import Metrics
 from mlstack.elastic.simulate.figures import Figures
 from mlstack.elastic.simulate.many import Trial
@@ -206,6 +207,53 @@ def test_requests_to_the_cluster_are_told_to_the_metrics(
     run.counted("get", 200)
 
     assert told == [("get", 200)]
+
+
+def other_leads(stage: Stage, namespace: str, name: str = "mlstack-elastic") -> None:
+    """Let a controller lead whose Lease is in this namespace."""
+    now_s = stage.clock
+    Lease(cluster=stage.memory, namespace=namespace, name=name, holder="pod-0", now_s=now_s).take()
+
+
+def test_it_stands_by_where_another_leads_in_another_namespace(run: Runner, stage: Stage) -> None:
+    other_leads(stage, "kube-system")
+
+    ran = run("elastic run --once --identity me")
+
+    assert ran.code != 0
+    assert "me stands by: pod-0 has the Lease `kube-system/mlstack-elastic`" in ran.err
+    assert "another controller leads" in ran.err
+    assert stage.status("big") == {}
+
+
+def test_with_several_leases_it_asks_which(run: Runner, stage: Stage) -> None:
+    other_leads(stage, "kube-system")
+    other_leads(stage, "kube-public")
+
+    ran = run("elastic run --once")
+
+    assert ran.code == 2
+    assert "`kube-public/mlstack-elastic`, `kube-system/mlstack-elastic`" in ran.err
+    assert run("elastic run --once --dry-run").code == 0
+    assert run("elastic run --once --lease-namespace default").code == 0
+
+
+def test_in_a_pod_the_lease_is_in_its_own_namespace(
+    run: Runner, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other_leads(stage, "kube-system")
+    monkeypatch.setenv("POD_NAMESPACE", "default")
+
+    assert run("elastic run --once").code == 0
+    assert stage.get("Lease", "mlstack-elastic", "coordination.k8s.io/v1") is not None
+
+
+def test_by_a_lease_of_its_own_it_leads_beside_others(run: Runner, stage: Stage) -> None:
+    other_leads(stage, "default")
+
+    assert run("elastic run --once --lease-name mine").code == 0
+    lease = stage.get("Lease", "mine", "coordination.k8s.io/v1")
+    assert lease is not None and stage.status("big")["phase"] == "Pending"
 
 
 SCENARIO = """\

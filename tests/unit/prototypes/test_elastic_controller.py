@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 
+from mlstack.cli.adapters import MachineClock
 from mlstack.cli.main import program
+from mlstack.cluster.api import ObjectRef
+from mlstack.cluster.memory import MemoryCluster
+from mlstack.cluster.view import ClusterView
 from mlstack.elastic import spec
+from mlstack.elastic.controller import Controller
 from mlstack.elastic.environment import environment
-from mlstack.elastic.running.settings import LEASE_NAME
+from mlstack.elastic.running.settings import LEASE_NAME, Settings
 from mlstack.elastic.trainingjob import SERVER_CLASS, TRAINER_CLASS, RoleName
 from mlstack.files.appdir import AppDir
 from tests.support import examples
+from tests.support.elastic import pod, training_job
 from tests.support.examples import Case
+from tests.support.stage import JOBS, Stage
 from tests.support.trainingjobs import edl_job
 
+SURROUNDINGS = (("Service", "v1"), ("PodDisruptionBudget", "policy/v1"), ("StatefulSet", "apps/v1"))
 CASES = [case for case in examples.cases() if case.prototype.name == "elastic-controller"]
 
 
@@ -60,14 +70,141 @@ def test_it_has_the_rights_that_it_needs_and_no_more(app: AppDir, case: Case) ->
         if "trainingjobs" in rule["resources"]:
             assert not {"create", "update", "patch"} & set(rule["verbs"])
         if rule["resources"] == ["leases"] and rule["verbs"] != ["create"]:
-            assert rule["resourceNames"] == [LEASE_NAME]
+            assert rule["resourceNames"] == [lease_name(rendered(app, case))]
+
+
+def lease_name(objects: list[Mapping[str, Any]]) -> str:
+    """Give the name of the Lease by which a controller leads, as its arguments have it."""
+    [deployment] = [each for each in objects if each["kind"] == "Deployment"]
+    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    told = [word.partition("=")[2] for word in arguments if word.startswith("--lease-name=")]
+    return told[0] if told else LEASE_NAME
+
+
+def test_controllers_with_namespaces_of_their_own_have_leases_of_their_own(app: AppDir) -> None:
+    names = {case.example.name: lease_name(rendered(app, case)) for case in CASES}
+    assert names == {
+        "default": "mlstack-elastic",
+        "as-edl": "mlstack-elastic",
+        "some-namespaces": "mlstack-elastic-elastic-research",
+    }
+
+
+@dataclass(frozen=True)
+class Use:
+    """A right that was used: API group, resource and verb."""
+
+    group: str
+    resource: str
+    verb: str
+
+
+class Noted(ClusterView):
+    """A cluster that notes which rights are used."""
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        super().__init__(cluster)
+        self.used: set[Use] = set()
+
+    def _note(self, api_version: str, kind: str, verb: str, subresource: str = "") -> None:
+        found = self._cluster.kinds().lookup(api_version, kind)
+        assert found is not None
+        self.used.add(Use(found.group, found.plural + (f"/{subresource}" if subresource else ""), verb))
+
+    def get(self, ref: ObjectRef) -> Any:
+        self._note(ref.api_version, ref.kind, "get")
+        return super().get(ref)
+
+    def list(self, api_version: str, kind: str, **options: Any) -> Any:
+        self._note(api_version, kind, "list")
+        return super().list(api_version, kind, **options)
+
+    def watch(self, api_version: str, kind: str, **options: Any) -> Any:
+        # A watch that begins without a version lists first.
+        for verb in ("list", "watch"):
+            self._note(api_version, kind, verb)
+        return super().watch(api_version, kind, **options)
+
+    def apply(self, obj: Mapping[str, Any], **options: Any) -> Any:
+        # By server-side apply an object that is not there is created, which takes both rights.
+        for verb in ("create", "patch"):
+            self._note(obj["apiVersion"], obj["kind"], verb)
+        return super().apply(obj, **options)
+
+    def create(self, obj: Mapping[str, Any], **options: Any) -> Any:
+        self._note(obj["apiVersion"], obj["kind"], "create")
+        return super().create(obj, **options)
+
+    def replace(self, obj: Mapping[str, Any], **options: Any) -> Any:
+        self._note(obj["apiVersion"], obj["kind"], "update")
+        return super().replace(obj, **options)
+
+    def patch(self, ref: ObjectRef, patch: Any, **options: Any) -> Any:
+        self._note(ref.api_version, ref.kind, "patch", options.get("subresource", ""))
+        return super().patch(ref, patch, **options)
+
+    def delete(self, ref: ObjectRef, **options: Any) -> Any:
+        self._note(ref.api_version, ref.kind, "delete")
+        return super().delete(ref, **options)
+
+
+def use(stage: Stage) -> set[Use]:
+    """Let a controller meet what there is to meet, and give the rights that it used."""
+    noted = Noted(stage.memory)
+    stage.cluster = noted  # type: ignore[assignment]
+    stage.restart()
+    stage.put(training_job(minimum=1, maximum=3, pservers=1, with_master=True, ttlSecondsAfterFinished=60))
+    stage.settle()
+    for maximum in (2, 3) * 3:
+        bound = {"spec": {"trainer": {"max-instance": maximum}}}
+        stage.memory.patch(ObjectRef.of(stage.job()), bound)
+        stage.settle()
+    stage.step(seconds=60)
+    for kind, api_version in SURROUNDINGS:
+        stage.delete(kind, "train-pserver", api_version)
+    stage.settle()
+    unheard = {"name": "train-trainer-3", "namespace": "default"}
+    stage.memory.create({**pod("other"), "metadata": unheard})
+    stage.memory.patch(ObjectRef.of(stage.job()), {"spec": {"trainer": {"max-instance": 4}}})
+    stage.world.hear_of(stage.job())
+    stage.reconciler.step(stage.clock.now_ms)
+    for name in stage.trainers():
+        stage.end(name, phase="Succeeded")
+    stage.settle()
+    stage.hear()
+    again = {**training_job(minimum=1, maximum=3), "status": {}}
+    stage.delete("TrainingJob", "train", JOBS)
+    stage.put(again)
+    stage.reconciler.step(stage.clock.now_ms + 3_600_000)  # it has not heard of the other job of that name
+    clock = MachineClock()
+    settings = Settings(identity="me", lease_namespace="default")
+    for _ in range(2):
+        Controller(noted, settings, clock=clock, told=lambda text: None).once()
+    return noted.used
+
+
+def test_every_right_that_it_has_is_used_and_every_one_that_it_uses_it_has(app: AppDir) -> None:
+    stage = Stage("n1", "n2")
+    stage.clock.now_ms = round(time.time() * 1000)
+    [case] = [each for each in CASES if each.example.name == "default"]
+    granted = {
+        Use(group, resource, verb)
+        for rule in rules(rendered(app, case))
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+    used = use(stage)
+
+    assert (sorted(map(str, granted - used)), sorted(map(str, used - granted))) == ([], [])
 
 
 def test_with_namespaces_of_its_own_it_writes_there_alone(app: AppDir) -> None:
     [case] = [each for each in CASES if each.example.name == "some-namespaces"]
     objects = rendered(app, case)
     [everywhere] = [each for each in objects if each["kind"] == "ClusterRole"]
-    assert {verb for rule in everywhere["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
+    assert {verb for rule in everywhere["rules"] for verb in rule["verbs"]} == {"list", "watch"}
     assert {each["metadata"]["namespace"] for each in objects if each["kind"] == "Role"} == {
         "default",
         "research",

@@ -163,3 +163,21 @@ def test_a_leader_that_is_certainly_gone_is_followed_at_once(election: Election)
 
     assert second.is_leading
     assert second.transitions == 1
+
+
+def test_whoever_stands_by_says_once_who_has_the_lease_and_where(election: Election) -> None:
+    first, second, third = (election.candidate(name) for name in "abc")
+    first.attempt()
+    for _ in range(5):
+        third.attempt()
+        election.time.seconds += 2
+    first.stop()
+    second.attempt()
+    for _ in range(5):
+        third.attempt()
+        election.time.seconds += 2
+
+    assert [line for line in election.told if line.startswith("c ")] == [
+        "c stands by: a has the Lease `default/lock`",
+        "c stands by: b has the Lease `default/lock`",
+    ]
