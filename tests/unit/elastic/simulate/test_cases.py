@@ -2,14 +2,16 @@
 
 from dataclasses import replace
 from statistics import fmean
+from typing import Any
 
 import pytest
 
-from mlstack.elastic.simulate import casegoals
+from mlstack.elastic.config import PolicyConfig
+from mlstack.elastic.simulate import casegoals, many, scenariofile
 from mlstack.elastic.simulate.cases import CASES
 from mlstack.elastic.simulate.figures import Figures, figures
 from mlstack.elastic.simulate.many import Trial, run_trial
-from mlstack.elastic.simulate.run import simulate
+from mlstack.elastic.simulate.run import Outcome, simulate, simulate_with
 from mlstack.elastic.simulate.scenario import Event, NodeGroup
 
 
@@ -76,3 +78,24 @@ def test_case_1_on_other_nodes_is_as_fair_and_breaks_no_law(sizes: dict[int, int
     goals = [goal for goal in casegoals.GOALS["case1"] if goal.figure in fair]
     rows = [goal.judge([found]) for goal in goals]
     assert [f"{row.name}: {row.value:.4g}, not {row.goal}" for row in rows if not row.is_met] == []
+
+
+def test_a_trial_is_run_with_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = {
+        "seconds": 450,
+        "nodes": [{"name": "node", "cpu": 8}],
+        "jobs": [{"name": "j", "at": 2, "min": 1, "max": 50, "trainer": {"cpu": 1}}],
+    }
+    ticks = []
+
+    def spied(*given: Any, tick_ms: int, **more: Any) -> Outcome:
+        ticks.append(tick_ms)
+        return simulate_with(*given, tick_ms=tick_ms, **more)
+
+    monkeypatch.setitem(CASES, "small", lambda: scenariofile.read(data, where="small.yaml"))
+    monkeypatch.setattr(many, "simulate_with", spied)
+    usual = run_trial(Trial(case="small", policy="fair", seed=0))
+    half = PolicyConfig(mode="fair", headroom_pct=50)
+    roomy = run_trial(Trial(case="small", policy="fair", seed=0, config=half, tick_ms=2_000))
+    assert (usual.values["trainers"], roomy.values["trainers"]) == (8, 4)
+    assert ticks == [5_000, 2_000]
