@@ -26,6 +26,7 @@ class Action:
         why: one line for people.
         body: the object, or what changes of it or its status.
         uid: for `delete`: only this very object; for `apply`: of the owner that an object there must have.
+        version: for `status`: resource version of the object that was decided about.
         grace_period_s: for `delete`: time to end, None for the object's own.
         stops: for `delete`: role of the pod that it stops; empty for one that had ended, and for other kinds.
     """
@@ -36,6 +37,7 @@ class Action:
     why: str
     body: Mapping[str, Any] = field(default_factory=dict)
     uid: str = ""
+    version: int = 0
     grace_period_s: int | None = None
     stops: str = ""
 
@@ -136,7 +138,7 @@ class Hands:
             case "apply":
                 return self._apply(action)
             case "status":
-                patch = {"status": action.body}
+                patch = {"metadata": {"resourceVersion": str(action.version)}, "status": action.body}
                 changed = self._cluster.patch(action.ref, patch, subresource="status", manager=MANAGER)
                 return _Done(news=WatchEvent(type="MODIFIED", object=changed.object))
             case "patch":

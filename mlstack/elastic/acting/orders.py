@@ -124,8 +124,8 @@ def creations(
 
 
 def status(job: JobFacts, patch: Mapping[str, Any], why: str) -> Action:
-    """Change the status of a job by a JSON merge patch."""
-    return Action(verb="status", ref=ref_of(job), job=job.key, why=why, body=patch)
+    """Change the status of a job as it was seen, by a JSON merge patch."""
+    return Action(verb="status", ref=ref_of(job), job=job.key, why=why, body=patch, version=job.version)
 
 
 def removal(job: JobFacts, why: str) -> Action:
