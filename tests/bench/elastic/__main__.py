@@ -1,5 +1,7 @@
 """Play EDL's experiments on a real control plane: `python -m tests.bench.elastic case1 --runs 3 --out DIR`.
 
+With `--no-preemption` the scheduler pushes no trainer aside for nginx: the controller alone makes room.
+
 Each run leaves `CASE-N.csv` (one row a second), `CASE-N.svg` (drawn) and `CASE-N.json` (what was measured
 and used) in the folder; at the end all runs of a case that are there are judged together, and the exit code
 is 1 if a goal is missed.
@@ -58,7 +60,7 @@ def main() -> int:
 
 
 def _next(out: Path, case: str) -> int:
-    return 1 + max((int(path.stem.rpartition("-")[2]) for path in out.glob(f"{case}-*.json")), default=0)
+    return 1 + max((int(path.stem.rpartition("-")[2]) for path in out.glob(f"{case}-[0-9]*.json")), default=0)
 
 
 def _circumstances(played: Played) -> dict[str, object]:

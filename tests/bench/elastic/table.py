@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from mlstack.elastic.simulate.goals import Row
 from tests.bench.elastic.results import judged
 
 MEASURED = Path(__file__).parent / "measured"
@@ -26,14 +27,24 @@ EDL = {
 
 
 def table(folder: Path = MEASURED) -> Iterator[str]:
-    """Give the lines of the table: what EDL measured too."""
-    yield "| what | EDL 2017 | mlstack | goal |"
-    yield "|---|---|---|---|"
+    """Give the lines of the table: what EDL measured too, and what becomes of it without preemption."""
+    yield "| what | EDL 2017 | mlstack | alone | goal |"
+    yield "|---|---|---|---|---|"
     for case, title in CASES.items():
+        alone = {row.name: row for row in _alone(folder, case)}
         for row in judged(folder, case):
             if row.name in EDL:
-                met = "" if row.is_met else ", missed"
-                yield f"| {title}: {row.name} | {EDL[row.name]} | {row.value:.3g} | {row.goal}{met} |"
+                values = _value(row), _value(alone[row.name]) if alone else "-"
+                yield f"| {title}: {row.name} | {EDL[row.name]} | {' | '.join(values)} | {row.goal} |"
+
+
+def _alone(folder: Path, case: str) -> tuple[Row, ...]:
+    kept = f"{case}-no-preemption"
+    return judged(folder, case, kept=kept) if any(folder.glob(f"{kept}-[0-9]*.json")) else ()
+
+
+def _value(row: Row) -> str:
+    return f"{row.value:.3g}" + ("" if row.is_met else ", missed")
 
 
 if __name__ == "__main__":
