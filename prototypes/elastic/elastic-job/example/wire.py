@@ -101,6 +101,16 @@ def save(file: Path, state: Message) -> None:
         stream.flush()
         os.fsync(stream.fileno())
     draft.replace(file)
+    _sync(file.parent)
+
+
+def _sync(folder: Path) -> None:
+    """Put the names in a folder on disk: after a crash of the node a renaming would be undone."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def load(file: Path) -> Message | None:
