@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 
 from mlstack.cluster.api import WatchEvent
+from mlstack.elastic import measures
 from mlstack.elastic.config import PolicyConfig
 from mlstack.elastic.plan import plan
 from mlstack.elastic.scaleplan import ScalePlan
+from mlstack.elastic.simulate import scenariofile
+from mlstack.elastic.simulate.laws import breaches_of_sample
+from mlstack.elastic.simulate.run import simulate
 from mlstack.elastic.snapshot import Snapshot
 from mlstack.elastic.world import World
 from tests.support.elastic import node, numbered, pod, training_job
@@ -119,3 +123,19 @@ def test_the_simulated_scheduler_gives_a_port_to_one_pod_a_node() -> None:
         sandbox.pod(f"p{index}", containers=[container])
         sandbox.run(1)
     assert sorted(sandbox.node_of(f"p{index}") for index in range(3)) == ["", "n0-0", "n1-0"]
+
+
+def test_a_simulated_job_on_the_network_of_its_nodes_keeps_every_law() -> None:
+    data = {
+        "seconds": 60,
+        "nodes": [{"name": "n", "count": 5, "cpu": 16, "memory": "64Gi"}],
+        "jobs": [
+            {
+                **{"name": "train", "at": 5, "min": 1, "max": 9, "trainer": {"cpu": 1}},
+                **{"pservers": {"count": 1, "cpu": 1}, "spec": {"hostNetwork": True}},
+            }
+        ],
+    }
+    outcome = simulate(scenariofile.read(data, where="ports.yaml"))
+    assert measures.trainers(outcome.samples[-1]) == [4]
+    assert [breach for sample in outcome.samples for breach in breaches_of_sample(sample)] == []
