@@ -96,9 +96,14 @@ def etcd_endpoint(job: TrainingJob) -> str:
     return ""
 
 
+def meeting_trainer(job: TrainingJob) -> str:
+    """Name the trainer at which the others meet, empty where they meet at the master."""
+    return "" if job.master.count else trainer_name(job.name, 0)
+
+
 def rendezvous_address(job: TrainingJob) -> str:
     """Give where trainers of PyTorch meet: at the master, or at the first trainer where there is none."""
-    if job.master.count:
+    first = meeting_trainer(job)
+    if not first:
         return f"{server_host(job, 'master', 0)}:{RENDEZVOUS_PORT}"
-    service = role_name(job.name, "trainer")
-    return f"{trainer_name(job.name, 0)}.{service}.{job.namespace}.svc:{RENDEZVOUS_PORT}"
+    return f"{first}.{role_name(job.name, 'trainer')}.{job.namespace}.svc:{RENDEZVOUS_PORT}"

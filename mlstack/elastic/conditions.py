@@ -13,7 +13,15 @@ Condition = dict[str, Any]
 _LONGEST = 300  # of what a server said: an admission webhook may say much
 
 # Why a job has no pods, by the cause of the decision.
-_OUTSIDE: Mapping[Cause, str] = {"waiting": "WaitingForCapacity", "suspended": "PreemptedFor"}
+_OUTSIDE: Mapping[Cause, str] = {
+    "waiting": "WaitingForCapacity",
+    "suspended": "PreemptedFor",
+    "lost": "MinimumLost",
+    "stuck": "Unplaceable",
+}
+# Of these the cause stays to be read while the job waits since then.
+_LASTING = frozenset(_OUTSIDE.values()) - {"WaitingForCapacity"}
+_SINCE = "; since then: "
 # Why the number of trainers is what it is.
 _SCALES: Mapping[str, str] = {
     "admitted": "Admitted",
@@ -48,14 +56,14 @@ def build(
         now: the time as Kubernetes writes it.
     """
     has_started = bool(before.get("startTime"))
+    known = {str(each.get("type")): each for each in before.get("conditions") or ()}
     claims = (
-        _admitted(standing),
+        _still(_admitted(standing), known.get("Admitted", {})),
         _gang_ready(standing),
         _progressing(standing),
         _degraded(standing, has_started=has_started),
         _scaled(standing, records),
     )
-    known = {str(each.get("type")): each for each in before.get("conditions") or ()}
     return [_condition(claim, known.get(claim.type, {}), standing, now) for claim in claims]
 
 
@@ -89,6 +97,14 @@ def _admitted(standing: Standing) -> Claim:
     return no(_OUTSIDE.get(standing.reason.cause, "WaitingForCapacity"), standing.reason.text)
 
 
+def _still(claim: Claim, before: Condition) -> Claim:
+    """Keep why a job was taken off while it waits since then."""
+    if claim.reason != "WaitingForCapacity" or before.get("reason") not in _LASTING:
+        return claim
+    why = str(before.get("message") or "").partition(_SINCE)[0]
+    return claim._replace(reason=str(before["reason"]), message=f"{why}{_SINCE}{claim.message}")
+
+
 def _gang_ready(standing: Standing) -> Claim:
     if standing.outcome:
         return Claim("GangReady", False, "Finished", standing.outcome_message)
@@ -104,6 +120,8 @@ def _hindrance(standing: Standing) -> str:
     """Say what keeps pods from being made."""
     if standing.refusal:
         return f"; refused: {standing.refusal[:_LONGEST]}"
+    if standing.setback:
+        return f"; {standing.setback}"
     if not standing.lingering:
         return ""
     names = ", ".join(f"`{name}`" for name in standing.lingering)

@@ -174,6 +174,8 @@ class Reconciler:
         subjects = self._subjects(now_ms)
         self._end(subjects, work)
         self._world.failed = {one.job.key: one.life.held for one in subjects if one.life.held}
+        held_off = {one.job.key: one.memory.not_before_ms(one.job.generation) for one in subjects}
+        self._world.not_before = {key: until_ms for key, until_ms in held_off.items() if until_ms > now_ms}
         snapshot = self._world.snapshot(now_ms)
         begun_s = self._monotonic_s()
         plan = self._decide(snapshot, self._config)

@@ -12,6 +12,7 @@ Cause = Literal[
     "admitted",  # a waiting job gets its whole gang
     "waiting",  # no room for the gang
     "suspended",  # taken off whole for a job of higher priority
+    "lost",  # taken off whole: what it lost and cannot run without has no room
     "minimum",  # trainers missing below the minimum
     "bounds",  # the range of the job changed
     "growth",  # free room

@@ -79,6 +79,7 @@ class Trainer:
         created_ms: when it was created.
         is_ready: whether it is ready.
         is_tried: while it waits: whether the scheduler has looked for a node in vain.
+        is_meeting: whether the others of its job meet at it: it is taken with the whole job alone.
     """
 
     name: str
@@ -87,6 +88,13 @@ class Trainer:
     created_ms: int
     is_ready: bool = False
     is_tried: bool = True
+    is_meeting: bool = False
+
+    @property
+    def index(self) -> int:
+        """Give the number at the end of its name, -1 where there is none."""
+        number = self.name.rpartition("-")[2]
+        return int(number) if number.isascii() and number.isdigit() else -1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -150,9 +158,12 @@ class Job:
         held: its bound masters and parameter servers that are not going: what comes free if it is suspended.
         leaving: how many more of its trainers are on their way out; their room is in `arriving`.
         failed: how many of its trainers failed by themselves and are not to be replaced yet.
+        lacks_meeting: whether the trainer at which its others meet is gone and the next new one takes its
+            place.
+        not_before_ms: while it waits: when it may be admitted again at the earliest.
         nodes: names of the nodes that its pods may go to, None for all.
-        barred: nodes that had a place for a trainer on paper only, each with the time until when it is
-            passed over.
+        barred: nodes that had a place for a trainer or its gang on paper only, each with the time until when
+            it is passed over.
         cooldown_ms: least time between two changes that neither a minimum nor others make necessary.
         changed_ms: when its target was last changed, None if never.
         curve: speed by trainers, if known.
@@ -174,6 +185,8 @@ class Job:
     held: tuple[Held, ...] = ()
     leaving: int = 0
     failed: int = 0
+    lacks_meeting: bool = False
+    not_before_ms: int = 0
     nodes: frozenset[str] | None = None
     barred: Mapping[str, int] = field(default_factory=dict)
     cooldown_ms: int = 0
@@ -187,6 +200,11 @@ class Job:
         """Give the fewest trainers that it may be told to have, 0 aside."""
         is_lenient = self.floor is not None and self.state == "admitted"
         return min(self.floor or 0, self.minimum) if is_lenient else self.minimum
+
+
+def stands_still(job: Job) -> bool:
+    """Tell whether the trainers of a job cannot meet: what it loses of the others costs no work."""
+    return job.lacks_meeting or any(trainer.is_meeting and not trainer.node for trainer in job.trainers)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -59,9 +59,11 @@ class Standing:
         trainer: its trainers; `desired` is the target of the decision, 0 while it is not admitted.
         pserver: its parameter servers.
         master: its master.
-        lingering: its masters and parameter servers that should have ended long ago: nobody makes them anew
-            before they have, since two of a name could be at work.
+        lingering: its masters, parameter servers and the trainer at which others meet that should have ended
+            long ago: nobody makes them anew before they have, since two of a name could be at work.
+        is_meeting_lost: whether it has trainers, and the one at which the others meet is not ready.
         refusal: why the cluster does not take its pods, empty while it does.
+        setback: what else goes wrong with its trainers, empty for nothing.
     """
 
     name: str
@@ -81,7 +83,9 @@ class Standing:
     pserver: Counts = field(default_factory=Counts)
     master: Counts = field(default_factory=Counts)
     lingering: tuple[str, ...] = ()
+    is_meeting_lost: bool = False
     refusal: str = ""
+    setback: str = ""
 
     @property
     def is_admitted(self) -> bool:
@@ -101,8 +105,11 @@ class Standing:
             "pserver": (self.pserver.ready, self.pserver.desired),
             "trainer": (self.trainer.ready, max(self.minimum, 1)),
         }
-        return tuple(
+        short = [
             f"{ready} of {count} {_WORDS[role][count != 1]}"
             for role, (ready, count) in wanted.items()
             if ready < count
-        )
+        ]
+        if self.is_meeting_lost:
+            short.append("not trainer 0, at which the others meet")
+        return tuple(short)

@@ -47,6 +47,7 @@ class World:
     Attributes:
         bars: by job: nodes that its trainers pass over, with the time until when; the reconciler writes it.
         failed: by job: trainers that failed and are not to be replaced yet; the reconciler writes it.
+        not_before: by job: when it may be admitted again at the earliest; the reconciler writes it.
         moves_ms: when trainers were moved for fairness alone; the reconciler writes it.
     """
 
@@ -54,6 +55,7 @@ class World:
         """Know nothing."""
         self.bars: dict[str, dict[str, int]] = {}
         self.failed: Mapping[str, int] = {}
+        self.not_before: Mapping[str, int] = {}
         self.moves_ms: list[int] = []
         self._nodes: Shelf[NodeFacts] = Shelf(nodes.parse)
         self._pods: Shelf[PodFacts] = Shelf(pods.parse)
@@ -173,6 +175,7 @@ class World:
             priorities=self._priorities(),
             bars=self.bars,
             failed=self.failed,
+            not_before=self.not_before,
             moves_ms=[moved for moved in self.moves_ms if now_ms - moved <= MOVES_KEPT_MS],
             eligible=self._eligible,
         )

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from mlstack.elastic.scaleplan import ScalePlan
-from mlstack.elastic.snapshot import Demand, Job, Node, Snapshot, Vector
+from mlstack.elastic.snapshot import Demand, Job, Node, Snapshot, Vector, stands_still
 from tests.support.actuation import room
 
 
@@ -77,16 +77,21 @@ def check_places(snapshot: Snapshot, plan: ScalePlan) -> None:
 
 
 def check_victims(snapshot: Snapshot, plan: ScalePlan) -> None:
-    """I4: nobody at or below the minimum loses a running trainer, but jobs that are taken off whole."""
+    """I4: nobody at or below the minimum loses a running trainer, but jobs that are taken off whole.
+
+    Nor does a job that goes on lose the trainer at which the others meet.
+    """
     for job in snapshot.jobs:
         decision = plan.decisions[job.key]
         bound = [trainer for trainer in job.trainers if trainer.node]
         lost = [trainer for trainer in bound if trainer.name in decision.victims]
         if decision.is_admitted:
-            assert not lost or len(bound) - len(lost) >= job.minimum, job.key
+            is_whole = len(bound) - len(lost) >= job.minimum
+            assert not lost or is_whole or stands_still(job), job.key
+            assert not any(trainer.is_meeting for trainer in lost), job.key
         elif job.state == "admitted":
             assert sorted(decision.victims) == sorted(trainer.name for trainer in job.trainers), job.key
-            assert decision.reasons[0].cause == "suspended", job.key
+            assert decision.reasons[0].cause in ("suspended", "lost"), job.key
 
 
 def check_gangs(snapshot: Snapshot, plan: ScalePlan) -> None:
@@ -132,7 +137,7 @@ def check_priority(snapshot: Snapshot, plan: ScalePlan) -> None:
 
 
 def _without(job: Job, node: Node, free: Sequence[int]) -> list[int]:
-    here = sum(trainer.node == node.name for trainer in job.trainers)
+    here = sum(trainer.node == node.name and not trainer.is_meeting for trainer in job.trainers)
     spare = max(0, len(job.trainers) - job.minimum) if job.state == "admitted" else 0
     return [left + min(here, spare) * amount for left, amount in zip(free, job.trainer, strict=True)]
 
@@ -186,7 +191,7 @@ def _range(job: Job) -> int:
 
 
 def _hosts(job: Job, node: Node) -> bool:
-    return any(trainer.node == node.name for trainer in job.trainers)
+    return any(trainer.node == node.name and not trainer.is_meeting for trainer in job.trainers)
 
 
 def _allowed(snapshot: Snapshot, names: frozenset[str] | None) -> list[Node]:

@@ -144,11 +144,11 @@ class Stage:
                     }
                 )
 
-    def run_pods(self) -> None:
+    def run_pods(self, *, but: tuple[str, ...] = ()) -> None:
         """Bind pods where there is room, on the node that they were planned for if they can, and run them."""
         pods = {pod["metadata"]["name"]: podfacts.parse(pod) for pod in self.all("Pod")}
         for name, facts in sorted(pods.items()):
-            if facts.ending or facts.phase == "Running":
+            if facts.ending or facts.phase == "Running" or name in but:
                 continue
             obj = self.get("Pod", name)
             assert obj is not None
@@ -169,8 +169,12 @@ class Stage:
             if not obj["spec"].get("nodeName"):
                 self._refuse(ObjectRef.of(obj))
 
-    def _refuse(self, ref: ObjectRef) -> None:
-        found = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": ""}
+    def refuse(self, name: str, why: str) -> None:
+        """Let the scheduler find no node for one pod."""
+        self._refuse(ObjectRef("v1", "Pod", "default", name), why)
+
+    def _refuse(self, ref: ObjectRef, why: str = "") -> None:
+        found = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
         self.memory.patch(ref, {"status": {"conditions": [found]}}, subresource="status")
 
     def _place(self, obj: Obj, facts: podfacts.PodFacts) -> str:

@@ -20,6 +20,8 @@ from mlstack.elastic.world import World
 
 NO_PODS = "the job has no pods"
 
+_LONGEST = 300  # of what a scheduler said: it tells of every kind of node
+
 MOST_CREATIONS = 400
 """Trainers created in one pass: an API server takes some hundred in a second, and news should not wait."""
 
@@ -158,7 +160,10 @@ class Director:
         memory = subject.memory
         self._bar(subject, sorted({node for hinted in memory.hints.values() for node in hinted}))
         memory.admitted_ms = None
-        text = "its masters and parameter servers found no node; it waits again"
+        memory.give_up(subject.job.generation, self.now_ms)
+        self.due.append(memory.wait.until_ms)
+        seconds = (memory.wait.until_ms - self.now_ms) // 1000
+        text = f"{_unplaced(subject.pods)}; tried again after {seconds} s"
         decision = Decision(
             job=subject.job.key,
             target=0,
@@ -208,6 +213,15 @@ class Director:
         """Tell which names of pods are in use; those of pods about to be removed are not."""
         free = {pod.name for pod in life.removed}
         return lambda name: name not in free and self.world.has_pod(f"{job.namespace}/{name}")
+
+
+def _unplaced(pods: Sequence[PodFacts]) -> str:
+    """Say which servers found no node, and why in the words of the scheduler."""
+    waiting = [pod for pod in pods if pod.role != "trainer" and pod.is_live and not pod.node]
+    said = next((pod for pod in waiting if pod.unplaced), None)
+    if said is None:
+        return "its masters and parameter servers found no node"
+    return f"`{said.name}` found no node: {said.unplaced[:_LONGEST]}"
 
 
 def _why(decision: Decision) -> str:

@@ -70,6 +70,7 @@ def see_to(
     is_placed = len(servers) - len(waiting) >= wanted
     if is_placed:
         memory.admitted_ms = None
+        memory.wait.calm()
     if hints:
         memory.hints = hints
         return Gang(support=Support(is_running=True, hints=hints, is_held=True), why="admitted")

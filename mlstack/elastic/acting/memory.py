@@ -13,8 +13,17 @@ LONGEST_RETRY_MS = 60_000
 CALM_MS = 600_000
 """After so long without a failure the next one counts as the first."""
 
+MOST_ROUNDS = 6
+"""So often in a row all trainers may fail: `backoffLimit` of a Kubernetes Job, unless said."""
+
+STEADY_MS = 600_000
+"""After trainers have run for so long their failure is the first: as kubelets forget a crash loop."""
+
 FIRST_BAR_MS = 60_000
 LONGEST_BAR_MS = 3_600_000
+
+FIRST_WAIT_MS = 60_000
+LONGEST_WAIT_MS = 3_600_000
 
 FIRST_PAUSE_MS = 2_000
 LONGEST_PAUSE_MS = 60_000
@@ -53,6 +62,10 @@ class Backoff:
         self.last_ms = now_ms
         self.until_ms = now_ms + min(self.longest_ms, self.first_ms << min(self.streak - 1, 20))
 
+    def calm(self) -> None:
+        """Let the next failure count as the first."""
+        self.streak = 0
+
     def is_waiting(self, now_ms: int) -> bool:
         """Tell whether it is too early."""
         return now_ms < self.until_ms
@@ -60,6 +73,10 @@ class Backoff:
 
 def _retry() -> Backoff:
     return Backoff(FIRST_RETRY_MS, LONGEST_RETRY_MS)
+
+
+def _wait() -> Backoff:
+    return Backoff(FIRST_WAIT_MS, LONGEST_WAIT_MS)
 
 
 def _pause() -> Backoff:
@@ -75,6 +92,10 @@ class JobMemory:
         counted: UIDs of pods whose failure was counted.
         failed: trainers that failed by themselves, since ever.
         retry: when failed trainers are replaced.
+        rounds: how often in a row all trainers failed.
+        fallen: UIDs of the trainers of the last such round.
+        wait: when the job may be admitted again after its gang found no place.
+        given_up: generation of the job when that was last: one that was changed since is tried at once.
         pause: when the next write is tried after one was refused.
         bars: how often a node had a place on paper only.
         hints: nodes that the plan had for masters and parameter servers.
@@ -94,6 +115,10 @@ class JobMemory:
     counted: set[str] = field(default_factory=set)
     failed: int = 0
     retry: Backoff = field(default_factory=_retry)
+    rounds: int = 0
+    fallen: set[str] = field(default_factory=set)
+    wait: Backoff = field(default_factory=_wait)
+    given_up: int = 0
     pause: Backoff = field(default_factory=_pause)
     bars: dict[str, Backoff] = field(default_factory=dict)
     hints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -111,6 +136,21 @@ class JobMemory:
         """Note why something was not taken; of the reasons of one pass always the same is kept."""
         is_other = self.refusal and now_ms == self.refused_ms
         self.refusal, self.refused_ms = min(text, self.refusal) if is_other else text, now_ms
+
+    def fall(self, uids: set[str], ran_ms: int) -> None:
+        """Note, once, that all trainers failed, the longest of which had run so long."""
+        if not uids <= self.fallen:
+            self.rounds = self.rounds + 1 if ran_ms < STEADY_MS else 1
+            self.fallen = uids
+
+    def give_up(self, generation: int, now_ms: int) -> None:
+        """Note that the gang of the job as it is found no place."""
+        self.wait.fail(now_ms)
+        self.given_up = generation
+
+    def not_before_ms(self, generation: int) -> int:
+        """Give until when the job as it is waits before it is admitted again, 0 for not at all."""
+        return self.wait.until_ms if self.given_up == generation else 0
 
     def bar(self, node: str, now_ms: int) -> int:
         """Note that a node has no room in truth and give until when it is passed over."""

@@ -58,6 +58,8 @@ _NUMBERED = frozenset({"WaitingForCapacity", "Refused"})
 # Reasons of a condition that people should hear of.
 _BAD = ("MinimumLost", "InvalidSpec")
 
+# What a decision is called that takes a job off.
+_OFF: Mapping[Cause, str] = {"stuck": "StuckWithdrawn", "suspended": "PreemptedFor", "lost": "MinimumLost"}
 # What a decision is called when it changes the number of trainers: reason if it grows, reason if it shrinks.
 _CHANGES: Mapping[Cause, tuple[str, str]] = {
     "fairness": ("Rebalanced", "Rebalanced"),
@@ -78,7 +80,7 @@ def of_decision(before: int, decision: Decision) -> Note | None:
     if before == 0 and decision.target > 0:
         return Note(reason="Admitted", action="Admit", text=f"{decision.target} trainers: {reason.text}")
     if before > 0 and decision.target == 0:
-        word = "StuckWithdrawn" if reason.cause == "stuck" else "Suspended"
+        word = _OFF.get(reason.cause, "Suspended")
         return Note(reason=word, action="Suspend", text=reason.text, type="Warning")
     if before == 0:
         return Note(reason="WaitingForCapacity", action="Wait", text=reason.text)

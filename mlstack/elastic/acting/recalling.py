@@ -1,7 +1,7 @@
 """What a new leader reads from the cluster of what the one before it knew: it goes on where that one stopped.
 
 What is not written anywhere is begun anew: which nodes were passed over, what was told, which writes were
-refused. It is learnt again within seconds.
+refused, how often in a row all trainers failed or a gang found no place. It is learnt again by and by.
 """
 
 from __future__ import annotations

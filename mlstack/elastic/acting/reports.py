@@ -55,13 +55,22 @@ def standing(
         pserver=_servers(job, pods, "pserver", target),
         master=_servers(job, pods, "master", target),
         refusal=memory.refusal,
-        lingering=tuple(pod.name for pod in pods if _lingers(pod, now_ms)),
+        setback="" if life.outcome else life.message,
+        lingering=tuple(pod.name for pod in pods if _lingers(job, pod, now_ms)),
+        is_meeting_lost=_is_meeting_lost(job, pods),
     )
 
 
-def _lingers(pod: PodFacts, now_ms: int) -> bool:
-    """Tell whether a server is long overdue, as on a node that no longer answers."""
-    return pod.role != "trainer" and pod.gone_ms is not None and now_ms - pod.gone_ms > LINGER_MS
+def _lingers(job: JobFacts, pod: PodFacts, now_ms: int) -> bool:
+    """Tell whether a pod that others need is long overdue, as on a node that no longer answers."""
+    is_needed = pod.role != "trainer" or pod.name == job.meeting
+    return is_needed and pod.gone_ms is not None and now_ms - pod.gone_ms > LINGER_MS
+
+
+def _is_meeting_lost(job: JobFacts, pods: Sequence[PodFacts]) -> bool:
+    """Tell whether trainers are there that cannot meet."""
+    ready = {pod.name for pod in pods if pod.role == "trainer" and pod.is_live and pod.is_ready}
+    return bool(job.meeting and ready) and job.meeting not in ready
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

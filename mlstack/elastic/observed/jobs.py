@@ -61,6 +61,7 @@ class JobFacts:
         servers: its master and parameter servers.
         changed_ms: when the number of its trainers was last changed, None if never.
         curve: its reported speed.
+        meeting: name of the trainer at which the others meet, empty where they meet at the master.
     """
 
     key: str
@@ -77,6 +78,7 @@ class JobFacts:
     servers: tuple[Kind, ...]
     changed_ms: int | None
     curve: Curve | None
+    meeting: str
 
     @property
     def phase(self) -> str:
@@ -154,6 +156,7 @@ def parse_job(obj: Mapping[str, Any]) -> JobFacts:
         servers=tuple(_servers(wanted)) if wanted else (),
         changed_ms=_changed_ms(status),
         curve=_curve(status),
+        meeting=childnames.meeting_trainer(wanted) if wanted else "",
     )
 
 

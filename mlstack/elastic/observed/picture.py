@@ -27,6 +27,7 @@ class Known:
         priorities: of priority classes by name; the empty name is the default.
         bars: by job: nodes that are passed over for its trainers, and until when.
         failed: by job: trainers that failed and are not to be replaced yet.
+        not_before: by job: when it may be admitted again at the earliest.
         moves_ms: when trainers were last moved for fairness alone.
         eligible: tells which nodes a pod may go to.
     """
@@ -39,6 +40,7 @@ class Known:
     priorities: Mapping[str, int]
     bars: Mapping[str, Mapping[str, int]]
     failed: Mapping[str, int]
+    not_before: Mapping[str, int]
     moves_ms: Sequence[int]
     eligible: Eligible
 
@@ -192,7 +194,9 @@ class Picture:
             created_ms=wanted.created_ms,
             state=state,
             target=job.target,
-            trainers=tuple(sorted(map(_as_trainer, live), key=lambda trainer: trainer.name)),
+            trainers=tuple(sorted((_as_trainer(job, pod) for pod in live), key=lambda trainer: trainer.name)),
+            lacks_meeting=has_pods and self._lacks_meeting(job, pods),
+            not_before_ms=self._known.not_before.get(job.key, 0),
             nodes=self._known.eligible.nodes(job.trainer.shape),
             barred={
                 node: until
@@ -207,6 +211,18 @@ class Picture:
             failed=self._known.failed.get(job.key, 0),
             held=self._held(pods) if has_pods else (),
         )
+
+    def _lacks_meeting(self, job: JobFacts, pods: Iterable[PodFacts]) -> bool:
+        """Tell whether the trainer is gone at which the others meet, and a new one would take its place.
+
+        While its name is taken, as by a pod on a node that does not answer, a new one would get another.
+        """
+        if not job.meeting or self._known.failed.get(job.key):
+            return False
+        if any(pod.name == job.meeting and not pod.ending for pod in pods):
+            return False
+        key = f"{job.namespace}/{job.meeting}"
+        return not any(pod.key == key for pod in self._known.foreign)
 
     def _count_staying(self, pods: Iterable[PodFacts]) -> None:
         """Count pods of a job that nobody can read: nothing is done about them."""
@@ -259,7 +275,7 @@ class Picture:
         )
 
 
-def _as_trainer(pod: PodFacts) -> Trainer:
+def _as_trainer(job: JobFacts, pod: PodFacts) -> Trainer:
     return Trainer(
         name=pod.name,
         node=pod.node,
@@ -267,4 +283,5 @@ def _as_trainer(pod: PodFacts) -> Trainer:
         created_ms=pod.created_ms,
         is_ready=pod.is_ready,
         is_tried=pod.is_tried,
+        is_meeting=pod.name == job.meeting,
     )

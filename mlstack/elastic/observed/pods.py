@@ -80,7 +80,9 @@ class PodFacts:
         wants_room: whether more room could help: neither gated nor waiting for something else.
         is_tried: whether the scheduler has looked for a node in vain; until it has, nobody knows.
         is_held_to_node: whether required affinity is part of it.
+        unplaced: why the scheduler found no node for it, in its own words; empty where it has said nothing.
         last_change_ms: when its readiness last changed.
+        ran_ms: how long its containers had run when it ended, 0 where nobody has said.
     """
 
     key: str
@@ -108,7 +110,9 @@ class PodFacts:
     wants_room: bool
     is_tried: bool
     is_held_to_node: bool
+    unplaced: str
     last_change_ms: int
+    ran_ms: int
 
     @property
     def is_live(self) -> bool:
@@ -157,10 +161,12 @@ def parse(obj: Mapping[str, Any]) -> PodFacts:
         phase=str(status.get("phase") or "Pending"),
         ending=_ending(status, conditions, is_deleted=bool(deleted)),
         is_ready=ready.get("status") == "True",
-        is_tried=(conditions.get("PodScheduled") or {}).get("status") == "False",
+        is_tried=_is_refused(conditions),
+        unplaced=str(conditions["PodScheduled"].get("message") or "") if _is_refused(conditions) else "",
         wants_room=not spec.get("schedulingGates") and _wants_room(conditions.get("PodScheduled")),
         is_held_to_node=_is_held(spec),
         last_change_ms=time_ms(str(ready.get("lastTransitionTime") or "")),
+        ran_ms=max(map(_ran_ms, status.get("containerStatuses") or ()), default=0),
     )
 
 
@@ -187,6 +193,17 @@ def _ending(status: Mapping[str, Any], conditions: Mapping[str, Any], *, is_dele
     if is_deleted or disrupted or reason in _ENDED_BY_OTHERS or reason.startswith(_OUT_OF):
         return "lost"
     return "succeeded" if phase == "Succeeded" else "failed"
+
+
+def _is_refused(conditions: Mapping[str, Any]) -> bool:
+    return (conditions.get("PodScheduled") or {}).get("status") == "False"
+
+
+def _ran_ms(container: Mapping[str, Any]) -> int:
+    """Give how long a container ran that has ended, 0 where nobody says."""
+    ended = (container.get("state") or {}).get("terminated") or {}
+    begun_ms, ended_ms = (time_ms(str(ended.get(name) or "")) for name in ("startedAt", "finishedAt"))
+    return max(0, ended_ms - begun_ms) if begun_ms else 0
 
 
 def _wants_room(scheduled: Mapping[str, Any] | None) -> bool:

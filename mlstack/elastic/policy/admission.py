@@ -55,7 +55,7 @@ class Admission:
         )
 
     def _lacks(self, crew: Crew) -> bool:
-        if crew.job.state == "finishing":
+        if crew.job.state == "finishing" or crew.is_held_off:
             return False
         is_short = crew.count < crew.job.minimum or crew.job.key in self._attempts.missing
         return not crew.is_admitted or is_short
@@ -115,7 +115,7 @@ class Admission:
         if crew.is_admitted:
             lost = ", ".join(dict.fromkeys(need.name for need in left))
             text = f"taken off: no room for {lost}, which it cannot run without"
-            self._ledger.suspend(crew, "suspended", text)
+            self._ledger.suspend(crew, "lost", text)
 
     def _blocks(self, crew: Crew) -> bool:
         """Tell whether a job has waited so long that younger ones must not take what it could use."""

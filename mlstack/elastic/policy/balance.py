@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator
 from mlstack.elastic.policy.books import Books
 from mlstack.elastic.policy.growth import can_gain, is_cooling
 from mlstack.elastic.policy.headroom import Headroom
-from mlstack.elastic.policy.parts import Crew, Host, Seat
+from mlstack.elastic.policy.parts import Crew, Disposal, Host, Seat
 from mlstack.elastic.policy.shapes import is_within
 from mlstack.elastic.policy.victims import Clearance, can_go, clear
 
@@ -105,7 +105,7 @@ class Balance:
                 return False
         return (names is None or host.name in names) and host.name not in poor.bars
 
-    def _rank(self, seat: Seat, poor: Crew) -> tuple[int, int, int, tuple[int, int, int, str]]:
+    def _rank(self, seat: Seat, poor: Crew) -> tuple[int, int, int, Disposal]:
         assert seat.host is not None
         spared = self._ledger.spared(seat.host, poor.wanted)
         return (int(seat.is_bound), spared, self._ledger.left_over(seat.host, poor.wanted), seat.disposal)

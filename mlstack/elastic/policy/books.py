@@ -73,11 +73,13 @@ class Books:
             request: what it requests.
             nodes: where it may go, None for anywhere.
             key: its name.
-            is_late: whether it is there already: then rather where no trainer has to go.
+            is_late: whether it is there already: then rather where no trainer has to go, and on nodes too
+                that are passed over, since it may be tied to one.
         """
         wanted = shape(request)
         allow = surplus_up_to(crew.job.priority)
-        host = self._slots.find(crew, wanted, nodes, allow, is_late=is_late)
+        barred = frozenset[str]() if is_late else crew.bars
+        host = self._slots.find(crew, wanted, nodes, barred, allow, is_late=is_late)
         if host is not None:
             self._make_room(host, wanted, allow, "gang", crew.job.key)
             self.ledger.reserve(host, request, key, owner=crew.job.key)

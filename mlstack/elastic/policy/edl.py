@@ -12,6 +12,8 @@ was decided counts, not which of the pods are to be seen yet.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mlstack.elastic.config import PolicyConfig
 from mlstack.elastic.policy.edl_round import is_elastic, is_pending, is_running, order, walk
 from mlstack.elastic.policy.parts import in_range
@@ -61,7 +63,23 @@ class _Repaired:
 
 
 def edl(snapshot: Snapshot, config: PolicyConfig) -> ScalePlan:
-    """Decide by EDL's rules, mended."""
+    """Decide by EDL's rules, mended; a job that was given up takes no part until its time has come."""
+    off = {
+        job.key: _hold_off(job)
+        for job in snapshot.jobs
+        if job.state == "waiting" and job.not_before_ms > snapshot.now_ms
+    }
+    jobs = tuple(job for job in snapshot.jobs if job.key not in off)
+    found = _walk(replace(snapshot, jobs=jobs), config)
+    return replace(found, decisions={**found.decisions, **off})
+
+
+def _hold_off(job: Job) -> Decision:
+    reason = Reason(cause="waiting", text="it waits until its next try")
+    return Decision(job=job.key, target=0, is_admitted=False, hints={}, reasons=(reason,))
+
+
+def _walk(snapshot: Snapshot, config: PolicyConfig) -> ScalePlan:
     current = {job.key: in_range(job, job.target) for job in snapshot.jobs}
     tally = _tally(snapshot, config, current)
     steps = _Repaired(tally, snapshot)
@@ -113,10 +131,11 @@ def _decide(job: Job, target: int, nodes: list[str]) -> Decision:
 
 
 def _victims(job: Job, count: int) -> tuple[str, ...]:
-    """Give who goes: without a node first, then not ready, then the youngest."""
+    """Give who goes: without a node first, then not ready, then the youngest; last the meeting point."""
 
-    def keep(trainer: Trainer) -> tuple[bool, bool, int, str]:
-        return (bool(trainer.node), trainer.is_ready, -trainer.created_ms, trainer.name)
+    def keep(trainer: Trainer) -> tuple[bool, bool, bool, int, int, str]:
+        age = (-trainer.created_ms, -trainer.index, trainer.name)
+        return (trainer.is_meeting, bool(trainer.node), trainer.is_ready, *age)
 
     return tuple(trainer.name for trainer in sorted(job.trainers, key=keep)[: max(0, count)])
 

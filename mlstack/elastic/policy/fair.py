@@ -11,6 +11,7 @@ from mlstack.elastic.policy.growth import grow
 from mlstack.elastic.policy.headroom import Headroom
 from mlstack.elastic.policy.ledger import Ledger
 from mlstack.elastic.policy.loose import seat_loose
+from mlstack.elastic.policy.meeting import restore_meetings
 from mlstack.elastic.policy.outcome import conclude
 from mlstack.elastic.policy.scoring import Fulfilment, Scoring
 from mlstack.elastic.policy.table import policy
@@ -44,6 +45,7 @@ def share_out(snapshot: Snapshot, config: PolicyConfig, scoring: Scoring) -> Sca
         headroom.restore()
         grow(books, headroom)
         balance.even_out()
+    restore_meetings(books)
     return conclude(books)
 
 
@@ -57,7 +59,8 @@ def _keep_bounds(books: Books) -> None:
     """Take trainers above the maximum of their job."""
     for crew in books.ledger.crews.values():
         if crew.job.state == "admitted":
-            for seat in sorted(crew.seats, key=lambda each: each.disposal)[
+            others = [seat for seat in crew.seats if not seat.is_meeting]
+            for seat in sorted(others, key=lambda each: each.disposal)[
                 : max(0, crew.count - crew.job.maximum)
             ]:
                 books.ledger.evict(seat, "bounds")

@@ -16,7 +16,7 @@ def seat_loose(books: Books, *, stuck_ms: int) -> None:
     busy = {going.node for going in books.ledger.snapshot.arriving}
     for crew in books.ledger.crews.values():
         waiting = [trainer for trainer in crew.job.trainers if not trainer.node]
-        waiting.sort(key=lambda each: (each.created_ms, each.name))
+        waiting.sort(key=lambda each: (not each.is_meeting, each.created_ms, each.index, each.name))
         is_ending = crew.job.state == "finishing"
         stuck = [each for each in waiting if not is_ending and _is_stuck(books, each, busy, stuck_ms)]
         _withdraw(crew, stuck, stuck_ms)

@@ -48,7 +48,7 @@ def amount(lacked: Iterable[Need], size: int) -> Vector:
 def useful(ledger: Ledger, crew: Crew) -> frozenset[str]:
     """Give the nodes that could take any pod of a job's gang."""
     kinds = [shape(need.request) for need in needs(crew, ledger.whole)]
-    hosts = ledger.hosts_of(crew.job.nodes)
+    hosts = ledger.hosts_of(crew.job.nodes, crew.bars)
     sizes = {size for size in {host.allocatable for host in hosts} if any(fits(size, kind) for kind in kinds)}
     return frozenset([host.name for host in hosts if host.allocatable in sizes])
 

@@ -28,7 +28,12 @@ def conclude(books: Books) -> ScalePlan:
 
 
 def _stay(crew: Crew) -> None:
-    """Keep a trainer where it is instead of taking it away and planning a new one on the same node."""
+    """Keep a trainer where it is instead of taking it away and planning a new one on the same node.
+
+    Where the new one is to be the one at which the others meet, the old one will not do.
+    """
+    if crew.job.lacks_meeting:
+        return
     for row in list(crew.gone):
         old = row[0]
         new = next((seat for seat in crew.seats if seat.is_planned and seat.host is old.host), None)

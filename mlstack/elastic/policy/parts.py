@@ -8,6 +8,8 @@ from mlstack.elastic.policy.shapes import Shape, shape
 from mlstack.elastic.scaleplan import Cause
 from mlstack.elastic.snapshot import Job, Node, Trainer
 
+Disposal = tuple[int, int, int, int, str]
+
 
 class Host:
     """A node with its room.
@@ -63,10 +65,12 @@ class Seat:
         trainer: the live pod, None for one that is planned.
         cause: why it was planned.
         is_bound: whether a pod runs there: losing it costs work.
-        disposal: the order in which trainers of one job go: planned, unbound, unready, young ones first.
+        is_meeting: whether the others of its job meet at it: it stays while the job does.
+        disposal: the order in which trainers of one job go: planned, unbound, unready, young ones first, and
+            of one age those of the highest indexes.
     """
 
-    __slots__ = ("cause", "crew", "disposal", "host", "is_bound", "trainer")
+    __slots__ = ("cause", "crew", "disposal", "host", "is_bound", "is_meeting", "trainer")
 
     def __init__(self, crew: Crew, host: Host | None, trainer: Trainer | None, cause: Cause) -> None:
         """Keep the facts."""
@@ -75,7 +79,8 @@ class Seat:
         self.trainer = trainer
         self.cause = cause
         self.is_bound = trainer is not None and bool(trainer.node)
-        self.disposal = _disposal(host, trainer)
+        self.is_meeting = trainer is not None and trainer.is_meeting
+        self.disposal: Disposal = _disposal(host, trainer)
 
     @property
     def is_planned(self) -> bool:
@@ -83,11 +88,11 @@ class Seat:
         return self.trainer is None
 
 
-def _disposal(host: Host | None, trainer: Trainer | None) -> tuple[int, int, int, str]:
+def _disposal(host: Host | None, trainer: Trainer | None) -> Disposal:
     if trainer is None:
-        return (0, 0, 0, host.name if host else "")
+        return (0, 0, 0, 0, host.name if host else "")
     rank = 1 if not trainer.node else 2 if host is None else 3
-    return (rank, int(trainer.is_ready), -trainer.created_ms, trainer.name)
+    return (rank, int(trainer.is_ready), -trainer.created_ms, -trainer.index, trainer.name)
 
 
 class Crew:
@@ -106,6 +111,7 @@ class Crew:
         hints: nodes for the pods of its gang, if it was admitted by this plan.
         withheld: how many failed trainers it gets no others for.
         is_withdrawn: whether trainers were withdrawn because they found no node.
+        is_held_off: whether it is too early to admit it again.
         bars: nodes that are passed over.
         notes: what else is to be told about it.
     """
@@ -116,6 +122,7 @@ class Crew:
         "gone",
         "hints",
         "is_admitted",
+        "is_held_off",
         "is_withdrawn",
         "job",
         "level",
@@ -141,6 +148,7 @@ class Crew:
         self.hints: dict[str, list[str]] = {}
         self.withheld = 0
         self.is_withdrawn = False
+        self.is_held_off = job.state == "waiting" and job.not_before_ms > now_ms
         self.bars = frozenset(node for node, until in job.barred.items() if until > now_ms)
         self.notes: list[tuple[Cause, str]] = []
 

@@ -14,6 +14,7 @@ from mlstack.elastic.snapshot import Vector
 # The weightiest first.
 ORDER: tuple[Cause, ...] = (
     "suspended",
+    "lost",
     "waiting",
     "admitted",
     "minimum",
@@ -92,7 +93,9 @@ def _gang(crew: Crew) -> str:
 
 
 def _waiting(books: Books, crew: Crew) -> str:
-    """Say what a gang waits for: what nothing will bring, else what is short."""
+    """Say what a gang waits for: its next try, what nothing will bring, else what is short."""
+    if crew.is_held_off:
+        return "it waits until its next try"
     hosts = books.ledger.hosts_of(crew.job.nodes)
     if not hosts:
         return "no node takes its trainers: node selector, affinity or taints"

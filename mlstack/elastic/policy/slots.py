@@ -149,7 +149,14 @@ class SlotFinder:
         self._rankings: dict[Hashable, Slots] = {}
 
     def find(
-        self, crew: Crew, wanted: Shape, nodes: frozenset[str] | None, allow: Allowance, *, is_late: bool
+        self,
+        crew: Crew,
+        wanted: Shape,
+        nodes: frozenset[str] | None,
+        barred: frozenset[str],
+        allow: Allowance,
+        *,
+        is_late: bool,
     ) -> Host | None:
         """Give the best host for a pod of a job's gang, None if no room can be made.
 
@@ -157,6 +164,7 @@ class SlotFinder:
             crew: the job.
             wanted: what the pod requests.
             nodes: where it may go, None for anywhere.
+            barred: where it may not go.
             allow: how many trainers a job may lose: the same for all jobs of the priority of this one.
             is_late: whether the pod is there already.
         """
@@ -165,8 +173,8 @@ class SlotFinder:
         if (loss := self._losses.get(kind)) is None:
             values = self._values.setdefault(kind[:2], {})
             loss = self._losses[kind] = SlotLoss(*kind, self._ledger.whole, values)
-        whole = (kind, nodes, crew.job.priority, is_late)
+        whole = (kind, nodes, barred, crew.job.priority, is_late)
         if (ranking := self._rankings.get(whole)) is None:
-            hosts = self._ledger.hosts_of(nodes)
+            hosts = self._ledger.hosts_of(nodes, barred)
             ranking = self._rankings[whole] = Slots(self._ledger, hosts, wanted, loss, allow, is_late=is_late)
         return ranking.best()

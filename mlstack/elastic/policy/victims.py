@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 from mlstack.elastic.policy.ledger import Ledger
-from mlstack.elastic.policy.parts import Crew, Host, Seat
+from mlstack.elastic.policy.parts import Crew, Disposal, Host, Seat
 from mlstack.elastic.policy.places import Contest
 from mlstack.elastic.policy.shapes import Shape, fits
 
@@ -47,10 +47,14 @@ def surplus_under_pods(priority: int) -> Allowance:
 def can_go(seat: Seat, gone: int = 0) -> bool:
     """Tell whether so many others of its job run that the job does not fall below its minimum meanwhile.
 
+    The one at which the others meet never goes while the job goes on.
+
     Args:
         seat: the trainer.
         gone: how many that run the job loses besides.
     """
+    if seat.is_meeting:
+        return False
     return not seat.is_bound or seat.crew.bound - gone > seat.crew.job.minimum
 
 
@@ -101,7 +105,7 @@ def least(host: Host, wanted: Shape, allow: Allowance) -> tuple[int, int, int, i
     return (priority, max(0, taken - planned), 0, -max([crew.level for crew in crews]))
 
 
-def _preference(seat: Seat) -> tuple[int, int, int, tuple[int, int, int, str]]:
+def _preference(seat: Seat) -> tuple[int, int, int, Disposal]:
     crew = seat.crew
     return (crew.job.priority, int(seat.is_bound), -crew.level, seat.disposal)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from mlstack.elastic.sampling import JobSample, Sample
 from mlstack.elastic.scaleplan import Decision, ScalePlan
-from mlstack.elastic.snapshot import Job, Snapshot, Vector
+from mlstack.elastic.snapshot import Job, Snapshot, Vector, stands_still
 
 Rooms = dict[str, list[int]]
 
@@ -59,7 +59,9 @@ def _victims(job: Job, decision: Decision) -> Iterator[str]:
     """I4: nobody at or below the minimum loses a running trainer, but with the whole job."""
     bound = [trainer for trainer in job.trainers if trainer.node]
     lost = [trainer for trainer in bound if trainer.name in decision.victims]
-    if decision.is_admitted and lost and len(bound) - len(lost) < job.minimum:
+    if decision.is_admitted and any(trainer.is_meeting for trainer in lost):
+        yield f"I4: {job.key} loses the trainer at which the others meet"
+    if decision.is_admitted and lost and len(bound) - len(lost) < job.minimum and not stands_still(job):
         yield f"I4: {job.key} goes below its minimum of {job.minimum}"
 
 

@@ -168,7 +168,7 @@ def test_status_says_what_a_job_waits_for(run: Runner, stage: Stage) -> None:
     stage.put(training_job("new"))
     assert "no controller has looked at it yet" in run.ok("elastic status")
     stage.step()
-    stage.delete("Pod", "small-trainer-0")
+    stage.delete("Pod", "small-trainer-1")
     stage.step()
 
     rows = {line.split()[0]: line for line in run.ok("elastic status").splitlines() if line}

@@ -173,7 +173,96 @@ def test_lost_minimum_is_restored_at_the_cost_of_others() -> None:
 
 def test_running_job_whose_minimum_has_no_place_is_taken_off() -> None:
     found = decide(moment(running("a", "n0", minimum=2), cores=(1,)))
-    assert (targets(found), causes(found, "a")) == ({"a": 0}, ["suspended"])
+    assert (targets(found), causes(found, "a")) == ({"a": 0}, ["lost"])
+
+
+def test_of_trainers_of_one_age_the_highest_indexes_go_first() -> None:
+    found = decide(moment(running("a", *["n0"] * 12), waiting("b", minimum=10), cores=(12,)))
+    assert targets(found) == {"a": 2, "b": 10}
+    assert found.decisions["a"].victims[:3] == ("a-11", "a-10", "a-9")
+
+
+def test_edl_keeps_the_lowest_indexes_too() -> None:
+    found = decide(moment(running("a", *["n0"] * 12), cores=(10,)), mode="edl")
+    assert found.decisions["a"].victims == ("a-11", "a-10", "a-9")
+
+
+def meeting(key: str, *where: str, created_ms: int = 0, **more: object) -> Job:
+    """Give a job whose others meet at the first trainer, which is the youngest where that is said."""
+    job = running(key, *where, **more)  # type: ignore[arg-type]
+    first = replace(job.trainers[0], is_meeting=True, created_ms=created_ms)
+    return replace(job, trainers=(first, *job.trainers[1:]))
+
+
+WEB = Demand(key="web/p", request=(1,), priority=0, created_ms=0, nodes=frozenset({"n0"}))
+
+
+@pytest.mark.parametrize("mode", ["fair", "throughput", "edl"])
+@pytest.mark.parametrize(
+    ("jobs", "demands", "cores"),
+    [
+        pytest.param([meeting("a", "n0", "n1", "n1", created_ms=9, maximum=3)], (WEB,), (1, 2), id="others"),
+        pytest.param([meeting("a", *["n0"] * 6, created_ms=9), waiting("b", minimum=3)], (), (6,), id="gang"),
+        pytest.param([meeting("a", *["n0"] * 8, created_ms=9), running("b", "n0")], (), (9,), id="fairness"),
+        pytest.param([meeting("a", *["n0"] * 6, created_ms=9, maximum=2)], (), (6,), id="bounds"),
+    ],
+)
+def test_the_trainer_at_which_the_others_meet_stays(
+    mode: str, jobs: list[Job], demands: tuple[Demand, ...], cores: tuple[int, ...]
+) -> None:
+    found = decide(moment(*jobs, cores=cores, demands=demands), mode=mode)
+    assert "a-0" not in found.decisions["a"].victims
+
+
+def test_headroom_leaves_the_trainer_at_which_the_others_meet() -> None:
+    job = meeting("a", "n0", "n1", "n1", created_ms=9)
+    assert decide(moment(job, cores=(1, 2)), headroom_pct=100).decisions["a"].victims == ("a-2", "a-1")
+
+
+def test_the_trainer_at_which_the_others_meet_goes_with_its_whole_job() -> None:
+    job = meeting("a", "n0", "n0", minimum=2)
+    found = decide(moment(job, waiting("b", minimum=2, priority=1), cores=(2,)))
+    assert set(found.decisions["a"].victims) == {"a-0", "a-1"}
+
+
+def test_a_lost_meeting_point_is_made_anew_in_place_of_another_trainer() -> None:
+    job = running("a", "n0", "n0", minimum=2, lacks_meeting=True)
+    found = decide(moment(job, cores=(2,))).decisions["a"]
+    assert (found.target, found.victims, found.places) == (2, ("a-1",), ("n0",))
+    assert "meet" in found.reasons[0].text
+
+
+def test_a_lost_meeting_point_costs_no_other_trainer_where_there_is_room() -> None:
+    job = running("a", "n0", "n0", lacks_meeting=True, cooldown_ms=60_000, changed_ms=0)
+    found = decide(moment(job, cores=(3,))).decisions["a"]
+    assert (found.target, found.victims, found.places) == (3, (), ("n0",))
+
+
+def test_masters_and_parameter_servers_keep_away_from_nodes_that_are_passed_over() -> None:
+    gang = (Role(name="pserver", count=1, request=(1,)),)
+    job = waiting("a", gang=gang, maximum=1, barred={"n0": 60_000})
+    assert decide(moment(job, cores=(4, 4))).decisions["a"].hints == {"pserver": ("n1",)}
+    assert targets(decide(moment(replace(job, barred={"n0": 60_000, "n1": 60_000}), cores=(4, 4)))) == {
+        "a": 0
+    }
+
+
+def test_a_server_tied_to_a_node_that_is_passed_over_keeps_its_job_running() -> None:
+    gang = (Role(name="pserver", count=1, request=(1,)),)
+    job = running("a", "n1", gang=gang, maximum=1, barred={"n0": 60_000})
+    demand = replace(WEB, key="a-pserver-0", job="a", priority=100)
+    assert targets(decide(moment(job, cores=(1, 1), demands=(demand,)))) == {"a": 1}
+
+
+@pytest.mark.parametrize("mode", ["fair", "throughput", "edl"])
+def test_a_job_that_was_given_up_waits_and_keeps_no_room_from_others(mode: str) -> None:
+    job = waiting("a", minimum=4, created_ms=0, not_before_ms=200_000)
+    other = waiting("b", created_ms=1, maximum=4)
+    before = decide(moment(job, other, cores=(4,), now_ms=199_999), mode=mode)
+    assert (targets(before)["a"], targets(before)["b"] >= 3) == (0, True)
+    assert "next try" in why(before, "a")
+    after = decide(moment(job, cores=(4,), now_ms=200_000), mode=mode)
+    assert targets(after)["a"] == 4
 
 
 def test_trainers_without_devices_avoid_nodes_with_them() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from mlstack.cluster.api import ObjectRef
 from mlstack.errors import ConflictError, ForbiddenError, TransientError, UnreachableError
-from tests.support.elastic import node, pod, training_job
+from tests.support.elastic import node, pod, time, training_job
 from tests.support.stage import JOBS, Stage
 
 Obj = dict[str, Any]
@@ -90,7 +90,7 @@ def test_a_gang_that_finds_no_place_gives_its_room_back(stage: Stage) -> None:
         stage.run_sets()
         stage.refuse_pods()  # nothing is ever bound
 
-    assert "Suspended" in stage.events()
+    assert "MinimumLost" in stage.events()
     assert stage.status()["trainer"]["desired"] == 0
     assert set(stage.world.bars["default/train"]) == {"n1", "n2"}
 
@@ -183,17 +183,206 @@ def test_growth_does_not_wait_for_failed_trainers(stage: Stage) -> None:
     assert len(stage.trainers()) == 2
 
 
-def test_a_job_whose_trainers_all_failed_has_failed(stage: Stage) -> None:
+def all_fail(stage: Stage, *, ran_s: int = 1) -> None:
+    """Let all trainers fail at one moment, and the time pass until others come."""
+    begun, ended = (time(stage.clock.now_ms + each * 1000) for each in (0, ran_s))
+    state = {"terminated": {"exitCode": 1, "startedAt": begun, "finishedAt": ended}}
+    stage.clock.now_ms += ran_s * 1000
+    for name in stage.trainers():
+        stage.end(name, phase="Failed", containerStatuses=[{"name": "trainer", "state": state}])
+    stage.step()
+    if stage.status()["phase"] != "Failed":
+        stage.step(seconds=60)
+    stage.settle()
+
+
+def test_a_job_whose_trainers_all_failed_six_times_in_a_row_has_failed(stage: Stage) -> None:
     stage.put(training_job(minimum=2, maximum=2, pservers=1))
     stage.settle()
 
-    for index in range(2):
-        stage.end(f"train-trainer-{index}", phase="Failed")
-    stage.settle()
+    for _ in range(5):
+        all_fail(stage)
+        assert stage.status()["phase"] == "Running"
+        assert stage.trainers() == ["train-trainer-0", "train-trainer-1"]
+    all_fail(stage)
 
     assert stage.status()["phase"] == "Failed"
+    assert stage.status()["reason"] == "all 2 trainers failed, 6 times in a row"
     assert stage.get("Pod", "train-pserver-0") is None
     assert stage.events()[-1] == "Failed"
+
+
+def test_a_common_failure_after_ten_minutes_of_work_counts_as_the_first(stage: Stage) -> None:
+    stage.put(training_job(minimum=2, maximum=2))
+    stage.settle()
+
+    for ran_s in (1, 1, 1, 1, 1, 600, 1, 1, 1, 599):
+        all_fail(stage, ran_s=ran_s)
+        assert stage.status()["phase"] == "Running"
+    all_fail(stage)
+
+    assert stage.status()["phase"] == "Failed"
+
+
+def test_a_common_failure_is_told_while_others_wait_to_be_made(stage: Stage) -> None:
+    stage.put(training_job(minimum=2, maximum=2))
+    stage.settle()
+
+    for name in stage.trainers():
+        stage.end(name, phase="Failed")
+    stage.step()
+
+    assert "all 2 trainers failed; others come after a pause" in stage.status()["reason"]
+    assert stage.trainers() == []
+    stage.step(seconds=9)
+    assert stage.trainers() == []
+    stage.step(seconds=1)
+    assert len(stage.trainers()) == 2
+
+
+def test_a_limit_of_failures_ends_a_job_at_once(stage: Stage) -> None:
+    stage.put(training_job(minimum=2, maximum=2, failureLimit=1))
+    stage.settle()
+
+    for name in stage.trainers():
+        stage.end(name, phase="Failed")
+    stage.step()
+
+    assert stage.status()["phase"] == "Failed"
+
+
+def test_a_job_that_shrinks_keeps_its_lowest_indexes(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=6))
+    stage.settle()
+    assert len(stage.trainers()) == 6
+
+    stage.memory.patch(_ref(stage), {"spec": {"trainer": {"max-instance": 3}}})
+    stage.settle()
+
+    assert stage.trainers() == [f"train-trainer-{index}" for index in range(3)]
+
+
+def test_a_lost_meeting_point_is_made_first(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=4, cpu="4"))
+    stage.settle()
+
+    stage.delete("Pod", "train-trainer-2")
+    stage.delete("Pod", "train-trainer-0")
+    stage.put(pod("web", cpu="4", priority=1000))
+    stage.settle()
+
+    assert stage.trainers() == ["train-trainer-0", "train-trainer-1", "train-trainer-3"]
+
+
+def test_a_meeting_point_on_a_dead_node_is_told_and_made_anew_when_its_name_is_free(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=4, cpu="4"))
+    stage.settle()
+    ref = _pod_ref("train-trainer-0")
+    stage.memory.patch(ref, {"metadata": {"finalizers": ["example.com/kubelet"]}})
+    stage.delete("Pod", "train-trainer-0")
+    stage.step()
+    stage.step(seconds=90)
+    assert "train-trainer-0" not in stage.trainers()
+    assert len(stage.trainers()) == 3
+    assert "`train-trainer-0` should have ended" in stage.status()["reason"]
+    stage.put(pod("web", cpu="4", priority=1000))
+    stage.step()
+
+    stage.memory.patch(ref, {"metadata": {"finalizers": None}})
+    stage.settle()
+
+    assert "train-trainer-0" in stage.trainers()
+    assert stage.status()["phase"] == "Running"
+    assert stage.status().get("reason", "") == ""
+
+
+def test_where_trainers_meet_at_the_master_the_first_is_nothing_special(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=3, cpu="4", with_master=True))
+    stage.settle()
+    stage.delete("Pod", "train-trainer-0")
+    stage.put(pod("web", cpu="4", priority=1000))
+    stage.settle()
+    assert len(stage.trainers()) == 2
+    assert stage.status().get("reason", "") == ""
+
+
+CLAIM = "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims."
+
+
+def test_a_gang_that_can_never_come_off_costs_its_neighbours_little() -> None:
+    stage = Stage("n1", "n2")
+    stage.put(training_job("good", minimum=1, maximum=16))
+    stage.settle()
+    assert len(stage.trainers("good")) == 16
+    stage.put(training_job("bad", minimum=1, maximum=16, with_master=True))
+    tries, whole, begun_ms, was = 0, 0, stage.clock.now_ms, 0
+    while stage.clock.now_ms - begun_ms < 30 * 60_000:
+        stage.step(seconds=5)
+        stage.run_sets()
+        if stage.get("Pod", "bad-master-0") is not None:
+            stage.refuse("bad-master-0", CLAIM)
+        stage.run_pods(but=("bad-master-0",))
+        desired = stage.status("bad")["trainer"]["desired"]
+        tries, was = tries + (desired > 0 and was == 0), desired
+        whole += len(stage.trainers("good")) == 16
+
+    assert 3 <= tries <= 6
+    assert whole > 30 * 60 / 5 * 0.6
+    assert CLAIM in stage.status("bad")["reason"]
+    admitted = next(one for one in stage.status("bad")["conditions"] if one["type"] == "Admitted")
+    assert admitted["reason"] == "Unplaceable"
+    notes = [
+        one["note"] for one in stage.all("Event", "events.k8s.io/v1") if one["reason"] == "StuckWithdrawn"
+    ]
+    assert notes and all(CLAIM in note for note in notes)
+
+
+def test_a_job_that_was_changed_after_it_was_given_up_is_tried_at_once(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=1, pservers=1))
+    for _ in range(11):
+        stage.step(seconds=10)
+        stage.run_sets()
+        stage.run_pods(but=("train-pserver-0",))
+    assert stage.status()["trainer"]["desired"] == 0
+    stage.world.bars.clear()
+
+    stage.memory.patch(_ref(stage), {"spec": {"passes": 2}})
+    stage.settle()
+
+    assert stage.status()["phase"] == "Running"
+
+
+def test_a_job_that_was_pushed_aside_goes_on_saying_so(stage: Stage) -> None:
+    stage.put(training_job("low", minimum=2, maximum=2, cpu="8"))
+    stage.settle()
+    stage.put(training_job("high", minimum=2, maximum=2, cpu="8", priority=10))
+    stage.settle()
+    for _ in range(3):
+        stage.step(seconds=5)
+
+    admitted = next(one for one in stage.status("low")["conditions"] if one["type"] == "Admitted")
+    assert admitted["reason"] == "PreemptedFor"
+    assert "taken off for default/high" in admitted["message"]
+    assert "PreemptedFor" in stage.events()
+    stage.cluster.writes = 0
+    stage.step(seconds=5)
+    assert stage.cluster.writes == 0
+
+
+def test_a_job_that_lost_its_minimum_was_pushed_aside_by_nobody(stage: Stage) -> None:
+    stage.put(training_job(minimum=2, maximum=2, cpu="8"))
+    stage.settle()
+    stage.delete("Pod", "train-trainer-1")
+    stage.delete("Node", "n2")
+    stage.step()
+    stage.step(seconds=5)
+
+    admitted = next(one for one in stage.status()["conditions"] if one["type"] == "Admitted")
+    assert admitted["reason"] == "MinimumLost"
+    assert "MinimumLost" in stage.events()
+    stage.put(node("n3"))
+    stage.settle()
+    assert stage.status()["phase"] == "Running"
 
 
 def test_a_rigid_job_fails_with_its_first_trainer(stage: Stage) -> None:
@@ -580,9 +769,9 @@ def test_many_trainers_are_created_in_several_passes(stage: Stage) -> None:
 def test_trainers_that_others_took_are_told_as_lost(stage: Stage) -> None:
     stage.put(training_job(minimum=1, maximum=4, cpu="4"))
     stage.settle()
-    victim = stage.get("Pod", "train-trainer-0")
+    victim = stage.get("Pod", "train-trainer-1")
     assert victim is not None
-    stage.delete("Pod", "train-trainer-0")
+    stage.delete("Pod", "train-trainer-1")
     stage.put(pod("web", node=victim["spec"]["nodeName"], cpu="4", phase="Running", priority=1000))
 
     stage.step()
