@@ -93,6 +93,8 @@ class Scene:
             self.hear(body)
             for index, node in enumerate(_held_to(body)):
                 self._bind(_of_set(body, index), node)
+        elif action.ref.kind in ("Service", "PodDisruptionBudget"):
+            self.hear(body)
 
     def _bind(self, pod: Obj, node: str) -> None:
         pod["spec"]["nodeName"] = node

@@ -87,6 +87,21 @@ def test_lost_pods_are_replaced(start: Start, jobs: Jobs) -> None:
     assert jobs.status("one")["trainer"]["failed"] == 0
 
 
+def test_services_and_budgets_that_were_deleted_are_made_again(start: Start, jobs: Jobs) -> None:
+    start()
+    jobs.create(training_job("one", minimum=1, maximum=2, cpu="1", pservers=1))
+    jobs.wait_for_phase("one", "Running")
+    paths = [
+        f"/api/v1/namespaces/{jobs.namespace}/services/one-pserver",
+        f"/apis/policy/v1/namespaces/{jobs.namespace}/poddisruptionbudgets/one-trainer",
+    ]
+
+    for path in paths:
+        jobs.cluster.request("DELETE", path)
+
+    jobs.wait_for(lambda: all(map(jobs.cluster.find, paths)), what="both again", timeout_s=20)
+
+
 def test_a_failed_trainer_is_counted_and_replaced_later(start: Start, jobs: Jobs) -> None:
     start()
     jobs.create(training_job("one", minimum=2, maximum=2, cpu="1"))
