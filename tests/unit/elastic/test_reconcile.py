@@ -262,6 +262,25 @@ def test_a_job_that_shrinks_keeps_its_lowest_indexes(stage: Stage) -> None:
     assert stage.trainers() == [f"train-trainer-{index}" for index in range(3)]
 
 
+@pytest.mark.parametrize(("with_master", "kept"), [(False, [0, 1, 2]), (True, [1, 2, 3])], ids=str)
+def test_a_job_that_shrinks_keeps_its_meeting_point_even_where_it_is_the_youngest(
+    stage: Stage, *, with_master: bool, kept: list[int]
+) -> None:
+    stage.put(training_job(minimum=1, maximum=6, with_master=with_master))
+    stage.settle()
+    stage.clock.now_ms += 60_000
+    stage.delete("Pod", "train-trainer-0")
+    stage.settle()
+
+    first = stage.get("Pod", "train-trainer-0")
+
+    stage.memory.patch(_ref(stage), {"spec": {"trainer": {"max-instance": 3}}})
+    stage.settle()
+
+    assert with_master or stage.get("Pod", "train-trainer-0") == first
+    assert stage.trainers() == [f"train-trainer-{index}" for index in kept]
+
+
 def test_a_lost_meeting_point_is_made_first(stage: Stage) -> None:
     stage.put(training_job(minimum=1, maximum=4, cpu="4"))
     stage.settle()
