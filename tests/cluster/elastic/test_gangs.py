@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -21,6 +22,9 @@ Obj = dict[str, Any]
 
 HELD_S = 16
 """How long a server is held to its node here: 15 s and the grace of the trainers."""
+
+PAUSE_S = 60
+"""How long a gang waits after it was given up for the first time."""
 
 
 @contextmanager
@@ -101,3 +105,27 @@ def wished(pod: Obj) -> list[str]:
     return [
         host for one in wishes for term in one["preference"]["matchExpressions"] for host in term["values"]
     ]
+
+
+def test_a_gang_whose_volume_never_comes_leaves_its_room_to_one_that_waits(start: Start, jobs: Jobs) -> None:
+    start()
+    jobs.create(training_job("healthy", minimum=2, maximum=2, cpu="12"))
+    jobs.wait_for_phase("healthy", "Running")
+    kept = {pod["metadata"]["uid"] for pod in jobs.pods("healthy")}
+    lost = training_job("lost", minimum=1, maximum=1, cpu="12", pservers=1)
+    lost["spec"]["pserver"]["storage"] = {"size": "1Gi", "storageClassName": "nowhere"}
+    jobs.create(lost)
+    jobs.wait_for_phase("lost", "Admitted")
+    jobs.create(training_job("next", minimum=1, maximum=1, cpu="12"))
+    jobs.wait_for(lambda: jobs.status("next").get("reason"), what="a reason to wait")
+
+    jobs.wait_for_phase("lost", "Pending", timeout_s=110)  # tried for 90 s
+    given_up_s = time.monotonic()
+    assert "unbound immediate PersistentVolumeClaims" in jobs.status("lost")["reason"]
+    jobs.wait_for_phase("next", "Running")
+    assert jobs.pods("lost") == []
+    assert {pod["metadata"]["uid"] for pod in jobs.pods("healthy")} == kept
+
+    jobs.cluster.request("DELETE", jobs.path("next"))
+    jobs.wait_for_phase("lost", "Admitted", timeout_s=2 * PAUSE_S)
+    assert time.monotonic() - given_up_s > PAUSE_S - 2
