@@ -59,8 +59,6 @@ def _keep_bounds(books: Books) -> None:
     """Take trainers above the maximum of their job."""
     for crew in books.ledger.crews.values():
         if crew.job.state == "admitted":
-            others = [seat for seat in crew.seats if not seat.is_meeting]
-            for seat in sorted(others, key=lambda each: each.disposal)[
-                : max(0, crew.count - crew.job.maximum)
-            ]:
+            seats = sorted(crew.seats, key=lambda each: (each.is_meeting, each.disposal))
+            for seat in seats[: max(0, crew.count - crew.job.maximum)]:
                 books.ledger.evict(seat, "bounds")

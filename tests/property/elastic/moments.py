@@ -99,7 +99,7 @@ def _job(dice: Random, index: int, resources: tuple[str, ...], kind: Kind) -> Jo
     return Job(
         key=f"default/j{index}",
         minimum=minimum,
-        maximum=minimum + dice.choice((0, 1, 3, 3, 10)),
+        maximum=max(1, minimum + dice.choice((0, 1, 3, 3, 10))),  # as the definition asks
         trainer=_vector(dice, resources, 3),
         gang=gang,
         priority=dice.choice((0, 0, 0, 1, 2)),
