@@ -228,6 +228,13 @@ class Stage:
         """Give the status of the training job."""
         return dict(self.job(name).get("status") or {})
 
+    def resize(self, *maxima: int, name: str = "train") -> None:
+        """Let a job have so many trainers at the most, one number after the other, and settle after each."""
+        for maximum in maxima:
+            bound = {"spec": {"trainer": {"max-instance": maximum}}}
+            self.memory.patch(ObjectRef.of(self.job(name)), bound)
+            self.settle()
+
     def trainers(self, name: str = "train") -> list[str]:
         """Give the names of the job's trainers that neither ended nor are going."""
         facts = map(podfacts.parse, self.all("Pod"))

@@ -256,8 +256,7 @@ def test_a_job_that_shrinks_keeps_its_lowest_indexes(stage: Stage) -> None:
     stage.settle()
     assert len(stage.trainers()) == 6
 
-    stage.memory.patch(_ref(stage), {"spec": {"trainer": {"max-instance": 3}}})
-    stage.settle()
+    stage.resize(3)
 
     assert stage.trainers() == [f"train-trainer-{index}" for index in range(3)]
 
@@ -274,8 +273,7 @@ def test_a_job_that_shrinks_keeps_its_meeting_point_even_where_it_is_the_younges
 
     first = stage.get("Pod", "train-trainer-0")
 
-    stage.memory.patch(_ref(stage), {"spec": {"trainer": {"max-instance": 3}}})
-    stage.settle()
+    stage.resize(3)
 
     assert with_master or stage.get("Pod", "train-trainer-0") == first
     assert stage.trainers() == [f"train-trainer-{index}" for index in kept]
@@ -494,8 +492,7 @@ def test_the_most_trainers_may_be_changed(stage: Stage) -> None:
     stage.settle()
     assert len(stage.trainers()) == 6
 
-    stage.memory.patch(_ref(stage), {"spec": {"trainer": {"max-instance": 3}}})
-    stage.settle()
+    stage.resize(3)
 
     assert len(stage.trainers()) == 3
     assert stage.status()["trainer"]["desired"] == 3
@@ -836,10 +833,7 @@ def test_what_a_pass_that_broke_off_did_not_tell_is_told_by_the_next(stage: Stag
 def test_what_happens_again_is_counted_on_its_event(stage: Stage) -> None:
     stage.put(training_job(minimum=1, maximum=3))
     stage.settle()
-    for maximum in (2, 3) * 3:
-        bound = {"spec": {"trainer": {"max-instance": maximum}}}
-        stage.memory.patch(ObjectRef.of(stage.job()), bound)
-        stage.settle()
+    stage.resize(2, 3, 2, 3, 2, 3)
     stage.step(seconds=60)
 
     found = {event["note"][:15]: event.get("series") for event in stage.all("Event", "events.k8s.io/v1")}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
 from mlstack.elastic.reconcile import Pass
 from mlstack.errors import TransientError
 from tests.support.elastic import pod, training_job
-from tests.support.stage import JOBS, Stage
+from tests.support.stage import Stage
 
 
 @pytest.fixture
@@ -129,8 +128,7 @@ def test_a_job_of_fixed_size_that_is_to_have_more_than_there_is_room_for_goes_on
     stage = Stage("n1", "n2", cpu="5")
     stage.put(training_job("fixed", minimum=2, maximum=4, scaling="Manual"))
     stage.settle()
-    bounds = {"spec": {"trainer": {"max-instance": 20}}}
-    stage.memory.patch(ObjectRef(JOBS, "TrainingJob", "default", "fixed"), bounds)
+    stage.resize(20, name="fixed")
 
     for _ in range(5):
         stage.settle()

@@ -155,10 +155,7 @@ def use(stage: Stage) -> set[Use]:
     stage.restart()
     stage.put(training_job(minimum=1, maximum=3, pservers=1, with_master=True, ttlSecondsAfterFinished=60))
     stage.settle()
-    for maximum in (2, 3) * 3:
-        bound = {"spec": {"trainer": {"max-instance": maximum}}}
-        stage.memory.patch(ObjectRef.of(stage.job()), bound)
-        stage.settle()
+    stage.resize(2, 3, 2, 3, 2, 3)
     stage.step(seconds=60)
     for kind, api_version in SURROUNDINGS:
         stage.delete(kind, "train-pserver", api_version)
