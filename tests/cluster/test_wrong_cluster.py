@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -204,21 +203,10 @@ def test_other_signals_end_a_run_like_ctrl_c(
     assert shell.run("apply", "prod")[0] == 0
 
 
-@contextmanager
-def silent(cluster: TestCluster) -> Iterator[None]:
-    """Let the API server take connections and answer nothing."""
-    server = cluster.machinery.pid_of("kube-apiserver")
-    os.kill(server, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(server, signal.SIGCONT)
-
-
 def test_ctrl_c_does_not_wait_long_for_a_silent_server(shell: Person, minikube: TestCluster) -> None:
     started = shell.start("apply", "prod")
     started.wait_for_lines(40)  # by now there is always something under way
-    with silent(minikube):
+    with minikube.machinery.paused("kube-apiserver"):
         started.interrupt()
         assert started.end(timeout_s=20) == 130
     assert started.err.splitlines()[-1] == "interrupted"
@@ -235,7 +223,7 @@ def test_a_second_signal_does_not_wait_at_all(
 
     started = shell.start("apply", "prod")
     started.wait_for_lines(1)
-    with silent(minikube):
+    with minikube.machinery.paused("kube-apiserver"):
         wait_until(ended, what="the end", timeout_s=4)
     assert started.end() == code
     assert "Traceback" not in started.err

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import os
+import signal
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -52,6 +55,16 @@ class Machinery:
         found = self._running[name].pid
         assert found is not None, f"{name} does not run"
         return found
+
+    @contextmanager
+    def paused(self, name: str) -> Iterator[None]:
+        """Let one program do nothing for a while; its connections stay open, and nobody is answered."""
+        pid = self.pid_of(name)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
     def launch(self, tokens: Iterable[str]) -> None:
         """Start etcd and the API server.

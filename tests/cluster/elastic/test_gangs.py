@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 import pytest
 
-from tests.support.cluster import TestCluster
 from tests.support.elastic import training_job
 from tests.support.elastic_controller import Jobs, Start, held_to
 
@@ -25,17 +21,6 @@ HELD_S = 16
 
 PAUSE_S = 60
 """How long a gang waits after it was given up for the first time."""
-
-
-@contextmanager
-def sleeping_sets(cluster: TestCluster) -> Iterator[None]:
-    """Let no StatefulSet make its pods for a while."""
-    pid = cluster.machinery.pid_of("kube-controller-manager")
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGCONT)
 
 
 def created_s(pod: Obj) -> float:
@@ -61,7 +46,7 @@ def test_servers_whose_planned_node_is_lost_to_them_go_elsewhere_after_a_while(
     start()
     job = training_job("one", minimum=1, maximum=2, pservers=2, with_master=True)
     job["spec"]["trainer"]["terminationGracePeriodSeconds"] = HELD_S - 15
-    with sleeping_sets(jobs.cluster):
+    with jobs.cluster.machinery.paused("kube-controller-manager"):  # no set makes its pods yet
         jobs.create(job)
         jobs.wait_for(lambda: len(templates(jobs)) == 2, what="the sets of the gang")
         planned = {host for template in templates(jobs) for host in held_to(template)}
