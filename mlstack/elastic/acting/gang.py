@@ -90,7 +90,7 @@ def see_to(
     held = [pod for pod in waiting if pod.is_tried and pod.is_held_to_node]
     due = min((pod.created_ms + limit_ms for pod in held), default=None)
     wrong = _wrong(job, sets) | _mendable(lacking, memory, now_ms)
-    form = _form(job, sets, memory, wrong) if wrong or not _is_known(job, memory) else None
+    form = _form(job, sets, memory, wrong)
     return Gang(support=form, why="restored", is_hopeless=is_hopeless, due_ms=due)
 
 
@@ -104,30 +104,33 @@ def _limit_ms(job: JobFacts) -> int:
 
 
 def _is_known(job: JobFacts, memory: JobMemory) -> bool:
-    """Tell whether what surrounds the trainers was written for the job as it is now.
+    """Tell whether what surrounds the trainers was written for the job as it is, but for what was refused.
 
     A new leader does not know what was written; it trusts that all was, once the gang has been complete.
     """
     if memory.supported:
-        return memory.supported == (job.generation,)
+        return memory.supported in ((job.generation,), ("begun", job.generation))
     return job.phase in _UNDER_WAY and job.status.get("observedGeneration") == job.generation
 
 
 def _form(
     job: JobFacts, sets: Mapping[str, SetFacts], memory: JobMemory, wrong: frozenset[ObjectRef]
-) -> Support:
-    """Give what is to be written around the trainers: what is wrong or was refused, or all of it.
+) -> Support | None:
+    """Give what is to be written around the trainers: what is wrong or was refused, or all of it, or nothing.
 
     Servers of a gang that was just admitted are held to their nodes even where no set of it came off yet.
     """
+    is_known = _is_known(job, memory)
+    missing = memory.unwritten | wrong
+    if is_known and not missing:
+        return None
     was_held = any(one.is_held for one in sets.values())
     is_new = not sets and memory.admitted_ms is not None and bool(memory.hints)
-    is_rest_there = memory.supported == ("begun", job.generation) or _is_known(job, memory)
     return Support(
         is_running=True,
         hints=memory.hints,
         is_held=was_held or is_new,
-        only=memory.unwritten | wrong if is_rest_there else frozenset(),
+        only=missing if is_known else frozenset(),
     )
 
 
