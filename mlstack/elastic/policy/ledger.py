@@ -53,6 +53,7 @@ class Ledger:
         self._undo: list[Callable[[], None]] = []
         self._most = self._bound(swaps)
         self._numbers = 0
+        self._kinds: dict[tuple[Vector, Vector, Vector], int] = {}
         self._chosen: dict[tuple[frozenset[str] | None, frozenset[str]], list[Host]] = {}
         self.whole = self._references(len(snapshot.resources))
         self.shapes = self._smallest()
@@ -109,6 +110,7 @@ class Ledger:
 
     def _touch(self, host: Host) -> None:
         self.log.append(host.index)
+        host.kind = None
 
     def _lift(self, host: Host, wanted: Shape, sign: int) -> None:
         for resource, amount in wanted:
@@ -244,6 +246,7 @@ class Ledger:
         """Count room as still to come: a pod needs its time to go."""
         for resource, amount in wanted:
             host.now[resource] -= sign * amount
+        host.kind = None
 
     def suspend(self, crew: Crew, cause: Cause, text: str) -> None:
         """Take a job off whole: trainers, masters and parameter servers."""
@@ -292,6 +295,13 @@ class Ledger:
 
     # Questions.
 
+    def kind(self, host: Host) -> int:
+        """Give a number that hosts of the same size and room share."""
+        if (known := host.kind) is None:
+            standing = (host.allocatable, tuple(host.now), tuple(host.later))
+            known = host.kind = self._kinds.setdefault(standing, len(self._kinds))
+        return known
+
     def left_over(self, host: Host, wanted: Shape) -> int:
         """Give what a host has left of the things asked for, after the pod, in shares of the largest node."""
         later, whole, left = host.later, self.whole, 0
@@ -301,9 +311,10 @@ class Ledger:
 
     def waste(self, room: list[int], wanted: Shape) -> int:
         """Give the share of a left-over that fits nothing; 0 if somebody can use it."""
-        if any(fits(room, each) for each in self.shapes):
-            return 0
-        return sum(room[each] * WHOLE // self.whole[each] for each, _ in wanted)
+        for each in self.shapes:
+            if fits(room, each):
+                return 0
+        return sum([room[each] * WHOLE // self.whole[each] for each, _ in wanted])
 
     def spared(self, host: Host, wanted: Shape) -> int:
         """Give the share of devices that such a pod leaves idle: it is to fill GPU nodes or leave them."""

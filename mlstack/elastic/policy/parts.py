@@ -21,10 +21,23 @@ class Host:
         later: room when everything on its way out, by this plan too, is gone.
         lifted: `later` as if no trainer were there.
         devices: extended resources that it has.
-        seats: trainers on it; changed by `sit` and `rise` alone.
+        crews: the jobs that have trainers on it, with these; changed by `sit` and `rise` alone.
+        unbound: how many of these are not bound to it yet.
+        kind: a number that hosts of the same size and room share, None if it is to be found anew.
     """
 
-    __slots__ = ("_crews", "allocatable", "devices", "index", "later", "lifted", "name", "now", "seats")
+    __slots__ = (
+        "allocatable",
+        "crews",
+        "devices",
+        "index",
+        "kind",
+        "later",
+        "lifted",
+        "name",
+        "now",
+        "unbound",
+    )
 
     def __init__(self, index: int, node: Node, devices: Sequence[int]) -> None:
         """Start with the room of the node as it stands in the snapshot."""
@@ -35,25 +48,26 @@ class Host:
         self.now = [all_ - used for all_, used in zip(node.allocatable, node.used, strict=True)]
         self.later = list(self.now)
         self.lifted = list(self.now)
-        self.seats: list[Seat] = []
-        self._crews: tuple[Crew, ...] | None = ()
-
-    @property
-    def crews(self) -> tuple[Crew, ...]:
-        """Give the jobs that have trainers on it, each once."""
-        if self._crews is None:
-            self._crews = tuple(dict.fromkeys([seat.crew for seat in self.seats]))
-        return self._crews
+        self.crews: dict[Crew, list[Seat]] = {}
+        self.unbound = 0
+        self.kind: int | None = None
 
     def sit(self, seat: Seat) -> None:
         """Put a trainer on it."""
-        self.seats.append(seat)
-        self._crews = None
+        seats = self.crews.get(seat.crew)
+        if seats is None:
+            self.crews[seat.crew] = [seat]
+        else:
+            seats.append(seat)
+        self.unbound += not seat.is_bound
 
     def rise(self, seat: Seat) -> None:
         """Take a trainer off it."""
-        self.seats.remove(seat)
-        self._crews = None
+        seats = self.crews[seat.crew]
+        seats.remove(seat)
+        if not seats:
+            del self.crews[seat.crew]
+        self.unbound -= not seat.is_bound
 
 
 class Seat:

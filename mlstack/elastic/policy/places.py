@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
 from mlstack.elastic.policy.ledger import Ledger
 from mlstack.elastic.policy.parts import Host
-from mlstack.elastic.policy.shapes import Shape
-from mlstack.elastic.snapshot import Vector
+from mlstack.elastic.policy.shapes import WHOLE, Shape
 
 C = TypeVar("C", bound=tuple[int, ...])
 
@@ -32,8 +32,7 @@ class Ranking(ABC, Generic[C]):
         self._hosts = {host.index: host for host in hosts}
         self._seen = len(ledger.log)
         self._last = dict.fromkeys(self._hosts, 0)
-        self._alike: dict[tuple[Vector, ...], C | None] = {}
-        costs = [(self._first_rank(host), host.index) for host in hosts]
+        costs = self._first_ranks(hosts)
         self._heap = [(cost, index, 0) for cost, index in costs if cost is not None]
         heapify(self._heap)
 
@@ -45,14 +44,17 @@ class Ranking(ABC, Generic[C]):
         """Give what a host is ranked by: its cost."""
         return self.cost(host)
 
-    def _first_rank(self, host: Host) -> C | None:
-        """Give what a host is ranked by, worked out once for all that are alike and without trainers."""
-        if host.seats:
-            return self.rank(host)
-        kind = (host.allocatable, tuple(host.now), tuple(host.later))
-        if kind not in self._alike:
-            self._alike[kind] = self.rank(host)
-        return self._alike[kind]
+    def _first_ranks(self, hosts: list[Host]) -> Iterator[tuple[C | None, int]]:
+        """Give ranks and indexes, worked out once for all hosts that are alike and without trainers."""
+        alike: dict[int, C | None] = {}
+        for host in hosts:
+            if host.crews:
+                yield self.rank(host), host.index
+            elif (kind := self._ledger.kind(host)) in alike:
+                yield alike[kind], host.index
+            else:
+                alike[kind] = rank = self.rank(host)
+                yield rank, host.index
 
     def _enter(self, index: int, cost: C | None) -> None:
         """Rank a host by a new cost; what was entered for it before is void."""
@@ -140,18 +142,20 @@ class Places(Ranking[tuple[int, int, int]]):
     def __init__(self, ledger: Ledger, hosts: list[Host], wanted: Shape) -> None:
         """Rank all hosts."""
         self._wanted = wanted
+        self._whole = ledger.whole
         super().__init__(ledger, hosts)
 
     def cost(self, host: Host) -> tuple[int, int, int] | None:
         """Give the cost of a host, None where the pod does not fit."""
-        later, now, tier = host.later, host.now, 0
-        for resource, amount in self._wanted:
-            if later[resource] < amount:
+        later, now, whole, tier, left = host.later, host.now, self._whole, 0, 0
+        for each, amount in self._wanted:  # as in `left_over`, here on the way: asked most often of all
+            rest = later[each] - amount
+            if rest < 0:
                 return None
-            if now[resource] < amount:
+            if now[each] < amount:
                 tier = 1
-        ledger = self._ledger
-        return (ledger.spared(host, self._wanted), tier, ledger.left_over(host, self._wanted))
+            left += rest * WHOLE // whole[each]
+        return (self._ledger.spared(host, self._wanted) if host.devices else 0, tier, left)
 
 
 class PlaceFinder:

@@ -73,14 +73,17 @@ class SlotLoss:
         """Give the most that trainers and companions together are worth in a room."""
         if (known := self._values.get(room)) is not None:
             return known
-        best = 0
-        for companions in range(1 + (count(room, self._companion) if self._worth else 0)):
+        best, worth = 0, self._worth
+        rows = [(room[resource], amount, beside) for resource, amount, beside in self._pair]
+        for companions in range(1 + (count(room, self._companion) if worth else 0)):
             places = ENDLESS
-            for resource, amount, beside in self._pair:
-                found = (room[resource] - companions * beside) // amount
+            for free, amount, beside in rows:
+                found = (free - companions * beside) // amount
                 if found < places:
                     places = found
-            best = max(best, companions * self._worth + 1000 * max(0, places))
+            value = companions * worth + 1000 * places if places > 0 else companions * worth
+            if value > best:
+                best = value
         self._values[room] = best
         return best
 

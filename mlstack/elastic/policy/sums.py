@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Set
 
 from mlstack.elastic.policy.ledger import Ledger
 from mlstack.elastic.policy.needs import needs
@@ -53,17 +53,17 @@ def has_places(
         aside: jobs that would be taken off whole for it.
     """
     rooms = _without(ledger, aside)
-    givers = [each for each in ledger.crews.values() if each.surplus and each not in aside]
-    givers = [each for each in givers if each.job.priority <= crew.job.priority]
-    lifted = [list(room) for room in rooms]
-    _lift(lifted, givers)
-    pairs = [(rooms[host.index], lifted[host.index]) for host in ledger.hosts_of(nodes)]
+    givers = {
+        each for each in ledger.crews.values() if each.surplus and each.job.priority <= crew.job.priority
+    }
+    givers.difference_update(aside)
+    pairs = [(rooms[host.index], _lifted(host, rooms[host.index], givers)) for host in ledger.hosts_of(nodes)]
     return all(
         _is_room(pairs, shape(need.request), need.number, givers) for need in needs(crew, ledger.whole)
     )
 
 
-def _is_room(pairs: list[tuple[Room, Room]], wanted: Shape, number: int, givers: list[Crew]) -> bool:
+def _is_room(pairs: list[tuple[Room, Room]], wanted: Shape, number: int, givers: set[Crew]) -> bool:
     """Tell whether there can be so many places, in free room or in that of trainers that can be spared."""
     missing = number - sum([count(room, wanted) for room, _ in pairs])
     if missing <= 0:
@@ -90,8 +90,8 @@ def _prices(room: Room, free: int, most: int, largest: list[tuple[int, int, int]
 
 def _without(ledger: Ledger, aside: Collection[Crew]) -> list[Room]:
     """Give the room of each host once those jobs are gone."""
-    rooms = [list(host.later) for host in ledger.hosts]
-    _lift(rooms, aside)
+    gone = set(aside)
+    rooms = [_lifted(host, host.later, gone) for host in ledger.hosts]
     for other in aside:
         for held in other.job.held:
             if (host := ledger.by_name.get(held.node)) is not None:
@@ -103,12 +103,14 @@ def _without(ledger: Ledger, aside: Collection[Crew]) -> list[Room]:
     return rooms
 
 
-def _lift(rooms: list[Room], crews: Iterable[Crew]) -> None:
-    """Add the room of all trainers of those jobs."""
-    for crew in crews:
-        for seat in crew.seats:
-            if seat.host is not None:
-                _add(rooms[seat.host.index], crew.job.trainer)
+def _lifted(host: Host, room: Room, crews: Set[Crew]) -> Room:
+    """Give a room of a host and that of all trainers there of those jobs."""
+    lifted = list(room)
+    for crew in host.crews.keys() & crews if crews else ():
+        number = len(host.crews[crew])
+        for each, amount in crew.wanted:
+            lifted[each] += number * amount
+    return lifted
 
 
 def _add(room: Room, request: Vector) -> None:

@@ -70,14 +70,9 @@ def clear(ledger: Ledger, host: Host, wanted: Shape, allow: Allowance) -> Cleara
         return _FREE
     if not fits(host.lifted, wanted):
         return None
-    allowed = {crew: allow(crew) for crew in host.crews}
-    candidates = [seat for seat in host.seats if allowed[seat.crew] > 0 and can_go(seat)]
-    if not candidates:
-        return None
-    candidates.sort(key=_preference)
-    for priority in dict.fromkeys([seat.crew.job.priority for seat in candidates]):
-        eligible = [seat for seat in candidates if seat.crew.job.priority <= priority]
-        if chosen := _choose(eligible, short, allowed):
+    allowed = {crew: most for crew in host.crews if (most := allow(crew)) > 0}
+    for priority in sorted({crew.job.priority for crew in allowed}):
+        if chosen := _single(host, allowed, priority, short) or _several(host, allowed, priority, short):
             return _cost(ledger, host, wanted, chosen)
     return None
 
@@ -100,36 +95,65 @@ def least(host: Host, wanted: Shape, allow: Allowance) -> tuple[int, int, int, i
         if not most:
             return None
         taken = max(taken, -(-amount // most))
-    planned = sum([not seat.is_bound for seat in host.seats])
     priority = min([crew.job.priority for crew in crews])
-    return (priority, max(0, taken - planned), 0, -max([crew.level for crew in crews]))
+    return (priority, max(0, taken - host.unbound), 0, -max([crew.level for crew in crews]))
 
 
-def _preference(seat: Seat) -> tuple[int, int, int, Disposal]:
-    crew = seat.crew
-    return (crew.job.priority, int(seat.is_bound), -crew.level, seat.disposal)
+def _single(host: Host, allowed: dict[Crew, int], priority: int, short: list[tuple[int, int]]) -> list[Seat]:
+    """Find one trainer of a priority whose room is enough, none if there is none."""
+    best: tuple[bool, int, Disposal, str] | None = None
+    chosen: list[Seat] = []
+    for crew in allowed:
+        if crew.job.priority == priority and fits(crew.job.trainer, short):
+            for seat in host.crews[crew]:
+                rank = (seat.is_bound, -crew.level, seat.disposal, crew.job.key)
+                if (best is None or rank < best) and can_go(seat):
+                    best, chosen = rank, [seat]
+    return chosen
 
 
-def _choose(eligible: list[Seat], short: list[tuple[int, int]], allowed: dict[Crew, int]) -> list[Seat]:
-    for seat in eligible:
-        if fits(seat.crew.job.trainer, short):
-            return [seat]
+def _several(host: Host, allowed: dict[Crew, int], priority: int, short: list[tuple[int, int]]) -> list[Seat]:
+    """Find trainers up to a priority that together leave room enough, none if they do not."""
     taken: list[Seat] = []
-    lost = dict.fromkeys(allowed, 0)
-    bound = dict.fromkeys(allowed, 0)
     left = dict(short)
-    for seat in eligible:
-        crew = seat.crew
+    for crew, seats in _groups(host, allowed, priority):
         frees = crew.job.trainer
-        if lost[crew] < allowed[crew] and can_go(seat, bound[crew]) and any([frees[each] for each in left]):
-            lost[crew] += 1
-            bound[crew] += seat.is_bound
-            taken.append(seat)
-            for each in left:
-                left[each] -= frees[each]
-            if max(left.values()) <= 0:
-                return _pruned(taken, left)
+        if not any([frees[each] for each in left]):
+            continue
+        number = max([_times(amount, frees[each], len(seats)) for each, amount in left.items()])
+        taken += seats[:number]
+        left = {each: amount - len(seats[:number]) * frees[each] for each, amount in left.items()}
+        if max(left.values()) <= 0:
+            return _pruned(taken, left)
     return []
+
+
+def _groups(host: Host, allowed: dict[Crew, int], priority: int) -> list[tuple[Crew, list[Seat]]]:
+    """Give the trainers of each job that may go together, in the order in which they go.
+
+    The lowest priority comes first, in it those that no pod runs for yet, then the richest job.
+    """
+    groups: list[tuple[tuple[int, bool, int, str], Crew, list[Seat]]] = []
+    for crew, most in allowed.items():
+        if crew.job.priority > priority:
+            continue
+        seats = sorted(host.crews[crew], key=lambda each: each.disposal)
+        seats = [seat for seat in seats if not seat.is_meeting]
+        unbound = [seat for seat in seats if not seat.is_bound][:most]
+        sparing = min(most - len(unbound), crew.bound - crew.job.minimum)
+        bound = [seat for seat in seats if seat.is_bound][: max(0, sparing)]
+        for each in (unbound, bound):
+            if each:
+                standing = (crew.job.priority, each is bound, -crew.level, crew.job.key)
+                groups.append((standing, crew, each))
+    return [(crew, seats) for _, crew, seats in sorted(groups, key=lambda group: group[0])]
+
+
+def _times(amount: int, size: int, most: int) -> int:
+    """Give how many of a size make up an amount, `most` where none does."""
+    if amount <= 0:
+        return 0
+    return -(-amount // size) if size else most
 
 
 def _pruned(taken: list[Seat], left: dict[int, int]) -> list[Seat]:
@@ -144,18 +168,16 @@ def _pruned(taken: list[Seat], left: dict[int, int]) -> list[Seat]:
 
 def _cost(ledger: Ledger, host: Host, wanted: Shape, chosen: list[Seat]) -> Clearance:
     room = list(host.later)
+    priority, level, evictions = -(1 << 62), 1 << 62, 0
     for seat in chosen:
-        for each, amount in seat.crew.wanted:
+        crew = seat.crew
+        for each, amount in crew.wanted:
             room[each] += amount
+        priority, level = max(priority, crew.job.priority), min(level, crew.level)
+        evictions += seat.is_bound
     for each, amount in wanted:
         room[each] -= amount
-    return Clearance(
-        priority=max([seat.crew.job.priority for seat in chosen]),
-        evictions=sum([seat.is_bound for seat in chosen]),
-        waste=ledger.waste(room, wanted),
-        poverty=-min([seat.crew.level for seat in chosen]),
-        seats=tuple(chosen),
-    )
+    return Clearance(priority, evictions, ledger.waste(room, wanted), -level, tuple(chosen))
 
 
 class Evictions(Contest[tuple[int, int, int, int]]):

@@ -29,7 +29,8 @@ def test_a_node_is_ranked_again_when_its_job_gets_back_what_it_lost_elsewhere() 
     books = ledger()
     finder, b = VictimFinder(books), books.by_name["b"]
     assert find(finder) is b
-    books.evict(books.by_name["a"].seats[0], "gang")
+    ((first, *_),) = books.by_name["a"].crews.values()
+    books.evict(first, "gang")
     assert find(finder) is None
     books.rollback(0)
     assert find(finder) is b
