@@ -213,6 +213,8 @@ class Reconciler:
             memory = self._memory.begin(job.key, job.uid)
             sets = [self._world.stateful_set(f"{job.namespace}/{kind.set_name}") for kind in job.servers]
             recalling.recall(memory, job, pods, sets)
+            if memory.bars:
+                self._world.bars[job.key] = {node: bar.until_ms for node, bar in memory.bars.items()}
         life = lifecycle.judge(job, pods, memory, now_ms) if job.wants_pods else Life()
         return Subject(job=job, pods=pods, memory=memory, life=life)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from mlstack.elastic.scaleplan import Reason
+from mlstack.elastic.setbacks import Setbacks
 from mlstack.elastic.trainingjob import RoleName
 
 Outcome = Literal["", "Succeeded", "Failed"]
@@ -64,6 +65,7 @@ class Standing:
         is_meeting_lost: whether it has trainers, and the one at which the others meet is not ready.
         refusal: why the cluster does not take its pods, empty while it does.
         setback: what else goes wrong with its trainers, empty for nothing.
+        setbacks: what went wrong several times in a row.
     """
 
     name: str
@@ -86,6 +88,7 @@ class Standing:
     is_meeting_lost: bool = False
     refusal: str = ""
     setback: str = ""
+    setbacks: Setbacks = field(default_factory=Setbacks)
 
     @property
     def is_admitted(self) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from mlstack.elastic import childnames, conditions
+from mlstack.elastic import childnames, conditions, setbacks
 from mlstack.elastic.observed.amounts import time_ms
 from mlstack.elastic.standing import Counts, Standing
 from mlstack.model.clock import micro_time
@@ -40,10 +40,11 @@ def build(standing: Standing, before: Mapping[str, Any], *, now_ms: int) -> dict
         "master": _servers(standing.master),
         "selector": childnames.selector_text(standing.name),
         "scaleRecords": records,
+        "setbacks": setbacks.write(standing.setbacks),
         **_times(standing, before, now_ms),
         "throughput": before.get("throughput"),
     }
-    return {name: value for name, value in found.items() if value not in (None, "", [])}
+    return {name: value for name, value in found.items() if value not in (None, "", [], {})}
 
 
 def phase(standing: Standing, before: Mapping[str, Any]) -> Phase:

@@ -367,6 +367,7 @@ def status() -> dict[str, Any]:
             "startTime": TIME,
             "completionTime": TIME,
             "waitingSeconds": {"type": "integer", "format": "int64"},
+            "setbacks": setbacks(),
             "throughput": {
                 "type": "object",
                 "properties": {
@@ -379,6 +380,36 @@ def status() -> dict[str, Any]:
                 },
             },
         },
+    }
+
+
+def setbacks() -> dict[str, Any]:
+    """Write what went wrong several times in a row, so that another controller counts on."""
+    said = {
+        "failedRounds": "How often in a row all trainers failed; six times end the job.",
+        "failedTrainer": "UID of a trainer of the last such round.",
+        "gangRetries": "How often in a row its master or parameter servers found no node.",
+        "gangRetryTime": "When the gang is tried again; the wait doubles each time, up to an hour.",
+        "gangRetryGeneration": "Generation of the spec that waits; one that was changed is tried at once.",
+    }
+    types = (INT32, STRING, INT32, TIME, {"type": "integer", "format": "int64"})
+    fields = {
+        name: {**kind, "description": text} for (name, text), kind in zip(said.items(), types, strict=True)
+    }
+    barred = {
+        "type": "object",
+        "properties": {"nodes": {"type": "array", "items": STRING}, "times": INT32, "until": TIME},
+    }
+    passed_over = {
+        "type": "array",
+        "description": "Nodes on which its pods found no room although the plan saw some.",
+        "items": barred,
+        "x-kubernetes-list-type": "atomic",
+    }
+    return {
+        "type": "object",
+        "description": "What went wrong several times in a row.",
+        "properties": {**fields, "passedOver": passed_over},
     }
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from mlstack.cluster.api import ObjectRef
 from mlstack.elastic.acting.series import Told
+from mlstack.elastic.setbacks import Bar, Setbacks
 
 FIRST_RETRY_MS = 10_000
 LONGEST_RETRY_MS = 60_000
@@ -57,18 +58,30 @@ class Backoff:
         if is_passing:
             self.until_ms = max(self.until_ms, now_ms + self.first_ms)
             return
-        calm_ms = max(CALM_MS, 2 * (self.until_ms - self.last_ms))
-        self.streak = self.streak + 1 if now_ms - self.last_ms <= calm_ms and self.streak else 1
+        self.streak = 1 if self.is_over(now_ms) else self.streak + 1
         self.last_ms = now_ms
-        self.until_ms = now_ms + min(self.longest_ms, self.first_ms << min(self.streak - 1, 20))
+        self.until_ms = now_ms + self._length_ms()
+
+    def resume(self, streak: int, until_ms: int) -> None:
+        """Go on where another stopped after so many failures, the last of which makes wait until then."""
+        self.streak, self.until_ms = streak, until_ms
+        self.last_ms = until_ms - self._length_ms() if streak else 0
 
     def calm(self) -> None:
         """Let the next failure count as the first."""
         self.streak = 0
 
+    def is_over(self, now_ms: int) -> bool:
+        """Tell whether the next failure counts as the first: there was none, or it was long ago."""
+        calm_ms = max(CALM_MS, 2 * (self.until_ms - self.last_ms))
+        return not self.streak or now_ms - self.last_ms > calm_ms
+
     def is_waiting(self, now_ms: int) -> bool:
         """Tell whether it is too early."""
         return now_ms < self.until_ms
+
+    def _length_ms(self) -> int:
+        return min(self.longest_ms, self.first_ms << min(self.streak - 1, 20))
 
 
 def _retry() -> Backoff:
@@ -81,6 +94,10 @@ def _wait() -> Backoff:
 
 def _pause() -> Backoff:
     return Backoff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS)
+
+
+def _bar() -> Backoff:
+    return Backoff(FIRST_BAR_MS, LONGEST_BAR_MS)
 
 
 @dataclass
@@ -143,6 +160,31 @@ class JobMemory:
             self.rounds = self.rounds + 1 if ran_ms < STEADY_MS else 1
             self.fallen = uids
 
+    @property
+    def setbacks(self) -> Setbacks:
+        """Give what the next leader has to know of what went wrong in a row."""
+        tries = self.wait.streak
+        return Setbacks(
+            rounds=self.rounds,
+            fallen=min(self.fallen, default=""),
+            tries=tries,
+            retry_ms=self.wait.until_ms if tries else 0,
+            retry_generation=self.given_up if tries else 0,
+            bars=tuple(
+                Bar(node=node, times=each.streak, until_ms=each.until_ms)
+                for node, each in sorted(self.bars.items())
+            ),
+        )
+
+    def resume(self, known: Setbacks) -> None:
+        """Count on from what the leader before knew."""
+        self.rounds, self.fallen = known.rounds, {known.fallen} - {""}
+        self.wait.resume(known.tries, known.retry_ms)
+        self.given_up = known.retry_generation
+        for bar in known.bars:
+            self.bars[bar.node] = _bar()
+            self.bars[bar.node].resume(bar.times, bar.until_ms)
+
     def give_up(self, generation: int, now_ms: int) -> None:
         """Note that the gang of the job as it is found no place."""
         self.wait.fail(now_ms)
@@ -154,7 +196,8 @@ class JobMemory:
 
     def bar(self, node: str, now_ms: int) -> int:
         """Note that a node has no room in truth and give until when it is passed over."""
-        backoff = self.bars.setdefault(node, Backoff(FIRST_BAR_MS, LONGEST_BAR_MS))
+        self.bars = {name: each for name, each in self.bars.items() if not each.is_over(now_ms)}
+        backoff = self.bars.setdefault(node, _bar())
         backoff.fail(now_ms)
         return backoff.until_ms
 

@@ -1,13 +1,14 @@
 """What a new leader reads from the cluster of what the one before it knew: it goes on where that one stopped.
 
-What is not written anywhere is begun anew: which nodes were passed over, what was told, which writes were
-refused, how often in a row all trainers failed or a gang found no place. It is learnt again by and by.
+What is not written anywhere is begun anew: what was told, which writes were refused. It is learnt again by
+and by.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from mlstack.elastic import setbacks
 from mlstack.elastic.acting.memory import JobMemory
 from mlstack.elastic.observed.amounts import time_ms
 from mlstack.elastic.observed.jobs import JobFacts, SetFacts
@@ -30,6 +31,9 @@ def recall(
     if memory.failed and failed:
         memory.counted = {pod.uid for pod in failed}
         memory.retry.fail(max(pod.last_change_ms for pod in failed))
+    memory.resume(setbacks.read(job.status))
+    if memory.fallen & {pod.uid for pod in failed}:
+        memory.fallen |= {pod.uid for pod in failed}
     if job.target > 0 and not job.status.get("startTime"):
         memory.admitted_ms = time_ms(str(job.status.get("admittedTime") or "")) or None
     memory.hints = {one.role: one.hosts for one in sets if one is not None and one.owner == job.uid}

@@ -56,6 +56,7 @@ def standing(
         master=_servers(job, pods, "master", target),
         refusal=memory.refusal,
         setback="" if life.outcome else life.message,
+        setbacks=memory.setbacks,
         lingering=tuple(pod.name for pod in pods if _lingers(job, pod, now_ms)),
         is_meeting_lost=_is_meeting_lost(job, pods),
     )

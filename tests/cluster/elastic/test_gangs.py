@@ -93,7 +93,7 @@ def wished(pod: Obj) -> list[str]:
 
 
 def test_a_gang_whose_volume_never_comes_leaves_its_room_to_one_that_waits(start: Start, jobs: Jobs) -> None:
-    start()
+    first = start(is_named=False)
     jobs.create(training_job("healthy", minimum=2, maximum=2, cpu="12"))
     jobs.wait_for_phase("healthy", "Running")
     kept = {pod["metadata"]["uid"] for pod in jobs.pods("healthy")}
@@ -111,6 +111,8 @@ def test_a_gang_whose_volume_never_comes_leaves_its_room_to_one_that_waits(start
     assert jobs.pods("lost") == []
     assert {pod["metadata"]["uid"] for pod in jobs.pods("healthy")} == kept
 
+    first.program.kill()
+    start("second", is_named=False)  # goes by what the first wrote down
     jobs.cluster.request("DELETE", jobs.path("next"))
     jobs.wait_for_phase("lost", "Admitted", timeout_s=2 * PAUSE_S)
     assert time.monotonic() - given_up_s > PAUSE_S - 2

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from mlstack.cluster.api import ObjectRef
 from mlstack.elastic.acting.gang import INCOMPLETE_MS
-from mlstack.elastic.acting.memory import FIRST_RETRY_MS
+from mlstack.elastic.acting.memory import FIRST_RETRY_MS, FIRST_WAIT_MS
 from mlstack.elastic.acting.recalling import moves
+from mlstack.elastic.observed.amounts import time_ms
 from mlstack.elastic.observed.jobs import JobFacts, parse_job
 from mlstack.elastic.status import timestamp
 from tests.support.elastic import training_job
@@ -66,14 +68,8 @@ def test_servers_stay_held_to_their_nodes(stage: Stage) -> None:
 
 
 def test_a_gang_without_places_is_given_up_by_whoever_leads(stage: Stage) -> None:
-    stage.put(training_job(minimum=1, maximum=2, pservers=2))
-    for _ in range(INCOMPLETE_MS // 10_000 + 2):
-        if "no node" in str(stage.status().get("reason")):
-            break
-        stage.restart()
-        stage.step(seconds=10)
-        stage.run_sets()
-        stage.refuse_pods()
+    stage.put(training_job(minimum=1, maximum=1, pservers=2))
+    give_up(stage, has_many_leaders=True)
     assert stage.status()["trainer"]["desired"] == 0
 
 
@@ -90,6 +86,147 @@ def test_failed_trainers_are_replaced_no_sooner(stage: Stage) -> None:
 
     stage.step(seconds=FIRST_RETRY_MS / 1000)
     assert len(stage.trainers()) == 2
+
+
+def fail_all(stage: Stage) -> None:
+    """Let all trainers fail at one moment."""
+    for name in stage.trainers():
+        stage.end(name, phase="Failed", conditions=[_ready_since(stage)])
+    stage.step()
+
+
+def test_all_trainers_fail_six_times_in_a_row_whoever_leads(stage: Stage) -> None:
+    stage.put(training_job(minimum=2, maximum=2))
+    stage.settle()
+
+    for _ in range(5):
+        fail_all(stage)
+        for seconds in (0, FIRST_RETRY_MS / 1000):
+            stage.restart()  # seen again it is the same failure
+            stage.step(seconds=seconds)
+        stage.settle()
+        assert stage.status()["phase"] == "Running"
+    stage.restart()
+    fail_all(stage)
+
+    assert stage.status()["phase"] == "Failed"
+    assert stage.status()["reason"] == "all 2 trainers failed, 6 times in a row"
+
+
+def test_a_common_failure_that_nobody_saw_is_counted_by_the_next_leader(stage: Stage) -> None:
+    stage.put(training_job(minimum=2, maximum=2))
+    stage.settle()
+    fail_all(stage)
+    stage.step(seconds=60)
+    stage.settle()
+
+    for name in stage.trainers():
+        stage.end(name, phase="Failed", conditions=[_ready_since(stage)])
+    stage.restart()
+    stage.step()
+
+    assert "2 times in a row" in stage.status()["reason"]
+
+
+SERVERS = ("train-pserver-0", "train-pserver-1")
+STEP_S = 10
+
+
+def give_up(stage: Stage, *, has_many_leaders: bool = False) -> None:
+    """Let the gang be admitted in vain until it is given up: its servers find no node."""
+    before = tries(stage)
+    for _ in range(INCOMPLETE_MS // 1000 // STEP_S + 2):
+        if has_many_leaders:
+            stage.restart()
+        stage.step(seconds=STEP_S)
+        stage.run_sets()
+        stage.run_pods(but=SERVERS)
+        for name in SERVERS:
+            if stage.get("Pod", name):
+                stage.refuse(name, "no such volume")
+        if tries(stage) > before:
+            return
+    raise AssertionError("it is not given up")
+
+
+def tries(stage: Stage) -> int:
+    return int(stage.status().get("setbacks", {}).get("gangRetries", 0))
+
+
+def wait_for_a_try(stage: Stage, *, longest_s: int) -> int:
+    """Let time pass until the gang is admitted again; give how long that took, in seconds."""
+    for waited_s in range(STEP_S, longest_s + 1, STEP_S):
+        stage.step(seconds=STEP_S)
+        if stage.status()["trainer"]["desired"]:
+            return waited_s
+    raise AssertionError("it is not tried again")
+
+
+def test_a_gang_that_was_given_up_waits_as_long_whoever_leads() -> None:
+    stage = Stage(*[f"n{index}" for index in range(6)])
+    stage.put(training_job(minimum=1, maximum=2, pservers=2))
+
+    for number in range(4):
+        give_up(stage)
+        stage.restart()
+        length_s = (FIRST_WAIT_MS << number) // 1000
+        assert wait_for_a_try(stage, longest_s=length_s) == length_s
+        stage.restart()
+
+
+def test_a_job_that_was_changed_after_it_was_given_up_is_tried_at_once_by_a_new_leader() -> None:
+    stage = Stage("n1", "n2", "n3")
+    stage.put(training_job(minimum=1, maximum=2, pservers=2))
+    give_up(stage)
+
+    stage.memory.patch(ObjectRef.of(stage.job()), {"spec": {"passes": 2}})
+    stage.restart()
+
+    assert wait_for_a_try(stage, longest_s=STEP_S)
+
+
+def test_a_gang_that_found_its_place_begins_anew() -> None:
+    stage = Stage("n1", "n2", "n3")
+    stage.put(training_job(minimum=1, maximum=2, pservers=2))
+    give_up(stage)
+    wait_for_a_try(stage, longest_s=60)
+
+    stage.settle()
+
+    assert stage.status()["phase"] == "Running"
+    assert tries(stage) == 0
+
+
+def test_nodes_where_trainers_never_found_room_are_passed_over_as_long_whoever_leads(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=1))
+    left_ms: dict[tuple[str, int], int] = {}
+    for _ in range(80):
+        stage.restart()
+        stage.step(seconds=STEP_S)
+        stage.refuse_pods()
+        for bar in stage.status().get("setbacks", {}).get("passedOver", []):
+            until_ms = time_ms(bar["until"])
+            for node in bar["nodes"]:
+                left_ms.setdefault((node, bar["times"]), until_ms - stage.clock.now_ms)
+
+    assert left_ms == {(f"n{n}", times): 60_000 << times - 1 for n in (1, 2) for times in (1, 2, 3, 4)}
+
+
+def test_what_a_new_leader_remembers_costs_no_write(stage: Stage) -> None:
+    stage.put(training_job(minimum=2, maximum=2))
+    stage.put(training_job("lost", minimum=1, maximum=2, pservers=2))
+    stage.settle()
+    fail_all(stage)
+    stage.step(seconds=60)
+    stage.settle()
+    assert stage.status()["setbacks"]["failedRounds"] == 1
+    stage.cluster.writes = 0
+
+    for _ in range(3):
+        stage.restart()
+        stage.step(seconds=10)
+
+    assert stage.cluster.writes == 0
 
 
 def _ready_since(stage: Stage) -> dict[str, str]:

@@ -1,0 +1,98 @@
+"""What went wrong several times in a row, in the status of a job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlstack.elastic import setbacks
+from mlstack.elastic.acting.memory import JobMemory
+from mlstack.elastic.setbacks import MOST_NODES, Bar, Setbacks
+
+NOW_MS = 1_700_000_000_123
+GENERATION = 3
+
+
+def barred(*nodes: str, times: int = 1, until_ms: int = NOW_MS) -> tuple[Bar, ...]:
+    return tuple(Bar(node=node, times=times, until_ms=until_ms) for node in nodes)
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        pytest.param(Setbacks(), {}, id="nothing"),
+        pytest.param(
+            Setbacks(rounds=2, fallen="uid-1"), {"failedRounds": 2, "failedTrainer": "uid-1"}, id="rounds"
+        ),
+        pytest.param(
+            Setbacks(tries=4, retry_ms=NOW_MS, retry_generation=7),
+            {
+                "gangRetries": 4,
+                "gangRetryTime": "2023-11-14T22:13:20.123000Z",
+                "gangRetryGeneration": 7,
+            },
+            id="gang",
+        ),
+        pytest.param(
+            Setbacks(bars=(*barred("n1", "n2"), *barred("n3", times=2, until_ms=NOW_MS + 877))),
+            {
+                "passedOver": [
+                    {"nodes": ["n3"], "times": 2, "until": "2023-11-14T22:13:21.000000Z"},
+                    {"nodes": ["n1", "n2"], "times": 1, "until": "2023-11-14T22:13:20.123000Z"},
+                ]
+            },
+            id="nodes",
+        ),
+    ],
+)
+def test_a_status_says_what_went_wrong_and_nothing_else(found: Setbacks, said: dict[str, object]) -> None:
+    assert setbacks.write(found) == said
+    read = setbacks.read({"setbacks": said})
+    assert replace(read, bars=()) == replace(found, bars=())
+    assert set(read.bars) == set(found.bars)
+
+
+def test_of_many_nodes_those_that_are_passed_over_longest_are_kept() -> None:
+    many = tuple(
+        Bar(node=f"n{number}", times=1, until_ms=NOW_MS + number) for number in range(MOST_NODES + 9)
+    )
+
+    read = setbacks.read({"setbacks": setbacks.write(Setbacks(bars=many))})
+
+    assert set(read.bars) == set(many[9:])
+
+
+@given(
+    failures=st.integers(0, 9),
+    tries=st.integers(0, 9),
+    bars=st.lists(st.sampled_from(["n1", "n2", "n3"]), max_size=9),
+    step_ms=st.sampled_from([1, 61_003, 900_000]),
+)
+def test_the_next_leader_goes_on_as_the_one_before_would(
+    failures: int, tries: int, bars: list[str], step_ms: int
+) -> None:
+    """Writing and reading changes neither what is remembered nor what the next setback leads to."""
+    first, now_ms = JobMemory("uid"), NOW_MS
+    for number in range(failures):
+        first.fall({f"a{number}", f"b{number}"}, ran_ms=0)
+    for _ in range(tries):
+        first.give_up(GENERATION, now_ms)
+        now_ms = now_ms + step_ms
+    for node in bars:
+        first.bar(node, now_ms)
+        now_ms = now_ms + step_ms
+
+    said = setbacks.write(first.setbacks)
+    second = JobMemory("uid")
+    second.resume(setbacks.read({"setbacks": said}))
+
+    assert setbacks.write(second.setbacks) == said
+    assert second.not_before_ms(GENERATION) == first.not_before_ms(GENERATION)
+    for memory in (first, second):
+        memory.fall({"c"}, ran_ms=0)
+        memory.give_up(GENERATION, now_ms)
+        memory.bar("n1", now_ms)
+    assert setbacks.write(second.setbacks) == setbacks.write(first.setbacks)
