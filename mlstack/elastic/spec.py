@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from mlstack.elastic import specfields
 from mlstack.elastic.observed.amounts import amounts, time_ms
 from mlstack.elastic.policy.curves import read_speed
 from mlstack.elastic.specfields import Fields, Findings
@@ -47,11 +48,12 @@ _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _ETCD: Mapping[str, Etcd] = {"Sidecar": "Sidecar", "External": "External", "None": "None"}
 # EDL's types of trainer, pserver and master had these too; its controller used none of them.
 _UNUSED = ("etcd-endpoint", "replicaSpec")
-# What is read at each level; anything else is named in a warning.
+# What is read at each level, also in camel case; anything else is named in a warning.
 SPEC_FIELDS = (
     *("image", "imagePullPolicy", "imagePullSecrets", "port", "ports_num", "ports_num_for_sparse"),
-    *("fault_tolerant", "passes", "volumes", "VolumeMounts", "hostNetwork", "nodeSelector", "env", "envFrom"),
-    *("tolerations", "serviceAccountName", "securityContext", "schedulerName", "runtimeClassName"),
+    *("fault_tolerant", "passes", "volumes", "VolumeMounts", "host_network", "NodeSelector"),
+    *("env", "envFrom", "tolerations", "serviceAccountName"),
+    *("securityContext", "schedulerName", "runtimeClassName"),
     *("podLabels", "podAnnotations", "priority", "weight", "scaling", "suspend", "speed"),
     *("scaleUpCooldownSeconds", "ttlSecondsAfterFinished", "checkpointSeconds", "failureLimit"),
     *("trainer", "pserver", "master"),
@@ -97,7 +99,7 @@ class SpecError(ConfigError):
 def parse(data: Mapping[str, Any]) -> TrainingJob:
     """Parse a TrainingJob.
 
-    Names of fields are read in every spelling: `min-instance`, `minInstance`, `min_instance`.
+    Fields are read by EDL's names, as `min-instance`, and by the same in camel case, as `minInstance`.
 
     Raises:
         SpecError: it cannot be used; all its faults are told together.
@@ -107,13 +109,25 @@ def parse(data: Mapping[str, Any]) -> TrainingJob:
     spec = Fields(data.get("spec"), "spec", findings)
     _check_kind(data, findings)
     _check_name(str(metadata.get("name") or ""), findings)
-    spec.unknown(SPEC_FIELDS)
+    spec.check(SPEC_FIELDS)
     job = _job(metadata, spec)
     _check_range(job, findings)
     _warn_of_old(spec)
     if findings.faults:
         raise SpecError(f"TrainingJob {job.key}", findings.faults)
     return replace(job, warnings=tuple(findings.warnings))
+
+
+def own_names(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Write a spec, or a part of one, by EDL's names where it has them in camel case."""
+    named = specfields.own_names(spec, SPEC_FIELDS)
+    levels = {"trainer": TRAINER_FIELDS, "pserver": PSERVER_FIELDS, "master": MASTER_FIELDS}
+    below = {
+        role: specfields.own_names(named[role], known)
+        for role, known in levels.items()
+        if isinstance(named.get(role), Mapping)
+    }
+    return {**named, **below}
 
 
 def _job(metadata: Mapping[str, Any], spec: Fields) -> TrainingJob:
@@ -150,7 +164,7 @@ def _job(metadata: Mapping[str, Any], spec: Fields) -> TrainingJob:
 
 
 def _trainers(given: Fields) -> Trainers:
-    given.unknown(TRAINER_FIELDS)
+    given.check(TRAINER_FIELDS)
     return Trainers(
         minimum=given.integer("min-instance", 0),
         maximum=given.integer("max-instance", 0),
@@ -165,7 +179,7 @@ def _trainers(given: Fields) -> Trainers:
 
 
 def _pservers(given: Fields) -> Server:
-    given.unknown(PSERVER_FIELDS)
+    given.check(PSERVER_FIELDS)
     count = given.integer("min-instance", 0)
     maximum = given.integer("max-instance", count)
     if maximum != count:
@@ -180,8 +194,8 @@ def _pservers(given: Fields) -> Server:
 
 
 def _master(given: Fields) -> Server:
-    given.unknown(MASTER_FIELDS)
-    if given.text("etcd") == "External" and "etcd-endpoint" not in given:
+    given.check(MASTER_FIELDS)
+    if given.text("etcd") == "External" and not given.text("etcd-endpoint"):
         given.fault("`etcd: External` needs `etcd-endpoint`")
     return Server(
         count=1 if given.flag("enabled", default=True) else 0,
@@ -196,7 +210,7 @@ def _storage(given: Fields, path: str) -> Storage | None:
     if "storage" not in given:
         return None
     storage = given.level("storage")
-    storage.unknown(("size", "storageClassName", "mountPath", "whenDeleted"))
+    storage.check(("size", "storageClassName", "mountPath", "whenDeleted"))
     size = str(storage.value("size") or "")
     if not (quantity(size) or 0) > 0:
         storage.fault(f"`size` must be a quantity above 0, got {size!r}")
@@ -250,8 +264,8 @@ def _pods(spec: Fields) -> PodSettings:
         env_from=spec.items("envFrom"),
         volumes=spec.items("volumes"),
         volume_mounts=spec.items("VolumeMounts"),
-        host_network=spec.flag("hostNetwork"),
-        node_selector=spec.mapping("nodeSelector"),
+        host_network=spec.flag("host_network"),
+        node_selector=spec.mapping("NodeSelector"),
         tolerations=spec.items("tolerations"),
         service_account=spec.text("serviceAccountName"),
         security_context=spec.mapping("securityContext"),

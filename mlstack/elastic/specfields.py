@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,9 +21,17 @@ class Findings:
     warnings: list[str] = field(default_factory=list)
 
 
-def plain(name: str) -> str:
-    """Give the one form of a field's name: EDL wrote `min-instance`, `ports_num` and `VolumeMounts`."""
-    return name.replace("-", "").replace("_", "").lower()
+def spellings(name: str) -> tuple[str, ...]:
+    """Give the names a field may be given by: its own, as `min-instance`, and that in camel case."""
+    first, *others = re.split("[-_]", name)
+    camel = first[:1].lower() + first[1:] + "".join(map(str.capitalize, others))
+    return (name,) if camel == name else (name, camel)
+
+
+def own_names(data: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
+    """Write fields that are given in camel case by their own names; two spellings of one stay two."""
+    own = {spelling: name for name in known for spelling in spellings(name) if name not in data}
+    return {own.get(name, name): value for name, value in data.items()}
 
 
 class Fields:
@@ -35,27 +44,17 @@ class Fields:
     """
 
     def __init__(self, data: Any, path: str, findings: Findings) -> None:
-        """Sort the fields by their one form."""
+        """Keep the fields as they are given."""
         self._path = path
         self._findings = findings
-        self._values: dict[str, Any] = {}
-        self._names: dict[str, str] = {}
         if data is not None and not isinstance(data, Mapping):
             self._wrong("", "a map", data)
             data = None
-        for name, value in (data or {}).items():
-            self._enter(str(name), value)
-
-    def _enter(self, name: str, value: Any) -> None:
-        form = plain(name)
-        if form in self._values and self._values[form] != value:
-            self.fault(f"`{name}` and `{self._names[form]}` are two spellings of one field and disagree")
-        self._values[form] = value
-        self._names[form] = name
+        self._values: dict[str, Any] = {str(name): value for name, value in (data or {}).items()}
 
     def __contains__(self, name: str) -> bool:
         """Say whether the field is given."""
-        return self._values.get(plain(name)) is not None
+        return self.value(name) is not None
 
     def fault(self, text: str) -> None:
         """Note why the manifest cannot be used."""
@@ -67,7 +66,7 @@ class Fields:
 
     def value(self, name: str) -> Any:
         """Give a field as it is, None where it is not given."""
-        return self._values.get(plain(name))
+        return self._values.get(self._given(name))
 
     def integer(self, name: str, default: int, *, minimum: int | None = 0) -> int:
         """Give a whole number of at least `minimum`."""
@@ -132,19 +131,25 @@ class Fields:
 
     def level(self, name: str) -> Fields:
         """Give the fields below a field."""
-        return Fields(self.value(name), f"{self._path}.{self._names.get(plain(name), name)}", self._findings)
+        return Fields(self.value(name), f"{self._path}.{self._given(name)}", self._findings)
 
     def below(self, data: Any, path: str) -> Fields:
         """Give the fields of something that stands below these, as an item of a list."""
         return Fields(data, f"{self._path}.{path}", self._findings)
 
-    def unknown(self, known: Iterable[str]) -> None:
-        """Warn of fields that nobody reads."""
-        forms = {plain(name) for name in known}
-        for form, name in self._names.items():
-            if form not in forms:
+    def check(self, known: Iterable[str]) -> None:
+        """Refuse two spellings of one field, and warn of fields that nobody reads."""
+        own = {spelling: name for name in known for spelling in spellings(name)}
+        for name in self._values:
+            if name not in own:
                 self.warn(f"`{name}` is no field of a TrainingJob and is ignored")
+            elif own[name] != name and None not in (self._values[name], self._values.get(own[name])):
+                self.fault(f"`{own[name]}` and `{name}` are two spellings of one field: give one of them")
+
+    def _given(self, name: str) -> str:
+        """Give the spelling by which a field is given; null is not given, as for the API server."""
+        return next((each for each in spellings(name) if self._values.get(each) is not None), name)
 
     def _wrong(self, name: str, expected: str, found: Any) -> None:
-        what = f"`{self._names.get(plain(name), name)}` must be" if name else "must be"
+        what = f"`{self._given(name)}` must be" if name else "must be"
         self.fault(f"{what} {expected}, got {found!r}")

@@ -17,6 +17,7 @@ replacement = RULES.register
 
 _FIXED_OF_ELASTIC_JOBS = (
     *(f"spec.{name}" for name in ("image", "port", "ports_num", "ports_num_for_sparse")),
+    *(f"spec.{name}" for name in ("portsNum", "portsNumForSparse", "pserver.minInstance")),
     *(f"spec.trainer.{name}" for name in ("entrypoint", "workspace", "resources")),
     *(f"spec.pserver.{name}" for name in ("min-instance", "entrypoint", "resources", "storage")),
     *(f"spec.master.{name}" for name in ("enabled", "entrypoint", "resources", "storage", "etcd")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -25,12 +25,14 @@ from tests.support import elastic_controller, examples
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
 from tests.support.deploying import RealClock
-from tests.support.trainingjobs import edl_job, small_job
+from tests.support.trainingjobs import edl_job, in_camel_case, small_job
 
 pytestmark = pytest.mark.cluster
 
 CRD = bundled.folder("prototypes") / "elastic" / "crds" / "trainingjobs.yaml"
 STRICT = ("--validate=strict", "-f", "-")
+Spelled = Callable[[Mapping[str, Any]], dict[str, Any]]
+SPELLED = pytest.mark.parametrize("spelled", [dict, in_camel_case], ids=["edl", "camel-case"])
 RESTRICTED = tuple(f"pod-security.kubernetes.io/{mode}=restricted" for mode in ("enforce", "warn"))
 
 
@@ -103,8 +105,8 @@ def stored() -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "data",
-    [edl_job(), stored(), full(), small_job()],
-    ids=["edl", "stored-by-edl", "every-field", "small"],
+    [edl_job(), stored(), full(), small_job(), in_camel_case(full()), in_camel_case(stored())],
+    ids=["edl", "stored-by-edl", "every-field", "small", "camel-case", "camel-case-with-null"],
 )
 def test_a_manifest_is_accepted_and_read_back_whole(
     gke: TestCluster, namespace: str, data: dict[str, Any]
@@ -132,6 +134,7 @@ def changed(**paths: Any) -> dict[str, Any]:
     return data
 
 
+@SPELLED
 @pytest.mark.parametrize(
     "resources",
     [
@@ -142,11 +145,13 @@ def changed(**paths: Any) -> dict[str, Any]:
     ],
 )
 def test_a_limit_is_a_request_where_nothing_is_requested(
-    gke: TestCluster, namespace: str, resources: dict[str, Any]
+    gke: TestCluster, namespace: str, resources: dict[str, Any], spelled: Spelled
 ) -> None:
-    create(gke, put(changed(trainer__resources=resources, pserver__resources=resources), namespace))
+    data = changed(trainer__resources=resources, pserver__resources=resources)
+    create(gke, put(spelled(data), namespace))
 
 
+@SPELLED
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
@@ -161,7 +166,7 @@ def test_a_limit_is_a_request_where_nothing_is_requested(
             "max-instance must be at least 1; spec.suspend stops a job",
             id="none",
         ),
-        pytest.param(changed(trainer__max_instance=None), "max-instance: Required", id="no-maximum"),
+        pytest.param(changed(trainer__max_instance=None), "max-instance must be at least 1", id="no-maximum"),
         pytest.param(changed(fault_tolerant=None), "fault_tolerant must be true", id="rigid"),
         pytest.param(changed(trainer__resources=None), "resources.requests must name a cpu", id="resources"),
         pytest.param(
@@ -192,13 +197,55 @@ def test_a_limit_is_a_request_where_nothing_is_requested(
     ],
 )
 def test_what_cannot_work_is_refused_with_the_reason(
-    gke: TestCluster, namespace: str, data: dict[str, Any], reason: str
+    gke: TestCluster, namespace: str, data: dict[str, Any], reason: str, spelled: Spelled
 ) -> None:
-    said = create(gke, put(data, namespace), check=False)
+    said = create(gke, put(spelled(data), namespace), check=False)
     assert said.returncode == 1
     assert reason in said.stderr
 
 
+@pytest.mark.parametrize(
+    ("role", "name", "other", "value"),
+    [
+        ("", "ports_num", "portsNum", 1),
+        ("", "ports_num_for_sparse", "portsNumForSparse", 1),
+        ("", "fault_tolerant", "faultTolerant", True),
+        ("", "VolumeMounts", "volumeMounts", []),
+        ("", "host_network", "hostNetwork", False),
+        ("", "NodeSelector", "nodeSelector", {}),
+        ("trainer", "min-instance", "minInstance", 2),
+        ("trainer", "max-instance", "maxInstance", 10),
+        ("trainer", "etcd-endpoint", "etcdEndpoint", ""),
+        ("pserver", "min-instance", "minInstance", 2),
+        ("pserver", "max-instance", "maxInstance", 2),
+        ("master", "etcd-endpoint", "etcdEndpoint", ""),
+    ],
+)
+def test_two_spellings_of_one_field_are_refused(
+    gke: TestCluster, namespace: str, role: str, name: str, other: str, value: Any
+) -> None:
+    data = edl_job()
+    place = data["spec"][role] if role else data["spec"]
+    place |= {name: value, other: value}
+    said = create(gke, put(data, namespace), check=False)
+    assert said.returncode == 1
+    assert f"{name} and {other} are two spellings of one field: give one of them" in said.stderr
+
+
+def test_null_is_no_second_spelling(gke: TestCluster, namespace: str) -> None:
+    mount = {"name": "data", "mountPath": "/data"}
+    create(gke, put(edl_job(VolumeMounts=None, volumeMounts=[mount]), namespace))
+    assert spec.parse(read(gke, "example", namespace)).pods.volume_mounts == (mount,)
+
+
+def test_a_spelling_that_edl_never_had_is_refused(gke: TestCluster, namespace: str) -> None:
+    data = changed(trainer__min_instance=None)
+    data["spec"]["trainer"]["min_instance"] = 2
+    said = create(gke, put(data, namespace), check=False)
+    assert 'unknown field "spec.trainer.min_instance"' in said.stderr
+
+
+@SPELLED
 @pytest.mark.parametrize(
     ("patch", "reason"),
     [
@@ -206,6 +253,8 @@ def test_what_cannot_work_is_refused_with_the_reason(
         ({"image": None}, "image is immutable"),
         ({"trainer": {"entrypoint": "other"}}, "entrypoint is immutable"),
         ({"trainer": {"resources": {"requests": {"cpu": "3"}}}}, "resources is immutable"),
+        ({"ports_num": 2}, "ports_num is immutable"),
+        ({"ports_num_for_sparse": None}, "ports_num_for_sparse is immutable"),
         ({"pserver": {"min-instance": 3}}, "min-instance is immutable"),
         ({"pserver": None}, "pserver cannot be added or removed"),
         ({"master": {"storage": {"size": "2Gi"}}}, "storage is immutable"),
@@ -213,10 +262,10 @@ def test_what_cannot_work_is_refused_with_the_reason(
     ids=lambda value: value if isinstance(value, str) else json.dumps(value)[:40],
 )
 def test_what_a_running_job_cannot_follow_is_refused(
-    gke: TestCluster, namespace: str, patch: dict[str, Any], reason: str
+    gke: TestCluster, namespace: str, patch: dict[str, Any], reason: str, spelled: Spelled
 ) -> None:
-    create(gke, put(edl_job(), namespace))
-    body = json.dumps({"spec": patch})
+    create(gke, put(spelled(edl_job()), namespace))
+    body = json.dumps(spelled({"spec": patch}))
     said = gke.kubectl(
         *("patch", "trainingjob", "example", "-n", namespace, "--type=merge", "-p", body), check=False
     )
@@ -224,11 +273,30 @@ def test_what_a_running_job_cannot_follow_is_refused(
     assert reason in said.stderr
 
 
-def test_the_range_may_change(gke: TestCluster, namespace: str) -> None:
-    create(gke, put(edl_job(), namespace))
-    body = json.dumps({"spec": {"trainer": {"min-instance": 3, "max-instance": 12}, "suspend": True}})
+@SPELLED
+def test_the_range_may_change(gke: TestCluster, namespace: str, spelled: Spelled) -> None:
+    create(gke, put(spelled(edl_job()), namespace))
+    wanted = {"spec": {"trainer": {"min-instance": 3, "max-instance": 12}, "suspend": True}}
+    body = json.dumps(spelled(wanted))
     gke.kubectl("patch", "tj", "example", "-n", namespace, "--type=merge", "-p", body)
-    assert read(gke, "example", namespace)["spec"]["trainer"]["max-instance"] == 12
+    job = spec.parse(read(gke, "example", namespace))
+    assert (job.minimum, job.maximum, job.is_suspended) == (3, 12, True)
+
+
+def test_a_running_job_may_be_spelled_otherwise(gke: TestCluster, namespace: str) -> None:
+    create(gke, put(edl_job(), namespace))
+    gke.kubectl("replace", "-f", "-", input=json.dumps(put(in_camel_case(edl_job()), namespace)))
+    assert read(gke, "example", namespace)["spec"] == in_camel_case(edl_job())["spec"]
+
+
+def test_a_maximum_in_camel_case_is_not_scaled_and_the_answer_says_why(
+    gke: TestCluster, namespace: str
+) -> None:
+    create(gke, put(in_camel_case(edl_job()), namespace))
+    said = gke.kubectl("scale", "tj/example", "-n", namespace, "--replicas=5", check=False)
+    assert said.returncode == 1
+    assert "`kubectl scale` needs max-instance instead of maxInstance" in said.stderr
+    assert read(gke, "example", namespace)["spec"] == in_camel_case(edl_job())["spec"]
 
 
 def test_scaling_sets_the_maximum_and_reports_the_trainers(gke: TestCluster, namespace: str) -> None:
@@ -255,8 +323,9 @@ def test_scaling_below_the_minimum_is_refused(
     assert reason in said.stderr
 
 
-def test_a_status_as_we_write_it_is_kept_whole(gke: TestCluster, namespace: str) -> None:
-    create(gke, put(edl_job(), namespace))
+@SPELLED
+def test_a_status_as_we_write_it_is_kept_whole(gke: TestCluster, namespace: str, spelled: Spelled) -> None:
+    create(gke, put(spelled(edl_job()), namespace))
     standing = Standing(
         name="example",
         generation=1,

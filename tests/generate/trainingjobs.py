@@ -2,17 +2,19 @@
 
     python -m tests.generate.trainingjobs
 
-Group, names and fields are EDL's, so that its manifests are accepted; fields of ours stand beside them.
+Group, names and fields are EDL's, so that its manifests are accepted; fields of ours stand beside them. Every
+field that EDL did not write in camel case may be written so too: `min-instance` or `minInstance`, not both.
 Volumes, environment and the like come fully typed from the schemas of Kubernetes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from mlstack.elastic.spec import OLD_GPU
+from mlstack.elastic.specfields import spellings
 from mlstack.elastic.trainingjob import KIND, MAX_NAME
 from mlstack.files.kubernetes import load_schemas
 from mlstack.model.schemas import Schemas
@@ -32,7 +34,8 @@ NAME = {"type": "string", "maxLength": 253}
 ANYTHING = {"type": "object", "nullable": True, "x-kubernetes-preserve-unknown-fields": True}
 MANIFEST = {"etcd-endpoint": STRING, "replicaSpec": ANYTHING}
 
-MIN, MAX = "self.min__dash__instance", "self.max__dash__instance"
+SCALED = "max-instance"
+"""What `kubectl scale` sets; the subresource knows one path, so this spelling alone can be scaled."""
 ASKED, LIMITED = "self.resources.requests", "self.resources.limits"
 # What a pod asks for is never negative; exponents are those that the controller reads.
 AMOUNT = r"^[+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,3})?$"
@@ -74,7 +77,7 @@ def definition(schemas: Schemas) -> dict[str, Any]:
         "subresources": {
             "status": {},
             "scale": {
-                "specReplicasPath": ".spec.trainer.max-instance",
+                "specReplicasPath": f".spec.trainer.{SCALED}",
                 "statusReplicasPath": ".status.trainer.replicas",
                 "labelSelectorPath": ".status.selector",
             },
@@ -102,12 +105,18 @@ def columns() -> list[dict[str, Any]]:
         {"name": "Phase", "type": "string", "jsonPath": ".status.phase"},
         {"name": "Desired", "type": "integer", "jsonPath": ".status.trainer.desired"},
         {"name": "Ready", "type": "integer", "jsonPath": ".status.trainer.ready"},
-        {"name": "Min", "type": "integer", "jsonPath": ".spec.trainer.min-instance"},
-        {"name": "Max", "type": "integer", "jsonPath": ".spec.trainer.max-instance"},
+        {"name": "Min", "type": "integer", "jsonPath": column("min-instance")},
+        {"name": "Max", "type": "integer", "jsonPath": column("max-instance")},
         {"name": "Fulfilment", "type": "string", "jsonPath": ".status.trainer.fulfilment"},
         {"name": "Reason", "type": "string", "priority": 1, "jsonPath": ".status.reason"},
         {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
     ]
+
+
+def column(name: str) -> str:
+    """Write where a field of the trainers is found, in any spelling."""
+    names = ",".join(f"'{each}'" for each in spellings(name))
+    return f".spec.trainer[{names}]"
 
 
 def root(schemas: Schemas) -> dict[str, Any]:
@@ -160,10 +169,8 @@ def spec(schemas: Schemas) -> dict[str, Any]:
         "passes": COUNT,
         "volumes": old("Volume"),
         "VolumeMounts": old("VolumeMount"),
-        "hostNetwork": BOOLEAN,
         "host_network": BOOLEAN,
         "NodeSelector": labels,
-        "nodeSelector": labels,
         "tolerations": many("Toleration"),
         "env": many("EnvVar", 256),
         "envFrom": many("EnvFromSource"),
@@ -190,19 +197,61 @@ def spec(schemas: Schemas) -> dict[str, Any]:
         "pserver": pserver(),
         "master": master(),
     }
+    least = value("min-instance", "self.trainer", default="0")
+    most = value("max-instance", "self.trainer", default=least)
     elastic: Rule = (
-        "(has(self.trainer.min__dash__instance) ? self.trainer.min__dash__instance : 0)"
-        " == self.trainer.max__dash__instance || (has(self.fault_tolerant) && self.fault_tolerant)",
+        f"{value('fault_tolerant', default='false')} || {least} == {most}",
         "fault_tolerant must be true when trainer.min-instance is below trainer.max-instance:"
         " trainers come and go",
     )
     fixed = [stays(name) for name in ("image", "port", "ports_num", "ports_num_for_sparse")]
+    validations = [*rules(elastic, *fixed), *kept("pserver"), *kept("master")]
+    return {**level(fields, validations), "required": ["trainer"]}
+
+
+def level(
+    fields: Mapping[str, Any],
+    validations: Sequence[Mapping[str, str]],
+    *,
+    hints: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Write a level of a job: its fields under each of their spellings, of which one may be given.
+
+    Args:
+        fields: schemas by EDL's names, or ours.
+        validations: further rules.
+        hints: what to add to the message about two spellings of a field.
+    """
+    twice = [once(name, (hints or {}).get(name, "")) for name in fields if len(spellings(name)) > 1]
     return {
         "type": "object",
-        "required": ["trainer"],
-        "properties": fields,
-        "x-kubernetes-validations": [*rules(elastic, *fixed), *kept("pserver"), *kept("master")],
+        "properties": {each: schema for name, schema in fields.items() for each in spellings(name)},
+        "x-kubernetes-validations": [*rules(*twice), *validations],
     }
+
+
+def once(name: str, hint: str) -> Rule:
+    """Refuse two spellings of one field."""
+    both = " && ".join(f"has({path})" for path in paths(name))
+    names = " and ".join(spellings(name))
+    return f"!({both})", f"{names} are two spellings of one field: give one of them{hint}"
+
+
+def paths(name: str, owner: str = "self") -> list[str]:
+    """Write in CEL where a field may be."""
+    return [f"{owner}.{each.replace('-', '__dash__')}" for each in spellings(name)]
+
+
+def given(name: str, owner: str = "self") -> str:
+    """Say in CEL that a field is given, in any spelling."""
+    places = [f"has({path})" for path in paths(name, owner)]
+    return places[0] if len(places) == 1 else f"({' || '.join(places)})"
+
+
+def value(name: str, owner: str = "self", *, default: str = "") -> str:
+    """Read a field in CEL, in any spelling; without a default it must be given."""
+    *tried, last = [*paths(name, owner), *([default] if default else [])]
+    return f"({''.join(f'has({path}) ? {path} : ' for path in tried)}{last})" if tried else last
 
 
 def kept(role: str) -> list[dict[str, str]]:
@@ -210,10 +259,12 @@ def kept(role: str) -> list[dict[str, str]]:
     return rules((f"has(self.{role}) == has(oldSelf.{role})", f"{role} cannot be added or removed"))
 
 
-def stays(field: str, cel: str = "") -> Rule:
+def stays(field: str) -> Rule:
     """Refuse a change of a field, its removal included, which a rule on the field itself would not see."""
-    name = cel or field
-    rule = f"has(self.{name}) == has(oldSelf.{name}) && (!has(self.{name}) || self.{name} == oldSelf.{name})"
+    rule = (
+        f"{given(field)} == {given(field, 'oldSelf')}"
+        f" && (!{given(field)} || {value(field)} == {value(field, 'oldSelf')})"
+    )
     return rule, f"{field} is immutable"
 
 
@@ -232,14 +283,15 @@ def trainer() -> dict[str, Any]:
         "passes": INT32,
         **MANIFEST,
     }
+    most = value("max-instance", default="0")
     bounds = [
         {
-            "rule": f"!has({MIN}) || {MIN} <= {MAX}",
+            "rule": f"{value('min-instance', default='0')} <= {most}",
             "message": "min-instance must not exceed max-instance",
             "fieldPath": ".max-instance",
         },
         {
-            "rule": f"{MAX} >= 1",
+            "rule": f"{most} >= 1",
             "message": "max-instance must be at least 1; spec.suspend stops a job",
             "fieldPath": ".max-instance",
         },
@@ -248,15 +300,9 @@ def trainer() -> dict[str, Any]:
         REQUESTS,
         "resources.requests must name a cpu above 0: what nothing is requested for cannot be planned",
     )
-    return {
-        "type": "object",
-        "required": ["max-instance"],
-        "properties": fields,
-        "x-kubernetes-validations": [
-            *bounds,
-            *rules(needed, *map(stays, ("entrypoint", "workspace", "resources"))),
-        ],
-    }
+    fixed = map(stays, ("entrypoint", "workspace", "resources"))
+    hints = {SCALED: f"; `kubectl scale` needs {' instead of '.join(spellings(SCALED))}"}
+    return level(fields, [*bounds, *rules(needed, *fixed)], hints=hints)
 
 
 def pserver() -> dict[str, Any]:
@@ -271,14 +317,11 @@ def pserver() -> dict[str, Any]:
         **MANIFEST,
     }
     needed: Rule = (
-        f"!has({MIN}) || {MIN} == 0 || ({REQUESTS})",
+        f"{value('min-instance', default='0')} == 0 || ({REQUESTS})",
         "resources.requests must name a cpu above 0: what nothing is requested for cannot be planned",
     )
-    fixed = [
-        stays("min-instance", "min__dash__instance"),
-        *(stays(name) for name in ("resources", "storage", "entrypoint")),
-    ]
-    return {"type": "object", "properties": fields, "x-kubernetes-validations": rules(needed, *fixed)}
+    fixed = map(stays, ("min-instance", "resources", "storage", "entrypoint"))
+    return level(fields, rules(needed, *fixed))
 
 
 def master() -> dict[str, Any]:
@@ -293,13 +336,13 @@ def master() -> dict[str, Any]:
         "etcdImage": {"type": "string", "minLength": 1, "maxLength": 1024},
         **MANIFEST,
     }
+    endpoint = value("etcd-endpoint", default="''")
     external: Rule = (
-        "!has(self.etcd) || self.etcd != 'External' || (has(self.etcd__dash__endpoint)"
-        " && self.etcd__dash__endpoint != '')",
+        f"!has(self.etcd) || self.etcd != 'External' || {endpoint} != ''",
         "etcd: External needs etcd-endpoint",
     )
-    fixed = [stays(name) for name in ("enabled", "resources", "storage", "entrypoint", "etcd")]
-    return {"type": "object", "properties": fields, "x-kubernetes-validations": rules(external, *fixed)}
+    fixed = map(stays, ("enabled", "resources", "storage", "entrypoint", "etcd"))
+    return level(fields, rules(external, *fixed))
 
 
 def resources() -> dict[str, Any]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+from mlstack.elastic.specfields import spellings
 
 
 def edl_job(name: str = "example", **spec: Any) -> dict[str, Any]:
@@ -53,4 +56,16 @@ def small_job(name: str = "small", *, minimum: int = 1, maximum: int = 3, **spec
             "master": {"enabled": False},
             **spec,
         },
+    }
+
+
+def in_camel_case(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Write a job, or a patch of one, with every field in camel case."""
+    return {**data, "spec": _camel(data["spec"])}
+
+
+def _camel(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        spellings(name)[-1]: _camel(value) if name in ("trainer", "pserver", "master") and value else value
+        for name, value in fields.items()
     }

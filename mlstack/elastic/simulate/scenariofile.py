@@ -14,7 +14,7 @@ from mlstack.elastic.simulate.kubelet import KubeletSettings
 from mlstack.elastic.simulate.objects import training_job
 from mlstack.elastic.simulate.scenario import Event, Faults, Happening, JobPlan, NodeGroup, Scenario, Service
 from mlstack.elastic.simulate.scheduler import SchedulerSettings
-from mlstack.elastic.spec import SpecError, parse
+from mlstack.elastic.spec import SpecError, own_names, parse
 from mlstack.elastic.specfields import Fields, Findings
 from mlstack.errors import ConfigError
 
@@ -57,7 +57,7 @@ def read(data: object, *, where: str) -> Scenario:
     """
     findings = Findings()
     top = Fields(data, "scenario", findings)
-    top.unknown(_TOP)
+    top.check(_TOP)
     scenario = _scenario(top, where)
     _check(scenario, findings)
     faults = [*findings.faults, *findings.warnings]
@@ -94,7 +94,7 @@ def _levels(top: Fields, name: str) -> Iterator[Fields]:
 
 
 def _nodes(fields: Fields) -> NodeGroup:
-    fields.unknown(_NODE)
+    fields.check(_NODE)
     return NodeGroup(
         name=_name(fields),
         count=fields.integer("count", 1),
@@ -107,7 +107,7 @@ def _nodes(fields: Fields) -> NodeGroup:
 
 def _jobs(fields: Fields) -> Iterator[JobPlan]:
     """Give the jobs of one entry: one, or `count` of them `every` so many seconds."""
-    fields.unknown(_JOB)
+    fields.check(_JOB)
     name, count = _name(fields), fields.optional("count")
     spec = _spec(fields)
     for index in range(1 if count is None else count):
@@ -140,7 +140,7 @@ def _spec(fields: Fields) -> Mapping[str, Any]:
         spec["pserver"] = {"min-instance": count, "max-instance": count, "resources": _resources(level)}
     if "master" in fields:
         spec["master"] = {"resources": _resources(fields.level("master"))}
-    found: Mapping[str, Any] = merge_patch(spec, fields.mapping("spec"))
+    found: Mapping[str, Any] = merge_patch(spec, own_names(fields.mapping("spec")))
     return found
 
 
@@ -157,7 +157,7 @@ def _room(fields: Fields) -> dict[str, str]:
 
 
 def _service(fields: Fields) -> Service:
-    fields.unknown(_SERVICE)
+    fields.check(_SERVICE)
     return Service(
         name=_name(fields),
         at_ms=_ms(fields, "at", 0),
@@ -170,7 +170,7 @@ def _service(fields: Fields) -> Service:
 
 
 def _event(fields: Fields) -> Event:
-    fields.unknown(_EVENT)
+    fields.check(_EVENT)
     what = fields.text("what", "scale", among=get_args(Happening))
     if what in _NEEDS_NAME and not fields.text("name"):
         fields.fault(f"`{what}` needs the `name` of what it happens to")
@@ -185,7 +185,7 @@ def _event(fields: Fields) -> Event:
 
 
 def _faults(fields: Fields) -> Faults:
-    fields.unknown(("conflicts", "errors"))
+    fields.check(("conflicts", "errors"))
     return Faults(
         conflict_pct=_number(fields, "conflicts", 0),
         error_pct=_number(fields, "errors", 0),
@@ -193,7 +193,7 @@ def _faults(fields: Fields) -> Faults:
 
 
 def _scheduler(fields: Fields) -> SchedulerSettings:
-    fields.unknown(("scoring", "bindRate", "preempts"))
+    fields.check(("scoring", "bindRate", "preempts"))
     scoring = fields.text("scoring", "least-allocated", among=("least-allocated", "most-allocated"))
     return SchedulerSettings(
         scoring=scoring,  # type: ignore[arg-type]  # one of them, or a fault

@@ -11,12 +11,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mlstack.elastic import spec
-from mlstack.elastic.specfields import plain
+from mlstack.elastic.specfields import spellings
 from mlstack.files.kubernetes import load_schemas
 from mlstack.model.objects import KubeObject
 from mlstack.model.validation.check import validate_objects
 from tests.generate import crds, trainingjobs
-from tests.support.trainingjobs import edl_job, small_job
+from tests.support.trainingjobs import edl_job, in_camel_case, small_job
 
 DEFINITION: Any = trainingjobs.definition(load_schemas(crds.KUBERNETES))
 SCHEMA = DEFINITION["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
@@ -49,7 +49,7 @@ def test_it_is_edls_kind() -> None:
 def test_every_declared_field_is_read_and_the_other_way_round(
     declared: Mapping[str, Any], read: Sequence[str]
 ) -> None:
-    assert {plain(name) for name in declared} == {plain(name) for name in read}
+    assert sorted(declared) == sorted(each for name in read for each in spellings(name))
 
 
 def found_in(data: dict[str, Any]) -> str:
@@ -62,6 +62,7 @@ def found_in(data: dict[str, Any]) -> str:
 def test_validate_accepts_what_the_server_accepts() -> None:
     assert found_in(edl_job()) == ""
     assert found_in(small_job()) == ""
+    assert found_in(in_camel_case(edl_job())) == ""
 
 
 def test_a_limit_counts_where_nothing_is_requested() -> None:
@@ -101,6 +102,54 @@ def test_server_and_controller_agree_on_what_can_be_planned(resources: dict[str,
     """What the server accepts the controller can use, and the other way round."""
     data = edl_job()
     data["spec"][role]["resources"] = resources
+    check_same_verdict(data)
+
+
+COUNTS = st.sampled_from([-1, 0, 1, 2])
+VALUES: Mapping[str, Mapping[str, st.SearchStrategy[Any]]] = {
+    "": {
+        "fault_tolerant": st.booleans(),
+        "ports_num": COUNTS,
+        "ports_num_for_sparse": COUNTS,
+        "VolumeMounts": st.sampled_from([None, []]),
+        "host_network": st.booleans(),
+        "NodeSelector": st.just({"a": "b"}),
+    },
+    "trainer": {"min-instance": COUNTS, "max-instance": COUNTS},
+    "pserver": {"min-instance": COUNTS, "max-instance": COUNTS},
+    "master": {"etcd-endpoint": st.sampled_from(["", "http://etcd:2379"])},
+}
+FIELD = st.sampled_from([(role, name) for role, names in VALUES.items() for name in names])
+GIVEN = FIELD.flatmap(
+    lambda field: st.tuples(st.just(field), st.sampled_from(spellings(field[1])), VALUES[field[0]][field[1]])
+)
+"""A field, one of its spellings, and a value."""
+
+
+@settings(max_examples=4 * settings().max_examples)
+@given(st.lists(GIVEN, max_size=6), st.booleans())
+@example([(("trainer", "max-instance"), name, 2) for name in ("max-instance", "maxInstance")], False)
+@example(
+    [(("trainer", "max-instance"), "maxInstance", 2), (("", "fault_tolerant"), "faultTolerant", True)], False
+)
+@example([(("", "VolumeMounts"), "VolumeMounts", None), (("", "VolumeMounts"), "volumeMounts", [])], False)
+@example([(("pserver", "min-instance"), "minInstance", 2)], False)
+@example([(("master", "etcd-endpoint"), "etcdEndpoint", "")], True)
+def test_server_and_controller_agree_in_every_spelling(
+    fields: list[tuple[tuple[str, str], str, Any]], is_external: bool
+) -> None:
+    """What the server accepts the controller can use, and the other way round."""
+    data = small_job(pserver={}, master={"etcd": "External"} if is_external else {})
+    levels = {"": data["spec"], **{role: data["spec"][role] for role in ("trainer", "pserver", "master")}}
+    for (role, name), _, _ in fields:
+        levels[role].pop(name, None)
+    for (role, _), spelling, value in fields:
+        levels[role][spelling] = value
+    check_same_verdict(data)
+
+
+def check_same_verdict(data: dict[str, Any]) -> None:
+    """Assert that definition and parser both take a job, or both refuse it."""
     try:
         spec.parse(data)
     except spec.SpecError:
@@ -116,6 +165,13 @@ def test_server_and_controller_agree_on_what_can_be_planned(resources: dict[str,
         pytest.param(edl_job(trainer={"max-instance": 1}), "must name a cpu", id="requests"),
         pytest.param(edl_job("n" * 53), "at most 52 characters", id="name"),
         pytest.param(small_job(minimum=3, maximum=2), "must not exceed", id="range"),
+        pytest.param(in_camel_case(small_job(minimum=3, maximum=2)), "must not exceed", id="camel-range"),
+        pytest.param(in_camel_case(edl_job(fault_tolerant=False)), "fault_tolerant must", id="camel-rigid"),
+        pytest.param(
+            edl_job(faultTolerant=True),
+            "fault_tolerant and faultTolerant are two spellings of one field",
+            id="two-spellings",
+        ),
     ],
 )
 def test_validate_refuses_what_the_server_refuses(data: dict[str, Any], reason: str) -> None:

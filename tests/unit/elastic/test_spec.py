@@ -7,12 +7,18 @@ from typing import Any
 import pytest
 
 from mlstack.elastic import spec
-from tests.support.trainingjobs import edl_job, small_job
+from tests.support.trainingjobs import edl_job, in_camel_case, small_job
 
 
 def with_trainer(**fields: Any) -> dict[str, Any]:
     data = edl_job()
     data["spec"]["trainer"] |= {name.replace("_", "-"): value for name, value in fields.items()}
+    return data
+
+
+def with_fields(role: str, **fields: Any) -> dict[str, Any]:
+    data = edl_job()
+    data["spec"][role] |= fields
     return data
 
 
@@ -45,11 +51,21 @@ def test_master_without_resources_has_those_of_edls_controller() -> None:
     assert job.master.resources.container["requests"] == {"cpu": "1", "memory": "500Mi"}
 
 
-@pytest.mark.parametrize("written", ["min-instance", "min_instance", "minInstance"])
-def test_a_field_is_read_in_any_spelling(written: str) -> None:
-    data = edl_job()
-    data["spec"]["trainer"][written] = data["spec"]["trainer"].pop("min-instance")
-    assert spec.parse(data).minimum == 2
+def test_fields_are_read_in_camel_case_too() -> None:
+    full = edl_job(
+        ports_num=3, ports_num_for_sparse=4, VolumeMounts=[{"name": "data"}], NodeSelector={"pool": "a"}
+    )
+    full["spec"]["master"] |= {"etcd": "External", "etcd-endpoint": "http://etcd:2379"}
+    written = in_camel_case(full)
+    assert spec.parse(written) == spec.parse(full)
+    assert written["spec"].keys() >= {"portsNum", "portsNumForSparse", "faultTolerant", "volumeMounts"}
+    assert written["spec"]["trainer"].keys() >= {"minInstance", "maxInstance"}
+
+
+def test_a_spelling_that_nobody_had_is_ignored_with_a_warning() -> None:
+    job = spec.parse(with_fields("trainer", min_instance=7))
+    assert job.minimum == 2
+    assert "spec.trainer: `min_instance` is no field of a TrainingJob and is ignored" in job.warnings
 
 
 @pytest.mark.parametrize("written", ["hostNetwork", "host_network"])
@@ -63,8 +79,20 @@ def test_volume_mounts_are_read_with_their_capital(written: str) -> None:
     assert spec.parse(edl_job(**{written: [mount]})).pods.volume_mounts == (mount,)
 
 
-def test_two_spellings_that_disagree_are_refused() -> None:
-    assert "two spellings of one field" in faults_of(with_trainer(minInstance=3))
+@pytest.mark.parametrize("value", [2, 3], ids=["the-same", "another"])
+def test_two_spellings_of_one_field_are_refused_once(value: int) -> None:
+    (fault,) = faults_of(with_fields("trainer", minInstance=value)).splitlines()
+    assert fault == (
+        "spec.trainer: `min-instance` and `minInstance` are two spellings of one field: give one of them"
+    )
+
+
+MOUNT = {"name": "data", "mountPath": "/data"}
+
+
+@pytest.mark.parametrize(("old", "new"), [(None, [MOUNT]), ([MOUNT], None)], ids=["old", "new"])
+def test_null_is_no_second_spelling(old: object, new: object) -> None:
+    assert spec.parse(edl_job(VolumeMounts=old, volumeMounts=new)).pods.volume_mounts == (MOUNT,)
 
 
 def test_the_old_name_of_gpus_is_read_as_todays() -> None:

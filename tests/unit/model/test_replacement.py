@@ -49,7 +49,14 @@ def elastic_job() -> KubeObject:
 
 @pytest.mark.parametrize(
     "path",
-    ["spec.trainer.max-instance", "spec.suspend", "spec.scaling", "spec.imagePullPolicy", "metadata.labels"],
+    [
+        "spec.trainer.max-instance",
+        "spec.trainer.maxInstance",
+        "spec.suspend",
+        "spec.scaling",
+        "spec.imagePullPolicy",
+        "metadata.labels",
+    ],
 )
 def test_the_range_of_an_elastic_job_changes_in_place(path: str) -> None:
     assert needs_new_run(elastic_job(), [changed(path)]) is None
@@ -57,7 +64,10 @@ def test_the_range_of_an_elastic_job_changes_in_place(path: str) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["spec.image", "spec.trainer.resources.requests.cpu", "spec.pserver.min-instance", "spec.ports_num"],
+    [
+        *("spec.image", "spec.trainer.resources.requests.cpu"),
+        *("spec.pserver.min-instance", "spec.pserver.minInstance", "spec.ports_num", "spec.portsNum"),
+    ],
 )
 def test_what_an_elastic_job_cannot_follow_needs_a_new_run(path: str) -> None:
     assert "words: " in (needs_new_run(elastic_job(), [changed(path)]) or "")

@@ -31,6 +31,13 @@ def test_spec_is_laid_over_the_short_fields() -> None:
     assert found["scaling"] == "Manual"
 
 
+def test_spec_may_be_in_camel_case() -> None:
+    spec = {"trainer": {"maxInstance": 9}, "faultTolerant": True}
+    job = {"name": "j", "max": 4, "trainer": {"cpu": 1}, "spec": spec}
+    found = scenariofile.read({"nodes": NODES, "jobs": [job]}, where="a.yaml").jobs[0].spec
+    assert (found["trainer"]["max-instance"], found["fault_tolerant"]) == (9, True)
+
+
 def test_gpus_are_limits_too() -> None:
     job = {"name": "j", "trainer": {"gpu": 2}}
     found = scenariofile.read({"nodes": NODES, "jobs": [job]}, where="a.yaml").jobs[0].spec
