@@ -20,8 +20,6 @@ from mlstack.elastic.world import World
 
 NO_PODS = "the job has no pods"
 
-_LONGEST = 300  # of what a scheduler said: it tells of every kind of node
-
 MOST_CREATIONS = 400
 """Trainers created in one pass: an API server takes some hundred in a second, and news should not wait."""
 
@@ -78,7 +76,7 @@ class Director:
             return decision, self.dismiss(subject, why=decision.reasons[0].text)
         gang = self._gang(subject, decision)
         if gang.is_hopeless:
-            return self._give_up(subject)
+            return self._give_up(subject, gang.why)
         deleted = self._deletions(subject, decision)
         if memory.pause.is_waiting(self.now_ms):
             self.due.append(memory.pause.until_ms)
@@ -86,7 +84,10 @@ class Director:
         return decision, Orders(
             job=job.key,
             deletions=deleted,
-            supports=self._supports(subject, gang.support, gang.why),
+            supports=(
+                *self._supports(subject, gang.support, gang.why),
+                *orders.clearances(job, self.world.needless(job)),
+            ),
             renewals=tuple(orders.deletions(job, gang.loosened, gang.why, grace_s=0)),
             creations=self._creations(subject, decision),
             is_whole=gang.support is not None and not gang.support.sets_only,
@@ -155,7 +156,7 @@ class Director:
             self.due.append(found.due_ms)
         return found
 
-    def _give_up(self, subject: Subject) -> tuple[Decision, Orders]:
+    def _give_up(self, subject: Subject, why: str) -> tuple[Decision, Orders]:
         """Take a gang off that found no room for its servers, and let it wait again."""
         memory = subject.memory
         self._bar(subject, sorted({node for hinted in memory.hints.values() for node in hinted}))
@@ -163,7 +164,7 @@ class Director:
         memory.give_up(subject.job.generation, self.now_ms)
         self.due.append(memory.wait.until_ms)
         seconds = (memory.wait.until_ms - self.now_ms) // 1000
-        text = f"{_unplaced(subject.pods)}; tried again after {seconds} s"
+        text = f"{why}; tried again after {seconds} s"
         decision = Decision(
             job=subject.job.key,
             target=0,
@@ -213,15 +214,6 @@ class Director:
         """Tell which names of pods are in use; those of pods about to be removed are not."""
         free = {pod.name for pod in life.removed}
         return lambda name: name not in free and self.world.has_pod(f"{job.namespace}/{name}")
-
-
-def _unplaced(pods: Sequence[PodFacts]) -> str:
-    """Say which servers found no node, and why in the words of the scheduler."""
-    waiting = [pod for pod in pods if pod.role != "trainer" and pod.is_live and not pod.node]
-    said = next((pod for pod in waiting if pod.unplaced), None)
-    if said is None:
-        return "its masters and parameter servers found no node"
-    return f"`{said.name}` found no node: {said.unplaced[:_LONGEST]}"
 
 
 def _why(decision: Decision) -> str:

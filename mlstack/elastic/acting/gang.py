@@ -21,6 +21,8 @@ INCOMPLETE_MS = 90_000
 MENDED_MS = 60_000
 """Services and budgets of a job that somebody changes are written no more often: another may not give in."""
 
+_LONGEST = 300  # of what a scheduler said: it tells of every kind of node
+
 _UNDER_WAY = ("Running", "Scaling", "Completing")
 
 
@@ -81,22 +83,29 @@ def see_to(
     ]
     is_held = any(one.is_held for one in sets.values())
     if overdue or (is_placed and is_held):
-        why = "no room on the planned nodes" if overdue else "all have a node"
+        why = f"{_unplaced(overdue)}; no longer held to the planned nodes" if overdue else "all have a node"
         support = Support(is_running=True, hints=memory.hints, is_held=False, sets_only=True)
         return Gang(support=support, why=why, loosened=tuple(overdue))
-    is_hopeless = (
-        not is_placed and memory.admitted_ms is not None and now_ms - memory.admitted_ms >= INCOMPLETE_MS
-    )
+    if not is_placed and memory.admitted_ms is not None and now_ms - memory.admitted_ms >= INCOMPLETE_MS:
+        return Gang(why=_unplaced(waiting), is_hopeless=True)
     held = [pod for pod in waiting if pod.is_tried and pod.is_held_to_node]
     due = min((pod.created_ms + limit_ms for pod in held), default=None)
     wrong = _wrong(job, sets) | _mendable(lacking, memory, now_ms)
     form = _form(job, sets, memory, wrong)
-    return Gang(support=form, why="restored", is_hopeless=is_hopeless, due_ms=due)
+    return Gang(support=form, why="restored", due_ms=due)
 
 
 def dismiss(sets: Mapping[str, SetFacts]) -> Support | None:
     """Tell what is to be written for a job that is to have no pods, None where it has none."""
     return Support(is_running=False, sets_only=True) if any(one.replicas for one in sets.values()) else None
+
+
+def _unplaced(waiting: Sequence[PodFacts]) -> str:
+    """Say which of these servers found no node, and why in the words of the scheduler."""
+    said = next((pod for pod in waiting if pod.unplaced), None)
+    if said is None:
+        return "its masters and parameter servers found no node"
+    return f"`{said.name}` found no node: {said.unplaced[:_LONGEST]}"
 
 
 def _limit_ms(job: JobFacts) -> int:

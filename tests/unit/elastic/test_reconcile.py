@@ -581,38 +581,48 @@ def test_servers_are_held_to_their_nodes_until_they_are_there(stage: Stage) -> N
 
 
 def test_servers_that_cannot_go_to_their_node_may_go_elsewhere(stage: Stage) -> None:
-    stage.put(training_job(minimum=1, maximum=1, pservers=1))
-    stage.step()
-    stage.run_sets()
-    stage.refuse_pods()
-    stuck = stage.get("Pod", "train-pserver-0")
-    assert stuck is not None
+    _let_a_server_be_stuck(stage)
+    stuck = _uid_of_server(stage)
 
     stage.step(seconds=10)
-    assert stage.get("Pod", "train-pserver-0")["metadata"]["uid"] == stuck["metadata"]["uid"]  # type: ignore[index]
+    assert _uid_of_server(stage) == stuck
     stage.step(seconds=11)
     stage.run_sets()
 
-    again = stage.get("Pod", "train-pserver-0")
-    assert again is not None and again["metadata"]["uid"] != stuck["metadata"]["uid"]
-    assert not _required(again)
+    assert _uid_of_server(stage) != stuck
+    assert not _required(stage.get("Pod", "train-pserver-0"))
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (CLAIM, f"`train-pserver-0` found no node: {CLAIM}"),
+        ("", "its masters and parameter servers found no node"),
+    ],
+    ids=["said", "silent"],
+)
+def test_a_server_that_may_go_elsewhere_does_so_with_the_words_of_the_scheduler(
+    stage: Stage, said: str, told: str
+) -> None:
+    _let_a_server_be_stuck(stage, said)
+
+    found = stage.step(seconds=21)
+
+    reasons = {one.ref.kind: one.why for one in found.taken if one.ref.name.startswith("train-pserver")}
+    expected = f"{told}; no longer held to the planned nodes"
+    assert reasons == {"StatefulSet": expected, "Pod": expected}
 
 
 def test_a_server_is_not_made_again_as_it_was_where_its_set_could_not_be_changed(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage.put(training_job(minimum=1, maximum=1, pservers=1))
-    stage.step()
-    stage.run_sets()
-    stage.refuse_pods()
-    stuck = stage.get("Pod", "train-pserver-0")
-    assert stuck is not None
+    _let_a_server_be_stuck(stage)
+    stuck = _uid_of_server(stage)
 
     with monkeypatch.context() as patched:
         patched.setattr(stage.cluster, "apply", _refused_apply)
         stage.step(seconds=21)
-    kept = stage.get("Pod", "train-pserver-0")
-    assert kept is not None and kept["metadata"]["uid"] == stuck["metadata"]["uid"]
+    assert _uid_of_server(stage) == stuck
     stage.step(seconds=3)
     stage.run_sets()
 
@@ -901,6 +911,20 @@ def _ref(stage: Stage) -> ObjectRef:
 
 def _pod_ref(name: str) -> ObjectRef:
     return ObjectRef("v1", "Pod", "default", name)
+
+
+def _let_a_server_be_stuck(stage: Stage, said: str = "") -> None:
+    """Let the scheduler find no node for a parameter server, and say this about it."""
+    stage.put(training_job(minimum=1, maximum=1, pservers=1))
+    stage.step()
+    stage.run_sets()
+    stage.refuse("train-pserver-0", said)
+
+
+def _uid_of_server(stage: Stage) -> str:
+    found = stage.get("Pod", "train-pserver-0")
+    assert found is not None
+    return str(found["metadata"]["uid"])
 
 
 def _required(obj: Obj | None) -> Any:
