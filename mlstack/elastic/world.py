@@ -144,6 +144,14 @@ class World:
             for (api_version, kind, name), state in found.items()
         }
 
+    def needless(self, job: JobFacts) -> dict[ObjectRef, str]:
+        """Give what stands around a job that it has no use for, with the UIDs of these very objects."""
+        facts = surroundings.needless(job, lambda kind, key: self._shelves[kind].get(key))
+        if facts is None:
+            return {}
+        name = facts.key.rpartition("/")[2]
+        return {ObjectRef(*surroundings.BUDGET, job.namespace, name): facts.uid}
+
     def pods_by_job(self) -> dict[str, list[PodFacts]]:
         """Give the pods of each job, those that ended included, in the order of their indexes.
 

@@ -13,6 +13,7 @@ import pytest
 from mlstack.cli import kube
 from mlstack.elastic import childnames, children, spec, status
 from mlstack.elastic.scaleplan import Reason
+from mlstack.elastic.setbacks import Bar, Setbacks
 from mlstack.elastic.standing import Counts, Standing
 from mlstack.engine.deployment import Deployment
 from mlstack.engine.target import Target
@@ -256,8 +257,12 @@ def test_a_spelling_that_edl_never_had_is_refused(gke: TestCluster, namespace: s
         ({"ports_num": 2}, "ports_num is immutable"),
         ({"ports_num_for_sparse": None}, "ports_num_for_sparse is immutable"),
         ({"pserver": {"min-instance": 3}}, "min-instance is immutable"),
+        ({"pserver": {"min-instance": 0}}, "min-instance is immutable"),
+        ({"pserver": {"min-instance": None}}, "min-instance is immutable"),
         ({"pserver": None}, "pserver cannot be added or removed"),
         ({"master": {"storage": {"size": "2Gi"}}}, "storage is immutable"),
+        ({"master": {"enabled": False}}, "enabled is immutable"),
+        ({"master": None}, "master cannot be added or removed"),
     ],
     ids=lambda value: value if isinstance(value, str) else json.dumps(value)[:40],
 )
@@ -334,6 +339,14 @@ def test_a_status_as_we_write_it_is_kept_whole(gke: TestCluster, namespace: str,
         maximum=10,
         reason=Reason(cause="admitted", text="room"),
         trainer=Counts(desired=3, live=3, bound=3, ready=3),
+        setbacks=Setbacks(
+            rounds=2,
+            fallen="8f5b",
+            tries=3,
+            retry_ms=1_800_000_000_123,
+            retry_generation=1,
+            bars=(Bar(node="n1", times=2, until_ms=1_800_000_000_123),),
+        ),
     )
     reported = {"throughput": {"curve": [[2, 10.5], [3, 14]]}}
     found = status.build(standing, reported, now_ms=1_800_000_000_000)
@@ -443,6 +456,9 @@ def test_the_definition_is_small_enough_to_be_applied_by_kubectl(tmp_path: Path)
         ("patch", "nodes", False),
         ("get", "secrets", False),
         ("create", "pods/exec", False),
+        ("delete", "poddisruptionbudgets.policy", True),
+        ("delete", "services", False),
+        ("delete", "statefulsets.apps", False),
         ("delete", "persistentvolumeclaims", False),
         ("delete", "deployments.apps", False),
         ("create", "rolebindings.rbac.authorization.k8s.io", False),

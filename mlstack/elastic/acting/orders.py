@@ -21,7 +21,7 @@ class Orders:
     Attributes:
         job: its key.
         deletions: pods that go; first, since the room they leave takes time.
-        supports: Services, budgets and StatefulSets.
+        supports: Services, budgets and StatefulSets, written or deleted.
         renewals: servers that their StatefulSet makes again, in the form that it has now.
         creations: trainers.
         is_whole: whether all stands around the trainers once `supports` are written.
@@ -88,6 +88,14 @@ def supports(job: JobFacts, wanted: Support, why: str, transitions: int | None) 
         for one in objects
         if one["kind"] == "StatefulSet" or not wanted.sets_only
         if not wanted.only or ObjectRef.of(one) in wanted.only
+    ]
+
+
+def clearances(job: JobFacts, needless: Mapping[ObjectRef, str]) -> list[Action]:
+    """Delete what a job has no use for any more, these very objects."""
+    return [
+        Action(verb="delete", ref=ref, job=job.key, why="needed no more", uid=uid)
+        for ref, uid in needless.items()
     ]
 
 

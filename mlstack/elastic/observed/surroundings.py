@@ -1,4 +1,4 @@
-"""Services and disruption budgets of training jobs: what is known of them, and what a job lacks."""
+"""Services and disruption budgets of training jobs: what is known, what is missing, what is too much."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ class AroundFacts:
         uid: its UID.
         version: resource version of the object.
         owner: UID of its controller.
+        is_going: whether somebody deleted it.
         form: of a Service job and role of the pods that it selects, of a budget how many pods may be away
             and how many have to be there, None where it does not say so.
     """
@@ -34,6 +35,7 @@ class AroundFacts:
     uid: str
     version: int
     owner: str
+    is_going: bool
     form: Form
 
 
@@ -69,6 +71,18 @@ def lacking(job: JobFacts, find: Find) -> dict[tuple[str, str, str], State]:
     return found
 
 
+def needless(job: JobFacts, find: Find) -> AroundFacts | None:
+    """Give the job's own budget of trainers where none of them has to be there, None where there is no such.
+
+    Nothing else is ever too much: the definition lets no master and no parameter server come or go.
+    """
+    if job.trainer is None or job.trainer.count:
+        return None
+    facts = find(BUDGET[1], f"{job.namespace}/{job.trainer.set_name}")
+    is_own = facts is not None and facts.owner == job.uid and not facts.is_going
+    return facts if is_own else None
+
+
 def _wanted(job: JobFacts) -> Iterator[tuple[tuple[str, str], str, Form]]:
     """Give kind, name and form of what stands around the pods of a job, as `children` writes it."""
     kinds: tuple[Kind, ...] = (job.trainer, *job.servers) if job.trainer is not None else ()
@@ -92,5 +106,6 @@ def _facts(obj: Mapping[str, Any], form: Form) -> AroundFacts:
         uid=str(metadata.get("uid") or ""),
         version=version(metadata),
         owner=str(owners[0].get("uid") or "") if owners else "",
+        is_going=bool(metadata.get("deletionTimestamp")),
         form=form,
     )

@@ -132,6 +132,65 @@ def test_a_job_without_a_fewest_number_needs_no_budget() -> None:
     assert rest(stage) == 0
 
 
+def let_fewest_be(stage: Stage, number: int) -> None:
+    job = ObjectRef(JOBS, "TrainingJob", "default", "train")
+    stage.memory.patch(job, {"spec": {"trainer": {"min-instance": number}}})
+
+
+@pytest.mark.parametrize("is_new_leader", [False, True], ids=["the same", "a new leader"])
+def test_the_budget_goes_with_the_fewest_number_and_comes_again(stage: Stage, is_new_leader: bool) -> None:
+    before = names(stage)
+    let_fewest_be(stage, 0)
+    if is_new_leader:
+        stage.restart()
+
+    stage.settle()
+
+    assert before - names(stage) == {("PodDisruptionBudget", "train-trainer")}
+    assert names(stage) < before
+    stage.step()
+    assert rest(stage) == 0
+    let_fewest_be(stage, 1)
+    stage.settle()
+    assert names(stage) == before
+
+
+def names(stage: Stage) -> set[tuple[str, str]]:
+    """Give kind and name of what stands around the pods."""
+    return {
+        (kind[0], str(obj["metadata"]["name"])) for kind in (SERVICE, BUDGET, SET) for obj in stage.all(*kind)
+    }
+
+
+@pytest.mark.parametrize(
+    "owners",
+    [
+        pytest.param([], id="nobody"),
+        pytest.param(
+            [{"apiVersion": JOBS, "kind": "TrainingJob", "name": "train", "uid": "old", "controller": True}],
+            id="an-earlier-job",
+        ),
+    ],
+)
+def test_a_budget_of_somebody_else_stays_whatever_its_name(stage: Stage, owners: list[Obj]) -> None:
+    change(stage, BUDGET, "train-trainer", {"metadata": {"ownerReferences": owners}})
+    let_fewest_be(stage, 0)
+
+    stage.settle()
+
+    assert ("PodDisruptionBudget", "train-trainer") in names(stage)
+    assert rest(stage) == 0
+
+
+def test_a_budget_that_somebody_holds_is_deleted_once(stage: Stage) -> None:
+    change(stage, BUDGET, "train-trainer", {"metadata": {"finalizers": ["example.com/audit"]}})
+    let_fewest_be(stage, 0)
+    stage.settle()
+    stage.step()
+
+    assert rest(stage) == 0
+
+
 def test_for_jobs_that_wait_or_ended_nothing_is_made_again(stage: Stage) -> None:
     suspended = {"spec": {"suspend": True}}
     stage.memory.patch(ObjectRef(JOBS, "TrainingJob", "default", "train"), suspended)

@@ -165,6 +165,8 @@ def use(stage: Stage) -> set[Use]:
     stage.memory.patch(ObjectRef.of(stage.job()), {"spec": {"trainer": {"max-instance": 4}}})
     stage.world.hear_of(stage.job())
     stage.reconciler.step(stage.clock.now_ms)
+    stage.memory.patch(ObjectRef.of(stage.job()), {"spec": {"trainer": {"min-instance": 0}}})
+    stage.settle()
     for name in stage.trainers():
         stage.end(name, phase="Succeeded")
     stage.settle()
