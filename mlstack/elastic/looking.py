@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mlstack.cluster.api import Cluster, Source
+from mlstack.elastic import hostports
 from mlstack.elastic.config import PolicyConfig
 from mlstack.elastic.controller import sources
 from mlstack.elastic.observed.jobs import JobFacts
@@ -71,7 +72,7 @@ class Lacking:
 
     Attributes:
         key: of the pod or job.
-        missing: what is missing, as people write it: `cpu 2500m, memory 1Gi`.
+        missing: what is missing, as people write it: `cpu 2500m, memory 1Gi, host port 7164/TCP`.
     """
 
     key: str
@@ -276,11 +277,15 @@ def _placements(places: Sequence[str]) -> Iterator[Placement]:
 def _lacking(found: ScalePlan, snapshot: Snapshot) -> Iterator[Lacking]:
     for one in found.unplaced:
         parts = [
-            f"{name} {amount(name, value)}"
-            for name, value in zip(snapshot.resources, one.missing, strict=True)
-            if value
+            _part(name, value) for name, value in zip(snapshot.resources, one.missing, strict=True) if value
         ]
         yield Lacking(key=one.key, missing=", ".join(parts))
+
+
+def _part(resource: str, value: int) -> str:
+    if hostports.is_key(resource):
+        return hostports.words(resource, value)
+    return f"{resource} {amount(resource, value)}"
 
 
 def _standing(job: JobFacts) -> JobStanding:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlstack.cluster.api import WatchEvent
+from mlstack.elastic import hostports
 from mlstack.elastic.observed import nodes, pods
-from mlstack.elastic.observed.amounts import is_host_port
 from mlstack.elastic.observed.nodes import NodeFacts
 from mlstack.elastic.observed.pods import PodFacts
 from mlstack.elastic.spec import SpecError, parse
@@ -283,7 +283,8 @@ class Observer:
     def _is_crowded(self, name: str, held: Amounts) -> bool:
         offered = self._nodes[name].allocatable
         return any(
-            amount > offered.get(resource, int(is_host_port(resource))) for resource, amount in held.items()
+            amount > offered.get(resource, int(hostports.is_key(resource)))
+            for resource, amount in held.items()
         )
 
     def _stranded(self, bound: Mapping[str, Amounts]) -> Amounts:

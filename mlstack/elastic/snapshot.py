@@ -1,8 +1,8 @@
 """Nodes, pods and training jobs of one moment, as a policy sees them: integers and names, nothing to ask.
 
 Amounts are vectors: one integer a resource, in the order of `Snapshot.resources`. CPU counts in thousandths
-of a core, memory and storage in bytes, everything else (`pods`, `nvidia.com/gpu`) in whole pieces. Times are
-milliseconds since 1970 (in the simulator: since its start).
+of a core, memory and storage in bytes, everything else (`pods`, `nvidia.com/gpu`, a port of the node as
+`hostport:7164:TCP`) in whole pieces. Times are milliseconds since 1970 (in the simulator: since its start).
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from functools import lru_cache
 from math import ceil
 from typing import Any
 
+from mlstack.elastic import hostports
 from mlstack.elastic.snapshot import Vector
 from mlstack.model.validation.formats import quantity
 
@@ -15,8 +16,6 @@ Amounts = Mapping[str, int]
 
 BASIC = ("cpu", "memory", "pods")
 """Resources that every vector has, in this order; others follow by name."""
-
-_HOST_PORT = "hostport:"
 
 
 @lru_cache(maxsize=8192)
@@ -57,11 +56,6 @@ def requests(spec: Mapping[str, Any]) -> dict[str, int]:
     return {**{name: value for name, value in total.items() if value}, **_host_ports(spec), "pods": 1}
 
 
-def is_host_port(resource: str) -> bool:
-    """Tell whether a resource is a port of the node, as `hostport:7164:TCP`: each has one, unsaid."""
-    return resource.startswith(_HOST_PORT)
-
-
 def vector(wanted: Amounts, resources: Sequence[str]) -> Vector:
     """Put amounts into the order of a snapshot's resources."""
     return tuple(wanted.get(name, 0) for name in resources)
@@ -93,7 +87,7 @@ def _host_ports(spec: Mapping[str, Any]) -> dict[str, int]:
         for port in container.get("ports") or ():
             number = port.get("hostPort") or (port.get("containerPort") if spec.get("hostNetwork") else None)
             if number:
-                found[f"{_HOST_PORT}{number}:{port.get('protocol') or 'TCP'}"] = 1
+                found[hostports.key(number, port.get("protocol") or "TCP")] = 1
     return found
 
 

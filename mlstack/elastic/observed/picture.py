@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain
 
-from mlstack.elastic.observed.amounts import BASIC, Amounts, is_host_port, vector
+from mlstack.elastic import hostports
+from mlstack.elastic.observed.amounts import BASIC, Amounts, vector
 from mlstack.elastic.observed.jobs import JobFacts, Kind, SetFacts
 from mlstack.elastic.observed.nodes import NodeFacts
 from mlstack.elastic.observed.placement import Eligible
@@ -52,8 +53,8 @@ def resources_of(pods: Iterable[PodFacts], jobs: Iterable[JobFacts]) -> tuple[st
     """
     held = [pod.requests for pod in pods if not pod.ending]
     wanted = [kind.requests for job in jobs for kind in (*job.servers, job.trainer) if kind]
-    ports = {name for each in wanted for name in each if is_host_port(name)}
-    names = {name for name in set[str]().union(*held, *wanted) if not is_host_port(name)}
+    ports = {name for each in wanted for name in each if hostports.is_key(name)}
+    names = {name for name in set[str]().union(*held, *wanted) if not hostports.is_key(name)}
     names.update(_told_apart(ports, [*wanted, *held]) if ports else ())
     return (*BASIC, *sorted(names.difference(BASIC)))
 
@@ -87,7 +88,7 @@ class Picture:
         self._known, self._now_ms = known, now_ms
         everybody = chain(known.foreign, *known.own.values())
         self._names = resources_of(everybody, known.jobs.values())
-        self._ports = {name: 1 for name in self._names if is_host_port(name)}
+        self._ports = {name: 1 for name in self._names if hostports.is_key(name)}
         self._taking = {node.place.name for node in known.nodes}
         self._used: dict[str, list[int]] = {name: [0] * len(self._names) for name in self._taking}
         self._arriving: list[Arriving] = []

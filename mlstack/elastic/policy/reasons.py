@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from mlstack.elastic import hostports
 from mlstack.elastic.policy.books import Books
 from mlstack.elastic.policy.needs import needs
 from mlstack.elastic.policy.parts import Crew
@@ -127,9 +128,8 @@ def _amount(name: str, amount: int) -> str:
         return f"{amount / 1000:g} cpu"
     if name in ("memory", "ephemeral-storage"):
         return f"{amount / 2**30:.4g} GiB {name}" if amount >= 2**30 else f"{amount / 2**20:.4g} MiB {name}"
-    if name.startswith("hostport:"):
-        _, number, protocol = name.split(":")
-        return f"{_count(amount, 'host port')} {number}/{protocol}"
+    if hostports.is_key(name):
+        return hostports.words(name, amount)
     return f"{amount} {name}"
 
 

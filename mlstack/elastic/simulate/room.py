@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from mlstack.elastic.observed.amounts import is_host_port
+from mlstack.elastic import hostports
 from mlstack.elastic.observed.nodes import NodeFacts
 from mlstack.elastic.observed.placement import Place, is_eligible
 from mlstack.elastic.observed.pods import PodFacts
@@ -22,7 +22,7 @@ class _Free(dict[str, int]):
     """What is left of a node: of what it does not name, one of each port and nothing else."""
 
     def __missing__(self, resource: str) -> int:
-        return int(is_host_port(resource))
+        return int(hostports.is_key(resource))
 
 
 class Room:

@@ -50,6 +50,19 @@ def test_plan_names_pods_of_others_that_have_no_place(run: Runner, stage: Stage)
     assert out.partition("pods without a place:\n")[2].splitlines()[0] == "  default/wide: cpu 30, pods 1"
 
 
+def test_plan_names_ports_of_nodes_in_words(run: Runner, stage: Stage) -> None:
+    stage.put(training_job("net", minimum=3, cpu="1", hostNetwork=True))
+    container = {"name": "main", "ports": [{"containerPort": 80, "hostPort": 7164}]}
+    container["resources"] = {"requests": {"cpu": "30"}}
+    stage.put(pod("gate", priority=1000, containers=[container]))
+
+    said = [run.ok(f"elastic plan {words}") for words in ("", "--explain net", "-o json", "-o yaml")]
+
+    assert "  default/gate: cpu 30, pods 1, host port 7164/TCP" in said[0].splitlines()
+    assert "no room for 3 host ports 7164/TCP, 3 host ports 7165/TCP of its gang" in said[1]
+    assert "hostport:" not in "".join(said)
+
+
 def test_a_job_that_cannot_be_read_has_no_range(run: Runner, stage: Stage) -> None:
     stage.put(training_job("bad", minimum=5, maximum=2))
 
