@@ -114,6 +114,13 @@ class Stage:
                 return
         raise AssertionError("it does not come to rest")
 
+    def rest(self, *, seconds: int = 120) -> int:
+        """Let the controller do a pass every five seconds and give how often it wrote something."""
+        before = self.cluster.writes
+        for _ in range(seconds // 5):
+            self.step(seconds=5)
+        return self.cluster.writes - before
+
     def run_sets(self) -> None:
         """Let StatefulSets have their pods."""
         for found in self.all("StatefulSet", "apps/v1"):

@@ -37,14 +37,6 @@ def change(stage: Stage, kind: tuple[str, str], name: str, patch: Obj) -> None:
     stage.memory.patch(ref(kind, name), patch)
 
 
-def rest(stage: Stage, *, seconds: int = 120) -> int:
-    """Let time pass and give how often something was written."""
-    before = stage.cluster.writes
-    for _ in range(seconds // 5):
-        stage.step(seconds=5)
-    return stage.cluster.writes - before
-
-
 @pytest.mark.parametrize("is_new_leader", [False, True], ids=["the same", "a new leader"])
 @pytest.mark.parametrize("name", ["train-trainer", "train-pserver", "train-master"])
 @pytest.mark.parametrize("kind", [SERVICE, BUDGET], ids=lambda kind: str(kind[0]))
@@ -62,7 +54,7 @@ def test_what_was_deleted_is_made_again_alone(
     assert before is not None and found is not None
     assert found["spec"] == before["spec"]
     assert [str(action.ref) for action in done.actions] == [str(ref(kind, name))]
-    assert rest(stage) == 0
+    assert stage.rest() == 0
     assert stage.status()["phase"] == "Running"
 
 
@@ -86,7 +78,7 @@ def test_a_budget_that_keeps_too_little_is_mended(stage: Stage) -> None:
 
     found = stage.get(BUDGET[0], "train-trainer", BUDGET[1])
     assert found is not None and found["spec"]["minAvailable"] == 2
-    assert rest(stage) == 0
+    assert stage.rest() == 0
 
 
 def test_a_service_that_selects_other_pods_is_mended(stage: Stage) -> None:
@@ -109,7 +101,7 @@ def test_whoever_changes_it_over_and_over_is_answered_once_a_minute(stage: Stage
 def test_a_budget_in_shares_is_left_since_no_server_takes_both_numbers(stage: Stage) -> None:
     change(stage, BUDGET, "train-trainer", {"spec": {"minAvailable": None, "maxUnavailable": "50%"}})
 
-    assert rest(stage) == 0
+    assert stage.rest() == 0
 
 
 def test_what_lost_our_label_gets_it_back_once(stage: Stage) -> None:
@@ -119,7 +111,7 @@ def test_what_lost_our_label_gets_it_back_once(stage: Stage) -> None:
 
     found = stage.get(SERVICE[0], "train-trainer")
     assert found is not None and found["metadata"]["labels"]["mlstack.dev/training-job"] == "train"
-    assert rest(stage) == 0
+    assert stage.rest() == 0
 
 
 def test_a_job_without_a_fewest_number_needs_no_budget() -> None:
@@ -129,7 +121,7 @@ def test_a_job_without_a_fewest_number_needs_no_budget() -> None:
     stage.step()
 
     assert stage.all(*BUDGET) == []
-    assert rest(stage) == 0
+    assert stage.rest() == 0
 
 
 def let_fewest_be(stage: Stage, number: int) -> None:
@@ -149,7 +141,7 @@ def test_the_budget_goes_with_the_fewest_number_and_comes_again(stage: Stage, is
     assert before - names(stage) == {("PodDisruptionBudget", "train-trainer")}
     assert names(stage) < before
     stage.step()
-    assert rest(stage) == 0
+    assert stage.rest() == 0
     let_fewest_be(stage, 1)
     stage.settle()
     assert names(stage) == before
@@ -179,7 +171,7 @@ def test_a_budget_of_somebody_else_stays_whatever_its_name(stage: Stage, owners:
     stage.settle()
 
     assert ("PodDisruptionBudget", "train-trainer") in names(stage)
-    assert rest(stage) == 0
+    assert stage.rest() == 0
 
 
 def test_a_budget_that_somebody_holds_is_deleted_once(stage: Stage) -> None:
@@ -188,7 +180,7 @@ def test_a_budget_that_somebody_holds_is_deleted_once(stage: Stage) -> None:
     stage.settle()
     stage.step()
 
-    assert rest(stage) == 0
+    assert stage.rest() == 0
 
 
 def test_for_jobs_that_wait_or_ended_nothing_is_made_again(stage: Stage) -> None:
@@ -197,7 +189,7 @@ def test_for_jobs_that_wait_or_ended_nothing_is_made_again(stage: Stage) -> None
     stage.settle()
     stage.delete("Service", "train-trainer")
 
-    rest(stage)
+    stage.rest()
 
     assert stage.get("Service", "train-trainer") is None
     stage.memory.patch(ObjectRef(JOBS, "TrainingJob", "default", "train"), {"spec": {"suspend": False}})
