@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from mlstack.elastic.simulate import scenariofile
 from mlstack.elastic.simulate.admission import admit
 from mlstack.elastic.simulate.kernel import START_MS, Kernel
 from mlstack.elastic.simulate.kubelet import Kubelets, KubeletSettings
 from mlstack.elastic.simulate.nodes import NodeLifecycle
 from mlstack.elastic.simulate.objects import classes, nodes
-from mlstack.elastic.simulate.scenario import NodeGroup
+from mlstack.elastic.simulate.scenario import Event, NodeGroup, Scenario
 from mlstack.elastic.simulate.scheduler import Scheduler, SchedulerSettings
 from mlstack.elastic.simulate.store import Obj, Store
 from mlstack.elastic.simulate.workloads import Collector, Workloads, WorkloadSettings
+
+SMALL_JOB = {
+    "min": 2,
+    "max": 12,
+    "trainer": {"cpu": 2, "memory": "2Gi"},
+    "pservers": {"count": 2, "cpu": 1},
+    "master": {"cpu": "500m"},
+}
+"""A small job of a scenario, but for its name and times."""
+
+
+def small_scenario(*events: Event, jobs: int = 3, seconds: int = 150, **more: object) -> Scenario:
+    """Give a small cluster with a service and jobs that come ten seconds apart."""
+    data = {
+        "seconds": seconds,
+        "nodes": [{"name": "n", "count": 6, "cpu": 16, "memory": "64Gi", "background": {"cpu": "300m"}}],
+        "services": [{"name": "web", "replicas": 6, "cpu": 3}],
+        "jobs": [{"name": "j", "count": jobs, "every": 10, "at": 5, **SMALL_JOB}],
+        **more,
+    }
+    return replace(scenariofile.read(data, where="small.yaml"), events=events)
 
 
 class Sandbox:

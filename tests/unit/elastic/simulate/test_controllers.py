@@ -6,29 +6,14 @@ import pytest
 
 from mlstack.elastic import measures
 from mlstack.elastic.running.leading import Leadership
-from mlstack.elastic.simulate import scenariofile
 from mlstack.elastic.simulate.run import Outcome, simulate
 from mlstack.elastic.simulate.scenario import Event, Faults, Scenario
-
-JOB = {
-    "min": 2,
-    "max": 12,
-    "trainer": {"cpu": 2, "memory": "2Gi"},
-    "pservers": {"count": 2, "cpu": 1},
-    "master": {"cpu": "500m"},
-}
+from tests.support.simulated import small_scenario
 
 
 def scenario(*events: Event, controllers: int = 2) -> Scenario:
-    """Give a small cluster with a service, and jobs that come ten seconds apart."""
-    data = {
-        "seconds": 150,
-        "controllers": controllers,
-        "nodes": [{"name": "n", "count": 6, "cpu": 16, "memory": "64Gi", "background": {"cpu": "300m"}}],
-        "services": [{"name": "web", "replicas": 6, "cpu": 3}],
-        "jobs": [{"name": "j", "count": 5, "every": 10, "at": 5, **JOB}],
-    }
-    return replace(scenariofile.read(data, where="small.yaml"), events=events)
+    """Give the small cluster with five jobs and so many controllers."""
+    return small_scenario(*events, jobs=5, controllers=controllers)
 
 
 def facts(outcome: Outcome) -> tuple[object, ...]:
