@@ -6,7 +6,8 @@ Times are seconds, amounts are written as in Kubernetes. A job may be given by a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from typing import Any, get_args
 
 from mlstack.cluster.patches import merge_patch
@@ -17,6 +18,8 @@ from mlstack.elastic.simulate.scheduler import SchedulerSettings
 from mlstack.elastic.spec import SpecError, own_names, parse
 from mlstack.elastic.specfields import Fields, Findings
 from mlstack.errors import ConfigError
+from mlstack.model.names import nearest
+from mlstack.model.validation.formats import quantity
 
 GPU = "nvidia.com/gpu"
 
@@ -43,6 +46,9 @@ _JOB = (
 _SERVICE = ("name", "at", "replicas", *_ROOM, "priority", "preempts", "grace")
 _EVENT = ("at", "what", "name", "count", "seconds", "every")
 _NEEDS_NAME = frozenset(what for what in get_args(Happening) if not what.endswith(("-controller", "-watch")))
+_LONGEST_S = 7 * 24 * 3600
+"""A sample is kept for every second: a week of them is what memory and patience are there for."""
+_UNREAD = " of a TrainingJob and is ignored"
 
 
 def read(data: object, *, where: str) -> Scenario:
@@ -60,9 +66,13 @@ def read(data: object, *, where: str) -> Scenario:
     top.check(_TOP)
     scenario = _scenario(top, where)
     _check(scenario, findings)
-    faults = [*findings.faults, *findings.warnings]
+    faults = [*findings.faults, *(text.removesuffix(_UNREAD) for text in findings.warnings)]
     if faults:
-        raise ConfigError("the scenario cannot be used: " + "; ".join(faults), where=where)
+        raise ConfigError(
+            "the scenario cannot be used: " + "; ".join(faults),
+            where=where,
+            hint="README.md of the package `kubeflow/elastic` has an example with every field",
+        )
     return scenario
 
 
@@ -80,7 +90,7 @@ def _scenario(top: Fields, where: str) -> Scenario:
         events=tuple(_event(fields) for fields in _levels(top, "events")),
         faults=_faults(top.level("faults")),
         begin_ms=_ms(top, "begin", 0),
-        end_ms=_ms(top, "seconds", 600),
+        end_ms=_ms(top, "seconds", 600, most=_LONGEST_S),
         grace_s=top.integer("grace", 5),
         controllers=top.integer("controllers", 1, minimum=1),
         scheduler=_scheduler(top.level("scheduler")),
@@ -98,8 +108,8 @@ def _nodes(fields: Fields) -> NodeGroup:
     return NodeGroup(
         name=_name(fields),
         count=fields.integer("count", 1),
-        allocatable={**_room(fields), **_texts(fields.mapping("allocatable"))},
-        background=_texts(fields.mapping("background")),
+        allocatable={**_room(fields), **_quantities(fields, "allocatable")},
+        background=_quantities(fields, "background"),
         labels=_texts(fields.mapping("labels")),
         taints=tuple(_texts(taint) for taint in fields.items("taints")),
     )
@@ -153,7 +163,20 @@ def _resources(fields: Fields) -> dict[str, Any]:
 
 def _room(fields: Fields) -> dict[str, str]:
     names = {"cpu": "cpu", "memory": "memory", "gpu": GPU}
-    return {names[name]: str(fields.value(name)) for name in _ROOM if name in fields}
+    return {names[name]: _quantity(fields, name, fields.value(name)) for name in _ROOM if name in fields}
+
+
+def _quantities(fields: Fields, name: str) -> dict[str, str]:
+    return {
+        str(key): _quantity(fields, f"{name}.{key}", found) for key, found in fields.mapping(name).items()
+    }
+
+
+def _quantity(fields: Fields, name: str, found: object) -> str:
+    """Give an amount as it is written; what Kubernetes would not read as one is a fault."""
+    if (amount := quantity(str(found))) is None or amount < 0:
+        fields.fault(f"`{name}` must be an amount such as 2, 500m or 4Gi, got {found!r}")
+    return str(found)
 
 
 def _service(fields: Fields) -> Service:
@@ -187,8 +210,8 @@ def _event(fields: Fields) -> Event:
 def _faults(fields: Fields) -> Faults:
     fields.check(("conflicts", "errors"))
     return Faults(
-        conflict_pct=_number(fields, "conflicts", 0),
-        error_pct=_number(fields, "errors", 0),
+        conflict_pct=_number(fields, "conflicts", 0, most=100),
+        error_pct=_number(fields, "errors", 0, most=100),
     )
 
 
@@ -209,16 +232,19 @@ def _name(fields: Fields) -> str:
     return name
 
 
-def _ms(fields: Fields, name: str, default: float) -> int:
-    return round(_number(fields, name, default) * 1000)
+def _ms(fields: Fields, name: str, default: float, *, most: float = inf) -> int:
+    return round(_number(fields, name, default, most=most) * 1000)
 
 
-def _number(fields: Fields, name: str, default: float) -> float:
+def _number(fields: Fields, name: str, default: float, *, most: float = inf) -> float:
     found = fields.value(name)
     if found is None:
         return default
     if isinstance(found, bool) or not isinstance(found, int | float) or found < 0:
         fields.fault(f"`{name}` must be a number that is not negative, got {found!r}")
+        return default
+    if not found <= most:
+        fields.fault(f"`{name}` must be at most {most:g}, got {found!r}")
         return default
     return float(found)
 
@@ -228,7 +254,7 @@ def _texts(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _check(scenario: Scenario, findings: Findings) -> None:
-    """Find jobs that the controller would refuse, and a scenario without nodes or without a moment."""
+    """Find jobs that the controller would refuse, events that befall nothing, and what shows nothing."""
     if not scenario.nodes:
         findings.faults.append("scenario: no `nodes`")
     if scenario.begin_ms >= scenario.end_ms:
@@ -242,3 +268,36 @@ def _check(scenario: Scenario, findings: Findings) -> None:
             parse(training_job(job, scenario.grace_s))
         except SpecError as error:
             findings.faults += [f"job `{job.name}`: {fault}" for fault in error.faults]
+    findings.faults += _aimless(scenario)
+
+
+def _aimless(scenario: Scenario) -> Iterator[str]:
+    """Name the events that happen to what the scenario does not have."""
+    for index, event in enumerate(scenario.events):
+        kind, known = _aims(scenario, event.what)
+        if event.name and kind and event.name not in known:
+            near = nearest(event.name, known)
+            hint = f"; did you mean `{near}`?" if near else ""
+            yield f"scenario.events[{index}]: there is no {kind} `{event.name}`{hint}"
+
+
+def _aims(scenario: Scenario, what: str) -> tuple[str, Sequence[str]]:
+    """Give what an event can happen to, and the names of all there are; nothing where it needs no name."""
+    if what == "scale":
+        return "service", [service.name for service in scenario.services]
+    if what == "add-nodes":
+        return "group of nodes", [group.name for group in scenario.nodes]
+    if what.endswith("-node"):
+        return "node", [
+            f"{group.name}-{index}" for group in scenario.nodes for index in _numbers(scenario, group)
+        ]
+    if what.endswith(("-job", "-trainers")):
+        return "job", [job.name for job in scenario.jobs]
+    return "", ()
+
+
+def _numbers(scenario: Scenario, group: NodeGroup) -> range:
+    """Give the numbers of nodes that a group ever has."""
+    added = [event for event in scenario.events if event.what == "add-nodes" and event.name == group.name]
+    times = [1 + (scenario.end_ms // event.every_ms if event.every_ms else 0) for event in added]
+    return range(group.count + sum(event.count * often for event, often in zip(added, times, strict=True)))

@@ -76,6 +76,67 @@ def test_faults_are_told(data: object, words: str) -> None:
         scenariofile.read(data, where="a.yaml")
 
 
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        ({"what": "scale", "name": "wed"}, "no service `wed`; did you mean `web`?"),
+        ({"what": "fail-node", "name": "n"}, "no node `n`"),
+        ({"what": "fail-node", "name": "n-2"}, "no node `n-2`"),
+        ({"what": "add-nodes", "name": "m-0"}, "no group of nodes `m-0`"),
+        ({"what": "crash-trainers", "name": "j"}, "no job `j`"),
+    ],
+    ids=["service", "group", "node", "node as group", "job"],
+)
+def test_events_happen_to_what_there_is(event: dict[str, object], words: str) -> None:
+    data = {
+        "nodes": NODES,
+        "jobs": [{"name": "j", "count": 2, "trainer": {"cpu": 1}}],
+        "services": [{"name": "web", "cpu": 1}],
+        "events": [{"what": "add-nodes", "name": "n", "at": 1}, event],
+    }
+    with pytest.raises(ConfigError, match=re.escape(f"scenario.events[1]: there is {words}")):
+        scenariofile.read(data, where="a.yaml")
+
+
+def test_events_may_happen_to_nodes_that_come_later() -> None:
+    events = [{"what": "add-nodes", "name": "n", "count": 2}, {"what": "cordon-node", "name": "n-2", "at": 9}]
+    found = scenariofile.read({"nodes": NODES, "events": events}, where="a.yaml")
+    assert [event.name for event in found.events] == ["n", "n-2"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"cpu": "four"},
+        {"memory": "4 GB"},
+        {"cpu": -1},
+        {"allocatable": {"example.org/fpga": "some"}},
+        {"background": {"cpu": "few"}},
+    ],
+    ids=["cpu", "memory", "negative", "allocatable", "background"],
+)
+def test_amounts_are_read_as_kubernetes_reads_them(fields: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=r"scenario\.nodes\[0\]: `\S+` must be an amount such as"):
+        scenariofile.read({"nodes": [{"name": "n", **fields}]}, where="a.yaml")
+
+
+def test_no_more_than_every_write_fails() -> None:
+    with pytest.raises(ConfigError, match="`errors` must be at most 100, got 101"):
+        scenariofile.read({"nodes": NODES, "faults": {"errors": 101}}, where="a.yaml")
+
+
+@pytest.mark.parametrize("seconds", [1e99, float("inf"), float("nan")])
+def test_a_scenario_has_an_end(seconds: float) -> None:
+    with pytest.raises(ConfigError, match="`seconds` must be at most 604800"):
+        scenariofile.read({"nodes": NODES, "seconds": seconds}, where="a.yaml")
+
+
+def test_a_field_of_a_scenario_is_not_said_to_be_one_of_a_job() -> None:
+    with pytest.raises(ConfigError, match=r"scenario\.nodes\[0\]: `memry` is no field$") as caught:
+        scenariofile.read({"nodes": [{"name": "n", "cpu": 4, "memry": "1Gi"}]}, where="a.yaml")
+    assert "kubeflow/elastic" in str(caught.value.hint)
+
+
 def test_the_example_of_the_guide_runs_and_breaks_no_law() -> None:
     block = re.search(r"```yaml\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
     assert block
