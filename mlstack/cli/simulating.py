@@ -42,6 +42,21 @@ def check_settings(name: str, policy: str, typed: Sequence[str]) -> None:
         raise UsageError(f"policy `{policy}` runs without the controller that has such settings", hint=hint)
 
 
+def check_seeds(name: str, typed: Sequence[str]) -> None:
+    """Refuse the seeds of many runs where one is done.
+
+    Args:
+        name: the case or file.
+        typed: names of the options that were given.
+
+    Raises:
+        UsageError: they would change nothing.
+    """
+    if typed:
+        why = "one run is done" if name in GOALS else f"`{name}` is run once: it has no goals to be judged by"
+        raise UsageError(why, hint=f"leave {', '.join(f'--{each}' for each in typed)} away; see --seed")
+
+
 def baseline(policy: str) -> PolicyConfig | None:
     """Give what stands for EDL's own way to scale jobs, None for a policy of the controller."""
     from mlstack.elastic.config import PolicyConfig
@@ -117,6 +132,9 @@ def single(
         from mlstack.elastic.plot import library
 
         library()
+    for file in (rows, plot):
+        if file is not None:
+            _check_place(file)
     scenario = _scenario(name)
     if is_preempting is not None:
         _check_services(name, scenario)
@@ -158,8 +176,13 @@ def _drawn(outcome: Outcome) -> str:
     return draw(outcome.samples, f"{outcome.scenario.name}, policy {outcome.policy}, seed {outcome.seed}")
 
 
+def _check_place(file: Path) -> None:
+    """Refuse a file that cannot be written before the work is done that it is to hold."""
+    if not file.parent.is_dir():
+        raise NotFoundError(f"no folder `{file.parent}`", hint=f"mkdir -p {file.parent}")
+    if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise UsageError(f"cannot write `{file}`", hint="check the path and its rights")
+
+
 def _write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write `{file}`: {error.strerror}") from error
+    file.write_text(text, encoding="utf-8")

@@ -300,6 +300,8 @@ def simulate(
             scenario, seeds, config, tick_ms=tick_ms, first_seed=first_seed, is_preempting=preemption
         )
         return emit(found, output)
+    many = [name.replace("_", "-") for name in ("seeds", "first_seed") if _is_typed(ctx, name)]
+    simulating.check_seeds(scenario, many)
     single = simulating.single(
         scenario, config, seed or 0, tick_ms=tick_ms, is_preempting=preemption, rows=csv, plot=plot
     )
@@ -402,6 +404,13 @@ def _listening(listen: str) -> tuple[Metrics | None, Callable[[], None]]:
     if not port.isdigit():
         raise UsageError(f"`--listen {listen}` has no port", hint="--listen 0.0.0.0:8080")
     metrics = Metrics(monotonic)
-    server = HealthServer(metrics, address=address.strip("[]"), port=int(port))
+    try:
+        server = HealthServer(metrics, address=address.strip("[]"), port=int(port))
+    except (OSError, OverflowError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(
+            f"cannot listen at `{listen}`: {str(reason).lower()}",
+            hint="--listen takes a free port of this machine",
+        ) from error
     server.start()
     return metrics, server.stop

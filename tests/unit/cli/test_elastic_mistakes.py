@@ -1,0 +1,80 @@
+"""Mistakes that people make with `mlstack elastic`, and what they are told."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import Runner
+from tests.support.stage import Stage
+
+SCENARIO = """\
+seconds: 20
+nodes: [{name: box, cpu: 4}]
+jobs: [{name: a, max: 4, trainer: {cpu: 1}}]
+"""
+
+
+@pytest.fixture
+def stage(run: Runner) -> Stage:
+    """An empty cluster; the context `minikube` leads there."""
+    stage = Stage("n1")
+    run.clusters["minikube"] = run.clusters[""] = stage.memory
+    return stage
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("mine.yaml --seeds 3", "leave --seeds away"),
+        ("mine.yaml --first-seed 3", "leave --first-seed away"),
+        ("case1 --seeds 3 --seed 1", "leave --seeds away"),
+    ],
+)
+def test_seeds_of_many_runs_are_refused_where_one_is_done(run: Runner, line: str, words: str) -> None:
+    Path("mine.yaml").write_text(SCENARIO, encoding="utf-8")
+
+    ran = run(f"elastic simulate {line}")
+
+    assert ran.code == 2
+    assert words in ran.err
+
+
+@pytest.mark.parametrize("option", ["--csv", "--plot"])
+def test_a_missing_folder_is_told_before_anything_is_simulated(
+    run: Runner, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    monkeypatch.setattr("mlstack.elastic.plot.library", lambda: None)
+
+    ran = run(f"elastic simulate nothing-here.yaml {option} nowhere/rows")
+
+    assert ran.code == 4
+    assert "no folder `nowhere`" in ran.err and "mkdir -p nowhere" in ran.err
+
+
+def test_a_folder_in_the_place_of_a_file_is_told_before_anything_is_simulated(run: Runner) -> None:
+    Path("rows").mkdir()
+
+    ran = run("elastic simulate nothing-here.yaml --csv rows")
+
+    assert ran.code == 2
+    assert "cannot write `rows`" in ran.err
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1:8080", "127.0.0.1:99999"], ids=["foreign", "no port"])
+def test_an_address_that_cannot_be_listened_at_is_named(run: Runner, stage: Stage, address: str) -> None:
+    ran = run(f"elastic run --once --listen {address}")
+
+    assert ran.code == 2
+    assert f"cannot listen at `{address}`" in ran.err
+
+
+def test_a_port_that_is_taken_is_named(run: Runner, stage: Stage) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ran = run(f"elastic run --once --listen 127.0.0.1:{port}")
+
+    assert ran.code == 2
+    assert f"cannot listen at `127.0.0.1:{port}`: address already in use" in ran.err
