@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -20,7 +21,14 @@ from mlstack.elastic.running.listening import Listed, Listener, News
 from mlstack.elastic.running.settings import Settings
 from mlstack.elastic.trainingjob import API_VERSION, KIND
 from mlstack.elastic.world import World
-from mlstack.errors import ClusterError, LockedError, MlstackError, NotReadyError
+from mlstack.errors import (
+    ClusterError,
+    LockedError,
+    MlstackError,
+    NotFoundError,
+    NotReadyError,
+    ObjectNotFoundError,
+)
 
 WRITERS = 8
 """Writes at once: with 20 ms each this is more than an API server of two cores takes."""
@@ -175,13 +183,11 @@ class Controller:
 
     def run(self, is_over: Callable[[], bool] = lambda: False) -> None:
         """Go on until `is_over`, or until an exception such as KeyboardInterrupt; then free the lease."""
-        known = Knowledge.of(self._cluster, self._settings, self._clock)
         pace = Pace(tick_ms=self._settings.tick_ms)
         reconciler: Reconciler | None = None
-        pool = ThreadPoolExecutor(WRITERS, thread_name_prefix="write")
-        if not self._settings.is_dry:
-            self._leadership.start()
-        try:
+        with self._at_work() as (known, pool):
+            if not self._settings.is_dry:
+                self._leadership.start()
             while not is_over():
                 if known.learn(timeout_s=self._patience_s(known, pace, reconciler)):
                     pace.heard(self._now_ms())
@@ -196,30 +202,33 @@ class Controller:
                 is_held = self._is_held(known)
                 if reconciler is not None and pace.is_due(self._now_ms()) and not is_held:
                     self._pass(reconciler, pace)
-        finally:
-            known.listener.stop()
-            self._leadership.stop()
-            pool.shutdown(wait=False, cancel_futures=True)
 
     def once(self, *, timeout_s: float = 60.0) -> Pass:
         """Do one pass as the leader, and free the lease.
 
         Raises:
             LockedError: another controller leads.
+            NotFoundError: the cluster has no training jobs.
             NotReadyError: the cluster did not tell all there is in time.
             ClusterError: the cluster does not answer or refuses.
         """
-        known = Knowledge.of(self._cluster, self._settings, self._clock)
-        pool = ThreadPoolExecutor(WRITERS, thread_name_prefix="write")
-        try:
+        with self._at_work() as (known, pool):
             wait_until_synced(known, self._clock, timeout_s=timeout_s)
             if not self._settings.is_dry:
                 self._leadership.attempt()
                 if not self._leadership.is_leading:
-                    raise LockedError(
+                    raise self._leadership.error or LockedError(
                         "another controller leads", hint="it does the work; `mlstack elastic plan` only looks"
                     )
             return self._reconciler(known, pool).step(self._now_ms())
+
+    @contextmanager
+    def _at_work(self) -> Iterator[tuple[Knowledge, ThreadPoolExecutor]]:
+        """Give what it knows and what writes for it; at the end all of it stops, and the lease is free."""
+        known = Knowledge.of(self._cluster, self._settings, self._clock)
+        pool = ThreadPoolExecutor(WRITERS, thread_name_prefix="write")
+        try:
+            yield known, pool
         finally:
             known.listener.stop()
             self._leadership.stop()
@@ -266,6 +275,8 @@ class Controller:
         texts = {str(error) for error in errors}
         for text in sorted(texts - self._complaints):
             self._told(f"a watch does not go on: {text}")
+        if self._complaints and not texts:
+            self._told("all watches go on")
         self._complaints = texts
 
     def _is_held(self, known: Knowledge) -> bool:
@@ -291,6 +302,7 @@ def wait_until_synced(known: Knowledge, clock: Clock, *, timeout_s: float) -> No
     """Return once everything there is has been told.
 
     Raises:
+        NotFoundError: the cluster has no training jobs.
         NotReadyError: the time is up.
         MlstackError: a watch cannot begin.
     """
@@ -299,7 +311,21 @@ def wait_until_synced(known: Knowledge, clock: Clock, *, timeout_s: float) -> No
         known.learn(timeout_s=0.2)
         errors: list[MlstackError] = known.listener.errors()
         if errors:
+            if any(map(_is_undefined, errors)):
+                raise no_training_jobs() from errors[0]
             raise errors[0]
         if clock.monotonic_s() > until_s:
             missing = ", ".join(sorted({source.kind for source in known.missing}))
             raise NotReadyError(f"the cluster did not list {missing} within {timeout_s:.0f} s")
+
+
+def no_training_jobs() -> NotFoundError:
+    """Give what is said of a cluster without their definition."""
+    return NotFoundError(
+        "the cluster has no training jobs: the definition of their kind is not there",
+        hint="mlstack generate elastic-controller NAME, then mlstack apply ENV",
+    )
+
+
+def _is_undefined(error: MlstackError) -> bool:
+    return isinstance(error, ObjectNotFoundError) and error.what == "kind" and f"`{KIND}`" in error.message
