@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mlstack.cluster.api import Cluster, Source
 from mlstack.elastic import hostports
 from mlstack.elastic.config import PolicyConfig
-from mlstack.elastic.controller import sources
+from mlstack.elastic.controller import no_training_jobs, sources
 from mlstack.elastic.observed.jobs import JobFacts
 from mlstack.elastic.plan import BASELINES, plan
 from mlstack.elastic.policy.table import POLICIES
@@ -179,10 +179,7 @@ def _read(cluster: Cluster, wanted: Iterable[Source]) -> World:
         except ObjectNotFoundError as error:
             if source.kind != KIND:
                 raise
-            raise NotFoundError(
-                "the cluster has no training jobs",
-                hint="mlstack generate elastic-controller NAME, then mlstack apply ENV",
-            ) from error
+            raise no_training_jobs() from error
         for item in listing.items:
             world.hear_of(item)
     return world

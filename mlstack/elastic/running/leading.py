@@ -47,6 +47,7 @@ class Leadership:
         self._seen: tuple[str, float] = ("", 0.0)
         self._thread: Thread | None = None
         self._trouble, self._followed = "", ""
+        self._error: ClusterError | None = None
 
     def start(self) -> None:
         """Begin to stand for election, in a thread."""
@@ -74,6 +75,11 @@ class Leadership:
         """Give how often the lease has changed hands, None while it is not ours."""
         with self._lock:
             return self._term.transitions if self._term is not None else None
+
+    @property
+    def error(self) -> ClusterError | None:
+        """Give what kept the lease from being asked for the last time; None where it was held or is ours."""
+        return self._error
 
     def check(self) -> None:
         """Return if the lease is ours for certain.
@@ -126,6 +132,7 @@ class Leadership:
             self._stand_by(error.term.holder)
             return RETRY_S
         except ClusterError as error:
+            self._error = error
             self._complain(f"the lease cannot be had: {error}")
             return RETRY_S
         if self._closed.is_set():
@@ -140,7 +147,7 @@ class Leadership:
         with self._lock:
             if not self._closed.is_set():
                 self._term, self._sure_until_s = term, asked_s + SURE_S
-        self._trouble, self._followed = "", ""
+        self._trouble, self._followed, self._error = "", "", None
 
     def _lose(self, why: str) -> None:
         with self._lock:
@@ -150,7 +157,7 @@ class Leadership:
 
     def _stand_by(self, holder: str) -> None:
         """Say who has the lease and where it is, once for each holder."""
-        self._trouble = ""
+        self._trouble, self._error = "", None
         if holder != self._followed:
             self._followed, ref = holder, self._lease.ref
             self._told(f"{self._lease.holder} stands by: {holder} has the Lease `{ref.namespace}/{ref.name}`")

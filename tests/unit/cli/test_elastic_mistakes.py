@@ -78,3 +78,24 @@ def test_a_port_that_is_taken_is_named(run: Runner, stage: Stage) -> None:
 
     assert ran.code == 2
     assert f"cannot listen at `127.0.0.1:{port}`: address already in use" in ran.err
+
+
+@pytest.mark.parametrize("line", ["plan", "status", "run --once", "run --once --dry-run"])
+def test_a_cluster_without_the_definition_is_told_alike_everywhere(
+    run: Runner, stage: Stage, line: str
+) -> None:
+    stage.delete_definition()
+
+    ran = run(f"elastic {line}")
+
+    assert ran.code == 4
+    assert "the cluster has no training jobs: the definition" in ran.err
+    assert "hint: mlstack generate elastic-controller NAME" in ran.err
+
+
+def test_a_lease_that_is_refused_is_not_said_to_be_held(run: Runner, stage: Stage) -> None:
+    ran = run("elastic run --once --lease-namespace nowhere")
+
+    assert ran.code == 6
+    assert "nowhere" in ran.err.splitlines()[-2]
+    assert "another controller leads" not in ran.err

@@ -171,6 +171,24 @@ def test_what_keeps_a_watch_from_going_on_is_told() -> None:
     assert noting.passes == []
 
 
+def test_that_all_watches_go_on_again_is_told(stage: Stage) -> None:
+    class Late(ClusterView):
+        refused = 0
+
+        def watch(self, api_version: str, kind: str, **options: Any) -> Any:
+            if kind == "PriorityClass" and not self.refused:
+                self.refused += 1
+                raise UnreachableError("no answer")
+            return super().watch(api_version, kind, **options)
+
+    noting = Noting()
+
+    controller(stage, noting, cluster=Late(stage.memory)).run(until(lambda: noting.passes))
+
+    told = [line for line in noting.lines if "watch" in line]
+    assert told == ["a watch does not go on: no answer", "all watches go on"]
+
+
 def test_nothing_is_decided_while_a_watch_is_broken(stage: Stage) -> None:
     class Breaking(ClusterView):
         is_broken, refused = False, 0
