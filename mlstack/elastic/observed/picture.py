@@ -49,10 +49,13 @@ class Known:
 def resources_of(pods: Iterable[PodFacts], jobs: Iterable[JobFacts]) -> tuple[str, ...]:
     """Give the resources that matter: those that every pod takes, and those that some ask for.
 
-    Ports of nodes matter only where jobs ask for them.
+    Ports of nodes matter only where jobs or pods that wait for room ask for them: else room would be made
+    for a pod on nodes whose port others keep.
     """
-    held = [pod.requests for pod in pods if not pod.ending]
+    present = [pod for pod in pods if not pod.ending]
+    held = [pod.requests for pod in present]
     wanted = [kind.requests for job in jobs for kind in (*job.servers, job.trainer) if kind]
+    wanted += [pod.requests for pod in present if not pod.node and pod.wants_room]
     ports = {name for each in wanted for name in each if hostports.is_key(name)}
     names = {name for name in set[str]().union(*held, *wanted) if not hostports.is_key(name)}
     names.update(_told_apart(ports, [*wanted, *held]) if ports else ())

@@ -46,8 +46,8 @@ _ENDED_BY_OTHERS = frozenset(
 _OUT_OF = "OutOf"
 """Begins the reason where a node is short of a resource, whose name follows: `OutOfnvidia.com/gpu`."""
 
-# What only more room can mend, in the words of the scheduler.
-_WANTS_ROOM = ("Insufficient", "Too many pods")
+# What only more room can mend, in the words of the scheduler; a port of a node is room too.
+_WANTS_ROOM = ("Insufficient", "Too many pods", "free ports")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.elastic import training_job
+from tests.support.elastic import pod, training_job
 from tests.support.elastic_controller import Jobs, Start
 
 pytestmark = pytest.mark.cluster
@@ -127,3 +127,24 @@ def autoscaler(job: str, *, most: int) -> Obj:
             "metrics": [{"type": "Resource", "resource": metric}],
         },
     }
+
+
+def test_a_trainer_makes_way_for_a_pod_that_lacks_nothing_but_its_port(start: Start, jobs: Jobs) -> None:
+    start()
+    jobs.create(training_job("one", minimum=1, maximum=9, cpu="1", hostNetwork=True))
+    jobs.wait_for(lambda: len(jobs.names("one")) == 3, what="a trainer on each node")
+    jobs.wait_for_phase("one", "Running")
+    # For pods of this class the scheduler makes no room by itself.
+    gate = pod("gate", priorityClassName="mlstack-training")
+    gate["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 7164}]
+
+    jobs.create({key: value for key, value in gate.items() if key != "status"})
+
+    jobs.wait_for(lambda: "gate" in bound(jobs), what="the pod that needs the port")
+    jobs.wait_for_phase("one", "Running")
+    assert len(jobs.names("one")) == 2
+
+
+def bound(jobs: Jobs) -> list[str]:
+    """Give the names of the pods that have a node."""
+    return [each["metadata"]["name"] for each in jobs.pods() if each["spec"].get("nodeName")]

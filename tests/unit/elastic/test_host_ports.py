@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mlstack.cluster.api import WatchEvent
-from mlstack.elastic import measures
+from mlstack.elastic import measures, podspec
 from mlstack.elastic.config import PolicyConfig
 from mlstack.elastic.plan import plan
 from mlstack.elastic.scaleplan import ScalePlan
@@ -15,6 +15,7 @@ from mlstack.elastic.simulate import scenariofile
 from mlstack.elastic.simulate.laws import breaches_of_sample
 from mlstack.elastic.simulate.run import simulate
 from mlstack.elastic.snapshot import Snapshot
+from mlstack.elastic.spec import parse
 from mlstack.elastic.world import World
 from tests.support.elastic import node, numbered, pod, training_job
 from tests.support.simulated import Sandbox
@@ -101,6 +102,79 @@ def test_a_port_comes_free_only_when_its_pod_is_gone() -> None:
 def test_ports_are_no_resource_unless_a_job_asks_for_them() -> None:
     holder = web({"containerPort": 80, "hostPort": 7164}, node="n1")
     assert seen(node("n1"), holder, training_job()).resources == ("cpu", "memory", "pods")
+
+
+TAKEN = "0/2 nodes are available: 2 node(s) didn't have free ports for the requested pod ports."
+
+
+def waits(*ports: int, why: str = TAKEN, **spec: Any) -> Obj:
+    """Give a pod of others that the scheduler found no node for."""
+    said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
+    given = [{"containerPort": 80 + number, "hostPort": port} for number, port in enumerate(ports)]
+    container = {"name": "main", "ports": given, "resources": {"requests": {"cpu": "1"}}}
+    return pod("gate", containers=[container], conditions=[said], **{"priority": 1000, **spec})
+
+
+def at_work(*on: str, maximum: int = 4, cpu: str = "1", **spec: Any) -> list[Obj]:
+    """Give a job with a trainer on each of these nodes."""
+    job = training_job(maximum=maximum, cpu=cpu, **spec)
+    status = {"phase": "Running", "trainer": {"desired": len(on)}}
+    labels = {"mlstack.dev/training-job": "train", "mlstack.dev/role": "trainer"}
+    template = podspec.trainer_spec(parse({**job, "metadata": {**job["metadata"], "uid": "uid-train"}}), 0)
+    trainers = [
+        pod(
+            f"train-trainer-{number}",
+            node=name,
+            phase="Running",
+            labels=labels,
+            owner=("TrainingJob", "uid-train"),
+            containers=template["containers"],
+            hostNetwork=bool(spec.get("hostNetwork")),
+        )
+        for number, name in enumerate(on)
+    ]
+    return [{**job, "status": status}, *trainers]
+
+
+def test_a_trainer_makes_way_for_a_pod_that_waits_for_its_port_alone() -> None:
+    found = planned(node("n1"), node("n2"), *at_work("n1", "n2", hostNetwork=True), waits(7164))
+
+    decision = found.decisions["default/train"]
+    assert (decision.target, len(decision.victims)) == (1, 1)
+    assert decision.reasons[0].cause == "yield"
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        pytest.param([waits(7164, priority=-20)], id="for-a-lower-priority"),
+        pytest.param(
+            [waits(7165, why="0/2 nodes are available: 2 node(s) had a taint.")],
+            id="where-something-else-is-missing",
+        ),
+    ],
+)
+def test_no_trainer_makes_way_for_its_port(pods: list[Obj]) -> None:
+    classes = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": -10}
+    low = {**classes, "metadata": {"name": "mlstack-trainer"}}
+    found = planned(low, node("n1"), node("n2"), *at_work("n1", "n2", hostNetwork=True), *pods)
+
+    assert found.decisions["default/train"].victims == ()
+
+
+@pytest.mark.parametrize("why", [TAKEN, "0/2 nodes are available: 2 Insufficient cpu."])
+def test_trainers_do_not_make_way_where_others_keep_the_port(why: str) -> None:
+    """The nodes are full of trainers, and pods of others keep the port of both: no victim would help."""
+    keepers = [web({"containerPort": 80, "hostPort": 80}, name=f"w{n}", node=f"n{n}") for n in (1, 2)]
+    full = at_work("n1", "n2", cpu="7", maximum=2)
+
+    found = planned(node("n1"), node("n2"), *keepers, *full, waits(80, why=why))
+
+    assert found.decisions["default/train"].victims == ()
+    assert [one.key for one in found.unplaced] == ["default/gate"]
+    keepers[1] = web(name="w2", node="n2")
+    without = planned(node("n1"), node("n2"), *keepers, *full, waits(80, why=why))
+    assert without.decisions["default/train"].victims == ("train-trainer-1",)
 
 
 def test_ports_that_go_together_count_as_one() -> None:
