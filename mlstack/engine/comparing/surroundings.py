@@ -142,4 +142,6 @@ def _certain(answer: bool | MlstackError) -> bool:
 def _kind_hint(unknown: KubeObject, environment: str) -> str:
     if unknown.group == "kubeflow.org":
         return f"install the operator's definitions first: `mlstack apply {environment} -c kubeflow-core`"
+    if unknown.group == "paddlepaddle.org":
+        return f"mlstack generate elastic-controller NAME, then mlstack apply {environment} -c NAME"
     return f"install the definitions of `{unknown.group}` first, or make them part of the app"

@@ -99,3 +99,21 @@ def test_a_lease_that_is_refused_is_not_said_to_be_held(run: Runner, stage: Stag
     assert ran.code == 6
     assert "nowhere" in ran.err.splitlines()[-2]
     assert "another controller leads" not in ran.err
+
+
+def test_a_job_before_its_controller_is_told_what_comes_first(
+    run: Runner, stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.delete_definition()
+    monkeypatch.chdir(tmp_path)
+    run.ok("init app")
+    monkeypatch.chdir(tmp_path / "app")
+    run.ok("pkg install kubeflow/elastic")
+    run.ok("generate elastic-job words --image=example.org/words:2.1 --entrypoint=train")
+    run.ok("env add minikube")
+
+    ran = run("apply minikube --no-wait")
+
+    assert ran.code == 6
+    assert "no kind `TrainingJob (paddlepaddle.org/v1)`" in ran.err
+    assert "mlstack generate elastic-controller NAME, then mlstack apply minikube -c NAME" in ran.err
