@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mlstack.cluster.api import Cluster, Source
 from mlstack.elastic import hostports
+from mlstack.elastic.acting import recalling
 from mlstack.elastic.config import PolicyConfig
 from mlstack.elastic.controller import no_training_jobs, sources
 from mlstack.elastic.observed.jobs import JobFacts
@@ -150,13 +151,15 @@ class ElasticStatus:
 
 
 def look(cluster: Cluster, namespaces: Sequence[str] = ()) -> World:
-    """Read all that a plan needs; writes nothing.
+    """Read all that a plan needs, what the controller waits for included; writes nothing.
 
     Raises:
         NotFoundError: the cluster has no training jobs.
         ClusterError: it does not answer or refuses.
     """
-    return _read(cluster, sources(namespaces))
+    world = _read(cluster, sources(namespaces))
+    recalling.recall_plan(world)
+    return world
 
 
 def look_at_jobs(cluster: Cluster, namespaces: Sequence[str] = ()) -> World:

@@ -13,6 +13,7 @@ from mlstack.elastic.acting.memory import JobMemory
 from mlstack.elastic.observed.amounts import time_ms
 from mlstack.elastic.observed.jobs import JobFacts, SetFacts
 from mlstack.elastic.observed.pods import PodFacts
+from mlstack.elastic.world import World
 
 
 def recall(
@@ -37,6 +38,17 @@ def recall(
     if job.target > 0 and not job.status.get("startTime"):
         memory.admitted_ms = time_ms(str(job.status.get("admittedTime") or "")) or None
     memory.hints = {one.role: one.hosts for one in sets if one is not None and one.owner == job.uid}
+
+
+def recall_plan(world: World) -> None:
+    """Tell a world what the leader makes a plan wait for: nodes passed over, gangs given up, moves made."""
+    jobs = world.jobs()
+    known = {job.key: setbacks.read(job.status) for job in jobs}
+    world.bars = {key: {bar.node: bar.until_ms for bar in one.bars} for key, one in known.items()}
+    world.not_before = {
+        job.key: known[job.key].retry_ms for job in jobs if known[job.key].retry_generation == job.generation
+    }
+    world.moves_ms = moves(jobs, 0)
 
 
 def moves(jobs: Iterable[JobFacts], since_ms: int) -> list[int]:

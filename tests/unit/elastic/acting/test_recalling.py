@@ -8,8 +8,10 @@ import pytest
 
 from mlstack.cluster.api import ObjectRef
 from mlstack.elastic.acting.gang import INCOMPLETE_MS
-from mlstack.elastic.acting.memory import FIRST_RETRY_MS, FIRST_WAIT_MS
+from mlstack.elastic.acting.memory import FIRST_BAR_MS, FIRST_RETRY_MS, FIRST_WAIT_MS
 from mlstack.elastic.acting.recalling import moves
+from mlstack.elastic.config import PolicyConfig
+from mlstack.elastic.looking import look, planned
 from mlstack.elastic.observed.amounts import time_ms
 from mlstack.elastic.observed.jobs import JobFacts, parse_job
 from mlstack.elastic.status import timestamp
@@ -183,6 +185,34 @@ def test_a_job_that_was_changed_after_it_was_given_up_is_tried_at_once_by_a_new_
     stage.restart()
 
     assert wait_for_a_try(stage, longest_s=STEP_S)
+
+
+def test_whoever_asks_for_the_plan_is_told_that_a_gang_waits() -> None:
+    stage = Stage("n1", "n2", "n3")
+    stage.put(training_job(minimum=1, maximum=2, pservers=2))
+    give_up(stage)
+
+    def said(after_ms: int) -> tuple[str, ...]:
+        snapshot = look(stage.memory).snapshot(stage.clock.now_ms + after_ms)
+        return planned(snapshot, PolicyConfig()).jobs[0].reasons
+
+    assert said(FIRST_WAIT_MS - 1) == ("waiting: it waits until its next try",)
+    assert said(FIRST_WAIT_MS)[0].startswith("admitted: ")
+
+
+def test_whoever_asks_for_the_plan_sees_no_trainers_on_nodes_that_are_passed_over(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=1))
+    for _ in range(6):
+        stage.step(seconds=STEP_S)
+        stage.refuse_pods()
+    assert stage.trainers() == []  # neither node had room in truth
+
+    def places(after_ms: int) -> list[str]:
+        found = planned(look(stage.memory).snapshot(stage.clock.now_ms + after_ms), PolicyConfig())
+        return [place.node for place in found.jobs[0].places]
+
+    assert places(0) == []
+    assert places(FIRST_BAR_MS) == ["n1"]
 
 
 def test_a_gang_that_found_its_place_begins_anew() -> None:
