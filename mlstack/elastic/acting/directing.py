@@ -18,8 +18,6 @@ from mlstack.elastic.observed.pods import PodFacts
 from mlstack.elastic.scaleplan import Decision, Reason
 from mlstack.elastic.world import World
 
-NO_PODS = "the job has no pods"
-
 MOST_CREATIONS = 400
 """Trainers created in one pass: an API server takes some hundred in a second, and news should not wait."""
 
@@ -93,9 +91,15 @@ class Director:
             is_whole=gang.support is not None and not gang.support.sets_only,
         )
 
-    def dismiss(self, subject: Subject, *, why: str = NO_PODS) -> Orders:
-        """Give the orders for a job that is to have no pods; pods that ended stay to be read."""
+    def dismiss(self, subject: Subject, *, why: str = "") -> Orders:
+        """Give the orders for a job that is to have no pods; pods that ended stay to be read.
+
+        Args:
+            subject: the job.
+            why: why it is to have none; that it has ended or is suspended unless given.
+        """
         job = subject.job
+        why = why or ("the job has ended" if job.has_ended else "spec.suspend is true")
         if job.is_deleted or job.spec is None:
             return Orders(job=job.key)
         if job.has_ended and self._has_expired(job):

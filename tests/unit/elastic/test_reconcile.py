@@ -466,6 +466,17 @@ def test_an_ended_job_goes_when_its_time_is_over(stage: Stage) -> None:
     assert stage.get("TrainingJob", "train", JOBS) is None
 
 
+def test_what_is_done_to_a_suspended_job_says_why(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=2, pservers=1))
+    stage.settle()
+    stage.memory.patch(_ref(stage), {"spec": {"suspend": True}})
+
+    done = [str(action) for action in stage.step().actions]
+
+    assert "delete Pod default/train-trainer-0: spec.suspend is true" in done
+    assert "apply StatefulSet default/train-pserver: spec.suspend is true" in done
+
+
 def test_a_suspended_job_has_no_pods_and_comes_back(stage: Stage) -> None:
     stage.put(training_job(minimum=1, maximum=2, pservers=1))
     stage.settle()
