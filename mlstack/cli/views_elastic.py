@@ -83,8 +83,10 @@ def _changes(job: PlannedJob) -> list[Block]:
 @VIEWS.register("ElasticStatus")
 def status(result: ElasticStatus) -> Page:
     """Show a line a job."""
+    from mlstack.elastic.looking import UNSEEN
+
     if not result.jobs:
-        return Page((Line("there is no training job"),))
+        return Page((Line("there is no training job"),), notes=("next: mlstack generate elastic-job NAME",))
     rows = tuple(
         (
             row.job,
@@ -96,7 +98,9 @@ def status(result: ElasticStatus) -> Page:
         for row in result.jobs
     )
     table = Table(("JOB", "PHASE", "READY", "RANGE", "REASON"), rows)
-    return Page((table,), tuple(row.job for row in result.jobs))
+    is_unseen = any(row.reason == UNSEEN for row in result.jobs)
+    notes = ("next: kubectl get lease -A names the controller that leads; mlstack elastic run is one",)
+    return Page((table,), tuple(row.job for row in result.jobs), notes if is_unseen else ())
 
 
 @VIEWS.register("GoalTable")

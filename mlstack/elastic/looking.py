@@ -20,6 +20,8 @@ from mlstack.elastic.world import World
 from mlstack.errors import NotFoundError, ObjectNotFoundError, UsageError
 from mlstack.model.names import nearest
 
+UNSEEN = "no controller has looked at it yet"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
@@ -306,7 +308,7 @@ def _reason(job: JobFacts) -> str:
     if job.faults:
         return "; ".join(job.faults)
     if not job.status:
-        return "no controller has looked at it yet"
+        return UNSEEN
     said = {str(one.get("type")): str(one.get("message") or "") for one in job.status.get("conditions") or ()}
     doing = said.get("Progressing", "") if job.phase in ("Scaling", "Completing") else ""
     return str(job.status.get("reason") or doing)

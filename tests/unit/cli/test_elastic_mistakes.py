@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import Runner
+from tests.support.elastic import training_job
 from tests.support.stage import Stage
 
 SCENARIO = """\
@@ -117,3 +118,11 @@ def test_a_job_before_its_controller_is_told_what_comes_first(
     assert ran.code == 6
     assert "no kind `TrainingJob (paddlepaddle.org/v1)`" in ran.err
     assert "mlstack generate elastic-controller NAME, then mlstack apply minikube -c NAME" in ran.err
+
+
+def test_status_says_what_comes_next_where_nothing_happens(run: Runner, stage: Stage) -> None:
+    assert "next: mlstack generate elastic-job NAME" in run("elastic status").err
+    stage.put(training_job("new"))
+    assert "mlstack elastic run" in run("elastic status").err
+    stage.step()
+    assert "next:" not in run("elastic status").err
