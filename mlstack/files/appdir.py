@@ -20,6 +20,7 @@ from mlstack.files.environmentedit import EnvironmentEdits
 from mlstack.files.environments import EnvironmentFiles, merged_environment
 from mlstack.files.fields import layer_of
 from mlstack.files.paramedit import ParamEdits
+from mlstack.files.presets import preset_globals
 from mlstack.files.schema import PassedStore
 from mlstack.files.vendor import Vendor
 from mlstack.model.app import App, Component, Environment, Lock, Manifest, RegistryRef
@@ -345,6 +346,8 @@ class AppDir(ParamEdits, ComponentEdits, EnvironmentEdits, AppEdits, Installs):
     ) -> tuple[str, ...]:
         """Tell which values for all components no installed prototype declares: most are misspelt.
 
+        What stands as a preset of mlstack has it is for packages that may not be installed.
+
         Args:
             environment: None leaves its values out.
             components: whose values are looked at; packages are asked only for names that their
@@ -359,10 +362,14 @@ class AppDir(ParamEdits, ComponentEdits, EnvironmentEdits, AppEdits, Installs):
         others = [(layer, name) for layer in layers for name in layer.values if name not in known]
         try:
             declared = self._vendor.spellings() if others else frozenset()
+            others = [(layer, name) for layer, name in others if name not in declared]
+            preset = preset_globals() if others else ()
         except MlstackError:  # a broken package is an error where it is used, not for a remark
             return ()
         return tuple(
-            _undeclared_note(layer, name, declared) for layer, name in others if name not in declared
+            _undeclared_note(layer, name, declared)
+            for layer, name in others
+            if not any(name in each and each[name] == layer.values[name] for each in preset)
         )
 
     def _chain(self, environment: str | None) -> tuple[EnvironmentFiles, ...]:

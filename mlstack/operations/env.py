@@ -8,11 +8,11 @@ from typing import Any
 from mlstack.errors import UsageError
 from mlstack.files import bundled
 from mlstack.files.appdir import AppDir
-from mlstack.files.appread import AppFiles
 from mlstack.files.environments import EnvironmentFiles
 from mlstack.files.folders import read_folder
 from mlstack.files.kubeconfig import Context, Kubeconfig
 from mlstack.files.kubernetes import check_version
+from mlstack.files.presets import read_preset
 from mlstack.model.app import ClusterScoped, Environment
 from mlstack.model.names import check_environment_name, check_namespace
 from mlstack.model.params import Layer
@@ -161,7 +161,7 @@ def add(
     parent = app.environment(extends) if extends is not None else None
     chosen = _context(kubeconfig, context, inherits=parent is not None and bool(parent.context))
     folder = bundled.preset(name) if use_preset else None
-    preset = _preset(folder) if folder is not None else None
+    preset = read_preset(folder) if folder is not None else None
     made = replace(
         preset.environment if preset is not None else Environment(name=name),
         context=chosen.name if chosen is not None else "",
@@ -191,12 +191,6 @@ def _context(kubeconfig: Kubeconfig, wanted: str | None, *, inherits: bool) -> C
     if wanted is None and inherits:
         return None
     return kubeconfig.context(wanted) if wanted is not None else kubeconfig.current()
-
-
-def _preset(folder: Path) -> EnvironmentFiles:
-    """Read a preset: an environment of the folder that comes with mlstack."""
-    (found,) = AppFiles(folder.parent.parent, None).environment_chain(folder.name)
-    return found
 
 
 def _seed(folder: Path) -> dict[str, bytes]:

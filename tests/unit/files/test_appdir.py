@@ -14,6 +14,7 @@ from mlstack.errors import (
     SchemaError,
     YamlError,
 )
+from mlstack.files import bundled
 from mlstack.files.appdir import AppDir
 from mlstack.model.app import Component, Manifest, PackageRef
 from mlstack.model.overrides import Overrides, parse_set
@@ -385,6 +386,26 @@ def test_globals_of_the_app_and_of_modules_are_looked_at_too(app: Build) -> None
     assert len(read.undeclared_globals(None, [own(read)])) == 1
 
 
+PRESET = (bundled.folder("environments") / "minikube" / "params.yaml").read_text("utf-8")
+"""Has `notebookStorage`, which no prototype here declares."""
+
+
+def test_what_a_preset_brings_for_other_packages_is_not_noted(app: Build) -> None:
+    read = build(app, environments__gke__params=PRESET)
+    assert read.undeclared_globals("gke", read.components()) == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [("notebookStorage: 3Gi", "notebookStorage"), ("notebookStore: 2Gi", "notebookStore")],
+    ids=["another value", "another name"],
+)
+def test_what_differs_from_a_preset_is_noted(app: Build, line: str, name: str) -> None:
+    read = build(app, environments__gke__params=PRESET.replace("notebookStorage: 2Gi", line))
+    [note] = read.undeclared_globals("gke", read.components())
+    assert note.startswith(f"no installed prototype declares `{name}` (environments/gke/params.yaml:8)")
+
+
 def test_no_package_is_read_for_globals_once_their_names_are_known(app: Build) -> None:
     read = build(app, environments__gke__params=MISSPELT)
     passed = Passed()
@@ -541,6 +562,7 @@ def test_reading_imports_no_library_but_the_yaml_reader(app: Build) -> None:
     code = f"""
 import sys
 from pathlib import Path
+from mlstack.files import bundled
 from mlstack.files.appdir import AppDir
 from mlstack.files.cache import Cache
 from mlstack.files.schema import check_params
