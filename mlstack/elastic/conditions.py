@@ -111,9 +111,14 @@ def _gang_ready(standing: Standing) -> Claim:
     if not standing.is_admitted:
         return Claim("GangReady", False, "NotAdmitted", "the job has no pods")
     if standing.missing:
-        text = f"ready: {', '.join(standing.missing)}{_hindrance(standing)}"
+        text = f"ready: {', '.join(standing.missing)}{_held_up(standing)}{_hindrance(standing)}"
         return Claim("GangReady", False, "PodsNotReady", text)
     return Claim("GangReady", True, "AllReady", "the whole gang is ready")
+
+
+def _held_up(standing: Standing) -> str:
+    """Say what keeps pods that were made from being ready."""
+    return f"; {standing.held_up}" if standing.held_up else ""
 
 
 def _hindrance(standing: Standing) -> str:
@@ -143,7 +148,7 @@ def _progressing(standing: Standing) -> Claim:
         return Claim("Progressing", True, "Binding", text)
     if trainer.ready != trainer.desired or standing.missing:
         refused = _hindrance(standing) if trainer.live < trainer.desired else ""
-        text = f"{trainer.ready} of {trainer.desired} trainers are ready{refused}"
+        text = f"{trainer.ready} of {trainer.desired} trainers are ready{_held_up(standing)}{refused}"
         return Claim("Progressing", True, "Starting", text)
     return Claim("Progressing", False, "Steady", "all trainers that it was given are ready")
 
@@ -155,7 +160,8 @@ def _degraded(standing: Standing, *, has_started: bool) -> Claim:
         return Claim("Degraded", True, standing.outcome_reason or "Failed", standing.outcome_message)
     is_running = standing.is_admitted and not standing.outcome and not standing.is_finishing
     if is_running and has_started and standing.missing:
-        text = f"the gang is not whole any more; ready: {', '.join(standing.missing)}{_hindrance(standing)}"
+        what = f"ready: {', '.join(standing.missing)}{_held_up(standing)}{_hindrance(standing)}"
+        text = f"the gang is not whole any more; {what}"
         return Claim("Degraded", True, "MinimumLost", text)
     if standing.warnings:
         return Claim("Degraded", False, "Warnings", "; ".join(standing.warnings))

@@ -63,6 +63,7 @@ class Standing:
         lingering: its masters, parameter servers and the trainer at which others meet that should have ended
             long ago: nobody makes them anew before they have, since two of a name could be at work.
         is_meeting_lost: whether it has trainers, and the one at which the others meet is not ready.
+        held_up: a pod of its whose containers cannot begin, and why, as one example; empty for none.
         refusal: why the cluster does not take its pods, empty while it does.
         setback: what else goes wrong with its trainers, empty for nothing.
         setbacks: what went wrong several times in a row.
@@ -86,6 +87,7 @@ class Standing:
     master: Counts = field(default_factory=Counts)
     lingering: tuple[str, ...] = ()
     is_meeting_lost: bool = False
+    held_up: str = ""
     refusal: str = ""
     setback: str = ""
     setbacks: Setbacks = field(default_factory=Setbacks)

@@ -54,6 +54,7 @@ def standing(
         trainer=_trainers(job, pods, memory, target),
         pserver=_servers(job, pods, "pserver", target),
         master=_servers(job, pods, "master", target),
+        held_up=_held_up(pods),
         refusal=memory.refusal,
         setback="" if life.outcome else life.message,
         setbacks=memory.setbacks,
@@ -66,6 +67,12 @@ def _lingers(job: JobFacts, pod: PodFacts, now_ms: int) -> bool:
     """Tell whether a pod that others need is long overdue, as on a node that no longer answers."""
     is_needed = pod.role != "trainer" or pod.name == job.meeting
     return is_needed and pod.gone_ms is not None and now_ms - pod.gone_ms > LINGER_MS
+
+
+def _held_up(pods: Sequence[PodFacts]) -> str:
+    """Say of the first pod whose containers cannot begin what they wait for."""
+    found = next((pod for pod in pods if pod.is_live and pod.held_up), None)
+    return f"`{found.name}`: {found.held_up}" if found else ""
 
 
 def _is_meeting_lost(job: JobFacts, pods: Sequence[PodFacts]) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mlstack.elastic.observed.amounts import Amounts, requests, time_ms
+from mlstack.elastic.observed.containers import held_up
 from mlstack.elastic.observed.nodes import version
 from mlstack.elastic.observed.placement import shape
 
@@ -81,6 +82,7 @@ class PodFacts:
         is_tried: whether the scheduler has looked for a node in vain; until it has, nobody knows.
         is_held_to_node: whether required affinity is part of it.
         unplaced: why the scheduler found no node for it, in its own words; empty where it has said nothing.
+        held_up: what keeps its containers from running; empty for nothing, and for pods of no training.
         last_change_ms: when its readiness last changed.
         ran_ms: how long its containers had run when it ended, 0 where nobody has said.
     """
@@ -111,6 +113,7 @@ class PodFacts:
     is_tried: bool
     is_held_to_node: bool
     unplaced: str
+    held_up: str
     last_change_ms: int
     ran_ms: int
 
@@ -163,6 +166,7 @@ def parse(obj: Mapping[str, Any]) -> PodFacts:
         is_ready=ready.get("status") == "True",
         is_tried=_is_refused(conditions),
         unplaced=str(conditions["PodScheduled"].get("message") or "") if _is_refused(conditions) else "",
+        held_up=held_up(status) if labels.get(JOB_LABEL) else "",
         wants_room=not spec.get("schedulingGates") and _wants_room(conditions.get("PodScheduled")),
         is_held_to_node=_is_held(spec),
         last_change_ms=time_ms(str(ready.get("lastTransitionTime") or "")),
