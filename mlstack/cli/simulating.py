@@ -60,9 +60,15 @@ def check_seeds(name: str, typed: Sequence[str]) -> None:
 def baseline(policy: str) -> PolicyConfig | None:
     """Give what stands for EDL's own way to scale jobs, None for a policy of the controller."""
     from mlstack.elastic.config import PolicyConfig
+
+    return PolicyConfig(mode=policy) if policy in baselines() else None
+
+
+def baselines() -> tuple[str, ...]:
+    """Give the names that stand for EDL's own way."""
     from mlstack.elastic.simulate.run import BASELINES
 
-    return PolicyConfig(mode=policy) if policy in BASELINES else None
+    return BASELINES
 
 
 def table(

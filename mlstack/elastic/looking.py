@@ -190,19 +190,26 @@ def _read(cluster: Cluster, wanted: Iterable[Source]) -> World:
     return world
 
 
-def check_policy(name: str) -> None:
+def check_policy(name: str, *, also: Iterable[str] = ()) -> None:
     """Refuse what is no policy, and policies that are for comparison alone.
+
+    Args:
+        name: of the policy.
+        also: what else may be said in its place, to be named where there is none of that name.
 
     Raises:
         NotFoundError: there is none of that name.
         UsageError: it is there to be compared with.
     """
-    POLICIES.find(name)
     if name in BASELINES:
         raise UsageError(
             f"the policy `{name}` has known faults and is there to be compared with",
             hint="mlstack elastic simulate runs it",
         )
+    if name not in POLICIES:
+        taken = sorted({*POLICIES.names()} - BASELINES | {*also})
+        known = ", ".join(f"`{each}`" for each in taken)
+        raise NotFoundError(f"no scaling policy `{name}`; known: {known}", near=nearest(name, taken))
 
 
 def planned(snapshot: Snapshot, config: PolicyConfig) -> ElasticPlan:

@@ -16,7 +16,7 @@ from mlstack.cli.parsing import family
 from mlstack.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from mlstack.cli.adapters import Session
     from mlstack.cluster.api import Cluster
@@ -292,7 +292,7 @@ def simulate(
 
     typed = [name for name in ("headroom", "moves", "tick") if _is_typed(ctx, name)]
     simulating.check_settings(scenario, policy, typed)
-    config = simulating.baseline(policy) or _policy(policy, headroom, moves)
+    config = simulating.baseline(policy) or _policy(policy, headroom, moves, also=simulating.baselines())
     tick_ms = _tick_ms(tick)
     is_single = seed is not None or csv is not None or plot is not None
     if scenario in simulating.GOALS and not is_single:
@@ -330,11 +330,11 @@ def _saved(file: Path) -> Snapshot:
     return saved.read(read_text(file), where=str(file))
 
 
-def _policy(name: str, headroom: int | None, moves: int) -> PolicyConfig:
+def _policy(name: str, headroom: int | None, moves: int, *, also: Sequence[str] = ()) -> PolicyConfig:
     from mlstack.elastic import looking
     from mlstack.elastic.config import PolicyConfig
 
-    looking.check_policy(name)
+    looking.check_policy(name, also=also)
     load = {} if headroom is None else {"headroom_pct": headroom, "max_load_pct": 100 - headroom}
     return PolicyConfig(mode=name, moves=moves, **load)
 

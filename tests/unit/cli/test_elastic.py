@@ -133,6 +133,26 @@ def test_the_head_room_of_edl_is_three_percent_unless_it_is_said(
     assert row["target"] == trainers
 
 
+@pytest.mark.parametrize(
+    ("command", "known"),
+    [
+        ("run --once", "`edl`, `fair`, `throughput`"),
+        ("plan", "`edl`, `fair`, `throughput`"),
+        ("simulate case1", "`edl`, `edl-v010`, `fair`, `off`, `throughput`"),
+    ],
+)
+def test_the_policies_that_are_named_are_those_that_the_command_takes(
+    run: Runner, command: str, known: str
+) -> None:
+    ran = run(f"elastic {command} --policy fiar")
+
+    assert ran.code == 4
+    assert ran.err.splitlines() == [
+        f"error: no scaling policy `fiar`; known: {known}",
+        "hint: did you mean `fair`?",
+    ]
+
+
 def test_a_file_that_is_no_snapshot_is_refused(run: Runner, tmp_path: Path) -> None:
     file = tmp_path / "moment.json"
     file.write_text('{"kind": "List"}', encoding="utf-8")
