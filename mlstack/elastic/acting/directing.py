@@ -227,8 +227,9 @@ def _why(decision: Decision) -> str:
 
 def _lost(job: JobFacts, decision: Decision, life: Life) -> Decision:
     """Say so where a job has fewer trainers because some were taken from it or failed, not by the plan."""
-    missing = job.target - decision.target
-    if missing <= 0 or decision.reasons[0].cause != "steady":
+    live = decision.target + len(decision.victims) - len(decision.places)
+    missing = job.target - live if 0 < decision.target < job.target else 0
+    if missing <= 0 or decision.reasons[0].cause not in ("steady", "gang"):
         return decision
     what = "a trainer" if missing == 1 else f"{missing} trainers"
     if life.held:

@@ -16,10 +16,18 @@ def is_cooling(crew: Crew, now_ms: int) -> bool:
 
 
 def can_gain(crew: Crew, now_ms: int) -> bool:
-    """Tell whether a job may get trainers beyond its minimum."""
-    if crew.is_settled or crew.is_withdrawn or crew.withheld:
-        return False
-    return crew.count < crew.job.maximum and not is_cooling(crew, now_ms)
+    """Tell whether a job may get trainers of others beyond its minimum."""
+    return _may_have(crew, crew.job.maximum) and not is_cooling(crew, now_ms)
+
+
+def can_grow(crew: Crew, now_ms: int) -> bool:
+    """Tell whether a job may get trainers in free room; to replace what it lost is no change to wait with."""
+    most = min(crew.job.target, crew.job.maximum) if is_cooling(crew, now_ms) else crew.job.maximum
+    return _may_have(crew, most)
+
+
+def _may_have(crew: Crew, most: int) -> bool:
+    return not (crew.is_settled or crew.is_withdrawn or crew.withheld) and crew.count < most
 
 
 def grow(books: Books, headroom: Headroom) -> int:
@@ -46,7 +54,7 @@ def _withhold(books: Books, crew: Crew) -> int:
 
 def _fill(books: Books, headroom: Headroom) -> int:
     now_ms = books.ledger.snapshot.now_ms
-    queue = [_rank(crew) for crew in books.ledger.crews.values() if can_gain(crew, now_ms)]
+    queue = [_rank(crew) for crew in books.ledger.crews.values() if can_grow(crew, now_ms)]
     heapify(queue)
     grown = 0
     while queue:
@@ -56,7 +64,7 @@ def _fill(books: Books, headroom: Headroom) -> int:
             continue
         books.ledger.add(crew, host, "growth")
         grown += 1
-        if crew.count < crew.job.maximum:
+        if can_grow(crew, now_ms):
             heappush(queue, _rank(crew))
     return grown
 

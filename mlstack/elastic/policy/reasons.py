@@ -60,11 +60,12 @@ def _steady(books: Books, crew: Crew) -> str:
 
 def _gains(crew: Crew) -> list[Reason]:
     job, gains = crew.job, Counter(seat.cause for seat in crew.seats if seat.is_planned)
+    now = f"{_trainers(crew.count)} of {_range(crew)}"
     texts: dict[Cause, str] = {
         "admitted": _gang(crew),
         "minimum": f"gets {gains['minimum']} back to its minimum of {job.minimum}",
-        "growth": f"grows by {gains['growth']} to {_trainers(crew.count)} of {_range(crew)} in free room",
-        "fairness": f"gets {gains['fairness']} of richer jobs, to {_trainers(crew.count)} of {_range(crew)}",
+        "growth": f"{_grows(crew, gains['growth'])} to {now} in free room",
+        "fairness": f"gets {gains['fairness']} of richer jobs, to {now}",
     }
     is_new = job.state == "waiting"
     return [
@@ -72,6 +73,11 @@ def _gains(crew: Crew) -> list[Reason]:
         for cause, text in texts.items()
         if gains[cause] or (cause == "admitted" and is_new)
     ]
+
+
+def _grows(crew: Crew, number: int) -> str:
+    """Say how a job comes by more trainers: what it is told to have already, it only gets back."""
+    return f"gets {number} back" if crew.count <= crew.job.target else f"grows by {number}"
 
 
 def _losses(crew: Crew) -> list[Reason]:

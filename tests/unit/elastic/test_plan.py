@@ -165,6 +165,19 @@ def test_cooling_job_neither_grows_nor_gives_for_fairness() -> None:
     assert targets(decide(moment(job, cores=(3,), now_ms=60_000))) == {"a": 3}
 
 
+def test_cooling_job_gets_back_what_it_lost_where_there_is_free_room() -> None:
+    job = replace(running("a", "n0", cooldown_ms=60_000, changed_ms=0), target=3)
+    found = decide(moment(job, cores=(5,), now_ms=1))
+    assert targets(found) == {"a": 3}
+    assert found.decisions["a"].reasons[0].text == "gets 2 back to 3 trainers of 1 to 9 in free room"
+
+
+def test_cooling_job_takes_from_nobody_what_it_lost() -> None:
+    job = replace(running("a", "n0", cooldown_ms=60_000, changed_ms=0), target=3)
+    found = decide(moment(job, running("b", "n0", "n0", "n0", "n0"), cores=(5,), now_ms=1))
+    assert targets(found) == {"a": 1, "b": 4}
+
+
 def test_lost_minimum_is_restored_at_the_cost_of_others() -> None:
     found = decide(moment(running("a", "n0", minimum=2), running("b", "n0", "n0"), cores=(3,)))
     assert targets(found) == {"a": 2, "b": 1}

@@ -287,6 +287,19 @@ def test_a_lost_meeting_point_is_made_first(stage: Stage) -> None:
     assert stage.trainers() == ["train-trainer-0", "train-trainer-1", "train-trainer-3"]
 
 
+def test_trainers_that_were_lost_with_the_meeting_point_are_told_as_lost(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=4, cpu="4"))
+    stage.settle()
+    for name in ("train-trainer-0", "train-trainer-1", "train-trainer-2"):
+        node = (stage.get("Pod", name) or {})["spec"]["nodeName"]
+        stage.delete("Pod", name)
+        stage.put(pod(f"web-{name}", node=node, cpu="4", phase="Running", priority=1000))
+
+    stage.step()
+
+    assert stage.status()["scaleRecords"][-1]["reason"].startswith("lost 3 trainers to pods of others")
+
+
 def test_a_meeting_point_on_a_dead_node_is_told_and_made_anew_when_its_name_is_free(stage: Stage) -> None:
     stage.put(training_job(minimum=1, maximum=4, cpu="4"))
     stage.settle()
