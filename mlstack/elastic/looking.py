@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from mlstack.cluster.api import Cluster, Source
+from mlstack.cluster.api import Cluster, ObjectRef, Source
 from mlstack.elastic import hostports
 from mlstack.elastic.acting import recalling
 from mlstack.elastic.config import PolicyConfig
@@ -17,7 +17,7 @@ from mlstack.elastic.scaleplan import Decision, ScalePlan
 from mlstack.elastic.snapshot import Job, Snapshot
 from mlstack.elastic.trainingjob import KIND
 from mlstack.elastic.world import World
-from mlstack.errors import NotFoundError, ObjectNotFoundError, UsageError
+from mlstack.errors import ForbiddenError, NotFoundError, ObjectNotFoundError, UsageError
 from mlstack.model.names import nearest
 
 UNSEEN = "no controller has looked at it yet"
@@ -156,10 +156,11 @@ def look(cluster: Cluster, namespaces: Sequence[str] = ()) -> World:
     """Read all that a plan needs, what the controller waits for included; writes nothing.
 
     Raises:
-        NotFoundError: the cluster has no training jobs.
+        NotFoundError: the cluster has no training jobs, or not such a namespace.
         ClusterError: it does not answer or refuses.
     """
     world = _read(cluster, sources(namespaces))
+    check_namespaces(cluster, _without_jobs(world, namespaces))
     recalling.recall_plan(world)
     return world
 
@@ -168,10 +169,38 @@ def look_at_jobs(cluster: Cluster, namespaces: Sequence[str] = ()) -> World:
     """Read the training jobs alone.
 
     Raises:
-        NotFoundError: the cluster has no training jobs.
+        NotFoundError: the cluster has no training jobs, or not such a namespace.
         ClusterError: it does not answer or refuses.
     """
-    return _read(cluster, [source for source in sources(namespaces) if source.kind == KIND])
+    world = _read(cluster, [source for source in sources(namespaces) if source.kind == KIND])
+    check_namespaces(cluster, _without_jobs(world, namespaces))
+    return world
+
+
+def check_namespaces(cluster: Cluster, names: Iterable[str]) -> None:
+    """Refuse namespaces that are not there, as far as we may know.
+
+    Raises:
+        NotFoundError: at least one is not there.
+        ClusterError: the cluster does not answer.
+    """
+    missing = [f"`{name}`" for name in names if not _may_be_there(cluster, name)]
+    if missing:
+        word = "namespace" if len(missing) == 1 else "namespaces"
+        raise NotFoundError(f"the cluster has no {word} {', '.join(missing)}", hint="kubectl get namespaces")
+
+
+def _may_be_there(cluster: Cluster, namespace: str) -> bool:
+    try:
+        return cluster.get(ObjectRef("v1", "Namespace", "", namespace)) is not None
+    except ForbiddenError:  # whoever may not look is told nothing
+        return True
+
+
+def _without_jobs(world: World, namespaces: Sequence[str]) -> list[str]:
+    """Give those of the namespaces that may not be there: a namespace with jobs is."""
+    seen = {job.namespace for job in world.jobs()}
+    return [name for name in namespaces if name not in seen]
 
 
 def _read(cluster: Cluster, wanted: Iterable[Source]) -> World:

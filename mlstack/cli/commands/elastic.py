@@ -132,6 +132,7 @@ def run(
     SIGTERM and Ctrl-C free the Lease, so that the next one leads at once, and end with 143 and 130.
     """
     from mlstack.cli.adapters import MachineClock
+    from mlstack.elastic import looking
     from mlstack.elastic.controller import Controller
 
     session: Session = ctx.obj
@@ -159,6 +160,7 @@ def run(
             log.say(f"{settings.identity} begins, policy `{settings.policy.mode}`")
             controller.run()
             return 0
+        looking.check_namespaces(cluster, settings.namespaces)
         found = controller.once()
     finally:
         stop()

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mlstack.cluster.api import ObjectRef
+from mlstack.cluster.view import ClusterView
+from mlstack.errors import ForbiddenError
 from tests.support.cli import Runner
 from tests.support.elastic import training_job
 from tests.support.stage import Stage
@@ -16,6 +20,15 @@ seconds: 20
 nodes: [{name: box, cpu: 4}]
 jobs: [{name: a, max: 4, trainer: {cpu: 1}}]
 """
+
+
+class Namespaced(ClusterView):
+    """A cluster as somebody sees it who may read no namespaces."""
+
+    def get(self, ref: ObjectRef) -> dict[str, Any] | None:
+        if ref.kind == "Namespace":
+            raise ForbiddenError("namespaces is forbidden")
+        return super().get(ref)
 
 
 @pytest.fixture
@@ -92,6 +105,31 @@ def test_a_cluster_without_the_definition_is_told_alike_everywhere(
     assert ran.code == 4
     assert "the cluster has no training jobs: the definition" in ran.err
     assert "hint: mlstack generate elastic-controller NAME" in ran.err
+
+
+@pytest.mark.parametrize("line", ["plan", "status", "run --once", "run --once --dry-run"])
+def test_a_namespace_that_is_not_there_is_told_alike_everywhere(run: Runner, stage: Stage, line: str) -> None:
+    ran = run(f"elastic {line} -n default -n missing -n trian")
+
+    assert ran.code == 4
+    assert ran.out == ""
+    assert ran.err.splitlines()[-2:] == [
+        "error: the cluster has no namespaces `missing`, `trian`",
+        "hint: kubectl get namespaces",
+    ]
+
+
+@pytest.mark.parametrize("line", ["plan", "status", "run --once", "run --once --dry-run"])
+def test_whoever_may_not_look_at_namespaces_is_told_nothing_of_them(
+    run: Runner, stage: Stage, line: str
+) -> None:
+    run.clusters["minikube"] = run.clusters[""] = Namespaced(stage.memory)  # type: ignore[assignment]
+
+    assert run(f"elastic {line} -n missing").code == 0
+
+
+def test_a_namespace_without_jobs_is_in_order(run: Runner, stage: Stage) -> None:
+    assert run("elastic status -n default").code == 0
 
 
 def test_a_lease_that_is_refused_is_not_said_to_be_held(run: Runner, stage: Stage) -> None:
