@@ -92,7 +92,7 @@ def see_to(
     due = min((pod.created_ms + limit_ms for pod in held), default=None)
     wrong = _wrong(job, sets) | _mendable(lacking, memory, now_ms)
     form = _form(job, sets, memory, wrong)
-    return Gang(support=form, why="restored", due_ms=due)
+    return Gang(support=form, why=_why(job, memory, wrong), due_ms=due)
 
 
 def dismiss(sets: Mapping[str, SetFacts]) -> Support | None:
@@ -141,6 +141,17 @@ def _form(
         is_held=was_held or is_new,
         only=missing if is_known else frozenset(),
     )
+
+
+def _why(job: JobFacts, memory: JobMemory, wrong: frozenset[ObjectRef]) -> str:
+    """Say why something is written around the trainers."""
+    if job.target == 0:
+        return "admitted"
+    if _is_known(job, memory):
+        return "restored" if wrong - memory.unwritten else "tried again"
+    if memory.supported or job.status.get("observedGeneration") != job.generation:
+        return "the job was changed"
+    return "written again, not known to be complete"
 
 
 def _wrong(job: JobFacts, sets: Mapping[str, SetFacts]) -> frozenset[ObjectRef]:

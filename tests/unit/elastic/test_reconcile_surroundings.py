@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from mlstack.cluster.api import ObjectRef
+from mlstack.elastic.trainingjob import KIND
+from mlstack.errors import ForbiddenError
 from tests.support.elastic import training_job
 from tests.support.stage import JOBS, Stage
 
@@ -195,3 +197,46 @@ def test_for_jobs_that_wait_or_ended_nothing_is_made_again(stage: Stage) -> None
     stage.memory.patch(ObjectRef(JOBS, "TrainingJob", "default", "train"), {"spec": {"suspend": False}})
     stage.settle()
     assert stage.get("Service", "train-trainer") is not None
+
+
+def reasons(stage: Stage) -> set[str]:
+    """Let the controller do a pass, and give why it applied what it did."""
+    return {action.why for action in stage.step().actions if action.verb == "apply"}
+
+
+@pytest.mark.parametrize("pservers", [0, 1], ids=["no servers", "servers"])
+def test_only_what_was_lost_is_said_to_be_restored(pservers: int) -> None:
+    stage = Stage("n1", "n2")
+    stage.put(training_job(minimum=2, maximum=3, pservers=pservers))
+    assert reasons(stage) == {"admitted"}
+
+    stage.restart()
+    assert reasons(stage) == {"written again, not known to be complete"}
+
+    stage.settle()
+    stage.delete("Service", "train-trainer")
+    assert reasons(stage) == {"restored"}
+
+
+@pytest.mark.parametrize("is_new_leader", [False, True], ids=["the same", "a new leader"])
+def test_after_a_scale_it_is_said_that_the_job_was_changed(stage: Stage, is_new_leader: bool) -> None:
+    change(stage, (KIND, JOBS), "train", {"spec": {"trainer": {"max-instance": 4}}})
+    if is_new_leader:
+        stage.restart()
+
+    assert reasons(stage) == {"the job was changed"}
+
+
+def test_what_was_refused_is_tried_again(stage: Stage) -> None:
+    refused = iter([False, True])  # the status is written first
+
+    def refuse() -> None:
+        if next(refused, False):
+            raise ForbiddenError("exceeded quota", why="quota")
+
+    change(stage, (KIND, JOBS), "train", {"spec": {"trainer": {"max-instance": 4}}})
+    stage.cluster.refuses = refuse
+
+    assert reasons(stage) == {"the job was changed"}
+    stage.clock.now_ms += 60_000
+    assert reasons(stage) == {"tried again"}
