@@ -107,11 +107,18 @@ class Leadership:
         self._hold(term, asked_s)
         return RENEW_S
 
+    def complain(self) -> None:
+        """Say what keeps the lease from being asked for, once while it lasts: for those that go on trying."""
+        before, self._trouble = self._trouble, str(self._error or "")
+        if self._trouble not in ("", before):
+            self._told(f"the lease cannot be had: {self._trouble}")
+
     def _stand(self) -> None:
         pause_s = 0.0
         while not self._closed.wait(pause_s):
             try:
                 pause_s = self.attempt()
+                self.complain()
             except Exception as error:  # a thread has no caller: say it, and try again
                 self._told(f"lease: {error!r}")
                 pause_s = RETRY_S
@@ -133,7 +140,6 @@ class Leadership:
             return RETRY_S
         except ClusterError as error:
             self._error = error
-            self._complain(f"the lease cannot be had: {error}")
             return RETRY_S
         if self._closed.is_set():
             self._free(taken.term)
@@ -147,7 +153,7 @@ class Leadership:
         with self._lock:
             if not self._closed.is_set():
                 self._term, self._sure_until_s = term, asked_s + SURE_S
-        self._trouble, self._followed, self._error = "", "", None
+        self._followed, self._error = "", None
 
     def _lose(self, why: str) -> None:
         with self._lock:
@@ -157,16 +163,10 @@ class Leadership:
 
     def _stand_by(self, holder: str) -> None:
         """Say who has the lease and where it is, once for each holder."""
-        self._trouble, self._error = "", None
+        self._error = None
         if holder != self._followed:
             self._followed, ref = holder, self._lease.ref
             self._told(f"{self._lease.holder} stands by: {holder} has the Lease `{ref.namespace}/{ref.name}`")
-
-    def _complain(self, text: str) -> None:
-        """Say what is in the way, once."""
-        if text != self._trouble:
-            self._trouble = text
-            self._told(text)
 
     def _free(self, term: Term) -> None:
         """Let the next one lead at once; the Lease stays, or its transitions would be counted anew."""

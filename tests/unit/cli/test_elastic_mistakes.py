@@ -137,6 +137,7 @@ def test_a_lease_that_is_refused_is_not_said_to_be_held(run: Runner, stage: Stag
 
     assert ran.code == 6
     assert "nowhere" in ran.err.splitlines()[-2]
+    assert ran.err.count("there is no namespace") == 1
     assert "another controller leads" not in ran.err
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from queue import Queue
 
 import pytest
 
@@ -149,9 +150,21 @@ def test_what_is_in_the_way_is_told_once(election: Election) -> None:
 
     for _ in range(3):
         candidate.attempt()
+        candidate.complain()
 
     assert len(election.told) == 1
     assert "nowhere" in election.told[0]
+
+
+def test_whoever_goes_on_trying_says_what_is_in_the_way(election: Election) -> None:
+    lease = Lease(cluster=election.cluster, namespace="nowhere", name="lock", holder="a", now_s=election.time)
+    told: Queue[str] = Queue()
+    candidate = Leadership(lease, election.time, told.put)
+
+    candidate.start()
+
+    assert told.get(timeout=10).startswith("the lease cannot be had: ")
+    candidate.stop()
 
 
 def test_a_leader_that_is_certainly_gone_is_followed_at_once(election: Election) -> None:
