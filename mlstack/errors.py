@@ -6,6 +6,7 @@ MlstackError                 anything below, to catch broadly                   
 │  ├─ SchemaError            a file does not fit its JSON Schema
 │  ├─ ParamError             a parameter is unknown, of the wrong type or out of range
 │  ├─ TemplateError          a template does not compile or render
+│  │  └─ TemplateRefusedError it says why it makes nothing of these parameters
 │  └─ YamlError              text is not YAML that kubectl would read
 ├─ NotFoundError             names no such thing; carries the nearest known one            4
 ├─ RegistryError             cannot fetch, digest differs, protocol unknown                5
@@ -85,6 +86,10 @@ class ParamError(ConfigError):
 
 class TemplateError(ConfigError):
     """Raised when a template does not compile, reads what is not there, or calls `fail`."""
+
+
+class TemplateRefusedError(TemplateError):
+    """Raised when a template calls `fail`: its parameters do not fit together."""
 
 
 class YamlError(ConfigError):

@@ -22,7 +22,7 @@ from types import BuiltinMethodType, CodeType, SimpleNamespace, TracebackType
 from typing import Any, NoReturn, Protocol
 
 from mlstack import __version__
-from mlstack.errors import TemplateError
+from mlstack.errors import TemplateError, TemplateRefusedError
 from mlstack.model import emit, written
 from mlstack.model.libraries import Libraries
 from mlstack.model.names import nearest
@@ -110,7 +110,8 @@ class Renderer:
         else:
             place = _template_line(error.__traceback__, self._source) or Place(self._source(name), 1)
         message, hint = _wording(error, variables, self._prototype.templates)
-        return TemplateError(message, where=f"{place.file}:{place.line}", hint=hint)
+        kind = TemplateRefusedError if isinstance(error, _Refused) else TemplateError
+        return kind(message, where=f"{place.file}:{place.line}", hint=hint)
 
     def _source(self, name: str) -> str:
         return self._prototype.sources.get(name, name)
@@ -233,15 +234,19 @@ def _code_key(text: str, name: str, source: str) -> str:
 
 
 class _Failed(Exception):
-    """Raised by `fail` in a template."""
+    """Raised by functions that templates call."""
 
     def __init__(self, message: object, near: str | None = None) -> None:
         super().__init__(str(message))
         self.near = near
 
 
+class _Refused(_Failed):
+    """Raised by `fail` in a template."""
+
+
 def _fail(message: object) -> NoReturn:
-    raise _Failed(message)
+    raise _Refused(message)
 
 
 @cache

@@ -1,12 +1,13 @@
 """From an app directory to the objects of one environment: resolve, render, parse, patch, stamp, order."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from mlstack.engine.parse import PlaceOf, at_template, check_object, objects_of, place_of_line
-from mlstack.errors import ConfigError, TemplateError, YamlError
+from mlstack.errors import ConfigError, TemplateError, TemplateRefusedError, YamlError
 from mlstack.files import schema, yamlread
 from mlstack.files.appdir import AppDir
 from mlstack.files.document import Document
@@ -19,7 +20,7 @@ from mlstack.model.names import check_namespace
 from mlstack.model.normalise import normalised
 from mlstack.model.objects import DesiredState, KubeObject, Source
 from mlstack.model.overrides import Overrides
-from mlstack.model.params import Resolved
+from mlstack.model.params import Resolved, Setting
 from mlstack.model.patching import patched, read_patch
 from mlstack.model.places import Place
 from mlstack.model.prototype import Prototype
@@ -232,7 +233,10 @@ class Loader:
         """
         namespace = str(resolved.values.get("namespace") or self._environment.namespace)
         variables = self._variables(component, resolved, namespace)
-        made, notes = self._made(prototype, variables, component.full_name)
+        try:
+            made, notes = self._made(prototype, variables, component.full_name)
+        except TemplateRefusedError as error:
+            raise _refused(error, component, resolved) from error
         return Rendered(
             component=component.full_name,
             objects=tuple(self._patched(made, component.full_name)),
@@ -336,6 +340,28 @@ class Loader:
 def _unlocated(template: str, data: Mapping[str, Any], prototype: Prototype, component: str) -> KubeObject:
     source = Source(component=component, file=prototype.sources.get(template, template))
     return KubeObject(data=data, component=component, source=source)
+
+
+def _refused(error: TemplateRefusedError, component: Component, resolved: Resolved) -> TemplateRefusedError:
+    """Say of a refusal where the parameters that it names were set, and how the first of them is set anew."""
+    named = [name for name in re.findall("`([^`]+)`", error.message) if name in resolved.values]
+    settings = [(name, resolved.setting(name)) for name in named]
+    places = [str(one.origin) for _, one in settings if one is not None and one.layer != "default"]
+    return TemplateRefusedError(
+        f"component `{component.full_name}`: {error.message}",
+        where=places[0] if places else error.where,
+        hint=_set_anew(*settings[0], component.full_name) if settings else error.hint,
+    )
+
+
+def _set_anew(name: str, setting: Setting | None, component: str) -> str:
+    origin = str(setting.origin) if setting is not None else ""
+    if origin.startswith("--"):
+        return f"{origin}=VALUE"
+    if setting is not None and setting.layer == "command line":
+        return f"--set {name}=VALUE"
+    target = component if setting is None or setting.layer == "default" else setting.target
+    return f"mlstack param set {target} {name} VALUE".replace("  ", " ")
 
 
 class _Of:

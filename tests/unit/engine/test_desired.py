@@ -134,6 +134,52 @@ def test_a_template_fault_names_component_file_and_line(app: Build) -> None:
     assert caught.value.where == "vendor/kubeflow/jobs@0.1.0/tf-cnn/templates/job.yaml.j2:4"
 
 
+REFUSING = "{{ fail('`image` is used up, and so are `num_gpus`') }}\n"
+
+
+def refusal(root: Path, environment: str = "minikube", **options: Any) -> tuple[str, str | None, str | None]:
+    with pytest.raises(TemplateError) as caught:
+        load(root, environment, **options)
+    return caught.value.message, caught.value.where, caught.value.hint
+
+
+def test_a_refusal_names_the_component_and_where_its_parameter_is_set(app: Build) -> None:
+    assert refusal(app(packaged(REFUSING))) == (
+        "component `cnn`: `image` is used up, and so are `num_gpus`",
+        "components/cnn.yaml:5",
+        "mlstack param set cnn image VALUE",
+    )
+
+
+def test_a_refusal_leads_to_the_environment_that_decides(app: Build) -> None:
+    params = "apiVersion: mlstack.dev/v1\nkind: EnvironmentParams\ncomponents:\n  cnn: {image: x}\n"
+    assert refusal(app(packaged(REFUSING, **{"environments/gke/params.yaml": params})), "gke")[1:] == (
+        "environments/gke/params.yaml:4",
+        "mlstack param set --env=gke cnn image VALUE",
+    )
+
+
+def test_a_refusal_leads_to_the_command_line_that_decides(app: Build) -> None:
+    overrides = read_overrides(["cnn.image=x"], [])
+    assert refusal(app(packaged(REFUSING)), overrides=overrides)[1:] == (
+        "--set cnn.image",
+        "--set cnn.image=VALUE",
+    )
+
+
+def test_a_refusal_of_a_default_is_mended_in_the_component(app: Build) -> None:
+    root = app(packaged("{{ fail('`args` must be set with `image`') }}"))
+    assert refusal(root)[1:] == ("components/cnn.yaml:5", "mlstack param set cnn args VALUE")
+
+
+def test_a_refusal_that_names_no_parameter_names_the_line_of_the_template(app: Build) -> None:
+    assert refusal(app(packaged("\n{{ fail('not on `Sundays`') }}"))) == (
+        "component `cnn`: not on `Sundays`",
+        "vendor/kubeflow/jobs@0.1.0/tf-cnn/templates/job.yaml.j2:2",
+        None,
+    )
+
+
 def test_broken_rendered_text_names_the_line_of_the_template(app: Build) -> None:
     with pytest.raises(YamlError, match="component `cnn`: the template renders no sound YAML") as caught:
         load(
