@@ -67,6 +67,15 @@ def build(
     return [_condition(claim, known.get(claim.type, {}), standing, now) for claim in claims]
 
 
+def says_waiting(status: Mapping[str, Any], text: str) -> bool:
+    """Tell whether a status says already that the job waits, and for just this."""
+    said = {str(each.get("type")): each for each in status.get("conditions") or ()}.get("Admitted", {})
+    reason, message = said.get("reason"), str(said.get("message") or "")
+    if reason == "WaitingForCapacity":
+        return message == text
+    return reason in _LASTING and message.endswith(f"{_SINCE}{text}")
+
+
 def _condition(claim: Claim, before: Mapping[str, Any], standing: Standing, now: str) -> Condition:
     status = "True" if claim.holds else "False"
     is_same = before.get("status") == status

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from mlstack.cluster.api import Cluster, ObjectRef
-from mlstack.elastic import status
+from mlstack.elastic import conditions, status
 from mlstack.elastic.acting import lifecycle, notes, orders, recalling, reports
 from mlstack.elastic.acting.actions import Action, Hands, Refused, Run, one_by_one
 from mlstack.elastic.acting.directing import MOST_CREATIONS, Director, Subject
@@ -251,7 +251,7 @@ class Reconciler:
             else:
                 decision, found = director.follow(subject, decision)
                 work.decisions[subject.job.key] = decision
-                self._note_change(subject.job, decision, work)
+                self._note_change(subject, decision, work)
             statuses += self._report(subject, decision, work)
             wanted.append(found)
         self._note_moves(plan.moves, work.now_ms)
@@ -309,10 +309,15 @@ class Reconciler:
         known = [moved for moved in self._world.moves_ms if now_ms - moved <= MOVES_KEPT_MS]
         self._world.moves_ms = [*known, *[now_ms] * moves]
 
-    def _note_change(self, job: JobFacts, decision: Decision, work: _Work) -> None:
+    def _note_change(self, subject: Subject, decision: Decision, work: _Work) -> None:
+        """Tell what changed; what lasts since the time of a leader before was told by that one."""
+        job, told = subject.job, subject.memory.told
         note = notes.of_decision(job.target, decision)
-        if note is not None:
-            work.told.append(Told(job=job.key, note=note))
+        if note is None:
+            return
+        if note.lasts and told.is_new and conditions.says_waiting(job.status, note.text):
+            told.take_over(note.key, work.now_ms)
+        work.told.append(Told(job=job.key, note=note))
 
     def _events(self, work: _Work) -> list[Action]:
         """Give the events for what was told and is news, and count what was told before on its event."""

@@ -4,7 +4,7 @@ As client-go's broadcaster has it: what happens again within six minutes is the 
 counts it, so that `kubectl get events -o wide` and `kubectl describe` show how often it was. A series begins
 at once and is then written once a minute at the most. What lasts rather than happens, such as waiting for
 room, is not counted while it lasts; every half an hour its event is written again, since the server forgets
-events after an hour.
+events after an hour. A new leader, who does not know that event, writes one of its own after that time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Series:
     """How often the same was told.
 
     Attributes:
-        event: name of its event.
+        event: name of its event, empty for one of a leader before.
         last_ms: when it was heard last.
         sent_ms: when it was written last.
         count: how often it happened.
@@ -67,9 +67,16 @@ class Told:
 
     Attributes:
         known: by what was told.
+        is_new: whether nothing was ever told by this leader.
     """
 
     known: dict[Key, Series] = field(default_factory=dict)
+    is_new: bool = True
+
+    def take_over(self, key: Key, now_ms: int) -> None:
+        """Take note of what a leader before has told; a new event tells it when it would be written again."""
+        self.is_new = False
+        self.known[key] = Series("", last_ms=now_ms, sent_ms=now_ms)
 
     def is_news(self, key: Key, event: str, now_ms: int, *, lasts: bool = False) -> bool:
         """Tell whether something was not told a short while ago, and take note of it.
@@ -80,10 +87,12 @@ class Told:
             now_ms: the time.
             lasts: whether this is a state, told again and again while it lasts.
         """
+        self.is_new = False
         for old in [old for old, series in self.known.items() if now_ms - series.last_ms >= SAME_MS]:
             del self.known[old]
-        if key in self.known:
-            self.known[key].hear(now_ms, lasts=lasts)
+        series = self.known.get(key)
+        if series is not None and (series.event or now_ms - series.sent_ms < REFRESH_MS):
+            series.hear(now_ms, lasts=lasts)
             return False
         if len(self.known) >= MOST:
             del self.known[min(self.known, key=lambda each: self.known[each].last_ms)]

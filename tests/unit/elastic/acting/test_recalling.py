@@ -259,5 +259,45 @@ def test_what_a_new_leader_remembers_costs_no_write(stage: Stage) -> None:
     assert stage.cluster.writes == 0
 
 
+@pytest.mark.parametrize("is_dry", [False, True], ids=["leads", "dry run"])
+def test_that_a_job_still_waits_is_not_told_again_by_the_next_leader(stage: Stage, is_dry: bool) -> None:
+    stage.put(training_job(minimum=9, maximum=9, cpu="4"))
+    stage.settle()
+
+    stage.restart(is_dry=is_dry)
+    found = [stage.step(seconds=60) for _ in range(3)]
+
+    assert [(one.actions, one.told) for one in found] == [((), ())] * 3
+    assert stage.events() == ["WaitingForCapacity"]
+
+
+def test_a_job_that_was_pushed_aside_and_waits_since_is_not_told_again_by_the_next_leader() -> None:
+    stage = Stage("n1")
+    stage.put(training_job(minimum=1, maximum=1, cpu="8"))
+    stage.settle()
+    stage.put(training_job("high", minimum=1, maximum=1, cpu="8", priority=10))
+    stage.settle()
+    stage.rest(seconds=15)
+    assert "; since then: " in stage.status()["reason"]
+    before = stage.events()
+
+    stage.restart()
+    stage.step()
+
+    assert stage.events() == before
+
+
+def test_that_a_job_waits_for_something_else_is_told_by_the_next_leader(stage: Stage) -> None:
+    stage.put(training_job(minimum=9, maximum=9, cpu="4"))
+    stage.settle()
+    bounds = {"min-instance": 8, "max-instance": 8}
+    stage.memory.patch(ObjectRef.of(stage.job()), {"spec": {"trainer": bounds}})
+
+    stage.restart()
+    stage.step()
+
+    assert stage.events() == ["WaitingForCapacity"] * 2
+
+
 def _ready_since(stage: Stage) -> dict[str, str]:
     return {"type": "Ready", "status": "False", "lastTransitionTime": timestamp(stage.clock.now_ms)}

@@ -82,3 +82,15 @@ def test_the_patch_has_the_count_and_the_last_time(told: Told) -> None:
     ((_, series),) = told.due(61_500)
 
     assert series.body == {"series": {"count": 2, "lastObservedTime": "1970-01-01T00:01:01.500000Z"}}
+
+
+def test_what_a_leader_before_told_is_told_anew_after_half_an_hour() -> None:
+    told, times = Told(), []
+    told.take_over(KEY, 0)
+    for now_ms in range(0, 2 * REFRESH_MS, 5_000):
+        times += [now_ms] * told.is_news(KEY, "mine", now_ms, lasts=True)
+        assert written(told, now_ms) == []
+
+    assert times == [REFRESH_MS]
+    assert not told.is_news(KEY, "again", 2 * REFRESH_MS, lasts=True)
+    assert written(told, 2 * REFRESH_MS) == [("mine", 2)]
