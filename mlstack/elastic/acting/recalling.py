@@ -1,8 +1,7 @@
 """What a new leader reads from the cluster of what the one before it knew: it goes on where that one stopped.
 
-What is not written anywhere is begun anew: what was told (but that a job waits, which
-its status says), which writes were refused. It is learnt again by
-and by.
+What is not written anywhere is begun anew: what was told (but that a job waits: its status says so), which
+writes were refused. It is learnt again by and by.
 """
 
 from __future__ import annotations
