@@ -27,6 +27,7 @@ from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
 from tests.support.deploying import RealClock
 from tests.support.trainingjobs import edl_job, in_camel_case, small_job
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -472,3 +473,26 @@ def test_the_controller_may_do_its_work_and_nothing_else(
     words = [f"{kind}", f"--subresource={rest}"] if rest in ("status", "exec") else [what]
     said = gke.kubectl("auth", "can-i", verb, *words, user=user, check=False)
     assert said.stdout.strip() == ("yes" if may else "no")
+
+
+@pytest.mark.parametrize(
+    ("role", "verb", "resource", "answer"),
+    [
+        ("view", "list", "trainingjobs.paddlepaddle.org", "yes"),
+        ("view", "create", "trainingjobs.paddlepaddle.org", "no"),
+        ("edit", "list", "trainingjobs.paddlepaddle.org", "yes"),
+        ("edit", "create", "trainingjobs.paddlepaddle.org", "yes"),
+        ("admin", "delete", "trainingjobs.paddlepaddle.org", "yes"),
+    ],
+)
+def test_people_have_rights_to_jobs_by_the_roles_of_kubernetes(
+    gke: TestCluster, namespace: str, role: str, verb: str, resource: str, answer: str
+) -> None:
+    gke.kubectl("create", "rolebinding", "ada", f"--clusterrole={role}", "--user=ada", "-n", namespace)
+
+    def said() -> bool:
+        asked = ("auth", "can-i", verb, resource, "--as=ada", "-n", namespace)
+        return gke.kubectl(*asked, check=False).stdout.strip() == answer
+
+    # A controller of the cluster joins the roles, in its own time.
+    wait_until(said, what=f"{role} may {verb}: {answer}", timeout_s=20)

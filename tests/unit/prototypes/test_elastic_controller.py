@@ -42,8 +42,10 @@ def rendered(app: AppDir, case: Case) -> list[Mapping[str, Any]]:
 
 
 def rules(objects: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Give the rules of the roles that are bound to somebody: the controller."""
+    bound = {(each["roleRef"]["kind"], each["roleRef"]["name"]) for each in objects if "roleRef" in each}
     for each in objects:
-        if each["kind"] in ("Role", "ClusterRole"):
+        if (each["kind"], each["metadata"]["name"]) in bound:
             yield from each["rules"]
 
 
@@ -197,6 +199,46 @@ def test_every_right_that_it_has_is_used_and_every_one_that_it_uses_it_has(app: 
     used = use(stage)
 
     assert (sorted(map(str, granted - used)), sorted(map(str, used - granted))) == ([], [])
+
+
+def roles_of_people(objects: list[Mapping[str, Any]]) -> dict[str, set[Use]]:
+    """Give what each role of Kubernetes gets: `view`, `edit` and `admin`."""
+    found: dict[str, set[Use]] = {}
+    for each in objects:
+        labels = each["metadata"].get("labels", {})
+        for role in [name.partition("/aggregate-to-")[2] for name in labels if "/aggregate-to-" in name]:
+            found.setdefault(role, set()).update(
+                Use(rule["apiGroups"][0], resource, verb)
+                for rule in each["rules"]
+                for resource in rule["resources"]
+                for verb in rule["verbs"]
+            )
+    return found
+
+
+def test_people_look_at_jobs_by_view_and_change_them_by_edit_and_admin(app: AppDir) -> None:
+    [case] = [each for each in CASES if each.example.name == "default"]
+    group = "paddlepaddle.org"
+    view = {Use(group, "trainingjobs", verb) for verb in ("get", "list", "watch")}
+    change = {
+        Use(group, "trainingjobs", verb)
+        for verb in ("create", "delete", "deletecollection", "patch", "update")
+    }
+    scale = {Use(group, "trainingjobs/scale", verb) for verb in ("get", "patch", "update")}
+
+    found = roles_of_people(rendered(app, case))
+
+    assert found == {"view": view, "edit": view | change | scale, "admin": view | change | scale}
+
+
+@pytest.mark.parametrize("params", [{"installCrd": False}, {"userRoles": False}], ids=str)
+def test_roles_of_people_come_with_the_definition_unless_they_are_not_wanted(
+    tmp_path: Path, params: dict[str, bool]
+) -> None:
+    image = "registry.example.org/mlstack:1"
+    found = examples.render_one(tmp_path / "app", "elastic/elastic-controller", {"image": image, **params})
+
+    assert roles_of_people([dict(each.data) for each in found.objects]) == {}
 
 
 def test_with_namespaces_of_its_own_it_writes_there_alone(app: AppDir) -> None:
