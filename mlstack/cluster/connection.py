@@ -106,6 +106,7 @@ class Connection(HTTPConnection):
         if self.tls is None:
             raise ssl.SSLError("nobody is trusted yet")
         name = self._target.server_name
+        _check_connected(self.sock)
         self.sock = self.tls.wrap_socket(self.sock, server_hostname=name, session=self._session)
 
     @property
@@ -127,6 +128,18 @@ class Connection(HTTPConnection):
         except (OSError, ValueError):  # its number may be too high for `select`
             return False
         return not readable
+
+
+def _check_connected(sock: socket.socket) -> None:
+    """Return if the other end is there still: `ssl` of Python 3.11 leaves a reset socket open.
+
+    Raises:
+        ConnectionResetError: it is not.
+    """
+    try:
+        sock.getpeername()
+    except OSError as error:
+        raise ConnectionResetError("ended before the greeting") from error
 
 
 def fault(error: Exception) -> FaultError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import socket
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
 from threading import Thread
+from warnings import catch_warnings, simplefilter
 
 import pytest
 
@@ -167,6 +169,25 @@ def test_connections_opened_ahead_do_not_keep_it_from_knowing_us(tmp_path: Path)
         carrier._forget()
         ask(carrier)
         assert carrier._idle[0].sock.session_reused
+
+
+def test_a_server_that_ends_before_the_greeting_is_broken_off_and_leaves_no_socket(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    carrier = carrier_of(f"https://127.0.0.1:{listener.getsockname()[1]}")
+    carrier.use(tls_context(ca_pem=None, cert_file=None, key_file=None, verify=True))
+    monkeypatch.setattr(connection, "socket_options", lambda: listener.close() or ())
+
+    with pytest.raises(FaultError) as raised:
+        ask(carrier)
+
+    assert raised.value.broken
+    with catch_warnings(record=True) as warned:
+        simplefilter("always")
+        del raised
+        gc.collect()
+    assert warned == []
 
 
 def test_packed_answers_are_unpacked() -> None:
