@@ -13,7 +13,7 @@ from collections.abc import Hashable
 from mlstack.elastic.policy.ledger import Ledger
 from mlstack.elastic.policy.parts import Crew, Host
 from mlstack.elastic.policy.places import Contest
-from mlstack.elastic.policy.shapes import ENDLESS, Shape, count, dominant, fits, shape
+from mlstack.elastic.policy.shapes import Shape, count, dominant, fits, shape
 from mlstack.elastic.policy.victims import Allowance, clear, least
 from mlstack.elastic.snapshot import Vector
 
@@ -43,7 +43,7 @@ class SlotLoss:
         self._worth = dominant(companion, whole) * 1000 // max(1, dominant(trainer, whole))
         self._wanted = wanted
         beside = dict(companion)
-        self._pair = [(each, amount, beside.get(each, 0)) for each, amount in trainer]
+        self._pair = [(each, amount, beside[each]) for each, amount in trainer if each in beside]
         self._values = values
         self._known: dict[Vector, tuple[Loss, Loss]] = {}
 
@@ -74,14 +74,15 @@ class SlotLoss:
         if (known := self._values.get(room)) is not None:
             return known
         best, worth = 0, self._worth
+        most = count(room, self._companion) if worth else 0
         rows = [(room[resource], amount, beside) for resource, amount, beside in self._pair]
-        for companions in range(1 + (count(room, self._companion) if worth else 0)):
-            places = ENDLESS
+        for places in range(1 + (count(room, self._trainer) if self._trainer else 0)):
+            companions = most
             for free, amount, beside in rows:
-                found = (free - companions * beside) // amount
-                if found < places:
-                    places = found
-            value = companions * worth + 1000 * places if places > 0 else companions * worth
+                found = (free - places * amount) // beside
+                if found < companions:
+                    companions = found
+            value = companions * worth + 1000 * places
             if value > best:
                 best = value
         self._values[room] = best

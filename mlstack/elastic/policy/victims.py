@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import NamedTuple
 
 from mlstack.elastic.policy.ledger import Ledger
@@ -114,39 +114,41 @@ def _single(host: Host, allowed: dict[Crew, int], priority: int, short: list[tup
 
 def _several(host: Host, allowed: dict[Crew, int], priority: int, short: list[tuple[int, int]]) -> list[Seat]:
     """Find trainers up to a priority that together leave room enough, none if they do not."""
-    taken: list[Seat] = []
+    taken: list[tuple[Crew, list[Seat]]] = []
     left = dict(short)
     for crew, seats in _groups(host, allowed, priority):
         frees = crew.job.trainer
         if not any([frees[each] for each in left]):
             continue
         number = max([_times(amount, frees[each], len(seats)) for each, amount in left.items()])
-        taken += seats[:number]
-        left = {each: amount - len(seats[:number]) * frees[each] for each, amount in left.items()}
+        taken.append((crew, seats[:number]))
+        left = {each: amount - len(taken[-1][1]) * frees[each] for each, amount in left.items()}
         if max(left.values()) <= 0:
             return _pruned(taken, left)
     return []
 
 
-def _groups(host: Host, allowed: dict[Crew, int], priority: int) -> list[tuple[Crew, list[Seat]]]:
+def _groups(host: Host, allowed: dict[Crew, int], priority: int) -> Iterator[tuple[Crew, list[Seat]]]:
     """Give the trainers of each job that may go together, in the order in which they go.
 
     The lowest priority comes first, in it those that no pod runs for yet, then the richest job.
     """
-    groups: list[tuple[tuple[int, bool, int, str], Crew, list[Seat]]] = []
+    groups: list[tuple[tuple[int, bool, int, str], Crew, list[Seat], int]] = []
     for crew, most in allowed.items():
         if crew.job.priority > priority:
             continue
-        seats = sorted(host.crews[crew], key=lambda each: each.disposal)
-        seats = [seat for seat in seats if not seat.is_meeting]
-        unbound = [seat for seat in seats if not seat.is_bound][:most]
+        unbound: list[Seat] = []
+        bound: list[Seat] = []
+        for seat in host.crews[crew]:
+            if not seat.is_meeting:
+                (bound if seat.is_bound else unbound).append(seat)
         sparing = min(most - len(unbound), crew.bound - crew.job.minimum)
-        bound = [seat for seat in seats if seat.is_bound][: max(0, sparing)]
-        for each in (unbound, bound):
-            if each:
+        for each, number in ((unbound, most), (bound, sparing)):
+            if each and number > 0:
                 standing = (crew.job.priority, each is bound, -crew.level, crew.job.key)
-                groups.append((standing, crew, each))
-    return [(crew, seats) for _, crew, seats in sorted(groups, key=lambda group: group[0])]
+                groups.append((standing, crew, each, number))
+    for _, crew, seats, number in sorted(groups, key=lambda group: group[0]):
+        yield crew, sorted(seats, key=lambda each: each.disposal)[:number]
 
 
 def _times(amount: int, size: int, most: int) -> int:
@@ -156,14 +158,16 @@ def _times(amount: int, size: int, most: int) -> int:
     return -(-amount // size) if size else most
 
 
-def _pruned(taken: list[Seat], left: dict[int, int]) -> list[Seat]:
-    """Drop trainers that are not needed after all, the dearest first; `left` is what is still short."""
-    for seat in reversed(taken[:]):
-        frees = seat.crew.job.trainer
-        if len(taken) > 1 and max([amount + frees[each] for each, amount in left.items()]) <= 0:
-            taken = [each for each in taken if each is not seat]
-            left = {each: amount + frees[each] for each, amount in left.items()}
-    return taken
+def _pruned(taken: list[tuple[Crew, list[Seat]]], left: dict[int, int]) -> list[Seat]:
+    """Drop trainers that are not needed after all, the dearest first; `left` is minus what is too much."""
+    needed: list[Seat] = []
+    for crew, seats in reversed(taken):
+        frees = crew.job.trainer
+        spare = min([-amount // frees[each] for each, amount in left.items() if frees[each]])
+        kept = max(0, len(seats) - spare)
+        left = {each: amount + (len(seats) - kept) * frees[each] for each, amount in left.items()}
+        needed[:0] = seats[:kept]
+    return needed
 
 
 def _cost(ledger: Ledger, host: Host, wanted: Shape, chosen: list[Seat]) -> Clearance:
