@@ -184,10 +184,19 @@ def check_namespaces(cluster: Cluster, names: Iterable[str]) -> None:
         NotFoundError: at least one is not there.
         ClusterError: the cluster does not answer.
     """
+    if missing := missing_namespaces(cluster, names):
+        raise NotFoundError(f"the cluster has no {missing}", hint="kubectl get namespaces")
+
+
+def missing_namespaces(cluster: Cluster, names: Iterable[str]) -> str:
+    """Name the namespaces that are not there, as far as we may know; empty if all are.
+
+    Raises:
+        ClusterError: the cluster does not answer.
+    """
     missing = [f"`{name}`" for name in names if not _may_be_there(cluster, name)]
-    if missing:
-        word = "namespace" if len(missing) == 1 else "namespaces"
-        raise NotFoundError(f"the cluster has no {word} {', '.join(missing)}", hint="kubectl get namespaces")
+    word = "namespace" if len(missing) == 1 else "namespaces"
+    return f"{word} {', '.join(missing)}" if missing else ""
 
 
 def _may_be_there(cluster: Cluster, namespace: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,7 @@ from mlstack.cli.adapters import lock_holder, read_text
 from mlstack.cli.controllerlog import LEVELS, Log
 from mlstack.cli.output import emit, write
 from mlstack.cli.parsing import family
-from mlstack.errors import UsageError
+from mlstack.errors import ClusterError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -158,6 +159,7 @@ def run(
     try:
         if not once:
             log.say(f"{settings.identity} begins, policy `{settings.policy.mode}`")
+            _tell_missing(cluster, settings, log)
             controller.run()
             return 0
         looking.check_namespaces(cluster, settings.namespaces)
@@ -391,6 +393,15 @@ def _with_the_lease_there_is(cluster: Cluster, settings: Settings, log: Log) -> 
 
     default, name = settings.lease_namespace, settings.lease_name
     return replace(settings, lease_namespace=lease_namespace(cluster, name, default=default, told=log.say))
+
+
+def _tell_missing(cluster: Cluster, settings: Settings, log: Log) -> None:
+    """Say which namespaces are not there (yet); of a dead server the watches tell."""
+    from mlstack.elastic import looking
+
+    with suppress(ClusterError):
+        if missing := looking.missing_namespaces(cluster, settings.namespaces):
+            log.say(f"the cluster has no {missing} yet: jobs are looked after there once it does")
 
 
 def _listening(listen: str) -> tuple[Metrics | None, Callable[[], None]]:

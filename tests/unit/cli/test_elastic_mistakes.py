@@ -128,6 +128,18 @@ def test_whoever_may_not_look_at_namespaces_is_told_nothing_of_them(
     assert run(f"elastic {line} -n missing").code == 0
 
 
+def test_a_controller_that_goes_on_says_which_namespaces_are_not_there_yet(
+    run: Runner, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mlstack.elastic.controller.Controller.run", lambda self: None)
+
+    ran = run("elastic run --lease-namespace default -n default -n trian")
+
+    assert ran.code == 0
+    assert "the cluster has no namespace `trian` yet" in ran.err
+    assert "has no" not in run("elastic run --lease-namespace default -n default").err
+
+
 def test_a_namespace_without_jobs_is_in_order(run: Runner, stage: Stage) -> None:
     assert run("elastic status -n default").code == 0
 
