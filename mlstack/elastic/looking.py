@@ -152,7 +152,7 @@ class ElasticStatus:
     jobs: tuple[JobStanding, ...]
 
 
-def look(cluster: Cluster, namespaces: Sequence[str] = ()) -> World:
+def look(cluster: Cluster, now_ms: int, namespaces: Sequence[str] = ()) -> Snapshot:
     """Read all that a plan needs, what the controller waits for included; writes nothing.
 
     Raises:
@@ -161,8 +161,8 @@ def look(cluster: Cluster, namespaces: Sequence[str] = ()) -> World:
     """
     world = _read(cluster, sources(namespaces))
     check_namespaces(cluster, _without_jobs(world, namespaces))
-    recalling.recall_plan(world)
-    return world
+    recalling.recall_plan(world, now_ms)
+    return world.snapshot(now_ms)
 
 
 def look_at_jobs(cluster: Cluster, namespaces: Sequence[str] = ()) -> World:

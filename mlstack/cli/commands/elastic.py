@@ -324,8 +324,7 @@ def _live(
 
     with progress.waiting("reading nodes, pods and jobs"):
         cluster = session.ports.connect(context or "", kubeconfig)
-        world = looking.look(cluster, namespaces or ())
-    return world.snapshot(round(session.ports.clock.now_s() * 1000))
+        return looking.look(cluster, round(session.ports.clock.now_s() * 1000), namespaces or ())
 
 
 def _saved(file: Path) -> Snapshot:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from mlstack.elastic import setbacks
-from mlstack.elastic.acting.memory import JobMemory
+from mlstack.elastic.acting.memory import LONGEST_RETRY_MS, JobMemory
 from mlstack.elastic.observed.amounts import time_ms
 from mlstack.elastic.observed.jobs import JobFacts, SetFacts
 from mlstack.elastic.observed.pods import PodFacts
@@ -40,15 +40,26 @@ def recall(
     memory.hints = {one.role: one.hosts for one in sets if one is not None and one.owner == job.uid}
 
 
-def recall_plan(world: World) -> None:
-    """Tell a world what the leader makes a plan wait for: nodes passed over, gangs given up, moves made."""
-    jobs = world.jobs()
+def recall_plan(world: World, now_ms: int) -> None:
+    """Tell a world what the leader makes a plan wait for.
+
+    These are nodes passed over, gangs given up, moves made, and failed trainers: the leader deletes those
+    that may be replaced, so those that still stand are held back, unless nobody leads.
+    """
+    jobs, pods = world.jobs(), world.pods_by_job()
     known = {job.key: setbacks.read(job.status) for job in jobs}
     world.bars = {key: {bar.node: bar.until_ms for bar in one.bars} for key, one in known.items()}
     world.not_before = {
         job.key: known[job.key].retry_ms for job in jobs if known[job.key].retry_generation == job.generation
     }
+    world.failed = {job.key: _held(pods[job.key], now_ms) for job in jobs}
     world.moves_ms = moves(jobs, 0)
+
+
+def _held(pods: Iterable[PodFacts], now_ms: int) -> int:
+    """Count the failed trainers that may be waiting to be replaced."""
+    failed = [pod.last_change_ms for pod in pods if pod.role == "trainer" and pod.ending == "failed"]
+    return len(failed) if failed and now_ms < max(failed) + LONGEST_RETRY_MS else 0
 
 
 def moves(jobs: Iterable[JobFacts], since_ms: int) -> list[int]:

@@ -8,7 +8,7 @@ import pytest
 
 from mlstack.cluster.api import ObjectRef
 from mlstack.elastic.acting.gang import INCOMPLETE_MS
-from mlstack.elastic.acting.memory import FIRST_BAR_MS, FIRST_RETRY_MS, FIRST_WAIT_MS
+from mlstack.elastic.acting.memory import FIRST_BAR_MS, FIRST_RETRY_MS, FIRST_WAIT_MS, LONGEST_RETRY_MS
 from mlstack.elastic.acting.recalling import moves
 from mlstack.elastic.config import PolicyConfig
 from mlstack.elastic.looking import look, planned
@@ -193,7 +193,7 @@ def test_whoever_asks_for_the_plan_is_told_that_a_gang_waits() -> None:
     give_up(stage)
 
     def said(after_ms: int) -> tuple[str, ...]:
-        snapshot = look(stage.memory).snapshot(stage.clock.now_ms + after_ms)
+        snapshot = look(stage.memory, stage.clock.now_ms + after_ms)
         return planned(snapshot, PolicyConfig()).jobs[0].reasons
 
     assert said(FIRST_WAIT_MS - 1) == ("waiting: it waits until its next try",)
@@ -208,11 +208,36 @@ def test_whoever_asks_for_the_plan_sees_no_trainers_on_nodes_that_are_passed_ove
     assert stage.trainers() == []  # neither node had room in truth
 
     def places(after_ms: int) -> list[str]:
-        found = planned(look(stage.memory).snapshot(stage.clock.now_ms + after_ms), PolicyConfig())
+        found = planned(look(stage.memory, stage.clock.now_ms + after_ms), PolicyConfig())
         return [place.node for place in found.jobs[0].places]
 
     assert places(0) == []
     assert places(FIRST_BAR_MS) == ["n1"]
+
+
+def test_whoever_asks_for_the_plan_sees_failed_trainers_replaced_when_the_leader_does(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=4))
+    stage.settle()
+    stage.end("train-trainer-0", phase="Failed", conditions=[_ready_since(stage)])
+    stage.step()
+
+    def numbers(after_ms: int = 0) -> tuple[int, int]:
+        found = planned(look(stage.memory, stage.clock.now_ms + after_ms), PolicyConfig()).jobs[0]
+        return found.now, found.target
+
+    assert numbers() == (3, 3)
+    stage.step(seconds=FIRST_RETRY_MS / 1000)
+    assert numbers() == (4, 4)
+
+
+def test_failed_trainers_that_no_leader_replaces_are_not_said_to_be_held_back(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=4))
+    stage.settle()
+    stage.end("train-trainer-0", phase="Failed", conditions=[_ready_since(stage)])
+
+    found = planned(look(stage.memory, stage.clock.now_ms + LONGEST_RETRY_MS), PolicyConfig()).jobs[0]
+
+    assert (found.now, found.target) == (3, 4)
 
 
 def test_a_gang_that_found_its_place_begins_anew() -> None:
