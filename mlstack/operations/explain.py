@@ -116,7 +116,7 @@ def explain(
     Raises:
         UsageError: the component is a plain manifest.
         NotFoundError: no such component, parameter or environment.
-        ConfigError: a file, parameter or template is wrong.
+        ConfigError: a file is wrong; of values that render nothing a remark tells.
     """
     found = app.component(component)
     if not isinstance(found, Component):
@@ -181,10 +181,17 @@ class _Reach:
     ) -> None:
         self._loader, self._component = loader, component
         self._prototype, self._resolved = prototype, resolved
-        self._before = self._rendered(resolved)
+        self._before: Rendered | None = None
+        self._fault = ""
+        try:
+            self._before = self._rendered(resolved)
+        except ConfigError as error:  # who set what is most wanted when the values do not go together
+            self._fault = f"nothing is rendered as it is now: {error.message}"
 
     def of(self, param: Param) -> tuple[tuple[Reach, ...], tuple[str, ...]]:
         """Give the fields a parameter decides, and a remark if it could not be tried."""
+        if self._before is None:
+            return (), (self._fault,)
         tried = False
         for value in self._trials(param):
             values = {**self._resolved.values, param.name: value}

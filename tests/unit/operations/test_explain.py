@@ -119,6 +119,18 @@ def test_a_parameter_without_effect_says_so(root: Path) -> None:
     assert found.notes == ("it changes no field with the other parameters as they are",)
 
 
+def test_the_chain_is_told_of_values_that_render_nothing(app: Build) -> None:
+    guard = '{{ fail("`num_gpus` is more than `num_workers`") if params.num_gpus }}'
+    jobs = {**JOBS, "tf-cnn/templates/job.yaml.j2": (guard + TEMPLATE).encode()}
+    found = one(app({**installed_app(), **vendored(COMMON, jobs)}), "num_gpus")
+
+    assert (found.value, found.where) == (1, "environments/gke/params.yaml:8")
+    assert found.reaches == ()
+    assert len(found.notes) == 1
+    assert "nothing is rendered as it is now: " in found.notes[0]
+    assert "`num_gpus` is more than `num_workers`" in found.notes[0]
+
+
 def test_without_a_name_all_that_somebody_set_are_explained(root: Path) -> None:
     result = explain(AppDir.find(root), "cnn", environment="gke")
     assert [found.name for found in result.parameters] == ["image", "num_gpus", "cloud"] or {
