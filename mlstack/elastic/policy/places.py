@@ -94,7 +94,8 @@ class Contest(Ranking[C]):
 
     Hosts are ranked by the least that the cost can be, and it is worked out for the first one alone. As
     long as nothing is taken back, jobs only lose what they can spare, and costs rise; afterwards, the hosts
-    of all jobs that changed are ranked anew.
+    of all jobs that changed are ranked anew. (Where another job has become the richest, its trainers may
+    happen to leave less waste than those that went before: that is not looked for.)
     """
 
     @abstractmethod
