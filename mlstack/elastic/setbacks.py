@@ -33,6 +33,9 @@ class Setbacks:
     """What is counted until something goes well again.
 
     Attributes:
+        failed: trainers that failed, were counted, and still stand because others come for them later.
+        failures: how often in a row some failed; the pause before others come grows with it.
+        replaced_ms: when others come for them, milliseconds since 1970; 0 where none stand.
         rounds: how often in a row all trainers failed.
         fallen: UID of a trainer of the last such round, empty before the first: it tells whether that was
             counted.
@@ -42,6 +45,9 @@ class Setbacks:
         bars: nodes on which its pods found no room although the plan saw some.
     """
 
+    failed: int = 0
+    failures: int = 0
+    replaced_ms: int = 0
     rounds: int = 0
     fallen: str = ""
     tries: int = 0
@@ -53,6 +59,9 @@ class Setbacks:
 def write(found: Setbacks) -> dict[str, Any]:
     """Give what a status says of it, empty where nothing went wrong; times are exact."""
     said: dict[str, Any] = {}
+    if found.failed:
+        said |= {"failedTrainers": found.failed, "trainerRetries": found.failures}
+        said["trainerRetryTime"] = micro_time(found.replaced_ms / 1000)
     if found.rounds:
         said |= {"failedRounds": found.rounds, "failedTrainer": found.fallen}
     if found.tries:
@@ -68,6 +77,9 @@ def read(status: Mapping[str, Any]) -> Setbacks:
     """Read it from a status."""
     found = status.get("setbacks") or {}
     return Setbacks(
+        failed=int(found.get("failedTrainers") or 0),
+        failures=int(found.get("trainerRetries") or 0),
+        replaced_ms=time_ms(str(found.get("trainerRetryTime") or "")),
         rounds=int(found.get("failedRounds") or 0),
         fallen=str(found.get("failedTrainer") or ""),
         tries=int(found.get("gangRetries") or 0),

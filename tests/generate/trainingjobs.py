@@ -429,13 +429,16 @@ def status() -> dict[str, Any]:
 def setbacks() -> dict[str, Any]:
     """Write what went wrong several times in a row, so that another controller counts on."""
     said = {
+        "failedTrainers": "Trainers that failed and still stand: others come for them later.",
+        "trainerRetries": "How often in a row some failed.",
+        "trainerRetryTime": "When others come for them; the pause doubles each time, up to a minute.",
         "failedRounds": "How often in a row all trainers failed; six times end the job.",
         "failedTrainer": "UID of a trainer of the last such round.",
         "gangRetries": "How often in a row its master or parameter servers found no node.",
         "gangRetryTime": "When the gang is tried again; the wait doubles each time, up to an hour.",
         "gangRetryGeneration": "Generation of the spec that waits; one that was changed is tried at once.",
     }
-    types = (INT32, STRING, INT32, TIME, {"type": "integer", "format": "int64"})
+    types = (INT32, INT32, TIME, INT32, STRING, INT32, TIME, {"type": "integer", "format": "int64"})
     fields = {
         name: {**kind, "description": text} for (name, text), kind in zip(said.items(), types, strict=True)
     }

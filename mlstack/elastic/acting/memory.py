@@ -160,11 +160,17 @@ class JobMemory:
             self.rounds = self.rounds + 1 if ran_ms < STEADY_MS else 1
             self.fallen = uids
 
-    @property
-    def setbacks(self) -> Setbacks:
-        """Give what the next leader has to know of what went wrong in a row."""
+    def setbacks(self, failed: int) -> Setbacks:
+        """Give what the next leader has to know of what went wrong in a row.
+
+        Args:
+            failed: trainers that failed, were counted and still stand.
+        """
         tries = self.wait.streak
         return Setbacks(
+            failed=failed,
+            failures=self.retry.streak if failed else 0,
+            replaced_ms=self.retry.until_ms if failed else 0,
             rounds=self.rounds,
             fallen=min(self.fallen, default=""),
             tries=tries,
@@ -178,6 +184,7 @@ class JobMemory:
 
     def resume(self, known: Setbacks) -> None:
         """Count on from what the leader before knew."""
+        self.retry.resume(known.failures, known.replaced_ms)
         self.rounds, self.fallen = known.rounds, {known.fallen} - {""}
         self.wait.resume(known.tries, known.retry_ms)
         self.given_up = known.retry_generation

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from mlstack.elastic import setbacks
-from mlstack.elastic.acting.memory import LONGEST_RETRY_MS, JobMemory
+from mlstack.elastic.acting.memory import JobMemory
 from mlstack.elastic.observed.amounts import time_ms
 from mlstack.elastic.observed.jobs import JobFacts, SetFacts
 from mlstack.elastic.observed.pods import PodFacts
+from mlstack.elastic.setbacks import Setbacks
 from mlstack.elastic.world import World
 
 
@@ -28,11 +29,9 @@ def recall(
         sets: its StatefulSets, None for those that are not there.
     """
     memory.failed = int((job.status.get("trainer") or {}).get("failed") or 0)
-    failed = [pod for pod in pods if pod.ending == "failed" and pod.role == "trainer"]
-    if memory.failed and failed:
-        memory.counted = {pod.uid for pod in failed}
-        memory.retry.fail(max(pod.last_change_ms for pod in failed))
-    memory.resume(setbacks.read(job.status))
+    known, failed = setbacks.read(job.status), _failed(pods)
+    memory.resume(known)
+    memory.counted = {pod.uid for pod in failed[: known.failed]}
     if memory.fallen & {pod.uid for pod in failed}:
         memory.fallen |= {pod.uid for pod in failed}
     if job.target > 0 and not job.status.get("startTime"):
@@ -43,8 +42,7 @@ def recall(
 def recall_plan(world: World, now_ms: int) -> None:
     """Tell a world what the leader makes a plan wait for.
 
-    These are nodes passed over, gangs given up, moves made, and failed trainers: the leader deletes those
-    that may be replaced, so those that still stand are held back, unless nobody leads.
+    These are nodes passed over, gangs given up, moves made, and failed trainers that are replaced later.
     """
     jobs, pods = world.jobs(), world.pods_by_job()
     known = {job.key: setbacks.read(job.status) for job in jobs}
@@ -52,14 +50,20 @@ def recall_plan(world: World, now_ms: int) -> None:
     world.not_before = {
         job.key: known[job.key].retry_ms for job in jobs if known[job.key].retry_generation == job.generation
     }
-    world.failed = {job.key: _held(pods[job.key], now_ms) for job in jobs}
+    world.failed = {job.key: _held(pods[job.key], known[job.key], now_ms) for job in jobs}
     world.moves_ms = moves(jobs, 0)
 
 
-def _held(pods: Iterable[PodFacts], now_ms: int) -> int:
-    """Count the failed trainers that may be waiting to be replaced."""
-    failed = [pod.last_change_ms for pod in pods if pod.role == "trainer" and pod.ending == "failed"]
-    return len(failed) if failed and now_ms < max(failed) + LONGEST_RETRY_MS else 0
+def _failed(pods: Iterable[PodFacts]) -> list[PodFacts]:
+    """Give the trainers that failed and still stand, in the order in which they did."""
+    failed = [pod for pod in pods if pod.role == "trainer" and pod.ending == "failed"]
+    return sorted(failed, key=lambda pod: (pod.last_change_ms, pod.name))
+
+
+def _held(pods: Iterable[PodFacts], known: Setbacks, now_ms: int) -> int:
+    """Count the failed trainers that are not replaced yet; once one is counted anew, all wait again."""
+    failed = len(_failed(pods))
+    return failed if now_ms < known.replaced_ms or failed > known.failed else 0
 
 
 def moves(jobs: Iterable[JobFacts], since_ms: int) -> list[int]:

@@ -57,10 +57,15 @@ def standing(
         held_up=_held_up(pods),
         refusal=memory.refusal,
         setback="" if life.outcome else life.message,
-        setbacks=memory.setbacks,
+        setbacks=memory.setbacks(0 if life.outcome else _failed(pods, memory)),
         lingering=tuple(pod.name for pod in pods if _lingers(job, pod, now_ms)),
         is_meeting_lost=_is_meeting_lost(job, pods),
     )
+
+
+def _failed(pods: Sequence[PodFacts], memory: JobMemory) -> int:
+    """Count the trainers that failed, were counted and still stand."""
+    return sum(pod.ending == "failed" and pod.uid in memory.counted for pod in pods)
 
 
 def _lingers(job: JobFacts, pod: PodFacts, now_ms: int) -> bool:

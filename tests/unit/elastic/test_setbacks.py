@@ -25,6 +25,15 @@ def barred(*nodes: str, times: int = 1, until_ms: int = NOW_MS) -> tuple[Bar, ..
     [
         pytest.param(Setbacks(), {}, id="nothing"),
         pytest.param(
+            Setbacks(failed=3, failures=2, replaced_ms=NOW_MS),
+            {
+                "failedTrainers": 3,
+                "trainerRetries": 2,
+                "trainerRetryTime": "2023-11-14T22:13:20.123000Z",
+            },
+            id="trainers",
+        ),
+        pytest.param(
             Setbacks(rounds=2, fallen="uid-1"), {"failedRounds": 2, "failedTrainer": "uid-1"}, id="rounds"
         ),
         pytest.param(
@@ -67,16 +76,20 @@ def test_of_many_nodes_those_that_are_passed_over_longest_are_kept() -> None:
 
 @given(
     failures=st.integers(0, 9),
+    falls=st.integers(0, 9),
     tries=st.integers(0, 9),
     bars=st.lists(st.sampled_from(["n1", "n2", "n3"]), max_size=9),
     step_ms=st.sampled_from([1, 61_003, 900_000]),
 )
 def test_the_next_leader_goes_on_as_the_one_before_would(
-    failures: int, tries: int, bars: list[str], step_ms: int
+    failures: int, falls: int, tries: int, bars: list[str], step_ms: int
 ) -> None:
     """Writing and reading changes neither what is remembered nor what the next setback leads to."""
     first, now_ms = JobMemory("uid"), NOW_MS
-    for number in range(failures):
+    for _ in range(failures):
+        first.retry.fail(now_ms)
+        now_ms = now_ms + step_ms
+    for number in range(falls):
         first.fall({f"a{number}", f"b{number}"}, ran_ms=0)
     for _ in range(tries):
         first.give_up(GENERATION, now_ms)
@@ -85,14 +98,15 @@ def test_the_next_leader_goes_on_as_the_one_before_would(
         first.bar(node, now_ms)
         now_ms = now_ms + step_ms
 
-    said = setbacks.write(first.setbacks)
+    said = setbacks.write(first.setbacks(failures))
     second = JobMemory("uid")
     second.resume(setbacks.read({"setbacks": said}))
 
-    assert setbacks.write(second.setbacks) == said
+    assert setbacks.write(second.setbacks(failures)) == said
     assert second.not_before_ms(GENERATION) == first.not_before_ms(GENERATION)
     for memory in (first, second):
+        memory.retry.fail(now_ms)
         memory.fall({"c"}, ran_ms=0)
         memory.give_up(GENERATION, now_ms)
         memory.bar("n1", now_ms)
-    assert setbacks.write(second.setbacks) == setbacks.write(first.setbacks)
+    assert setbacks.write(second.setbacks(1)) == setbacks.write(first.setbacks(1))

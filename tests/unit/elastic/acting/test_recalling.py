@@ -90,6 +90,34 @@ def test_failed_trainers_are_replaced_no_sooner(stage: Stage) -> None:
     assert len(stage.trainers()) == 2
 
 
+def test_a_failure_that_nobody_saw_is_counted_by_the_next_leader(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=4))
+    stage.settle()
+    for number, counted in ((0, 1), (1, 2), (2, 3)):
+        stage.end(f"train-trainer-{number}", phase="Failed", conditions=[_ready_since(stage)])
+        stage.restart()
+        stage.step()
+        assert stage.status()["trainer"]["failed"] == counted
+    stage.restart()
+    stage.step()
+    assert stage.status()["trainer"]["failed"] == 3
+
+
+def test_the_pause_after_failures_grows_whoever_leads(stage: Stage) -> None:
+    stage.put(training_job(minimum=1, maximum=2))
+    stage.settle()
+    for seconds in (10, 20, 40, 60):
+        stage.end(stage.trainers()[0], phase="Failed", conditions=[_ready_since(stage)])
+        stage.step()
+        stage.restart()
+        stage.step(seconds=seconds - 1)
+        assert len(stage.trainers()) == 1
+        stage.step(seconds=1)
+        assert len(stage.trainers()) == 2
+        stage.settle()
+        assert "trainerRetries" not in stage.status().get("setbacks", {})
+
+
 def fail_all(stage: Stage) -> None:
     """Let all trainers fail at one moment."""
     for name in stage.trainers():
@@ -103,7 +131,7 @@ def test_all_trainers_fail_six_times_in_a_row_whoever_leads(stage: Stage) -> Non
 
     for _ in range(5):
         fail_all(stage)
-        for seconds in (0, FIRST_RETRY_MS / 1000):
+        for seconds in (0, LONGEST_RETRY_MS / 1000):
             stage.restart()  # seen again it is the same failure
             stage.step(seconds=seconds)
         stage.settle()
@@ -235,9 +263,14 @@ def test_failed_trainers_that_no_leader_replaces_are_not_said_to_be_held_back(st
     stage.settle()
     stage.end("train-trainer-0", phase="Failed", conditions=[_ready_since(stage)])
 
-    found = planned(look(stage.memory, stage.clock.now_ms + LONGEST_RETRY_MS), PolicyConfig()).jobs[0]
+    def targets(after_ms: int) -> tuple[int, int]:
+        found = planned(look(stage.memory, stage.clock.now_ms + after_ms), PolicyConfig()).jobs[0]
+        return found.now, found.target
 
-    assert (found.now, found.target) == (3, 4)
+    assert targets(LONGEST_RETRY_MS) == (3, 3)  # a leader would have to see it first
+    stage.step()
+    assert targets(FIRST_RETRY_MS - 1) == (3, 3)
+    assert targets(FIRST_RETRY_MS) == (3, 4)
 
 
 def test_a_gang_that_found_its_place_begins_anew() -> None:
