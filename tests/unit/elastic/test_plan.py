@@ -303,6 +303,19 @@ def test_older_job_keeps_its_nodes_from_younger_ones_after_the_back_fill_limit()
     assert targets(late) == {"busy": 2, "large": 0, "small": 0}
 
 
+@pytest.mark.parametrize(
+    "never",
+    [
+        waiting("never", minimum=4, created_ms=0),
+        waiting("never", minimum=1, created_ms=0, gang=(Role(name="master", count=1, request=(9,)),)),
+    ],
+    ids=["too many trainers", "too large a master"],
+)
+def test_older_job_that_could_never_run_keeps_no_nodes_from_younger_ones(never: Job) -> None:
+    late = decide(moment(never, waiting("small", maximum=1, created_ms=1), cores=(3,), now_ms=300_000))
+    assert targets(late) == {"never": 0, "small": 1}
+
+
 def test_headroom_is_kept_in_whole_places() -> None:
     assert targets(decide(moment(running("a", "n0"), cores=(5, 5)), headroom_pct=20)) == {"a": 8}
 
