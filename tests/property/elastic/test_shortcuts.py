@@ -61,6 +61,17 @@ def test_what_is_not_tried_would_have_failed(snapshot: Snapshot) -> None:
 
 @MANY
 @given(moments(jobs=8))
+def test_what_sums_rule_out_would_have_failed(snapshot: Snapshot) -> None:
+    with patch.object(attempts.Attempts, "is_conceivable", lambda *_: True):
+        tried = plan(snapshot, CONFIG)
+    decided, found = plan(snapshot, CONFIG).decisions, tried.decisions
+    assert {key: (one.target, one.places, one.victims) for key, one in decided.items()} == {
+        key: (one.target, one.places, one.victims) for key, one in found.items()
+    }
+
+
+@MANY
+@given(moments(jobs=8))
 def test_nodes_that_are_not_ranked_again_are_ranked_right(snapshot: Snapshot) -> None:
     with (
         patch.object(SlotFinder, "find", forgetful(SlotFinder.find)),

@@ -81,6 +81,13 @@ def test_pod_of_others_takes_a_trainer_above_the_minimum_of_the_richest_job() ->
     assert [(row.key, row.node) for row in found.reservations] == [("web", "n0")]
 
 
+def test_pod_that_is_tied_to_a_node_comes_before_one_that_may_go_anywhere() -> None:
+    free = Demand(key="a-free", request=(1,), priority=1000, created_ms=0)
+    tied = Demand(key="b-tied", request=(1,), priority=1000, created_ms=0, nodes=frozenset({"n0"}))
+    found = decide(moment(cores=(1, 1), demands=(free, tied)))
+    assert {(row.key, row.node) for row in found.reservations} == {("a-free", "n1"), ("b-tied", "n0")}
+
+
 def test_pod_that_cannot_be_placed_costs_nobody_a_trainer() -> None:
     demand = Demand(key="web", request=(4,), priority=1000, created_ms=0)
     found = decide(moment(running("a", "n0", "n0"), cores=(3,), demands=(demand,)))
@@ -95,10 +102,28 @@ def test_room_that_is_about_to_come_free_is_promised_once() -> None:
     assert (targets(found), found.decisions["a"].places) == ({"a": 1}, ())
 
 
+def test_trainer_goes_where_there_is_room_at_once_rather_than_soon() -> None:
+    snapshot = moment(waiting("a", maximum=1), cores=(1, 1))
+    found = decide(replace(snapshot, arriving=(Arriving(node="n0", request=(1,), at_ms=5000),)))
+    assert found.decisions["a"].places == ("n1",)
+
+
 def test_gang_of_a_new_job_takes_trainers_above_minima() -> None:
     found = decide(moment(running("a", *["n0"] * 4), waiting("b", minimum=2), cores=(4,)))
     assert targets(found) == {"a": 2, "b": 2}
     assert causes(found, "a") == ["gang"]
+
+
+def test_gang_of_large_trainers_takes_many_small_ones() -> None:
+    small = (running("a", *["n0"] * 12, maximum=12), running("b", *["n1"] * 12, maximum=12))
+    found = decide(moment(*small, waiting("large", minimum=4, maximum=4, size=5), cores=(12, 12)))
+    assert targets(found) == {"a": 2, "b": 2, "large": 4}
+
+
+def test_waiting_job_is_admitted_on_the_nodes_that_it_is_tied_to() -> None:
+    tied = waiting("tied", minimum=2, maximum=9, nodes=frozenset({"n1"}))
+    found = decide(moment(tied, cores=(5, 3)))
+    assert found.decisions["tied"].places == ("n1", "n1", "n1")
 
 
 def test_job_of_lower_priority_is_taken_off_whole_for_a_higher_gang() -> None:
@@ -127,17 +152,26 @@ def test_fairness_moves_are_bounded_and_need_a_gap_of_two() -> None:
     assert decide(uneven).moves == 0
 
 
+def test_for_a_large_trainer_nobody_becomes_poorer_than_the_one_who_gets_it() -> None:
+    rich = running("rich", *["n0"] * 3, minimum=0, maximum=4)
+    poor = running("poor", minimum=0, maximum=4, size=3)
+    assert targets(decide(moment(rich, poor, cores=(3,)))) == {"rich": 3, "poor": 0}
+    richer = running("rich", *["n0"] * 6, minimum=0, maximum=6)
+    assert targets(decide(moment(richer, poor, cores=(6,)))) == {"rich": 3, "poor": 1}
+
+
 def test_trainer_that_found_no_node_in_time_is_withdrawn_and_its_node_passed_over() -> None:
     job = running("a", "n0")
-    lost = Trainer(name="late", node="", planned="n0", created_ms=0)
-    snapshot = moment(replace(job, trainers=(*job.trainers, lost)), cores=(2,), now_ms=16_000)
+    lost = Trainer(name="late", node="", planned="n0", created_ms=100_000)
+    snapshot = moment(replace(job, trainers=(*job.trainers, lost)), cores=(2,), now_ms=116_000)
+    assert "stuck" not in causes(decide(replace(snapshot, now_ms=114_000)), "a")
     found = decide(snapshot)
     assert (found.decisions["a"].victims, targets(found)) == (("late",), {"a": 1})
     assert "stuck" in causes(found, "a")
     unseen = replace(job, trainers=(*job.trainers, replace(lost, is_tried=False)))
-    assert causes(decide(moment(unseen, cores=(2,), now_ms=16_000)), "a") == ["steady"]
-    assert "stuck" in causes(decide(moment(unseen, cores=(2,), now_ms=61_000)), "a")
-    barred = decide(moment(replace(job, barred={"n0": 20_000}), cores=(2,), now_ms=16_000))
+    assert causes(decide(moment(unseen, cores=(2,), now_ms=116_000)), "a") == ["steady"]
+    assert "stuck" in causes(decide(moment(unseen, cores=(2,), now_ms=161_000)), "a")
+    barred = decide(moment(replace(job, barred={"n0": 120_000}), cores=(2,), now_ms=116_000))
     assert targets(barred) == {"a": 1}
 
 
@@ -316,6 +350,20 @@ def test_older_job_that_could_never_run_keeps_no_nodes_from_younger_ones(never: 
     assert targets(late) == {"never": 0, "small": 1}
 
 
+def test_job_that_runs_gets_its_minimum_back_before_an_older_one_is_admitted() -> None:
+    jobs = (waiting("older", created_ms=0), running("busy", "n0", minimum=2, created_ms=1))
+    assert targets(decide(moment(*jobs, cores=(2,)))) == {"older": 0, "busy": 2}
+
+
+def test_older_job_that_waits_keeps_no_nodes_from_one_that_runs() -> None:
+    (full,) = nodes(3)
+    large = waiting("large", minimum=3, priority=1, created_ms=0)
+    busy = running("busy", "n0", minimum=2, maximum=2, created_ms=1)
+    snapshot = moment(large, busy, cores=(3,), now_ms=300_000)
+    found = decide(replace(snapshot, nodes=(replace(full, used=(1,)),)))
+    assert targets(found) == {"large": 0, "busy": 2}
+
+
 def test_headroom_is_kept_in_whole_places() -> None:
     assert targets(decide(moment(running("a", "n0"), cores=(5, 5)), headroom_pct=20)) == {"a": 8}
 
@@ -396,6 +444,12 @@ def test_reasons_name_numbers_and_jobs() -> None:
         why(decide(moment(running("a", "n0", maximum=1), cores=(2,))), "a")
         == "stays at 1 trainer, its maximum"
     )
+
+
+def test_of_a_gang_that_has_places_in_part_only_the_rest_is_missing() -> None:
+    gang = (Role(name="pserver", count=3, request=(2,)),)
+    found = decide(moment(waiting("a", gang=gang), cores=(3, 3, 1)))
+    assert [(row.key, row.missing) for row in found.unplaced] == [("a", (2,))]
 
 
 def test_a_job_that_waits_is_told_what_is_short_or_that_it_never_fits() -> None:
