@@ -60,6 +60,11 @@ def test_waiting_job_is_admitted_whole_and_grows_into_free_room() -> None:
     assert causes(found, "a") == ["admitted", "growth"]
 
 
+def test_waiting_job_without_a_minimum_is_admitted_too() -> None:
+    found = decide(moment(waiting("a", minimum=0, maximum=2), cores=(2,)))
+    assert (targets(found), causes(found, "a")) == ({"a": 2}, ["admitted", "growth"])
+
+
 def test_job_waits_without_pods_where_its_gang_does_not_fit() -> None:
     found = decide(moment(waiting("a", minimum=3), cores=(1, 1)))
     assert (targets(found), causes(found, "a")) == ({"a": 0}, ["waiting"])
@@ -79,6 +84,13 @@ def test_pod_of_others_takes_a_trainer_above_the_minimum_of_the_richest_job() ->
     assert targets(found) == {"a": 2, "b": 2}
     assert causes(found, "a") == ["yield"]
     assert [(row.key, row.node) for row in found.reservations] == [("web", "n0")]
+
+
+def test_pod_of_others_goes_to_the_node_where_the_richest_job_loses() -> None:
+    demand = Demand(key="web", request=(1,), priority=1000, created_ms=0)
+    jobs = (running("poor", "n0", "n0"), running("rich", "n1", "n1", "n1"))
+    found = decide(moment(*jobs, cores=(2, 3), demands=(demand,)), moves=0)
+    assert targets(found) == {"poor": 2, "rich": 2}
 
 
 def test_pod_that_is_tied_to_a_node_comes_before_one_that_may_go_anywhere() -> None:
@@ -259,6 +271,13 @@ def test_the_trainer_at_which_the_others_meet_stays(
 ) -> None:
     found = decide(moment(*jobs, cores=cores, demands=demands), mode=mode)
     assert "a-0" not in found.decisions["a"].victims
+
+
+def test_of_trainers_without_a_node_the_one_at_which_the_others_meet_comes_first() -> None:
+    late = Trainer(name="a-1", node="", planned="n0", created_ms=0)
+    meeting = Trainer(name="a-0", node="", planned="n0", created_ms=1, is_meeting=True)
+    found = decide(moment(running("a", trainers=(late, meeting)), cores=(1,)))
+    assert found.decisions["a"].victims == ("a-1",)
 
 
 def test_headroom_leaves_the_trainer_at_which_the_others_meet() -> None:
