@@ -148,6 +148,20 @@ def test_job_of_lower_priority_is_taken_off_whole_for_a_higher_gang() -> None:
     assert causes(found, "new") == ["suspended"]
 
 
+def test_job_of_large_trainers_is_taken_off_for_a_gang_as_large() -> None:
+    low = running("low", *["n0"] * 4, minimum=4, size=5)
+    found = decide(moment(low, waiting("high", minimum=4, maximum=4, size=5, priority=1), cores=(20,)))
+    assert targets(found) == {"low": 0, "high": 4}
+
+
+def test_no_job_is_taken_off_whose_room_is_of_no_use() -> None:
+    far = [running(f"far{index}", "n1", created_ms=3 + index) for index in range(4)]
+    near = running("near", "n0", "n0", minimum=2, created_ms=2)
+    high = waiting("high", minimum=2, maximum=2, priority=1, nodes=frozenset({"n0"}))
+    found = decide(moment(*far, near, high, cores=(2, 4)))
+    assert targets(found) == {**{each.key: 1 for each in far}, "near": 0, "high": 2}
+
+
 def test_job_of_equal_priority_is_not_taken_off() -> None:
     found = decide(moment(running("a", "n0", "n0", minimum=2), waiting("b", minimum=2), cores=(2,)))
     assert targets(found) == {"a": 2, "b": 0}
