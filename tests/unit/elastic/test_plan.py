@@ -294,6 +294,12 @@ def test_of_trainers_without_a_node_the_one_at_which_the_others_meet_comes_first
     assert found.decisions["a"].victims == ("a-1",)
 
 
+def test_headroom_is_made_by_the_richest_job() -> None:
+    jobs = (running("poor", "n0", "n0"), running("rich", "n0", "n0", "n0"))
+    found = decide(moment(*jobs, cores=(5,)), headroom_pct=20, moves=0)
+    assert targets(found) == {"poor": 2, "rich": 2}
+
+
 def test_headroom_leaves_the_trainer_at_which_the_others_meet() -> None:
     job = meeting("a", "n0", "n1", "n1", created_ms=9)
     assert decide(moment(job, cores=(1, 2)), headroom_pct=100).decisions["a"].victims == ("a-2", "a-1")
@@ -482,6 +488,11 @@ def test_reasons_name_numbers_and_jobs() -> None:
 def test_of_a_gang_that_has_places_in_part_only_the_rest_is_missing() -> None:
     gang = (Role(name="pserver", count=3, request=(2,)),)
     found = decide(moment(waiting("a", gang=gang), cores=(3, 3, 1)))
+    assert [(row.key, row.missing) for row in found.unplaced] == [("a", (2,))]
+
+
+def test_of_a_minimum_that_is_there_in_part_only_the_rest_is_missing() -> None:
+    found = decide(moment(running("a", "n0", minimum=2, size=2), cores=(3, 1)))
     assert [(row.key, row.missing) for row in found.unplaced] == [("a", (2,))]
 
 
