@@ -498,10 +498,12 @@ def test_a_suspended_job_has_no_pods_and_comes_back(stage: Stage) -> None:
     stage.settle()
     assert stage.all("Pod") == []
     assert stage.status()["phase"] == "Suspended"
+    assert stage.events().count("Suspended") == 1
     stage.memory.patch(_ref(stage), {"spec": {"suspend": False}})
     stage.settle()
 
     assert len(stage.trainers()) == 2
+    assert stage.events().count("Suspended") == 1
 
 
 def test_the_most_trainers_may_be_changed(stage: Stage) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlstack.elastic.acting.memory import CALM_MS, FIRST_PAUSE_MS, LONGEST_PAUSE_MS, Backoff
+from mlstack.elastic.acting.memory import CALM_MS, FIRST_PAUSE_MS, LONGEST_PAUSE_MS, Backoff, JobMemory
 
 
 def waits(pause: Backoff, now_ms: int, *, is_passing: bool = False) -> int:
@@ -32,3 +32,12 @@ def test_what_passes_by_itself_shortens_no_longer_wait() -> None:
         pause.fail(now_ms)
     pause.fail(20_001, is_passing=True)
     assert pause.until_ms == 28_000
+
+
+def test_of_the_refusals_of_one_pass_the_same_is_kept_whatever_their_order() -> None:
+    for texts in (("b", "a", "c"), ("c", "b", "a")):
+        memory = JobMemory("uid")
+        memory.refuse("0 of a pass before", 1_000)
+        for text in texts:
+            memory.refuse(text, 2_000)
+        assert memory.refusal == "a"
