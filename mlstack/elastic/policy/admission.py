@@ -28,7 +28,7 @@ class Admission:
         self._attempts = Attempts(books)
         self._backfill_ms = backfill_ms
         self._failed: set[Hashable] = set()
-        self._use: dict[Hashable, tuple[frozenset[str], bool]] = {}
+        self._use: dict[Hashable, frozenset[str]] = {}
 
     def serve(self, missing: dict[str, list[Demand]]) -> None:
         """Serve jobs by priority, running ones before waiting ones, then by age.
@@ -45,7 +45,7 @@ class Admission:
                 continue
             is_served = self._serve(crew, kept if not crew.is_admitted else frozenset())
             if not is_served and self._blocks(crew):
-                kept |= self._useful(crew)[0]
+                kept |= self._useful(crew)
 
     def _queue(self) -> list[Crew]:
         lacking = [crew for crew in self._ledger.crews.values() if self._lacks(crew)]
@@ -120,16 +120,15 @@ class Admission:
     def _blocks(self, crew: Crew) -> bool:
         """Tell whether a job has waited so long that younger ones must not take what it could use."""
         waited = self._ledger.snapshot.now_ms - crew.job.created_ms
-        is_due = crew.job.state == "waiting" and waited >= self._backfill_ms
-        return is_due and self._useful(crew)[1]
+        return crew.job.state == "waiting" and waited >= self._backfill_ms
 
-    def _useful(self, crew: Crew) -> tuple[frozenset[str], bool]:
-        """Give the nodes that could take any pod of a job's gang, and whether these are enough if empty.
+    def _useful(self, crew: Crew) -> frozenset[str]:
+        """Give the nodes that could take any pod of a job's gang, none if even all of them empty are too few.
 
         It is worked out once for jobs that are alike.
         """
         kind = self._kind(crew, crew.job.nodes)
         if (known := self._use.get(kind)) is None:
             nodes = useful(self._ledger, crew)
-            known = self._use[kind] = (nodes, could_ever_run(self._ledger, crew, nodes))
+            known = self._use[kind] = nodes if could_ever_run(self._ledger, crew, nodes) else frozenset()
         return known

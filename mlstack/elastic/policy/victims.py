@@ -121,8 +121,9 @@ def _several(host: Host, allowed: dict[Crew, int], priority: int, short: list[tu
         if not any([frees[each] for each in left]):
             continue
         number = max([_times(amount, frees[each], len(seats)) for each, amount in left.items()])
-        taken.append((crew, seats[:number]))
-        left = {each: amount - len(taken[-1][1]) * frees[each] for each, amount in left.items()}
+        going = seats[:number]
+        taken.append((crew, going))
+        left = {each: amount - len(going) * frees[each] for each, amount in left.items()}
         if max(left.values()) <= 0:
             return _pruned(taken, left)
     return []

@@ -243,19 +243,21 @@ def test_whoever_asks_for_the_plan_sees_no_trainers_on_nodes_that_are_passed_ove
     assert places(FIRST_BAR_MS) == ["n1"]
 
 
+def now_and_target(stage: Stage, after_ms: int = 0) -> tuple[int, int]:
+    """Give how many trainers the job has and is to have, as the plan says after so long."""
+    found = planned(look(stage.memory, stage.clock.now_ms + after_ms), PolicyConfig()).jobs[0]
+    return found.now, found.target
+
+
 def test_whoever_asks_for_the_plan_sees_failed_trainers_replaced_when_the_leader_does(stage: Stage) -> None:
     stage.put(training_job(minimum=1, maximum=4))
     stage.settle()
     stage.end("train-trainer-0", phase="Failed", conditions=[_ready_since(stage)])
     stage.step()
 
-    def numbers(after_ms: int = 0) -> tuple[int, int]:
-        found = planned(look(stage.memory, stage.clock.now_ms + after_ms), PolicyConfig()).jobs[0]
-        return found.now, found.target
-
-    assert numbers() == (3, 3)
+    assert now_and_target(stage) == (3, 3)
     stage.step(seconds=FIRST_RETRY_MS / 1000)
-    assert numbers() == (4, 4)
+    assert now_and_target(stage) == (4, 4)
 
 
 def test_failed_trainers_that_no_leader_replaces_are_not_said_to_be_held_back(stage: Stage) -> None:
@@ -263,14 +265,10 @@ def test_failed_trainers_that_no_leader_replaces_are_not_said_to_be_held_back(st
     stage.settle()
     stage.end("train-trainer-0", phase="Failed", conditions=[_ready_since(stage)])
 
-    def targets(after_ms: int) -> tuple[int, int]:
-        found = planned(look(stage.memory, stage.clock.now_ms + after_ms), PolicyConfig()).jobs[0]
-        return found.now, found.target
-
-    assert targets(LONGEST_RETRY_MS) == (3, 3)  # a leader would have to see it first
+    assert now_and_target(stage, LONGEST_RETRY_MS) == (3, 3)  # a leader would have to see it first
     stage.step()
-    assert targets(FIRST_RETRY_MS - 1) == (3, 3)
-    assert targets(FIRST_RETRY_MS) == (3, 4)
+    assert now_and_target(stage, FIRST_RETRY_MS - 1) == (3, 3)
+    assert now_and_target(stage, FIRST_RETRY_MS) == (3, 4)
 
 
 def test_a_gang_that_found_its_place_begins_anew() -> None:
