@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from mlstack.errors import ConfigError, MlstackError, NotFoundError, ParamError
+from mlstack.errors import ConfigError, MlstackError, NotFoundError
 from mlstack.files import document as documents
 from mlstack.files import layout
 from mlstack.files.appedit import AppEdits
@@ -23,7 +23,7 @@ from mlstack.files.paramedit import ParamEdits
 from mlstack.files.presets import preset_globals
 from mlstack.files.schema import PassedStore
 from mlstack.files.vendor import Vendor
-from mlstack.model.app import App, Component, Environment, Lock, Manifest, RegistryRef
+from mlstack.model.app import App, Component, Environment, Lock, LockedPackage, Manifest, RegistryRef
 from mlstack.model.dependencies import closure
 from mlstack.model.faults import ParamFault, param_error
 from mlstack.model.names import nearest
@@ -76,12 +76,19 @@ class AppDir(ParamEdits, ComponentEdits, EnvironmentEdits, AppEdits, Installs):
 
     @cached_property
     def files(self) -> AppFiles:
-        """Give the reader of the app's files."""
-        return AppFiles(self.root, self.store)
+        """Give the reader of the app's files.
+
+        Raises:
+            NotFoundError: there is no `app.yaml`.
+            SchemaError: it is another tool's, or one of a newer mlstack: nothing is read or written then.
+        """
+        files = AppFiles(self.root, self.store)
+        files.app_document  # noqa: B018 # checked before anything else, whatever a command is about
+        return files
 
     @cached_property
     def _vendor(self) -> Vendor:
-        return Vendor(self.root, self.lock().packages, self.store)
+        return Vendor(self.root, self.lock().packages, self.app().packages, self.store)
 
     def forget(self) -> None:
         """Read every file anew from now on."""
@@ -266,7 +273,9 @@ class AppDir(ParamEdits, ComponentEdits, EnvironmentEdits, AppEdits, Installs):
                     hint = (
                         f"--set {name}.PARAM=VALUE, or in a file `components: {{{name}: {{PARAM: VALUE}}}}`"
                     )
-                    raise ParamError(f"`{name}` is a component, no parameter", where=str(origin), hint=hint)
+                    raise param_error(
+                        [ParamFault(f"`{name}` is a component, no parameter", str(origin), hint)]
+                    )
                 if name not in declared:
                     raise _undeclared([(name, origin)], [*declared, *self.component_names()])
 
@@ -281,6 +290,14 @@ class AppDir(ParamEdits, ComponentEdits, EnvironmentEdits, AppEdits, Installs):
             RegistryError: one is missing, or is not what the lock says.
         """
         return self._vendor.packages()
+
+    def requires(self, locked: LockedPackage) -> tuple[str, ...]:
+        """Give the packages that an installed one requires.
+
+        Raises:
+            RegistryError: it is missing, or is not what the lock says.
+        """
+        return self._vendor.folder(locked).head.requires
 
     def prototypes(self) -> tuple[Prototype, ...]:
         """Give all prototypes of installed packages, by full name."""

@@ -11,7 +11,7 @@ from mlstack.files import atomic, layout, lockfile
 from mlstack.files.editing import Editing
 from mlstack.model import emit
 from mlstack.model.app import API_VERSION, Lock, RegistryRef
-from mlstack.model.names import check_app_name, check_registry_name
+from mlstack.model.names import check_app_name, check_new_name, check_registry_name
 
 _GITIGNORE = """\
 # Which environment commands take when none is named; everybody's own.
@@ -34,6 +34,7 @@ class AppEdits(Editing):
                 f"there is a registry `{registry.name}` already",
                 hint=f"mlstack registry describe {registry.name}",
             )
+        check_new_name(registry.name, [known.name for known in self.app().registries], "a registry")
         edited = self.edited(layout.APP_FILE, "App")
         edited.append(("registries",), _registry_map(registry))
         self.save(edited)
@@ -57,8 +58,8 @@ class AppEdits(Editing):
         self.save(edited)
 
     @classmethod
-    def write_new(cls, root: Path, name: str, *, registries: Sequence[RegistryRef] = ()) -> None:
-        """Write the files of a new app directory.
+    def check_new(cls, root: Path, name: str) -> None:
+        """Refuse what cannot be a new app.
 
         Raises:
             UsageError: the name cannot be an app's, or there is an app already.
@@ -66,6 +67,15 @@ class AppEdits(Editing):
         check_app_name(name)
         if (root / layout.APP_FILE).exists():
             raise UsageError(f"there is an app at `{root}` already", hint="choose another folder")
+
+    @classmethod
+    def write_new(cls, root: Path, name: str, *, registries: Sequence[RegistryRef] = ()) -> None:
+        """Write the files of a new app directory.
+
+        Raises:
+            UsageError: the name cannot be an app's, or there is an app already.
+        """
+        cls.check_new(root, name)
         content: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "App", "name": name}
         if registries:
             content["registries"] = [_registry_map(registry) for registry in registries]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from mlstack.errors import NotFoundError, RegistryError
+from mlstack.errors import MlstackError, NotFoundError, RegistryError
 from mlstack.files import layout
 from mlstack.files.editing import Editing
 from mlstack.files.lockfile import write_lock
@@ -21,7 +21,7 @@ class Installs(Editing):
         """Vendor packages, lock their digests and enter the requirement in `app.yaml`, in one write.
 
         A requirement without a version is for the newest: it replaces what an earlier one brought. With a
-        version, versions stand side by side.
+        version, versions stand side by side, those of the packages it requires too: nothing goes.
 
         Args:
             requirement: as it was asked for.
@@ -40,8 +40,11 @@ class Installs(Editing):
             app_file.append(("packages",), str(entered))
         requirements = [*self.app().packages, entered]
         new = [_locked(package) for package in fetched]
+        replaced = () if requirement.version else new
         kept = [
-            old for old in self.lock().packages if old not in new and not _replaced(old, new, requirements)
+            old
+            for old in self.lock().packages
+            if old not in new and not _replaced(old, replaced, requirements)
         ]
         registries = [each for each in self.lock().registries if each.name != registry.name]
         lock = Lock(registries=(*registries, registry), packages=(*kept, *new))
@@ -97,7 +100,9 @@ class Installs(Editing):
         app_file = self.edited(layout.APP_FILE, "App")
         requirements = list(self.app().packages)
         left = [each for each in self.lock().packages if each not in named]
-        is_last = all(each.full_name != ref.full_name for each in left)
+        # What no requirement names by its version was brought by the one without: that goes with it.
+        is_newest = bool(ref.version) and ref not in requirements
+        is_last = is_newest or all(each.full_name != ref.full_name for each in left)
         for required in [each for each in requirements if _is(each, ref) or (is_last and _is(ref, each))]:
             app_file.remove(("packages",), requirements.index(required))
             requirements.remove(required)
@@ -126,7 +131,10 @@ class Installs(Editing):
         folder = self.root / package.folder
         if not folder.is_dir():
             return ()
-        return PackageFolder.read(folder, source=package.folder).head.requires
+        try:
+            return PackageFolder.read(folder, source=package.folder).head.requires
+        except MlstackError:  # it cannot be asked: it may need any of them
+            return tuple(each.name for each in self.lock().packages)
 
 
 def _is(one: PackageRef, other: PackageRef) -> bool:

@@ -12,6 +12,7 @@ from mlstack.files import layout, lockfile
 from mlstack.files.document import Document
 from mlstack.files.environments import EnvironmentFiles, read_environment
 from mlstack.files.fields import Fields, fields_of, layer_of
+from mlstack.files.folders import read_file
 from mlstack.files.readyrules import read_rules
 from mlstack.files.schema import PassedStore, check_file, note_passed
 from mlstack.model import fieldpaths
@@ -49,7 +50,10 @@ class AppFiles:
         path = self.root / file
         self.digests[file] = ""
         try:
-            data = path.read_bytes()
+            data = read_file(path)
+        except ConfigError as error:
+            error.where = file
+            raise
         except (FileNotFoundError, NotADirectoryError) as error:
             if path.is_symlink():
                 message = f"the link leads to nothing: {path.readlink()}"

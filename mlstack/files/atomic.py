@@ -12,7 +12,7 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -33,7 +33,7 @@ _LONGEST_NAME = 180  # of 255 bytes; the temporary name adds to it
 
 
 def write_files(
-    files: Mapping[Path, bytes | str], *, delete: Iterable[Path] = (), private: bool = False
+    files: Mapping[Path, bytes | str], *, delete: Iterable[Path] = (), private: Collection[Path] = ()
 ) -> None:
     """Write a set of files and delete others: all of it, or none of it when something fails.
 
@@ -43,13 +43,15 @@ def write_files(
     Args:
         files: content by path.
         delete: files to delete; those that are not there are passed over.
-        private: let nobody but the owner read them, whatever the mode of an existing file.
+        private: those that nobody but the owner may read, whatever the mode of an existing file.
 
     Raises:
         ConfigError: the disk is full, the folder read-only, a folder in the way …; nothing was changed.
     """
     with _all_or_none() as work:
-        staged = [(work.stage(path, content, private=private), path) for path, content in files.items()]
+        staged = [
+            (work.stage(path, content, private=path in private), path) for path, content in files.items()
+        ]
         for temporary, path in staged:
             work.put(temporary, path)
         for path in delete:

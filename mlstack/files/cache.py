@@ -15,6 +15,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+TYPE_CHECKING = False  # as in `typing`, which is an import
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
 LIMIT_BYTES = 256 * 1024 * 1024
 _DIGEST_BYTES = 16
 _SWEEP_SHARE = 16  # a sweep comes at the latest when this part of the limit was written
@@ -46,7 +52,7 @@ class Cache:
         except OSError:
             return None
         digest, data = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
-        return data if digest == _digest(data) else None
+        return data if digest == _digest(key, data) else None
 
     def put(self, key: str, data: bytes) -> None:
         """Keep bytes under a key; when that is not possible, nothing happens."""
@@ -59,7 +65,7 @@ class Cache:
             place.parent.mkdir(mode=0o700, exist_ok=True)
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
             with os.fdopen(descriptor, "wb") as file:
-                file.write(_digest(data) + data)
+                file.write(_digest(key, data) + data)
             temporary.replace(place)
         except OSError:
             with suppress(OSError):
@@ -121,5 +127,18 @@ def of_user(environ: Mapping[str, str]) -> Cache:
     return Cache(Path(base) / "mlstack")
 
 
-def _digest(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
+def from_json(data: bytes | None, kind: type[T]) -> T | None:
+    """Read what was kept as JSON; what is no such thing was not kept by us, and counts as missing."""
+    import json
+
+    try:
+        value = json.loads(data) if data is not None else None
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, kind) else None
+
+
+def _digest(key: str, data: bytes) -> bytes:
+    """Give the digest of an entry; one in the place of another is none."""
+    name = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).digest()
+    return hashlib.blake2b(name + data, digest_size=_DIGEST_BYTES).digest()

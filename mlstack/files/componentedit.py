@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mlstack.errors import UsageError
+from mlstack.errors import ConfigError, UsageError
 from mlstack.files import layout
 from mlstack.files.editing import Editing
 from mlstack.model import emit
 from mlstack.model.app import API_VERSION, Component
-from mlstack.model.names import check_component_name, check_module_name
+from mlstack.model.names import check_component_name, check_module_name, check_new_name
 
 if TYPE_CHECKING:
     from mlstack.files.edited import EditedFile
@@ -27,6 +27,15 @@ class ComponentEdits(Editing):
         check_component_name(component.name)
         if component.module:
             check_module_name(component.module)
+        if component.module and f"{component.name.lower()}.yaml" == layout.MODULE_PARAMS:
+            raise UsageError(
+                f"`{component.full_name}` cannot be a component: its file is that of the module's parameters",
+                where=layout.module_params_file(component.module),
+                hint="choose another name",
+            )
+        check_new_name(component.full_name, self.files.component_files, "a component")
+        if component.module:
+            check_new_name(component.module, self.files.modules, "a module")
         known = self.files.component_files.get(component.full_name)
         if known and not replace:
             raise UsageError(
@@ -54,6 +63,7 @@ class ComponentEdits(Editing):
 
         Raises:
             NotFoundError: no such component.
+            ConfigError: it is the last target of an environment.
         """
         file = self.component(name).file
         changed: dict[str, bytes | str] = {}
@@ -72,6 +82,12 @@ class ComponentEdits(Editing):
         params.unset(("components", name))
         settings = self.edited(layout.environment_file(environment), "Environment")
         targets = settings.at(("targets",))
-        if isinstance(targets, list) and name in targets:
+        if targets and all(each == name for each in targets):  # no targets would be all there are
+            raise ConfigError(
+                f"`{name}` is the last target of `{environment}`; without one everything would be deployed",
+                where=str(self.files.environment_chain(environment)[-1].environment.file),
+                hint=f"name others first: mlstack env set {environment} --targets NAME",
+            )
+        while name in (targets := settings.at(("targets",)) or ()):
             settings.remove(("targets",), targets.index(name))
         return [edited for edited in (params, settings) if edited.changed]

@@ -1,6 +1,6 @@
 """Components that an app does not have yet: their parameters as given, resolved and checked."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from mlstack.model.names import check_component_name, check_module_name
 from mlstack.model.params import Layer, Origin, Resolved
 from mlstack.model.prototype import Prototype
 from mlstack.model.values import Path as ValuePath
+from mlstack.model.values import merge
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,14 +30,14 @@ class Wanted:
             from the parameter `name`.
         module: the module it goes to, None for the one in its name.
         texts: text by parameter as typed; None for an option without a value.
-        values_file: YAML file of parameters; options win over it.
+        values_files: YAML files of parameters; later ones win over earlier, options over all.
     """
 
     prototype: str
     name: str | None = None
     module: str | None = None
     texts: Mapping[str, str | None] = field(default_factory=dict)
-    values_file: Path | None = None
+    values_files: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +75,7 @@ def draft(app: AppDir, wanted: Wanted, prototype: Prototype, *, passed: PassedSt
     component = Component(
         name=name,
         module=module,
-        prototype=prototype.full_name,
+        prototype=_written(prototype, wanted.prototype),
         params=values,
         file=component_file(module, name),
     )
@@ -82,31 +83,39 @@ def draft(app: AppDir, wanted: Wanted, prototype: Prototype, *, passed: PassedSt
     return Draft(component=component, prototype=prototype, resolved=_resolved(prototype, layers, passed))
 
 
+def _written(prototype: Prototype, asked: str) -> str:
+    """Give the name by which a component refers to its prototype; a version that was asked for stays."""
+    if "@" not in asked:
+        return prototype.full_name
+    return f"{prototype.registry}/{prototype.package}@{prototype.version}/{prototype.name}"
+
+
 def _values(prototype: Prototype, wanted: Wanted) -> tuple[dict[str, Any], dict[ValuePath, Origin]]:
     """Give the values by canonical name, and where each was given."""
     alias = prototype.alias(wanted.prototype) or ""
     values: dict[str, Any] = dict(prototype.alias_params.get(alias, {}))
     origins: dict[ValuePath, Origin] = {(name,): Origin(f"prototype {alias}") for name in values}
-    for layer in _file_layers(wanted):
+    for file, layer in _file_layers(wanted):
         for key, value in layer.values.items():
-            origin = layer.origins.get((key,), Origin(str(wanted.values_file)))
+            origin = layer.origins.get((key,), Origin(str(file)))
             try:
                 name = given.canonical_name(prototype, key)
             except NotFoundError as error:
                 error.where = str(origin)
                 raise
-            values[name], origins[(name,)] = value, origin
+            known = values.get(name)
+            values[name] = merge(known, value) if isinstance(known, Mapping) else value
+            origins[(name,)] = origin
     for name, value in given.typed(prototype, wanted.texts, read=read_text_value).items():
         values[name], origins[(name,)] = value, Origin(f"--{name}")
     return values, origins
 
 
-def _file_layers(wanted: Wanted) -> list[Layer]:
-    if wanted.values_file is None:
-        return []
-    found = overrides.read_values(wanted.values_file)
-    own = found.components.get(wanted.name or "")
-    return [found.globals, *([own] if own is not None else [])]
+def _file_layers(wanted: Wanted) -> Iterator[tuple[Path, Layer]]:
+    for file in wanted.values_files:
+        found = overrides.read_values(file)
+        own = found.components.get(wanted.name or "")
+        yield from ((file, layer) for layer in (found.globals, own) if layer is not None)
 
 
 def _name(wanted: Wanted, values: Mapping[str, Any]) -> tuple[str, str]:
@@ -132,5 +141,5 @@ def _resolved(prototype: Prototype, layers: Sequence[Layer], passed: PassedStore
         check_params(prototype, resolved, passed=passed)
     except ParamError as error:
         hint = f"`mlstack generate {prototype.name} --help` lists what it takes"
-        raise ParamError(error.message, where=error.where, hint=hint) from error
+        raise type(error)(error.message, where=error.where, hint=hint) from error
     return resolved

@@ -10,7 +10,7 @@ from mlstack.errors import ConfigError, UsageError
 from mlstack.files import layout
 from mlstack.files.editing import Editing
 from mlstack.model.app import ClusterIdentity, Environment
-from mlstack.model.names import check_environment_name
+from mlstack.model.names import check_environment_name, check_new_name
 
 if TYPE_CHECKING:
     from mlstack.files.edited import EditedFile
@@ -32,6 +32,7 @@ class EnvironmentEdits(Editing):
         name = check_environment_name(environment.name)
         if name in self.files.environment_names:
             raise UsageError(f"there is an environment `{name}` already", hint=f"mlstack env describe {name}")
+        check_new_name(name, self.files.environment_names, "an environment")
         file = layout.environment_file(name)
         files: dict[str, bytes | str] = {
             f"{layout.ENVIRONMENTS}/{name}/{path}": data for path, data in (seed or {}).items()
@@ -78,10 +79,11 @@ class EnvironmentEdits(Editing):
             NotFoundError: no such environment.
         """
         known = {"uid": identity.uid, "ca": identity.ca, "server": identity.server}
-        file, _ = self.edit_environment(
-            name, {"cluster": {key: value for key, value in known.items() if value is not None}}
-        )
-        self.files.note_sound(file, "Environment")
+        with self.locked():
+            file, _ = self.edit_environment(
+                name, {"cluster": {key: value for key, value in known.items() if value is not None}}
+            )
+            self.files.note_sound(file, "Environment")
 
     def rename_environment(self, name: str, new: str) -> None:
         """Give an environment another name; those that extend it follow.
@@ -94,6 +96,7 @@ class EnvironmentEdits(Editing):
         check_environment_name(new)
         if new in self.files.environment_names:
             raise UsageError(f"there is an environment `{new}` already", hint=f"mlstack env describe {new}")
+        check_new_name(new, [each for each in self.files.environment_names if each != name], "an environment")
         old_folder, new_folder = (f"{layout.ENVIRONMENTS}/{each}" for each in (name, new))
         own = self._own_files(name)
         written = {

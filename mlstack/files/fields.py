@@ -189,6 +189,10 @@ def fields_of(document: Document, kind: str) -> Fields:
         SchemaError: another kind, or an apiVersion that this version does not know.
     """
     fields = Fields(document)
+    if document.value.get("kind") == "ksonnet.io/app":
+        fields.refuse(
+            "kind", "says that this is an app of ksonnet", hint="start a new one: mlstack init NAME"
+        )
     version, found = fields.text("apiVersion"), fields.text("kind")
     if version != API_VERSION:
         fields.refuse("apiVersion", *_about_version(version))

@@ -12,6 +12,7 @@ VENDOR = "vendor"
 MODULE_PARAMS = "params.yaml"
 ENVIRONMENT = "environment.yaml"
 CURRENT_ENVIRONMENT = ".mlstack/current-environment"
+APP_LOCK = ".mlstack/lock"
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 

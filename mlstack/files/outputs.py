@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -52,8 +53,11 @@ class Outputs:
         data = self._cache.get(key) if key else None
         if data is None:
             return None
-        told, _, text = data.decode("utf-8", "surrogatepass").partition("\0")
-        return told, text
+        try:
+            told, mark, text = data.decode("utf-8", "surrogatepass").partition("\0")
+        except UnicodeDecodeError:  # nothing that was stored here
+            return None
+        return (told, text) if mark else None
 
     def put(self, key: str | None, told: str, text: str) -> None:
         """Remember what goes to stderr and to stdout.
@@ -71,12 +75,18 @@ class Outputs:
 def _content(root: Path) -> Iterator[bytes]:
     for name in _FILES:
         file = root / name
+        if file.exists() and not _is_small_file(file.stat()):
+            raise OSError(f"`{file}` is no ordinary file")
         yield (file.read_bytes() if file.exists() else b"")
     for name in _FOLDERS:
         for path in sorted(_files_below(str(root / name))):
             yield path[len(str(root)) :].encode("utf-8", "surrogateescape")
             if not path.endswith(os.sep):
                 yield Path(path).read_bytes()
+
+
+def _is_small_file(found: os.stat_result) -> bool:
+    return stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST_BYTES
 
 
 def _files_below(folder: str) -> Iterator[str]:
@@ -93,7 +103,7 @@ def _files_below(folder: str) -> Iterator[str]:
         if entry.is_dir(follow_symlinks=False):
             yield entry.path + os.sep
             yield from _files_below(entry.path)
-        elif entry.is_file(follow_symlinks=False):
+        elif _is_small_file(entry.stat(follow_symlinks=False)):
             yield entry.path
         else:
             raise OSError(f"`{entry.path}` is no ordinary file")

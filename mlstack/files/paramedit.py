@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mlstack.errors import NotFoundError, ParamError, UsageError
+from mlstack.errors import NotFoundError, TypedValueError, UsageError
 from mlstack.files import layout
 from mlstack.files.editing import Editing
 from mlstack.model.app import Component, Manifest
@@ -39,7 +39,7 @@ class ParamEdits(Editing):
         for found, character in refused_characters(value):
             name = ".".join(map(str, (*path, *found)))
             message = f"`{name}` holds the control character {character}, which no object can carry"
-            raise ParamError(message, hint="remove it from the value")
+            raise TypedValueError(message, hint="remove it from the value")
         edited, full = self._place(scope, path)
         edited.set(full, value)
         return edited.file, self.save(edited)

@@ -30,7 +30,7 @@ def write(path: Path, approval: Approval) -> None:
         ConfigError: it cannot be written.
     """
     text = json.dumps(_document(approval), indent=2, ensure_ascii=False)
-    atomic.write_files({path: f"{text}\n"}, private=True)
+    atomic.write_files({path: f"{text}\n"}, private=[path])
 
 
 def read(path: Path) -> Approval:
@@ -54,7 +54,7 @@ def _value(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except FileNotFoundError as error:
         raise NotFoundError(f"no plan file `{path}`", hint=_AGAIN) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError("the plan file is damaged: it is no JSON", where=str(path), hint=_AGAIN) from error
     except OSError as error:
         reason = (error.strerror or str(error)).lower()

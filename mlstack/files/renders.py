@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mlstack.files import program
+from mlstack.files.cache import from_json
 from mlstack.model.prototype import Prototype
 
 
@@ -64,10 +65,13 @@ class Renders:
     def get(self, key: str | None) -> Render | None:
         """Give a render, if it is remembered."""
         data = self._store.get(key) if self._store is not None and key else None
-        if data is None:
+        content = from_json(data, dict) or {}
+        objects, notes = content.get("objects"), content.get("notes")
+        if not isinstance(objects, list) or not isinstance(notes, list):
             return None
-        content = json.loads(data)
-        return Render(objects=content["objects"], notes=content["notes"])
+        if not all(isinstance(each, list) and [*map(type, each)] == [str, dict] for each in objects):
+            return None
+        return Render(objects=objects, notes=notes)
 
     def put(self, key: str | None, render: Render) -> None:
         """Remember a render, unless a Secret is in it."""

@@ -6,10 +6,11 @@ from functools import cached_property
 from pathlib import Path
 
 from mlstack import __version__
-from mlstack.errors import NotFoundError, RegistryError
+from mlstack.errors import ConfigError, NotFoundError, RegistryError
+from mlstack.files.cache import from_json
 from mlstack.files.packages import PackageFolder
 from mlstack.files.schema import PassedStore
-from mlstack.model.app import LockedPackage
+from mlstack.model.app import LockedPackage, PackageRef
 from mlstack.model.names import nearest, newest, version_key
 from mlstack.model.params import spelling_table
 from mlstack.model.prototype import Package, Prototype
@@ -23,11 +24,19 @@ class Vendor:
     Args:
         root: the app's folder.
         packages: what the lock lists.
+        required: what the app asks for.
         passed: files that have passed their schema before are not checked again.
     """
 
-    def __init__(self, root: Path, packages: Sequence[LockedPackage], passed: PassedStore | None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        packages: Sequence[LockedPackage],
+        required: Sequence[PackageRef],
+        passed: PassedStore | None,
+    ) -> None:
         """Hold the list; nothing is read."""
+        self._required = required
         self._root = root
         self._locked = sorted(packages, key=lambda p: (p.full_name, version_key(p.version)))
         self._passed = passed
@@ -50,7 +59,13 @@ class Vendor:
             raise RegistryError(
                 f"package `{locked.ref}` is missing from vendor/", where=locked.folder, hint=restore
             )
-        found = PackageFolder.read(place, source=locked.folder, registry=locked.registry, passed=self._passed)
+        try:
+            found = PackageFolder.read(
+                place, source=locked.folder, registry=locked.registry, passed=self._passed
+            )
+        except ConfigError as error:
+            message = f"package `{locked.ref}` is refused: {error}"
+            raise RegistryError(message, where=error.where, hint=restore) from error
         if found.digest != locked.digest:
             raise RegistryError(
                 f"the content of package `{locked.ref}` is not what mlstack.lock says"
@@ -75,8 +90,9 @@ class Vendor:
         """
         key = " ".join(["spellings", __version__, *(each.digest for each in self._locked)])
         stored = self._passed.get(key) if self._passed is not None else None
-        if stored is not None:
-            return frozenset(json.loads(stored))
+        known = from_json(stored, list)
+        if known is not None:
+            return frozenset(map(str, known))
         prototypes = (each for package in self.packages() for each in package.prototypes.values())
         found = frozenset(name for each in prototypes for name in spelling_table(each.params))
         if self._passed is not None:
@@ -108,8 +124,16 @@ class Vendor:
 
     @cached_property
     def _newest(self) -> dict[str, LockedPackage]:
-        """Give the newest version of each package by full name: what names without a version mean."""
-        return newest(self._locked)
+        """Give by full name what names without a version mean: the newest that was asked for without one.
+
+        What stands beside it because it was asked for by its version changes no other component.
+        """
+        exact = {(each.full_name, each.version) for each in self._required}
+        usual = [each for each in self._locked if (each.full_name, each.version) not in exact]
+        open_names = {each.full_name for each in self._required if not each.version}
+        return newest(self._locked) | {
+            name: locked for name, locked in newest(usual).items() if name in open_names
+        }
 
     def prototype(self, name: str, *, where: str | None = None) -> Prototype:
         """Find a prototype.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn
 
 from mlstack.errors import YamlError
-from mlstack.model.scalars import resolve_key, resolve_plain, resolve_tagged
+from mlstack.model.scalars import OLD_BOOLEANS, check_carried, resolve_key, resolve_plain, resolve_tagged
 
 Path = tuple[str | int, ...]
 
@@ -93,30 +93,36 @@ class Mark(NamedTuple):
     tagged: bool
 
 
-def read_documents(text: str, *, source: str, with_positions: bool = False) -> list[Document]:
+def read_documents(
+    text: str, *, source: str, with_positions: bool = False, is_yaml_1_2: bool = False
+) -> list[Document]:
     """Read every document of a text, as kubectl would; those that are empty or null are left out.
 
     Args:
         text: YAML or JSON.
         source: name of the file, for messages.
         with_positions: note where every key and item stands; this costs about a third more.
+        is_yaml_1_2: take `y`, `n`, `yes`, `no`, `on` and `off` for texts; for files that kubectl never reads.
 
     Raises:
         YamlError: broken YAML, a key set twice, an unknown tag, or a value that kubectl refuses.
     """
     text = text.removeprefix("\ufeff")
     document = _read_json(text, source, with_positions)
-    found = [document] if document else list(_Reader(text, source, with_positions).documents())
+    reader = _Reader(text, source, with_positions, is_yaml_1_2=is_yaml_1_2)
+    found = [document] if document else list(reader.documents())
     return [document for document in found if document.value is not None]
 
 
-def read_document(text: str, *, source: str, with_positions: bool = True) -> Document:
-    """Read a text that holds exactly one document.
+def read_document(
+    text: str, *, source: str, with_positions: bool = True, is_yaml_1_2: bool = False
+) -> Document:
+    """Read a text that holds exactly one document; arguments as of `read_documents`.
 
     Raises:
         YamlError: as `read_documents`, or there is no document, or more than one.
     """
-    documents = read_documents(text, source=source, with_positions=with_positions)
+    documents = read_documents(text, source=source, with_positions=with_positions, is_yaml_1_2=is_yaml_1_2)
     if not documents:
         raise YamlError("the file holds nothing", where=source, hint="fill it, or remove it")
     if len(documents) > 1:
@@ -166,6 +172,10 @@ def _read_json(text: str, source: str, with_positions: bool) -> Document | None:
         )
     except (ValueError, RecursionError):
         return None  # read as YAML, whose messages have lines
+    if escape := _UNCARRIED_ESCAPE.search(text):
+        where = f"{source}:{_line_of(text, escape)}"
+        message = f"a string cannot hold the character U+{escape[1].upper()}"
+        raise YamlError(message, where=where, hint="remove it from the value")
     line = text[: len(text) - len(start)].count("\n") + 1
     positions: Mapping[Path, Position] = {}
     if with_positions:
@@ -174,6 +184,12 @@ def _read_json(text: str, source: str, with_positions: bool) -> Document | None:
         except YamlError:
             positions = {(): Position(line, 1)}
     return Document(value, line, positions)
+
+
+# NUL, and half a surrogate pair, as JSON writes them; backslashes before them are in pairs.
+_UNCARRIED_ESCAPE = re.compile(
+    r"(?<!\\)(?:\\\\)*\\u(0000|[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..\\u)[dD][c-fC-F]..)"
+)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -260,12 +276,13 @@ def _hint(problem: str) -> str | None:
 class _Reader:
     """Builds the values of one text; a loop with its own stack, since nesting is up to the text."""
 
-    def __init__(self, text: str, source: str, with_positions: bool) -> None:
+    def __init__(self, text: str, source: str, with_positions: bool, *, is_yaml_1_2: bool = False) -> None:
         self._events = _Events(text, source)
         self._source = source
         self._with_positions = with_positions
-        self._values: dict[str, Any] = {}
-        self._keys: dict[str, str] = {}
+        # What plain scalars mean, each looked up once.
+        self._keys: dict[str, str] = {word: word for word in OLD_BOOLEANS} if is_yaml_1_2 else {}
+        self._values: dict[str, Any] = dict(self._keys)
         self._anchors: dict[str, Any] = {}
         self._expanded = 0
 
@@ -306,6 +323,8 @@ class _Reader:
                         key = keys.get(text) or self._plain_key(event)
                     else:
                         key = text if event.tag in (None, "!") else self._tagged_key(event)
+                        if event.style == '"' or event.tag is not None:
+                            self._check_carried(key, event)
                     if key in target and key is not _MERGE and (merged is None or key not in merged):
                         self._fail(f"`{key}` is set twice", event)
                     if positions is not None:
@@ -314,6 +333,8 @@ class _Reader:
                     continue
                 if not event.implicit[0] or event.tag is not None:
                     value = text if event.tag in (None, "!") else self._tagged(event)
+                    if event.style == '"' or event.tag is not None:
+                        self._check_carried(value, event)
                 elif text in values:
                     value = values[text]
                 else:
@@ -371,6 +392,14 @@ class _Reader:
             self._fail(f"{error}; kubectl takes only keys that can be strings", event)
         self._keys[event.value] = key
         return key
+
+    def _check_carried(self, value: Any, event: Any) -> None:
+        """Refuse what escapes and `!!binary` can bring into a text, and no writer could write again."""
+        try:
+            if isinstance(value, str):
+                check_carried(value)
+        except ValueError as error:
+            self._fail(str(error), event, hint="remove it from the value")
 
     def _tagged(self, event: Any) -> Any:
         tag = event.tag

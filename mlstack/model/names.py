@@ -8,11 +8,14 @@ from mlstack.model.app import LockedPackage, PackageRef
 
 _COMPONENT = re.compile(r"[a-zA-Z0-9]([-_a-zA-Z0-9]*[a-zA-Z0-9])?")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_OBJECT = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
 _PACKAGE = re.compile(r"[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?")
+_PARAMETER = re.compile(r"[a-zA-Z_][-_a-zA-Z0-9]*")
 _VERSION = re.compile(r"[0-9a-zA-Z]([-_.+a-zA-Z0-9]*[0-9a-zA-Z])?")
 _NUMBERS = re.compile(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?")
 
 MAX_NAME = 63
+_OF_ENVIRONMENTS = ("environment.yaml", "params.yaml", "patches")
 
 
 def check_component_name(name: str) -> str:
@@ -41,11 +44,38 @@ def check_environment_name(name: str) -> str:
     Raises:
         UsageError: it cannot.
     """
-    for part in name.split("/"):
+    parts = name.split("/")
+    for part in parts:
         _check(
             part, _PACKAGE, "an environment name", "letters, digits, `-`, `_` and `.`, parts joined by `/`"
         )
+    for part in parts[1:]:
+        if part.lower() in _OF_ENVIRONMENTS:
+            raise UsageError(
+                f"`{name}` cannot be an environment name: `{part}` in an environment's folder is its own",
+                hint="choose another name",
+            )
     return name
+
+
+def check_new_name(name: str, known: Iterable[str], what: str) -> str:
+    """Give `name` back when no other name has the same file on systems that do not tell letter case apart.
+
+    Raises:
+        UsageError: there is one.
+    """
+    for other in known:
+        if other != name and other.casefold() == name.casefold():
+            raise UsageError(
+                f"{what} `{other}` is there, and `{name}` differs from it in letter case alone",
+                hint="choose another name: on macOS and Windows their files would be one",
+            )
+    return name
+
+
+def is_parameter_name(name: str) -> bool:
+    """Tell whether a prototype may call a parameter so: letters, digits, `_` and `-`, as an option is."""
+    return len(name) <= MAX_NAME and _PARAMETER.fullmatch(name) is not None
 
 
 def check_app_name(name: str) -> str:
@@ -66,6 +96,15 @@ def check_namespace(name: str) -> str:
     return _check(name, _NAMESPACE, "a namespace", "lower-case letters, digits and `-`")
 
 
+def check_object_name(name: str) -> str:
+    """Give `name` back when it can name an object of Kubernetes, as a Lease: a subdomain of DNS.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    return _check(name, _OBJECT, "the name of an object", "lower-case letters, digits, `-` and `.`", most=253)
+
+
 def check_registry_name(name: str) -> str:
     """Give `name` back when it can name a registry: it becomes a folder of `vendor/`.
 
@@ -84,12 +123,12 @@ def check_package_name(name: str) -> str:
     return _check(name, _PACKAGE, "a package name", "letters, digits, `-`, `_` and `.`")
 
 
-def _check(name: str, pattern: re.Pattern[str], what: str, allowed: str) -> str:
-    if pattern.fullmatch(name) and len(name) <= MAX_NAME:
+def _check(name: str, pattern: re.Pattern[str], what: str, allowed: str, *, most: int = MAX_NAME) -> str:
+    if pattern.fullmatch(name) and len(name) <= most:
         return name
     raise UsageError(
         f"`{name}` cannot be {what}",
-        hint=f"use up to {MAX_NAME} {allowed}; start and end with a letter or digit",
+        hint=f"use up to {most} {allowed}; start and end with a letter or digit",
     )
 
 

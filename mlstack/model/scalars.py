@@ -15,6 +15,8 @@ Scalar = None | bool | int | float | str
 
 _TRUE = ("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON")
 _FALSE = ("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF")
+OLD_BOOLEANS = tuple(word for word in (*_TRUE, *_FALSE) if word.lower() not in ("true", "false"))
+"""Booleans of YAML 1.1 that are texts in YAML 1.2."""
 _INFINITE = (".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF", "-.inf", "-.Inf", "-.INF")
 _NOT_A_NUMBER = (".nan", ".NaN", ".NAN")
 _WORDS: dict[str, Scalar] = {
@@ -202,9 +204,20 @@ _PLAIN = re.compile(
     r"(?!---|\.\.\.)(?:[A-Za-z0-9_/.+$(]|-(?! ))"
     r"(?:[A-Za-z0-9_/.+$()=@;~^*!<>|&%'\"\\`-]|:(?=[^ ])| (?=[^ ])| (?= ))*(?<! )"
 )
+# What a terminal obeys or hides: controls; what has no width or turns the direction of writing (Unicode TR36,
+# CVE-2021-42574); fillers that look like blanks; halves of surrogate pairs. Joiners between letters of other
+# scripts stay.
+UNSEEN_SET = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\ud800-\udfff"
+)
+_BEYOND = (
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"  # no escape that JSON and YAML share
+)
+_JOINERS = "(?<![\u0250-\U0010ffff])[\u200c\u200d]|[\u200c\u200d](?![\u0250-\U0010ffff])"
+UNSEEN = re.compile(f"[\t\n{UNSEEN_SET}{_BEYOND}]|{_JOINERS}")
 _NOT_CARRIED = re.compile("[\x00\ud800-\udfff]")
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-_ESCAPED = re.compile('["\\\\\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]')
+_ESCAPED = re.compile(f'["\\\\\t\n{UNSEEN_SET}]|{_JOINERS}')
 _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 _MEMO_LENGTH = 200
 
@@ -229,14 +242,23 @@ def write_string(text: str) -> str:
     return _remembered(text) if len(text) <= _MEMO_LENGTH else _write_string(text)
 
 
+def check_carried(text: str) -> None:
+    """Refuse what neither YAML nor Kubernetes can carry.
+
+    Raises:
+        ValueError: the string holds NUL or half a surrogate pair.
+    """
+    if found := _NOT_CARRIED.search(text):
+        raise ValueError(f"a string cannot hold the character U+{ord(found[0]):04X}")
+
+
 def write_double_quoted(text: str) -> str:
     """Write a string in double quotes, with escapes that JSON and YAML share.
 
     Raises:
         ValueError: as `write_string`.
     """
-    if found := _NOT_CARRIED.search(text):
-        raise ValueError(f"a string cannot hold the character U+{ord(found[0]):04X}")
+    check_carried(text)
     return f'"{_ESCAPED.sub(_escape, text)}"'
 
 
@@ -255,7 +277,9 @@ def write_scalar(value: Scalar) -> str:
         return "true" if value else "false"
     if isinstance(value, int):
         if value not in _INT64:
-            raise ValueError(f"the integer {value} does not fit into 64 bits")
+            # Python writes no integer of more than 4,300 figures.
+            shown = value if abs(value) < 10**100 else "of more than 100 figures"
+            raise ValueError(f"the integer {shown} does not fit into 64 bits")
         return int.__repr__(value)
     if isinstance(value, float):
         return _write_float(value)
@@ -275,7 +299,7 @@ def _write_float(value: float) -> str:
 def _write_string(text: str) -> str:
     if not needs_quotes(text):
         return text
-    if ('"' in text or "\\" in text) and not _UNPRINTABLE.search(text) and not _NOT_CARRIED.search(text):
+    if ('"' in text or "\\" in text) and not UNSEEN.search(text):
         return "'" + text.replace("'", "''") + "'"
     return write_double_quoted(text)
 
@@ -283,6 +307,11 @@ def _write_string(text: str) -> str:
 _remembered = lru_cache(maxsize=16384)(_write_string)
 
 
+def write_code(character: str) -> str:
+    """Write a character as JSON and YAML may: by its UTF-16 code, in two halves beyond 16 bits."""
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
 def _escape(found: re.Match[str]) -> str:
-    character = found[0]
-    return _SHORT_ESCAPES.get(character) or f"\\u{ord(character):04x}"
+    return _SHORT_ESCAPES.get(found[0]) or write_code(found[0])

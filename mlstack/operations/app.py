@@ -5,6 +5,7 @@ from pathlib import Path
 
 from mlstack.files import layout
 from mlstack.files.appdir import AppDir
+from mlstack.files.editing import app_lock
 from mlstack.model.app import RegistryRef
 
 DEFAULT_REGISTRY = RegistryRef(name="kubeflow", address="bundled", protocol="directory")
@@ -33,7 +34,9 @@ def init(folder: Path, name: str, *, default_registry: bool = True) -> Initialis
         ConfigError: there is an app already, or the folder cannot be written.
     """
     registries = (DEFAULT_REGISTRY,) if default_registry else ()
-    AppDir.create(folder, name, registries=registries)
-    for empty in (layout.COMPONENTS, layout.ENVIRONMENTS):
-        (folder / empty).mkdir(exist_ok=True)
+    AppDir.check_new(folder, name)
+    with app_lock(folder):
+        AppDir.create(folder, name, registries=registries)
+        for empty in (layout.COMPONENTS, layout.ENVIRONMENTS):
+            (folder / empty).mkdir(exist_ok=True)
     return Initialised(app=name, folder=str(folder), registries=tuple(ref.name for ref in registries))

@@ -85,18 +85,19 @@ def generate(
         NotFoundError: no such prototype; of a retired name what to do instead.
         ParamError: a value does not fit its parameter.
     """
-    prototype = find_prototype(app, wanted.prototype)
-    found = draft(app, wanted, prototype, passed=store)
-    told = (prototype.alias_note(wanted.prototype), *found.resolved.notes, *prototype.notes.splitlines())
-    name = found.component.full_name
-    exists = name in app.component_names()
-    return Generated(
-        name=name,
-        prototype=found.prototype.full_name,
-        file=app.add_component(found.component, replace=replace),
-        replaced=exists,
-        notes=tuple(line for line in told if line.strip()),
-    )
+    with app.locked():
+        prototype = find_prototype(app, wanted.prototype)
+        found = draft(app, wanted, prototype, passed=store)
+        told = (prototype.alias_note(wanted.prototype), *found.resolved.notes, *prototype.notes.splitlines())
+        name = found.component.full_name
+        exists = name in app.component_names()
+        return Generated(
+            name=name,
+            prototype=found.prototype.full_name,
+            file=app.add_component(found.component, replace=replace),
+            replaced=exists,
+            notes=tuple(line for line in told if line.strip()),
+        )
 
 
 def list_all(app: AppDir) -> ComponentList:
@@ -133,12 +134,13 @@ def remove(app: AppDir, name: str) -> ComponentRemoved:
         NotFoundError: no such component.
         ConfigError: another component depends on it.
     """
-    found = app.component(name).full_name
-    for other in app.components():
-        if isinstance(other, Component) and found in other.depends_on:
-            raise ConfigError(
-                f"component `{other.full_name}` depends on `{found}`",
-                where=app.files.place(other.file, ("dependsOn", other.depends_on.index(found))),
-                hint="take it out of `dependsOn` there first",
-            )
-    return ComponentRemoved(name=found, files=app.remove_component(found))
+    with app.locked():
+        found = app.component(name).full_name
+        for other in app.components():
+            if isinstance(other, Component) and found in other.depends_on:
+                raise ConfigError(
+                    f"component `{other.full_name}` depends on `{found}`",
+                    where=app.files.place(other.file, ("dependsOn", other.depends_on.index(found))),
+                    hint="take it out of `dependsOn` there first",
+                )
+        return ComponentRemoved(name=found, files=app.remove_component(found))

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from mlstack.errors import UsageError
+from mlstack.errors import ConfigError, MlstackError, UsageError
 from mlstack.files import bundled
 from mlstack.files.appdir import AppDir
 from mlstack.files.environments import EnvironmentFiles
@@ -13,7 +13,9 @@ from mlstack.files.folders import read_folder
 from mlstack.files.kubeconfig import Context, Kubeconfig
 from mlstack.files.kubernetes import check_version
 from mlstack.files.presets import read_preset
-from mlstack.model.app import ClusterScoped, Environment
+from mlstack.model import masking
+from mlstack.model.app import ClusterScoped, Component, Environment
+from mlstack.model.masking import MASK
 from mlstack.model.names import check_environment_name, check_namespace
 from mlstack.model.params import Layer
 from mlstack.model.values import merge
@@ -158,6 +160,20 @@ def add(
     check_environment_name(name)
     if namespace is not None:
         check_namespace(namespace)
+    with app.locked():
+        return _add(app, name, kubeconfig, context, namespace, extends, use_preset=use_preset)
+
+
+def _add(
+    app: AppDir,
+    name: str,
+    kubeconfig: Kubeconfig,
+    context: str | None,
+    namespace: str | None,
+    extends: str | None,
+    *,
+    use_preset: bool,
+) -> EnvironmentAdded:
     parent = app.environment(extends) if extends is not None else None
     chosen = _context(kubeconfig, context, inherits=parent is not None and bool(parent.context))
     folder = bundled.preset(name) if use_preset else None
@@ -237,20 +253,44 @@ def describe(app: AppDir, name: str) -> EnvironmentDescription:
         cluster_scoped=found.cluster_scoped,
         wait_for_load_balancer=found.wait_for_load_balancer,
         cluster=asdict(found.cluster) if found.cluster is not None else None,
-        globals=_together(each.globals for each in chain),
+        globals=_masked(_together(each.globals for each in chain), _secret_names(app)),
         components={
-            component: _together(each.components[component] for each in chain if component in each.components)
+            component: _masked(
+                _together(each.components[component] for each in chain if component in each.components),
+                _secret_names(app, component),
+            )
             for component in components
         },
     )
 
 
 def _together(layers: Iterable[Layer]) -> dict[str, Any]:
-    """Lay the values of an environment over those it inherits; secrets are named by nobody here."""
+    """Lay the values of an environment over those it inherits."""
     found: dict[str, Any] = {}
     for layer in layers:
         found = merge(found, layer.values)
     return found
+
+
+def _secret_names(app: AppDir, component: str | None = None) -> frozenset[str] | None:
+    """Give the spellings of secret parameters, of a component or of all; None if a prototype is unknown."""
+    try:
+        if component is None:
+            prototypes = app.prototypes()
+        else:
+            known = app.component(component)
+            prototypes = (app.prototype(known.prototype),) if isinstance(known, Component) else ()
+    except MlstackError:  # a package that is not installed, a component that is gone
+        return None
+    secret = [param for each in prototypes for param in each.params.values() if param.secret]
+    return frozenset(spelling for param in secret for spelling in (param.name, *param.aliases))
+
+
+def _masked(values: Mapping[str, Any], secret: frozenset[str] | None) -> dict[str, Any]:
+    """Mask the values of secret parameters, and all where it is not known which are secret."""
+    hidden = {name: value for name, value in values.items() if secret is None or name in secret}
+    masking.note(*hidden.values())
+    return {name: MASK if name in hidden and value is not None else value for name, value in values.items()}
 
 
 def change(
@@ -271,13 +311,21 @@ def change(
         UsageError: the new name is taken, or a name is unfit.
         ConfigError: mlstack does not know the Kubernetes version.
     """
+    with app.locked():
+        return _change(app, name, wanted, kubeconfig)
+
+
+def _change(app: AppDir, name: str, wanted: Settings, kubeconfig: Kubeconfig | None) -> EnvironmentChanged:
     found = app.environment(name)
     if wanted.namespace is not None:
         check_namespace(wanted.namespace)
     for allowed in wanted.allowed_namespaces or ():
         check_namespace(allowed)
     if wanted.kubernetes_version is not None:
-        version = check_version(wanted.kubernetes_version, environment=name)
+        try:
+            version = check_version(wanted.kubernetes_version, environment=name)
+        except ConfigError as error:  # it was typed
+            raise UsageError(error.message, hint=error.hint) from error
         wanted = replace(wanted, kubernetes_version=version)
     if wanted.context is not None and kubeconfig is not None:
         kubeconfig.context(wanted.context)
@@ -320,7 +368,8 @@ def remove(app: AppDir, name: str) -> EnvironmentRemoved:
         NotFoundError: no such environment; carries the nearest one.
         UsageError: another environment extends it.
     """
-    app.remove_environment(name)
+    with app.locked():
+        app.remove_environment(name)
     return EnvironmentRemoved(name=name)
 
 
@@ -333,8 +382,7 @@ def current(app: AppDir, *, chosen: str | None = None, unset: bool = False) -> C
     """
     if chosen is not None and unset:
         raise UsageError("`--set` and `--unset` exclude each other", hint="leave one of them out")
-    if chosen is not None:
-        app.set_current_environment(app.environment(chosen).name)
-    elif unset:
-        app.set_current_environment(None)
+    if chosen is not None or unset:
+        with app.locked():
+            app.set_current_environment(app.environment(chosen).name if chosen is not None else None)
     return CurrentEnvironment(name=app.current_environment())

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mlstack.errors import NotFoundError, ParamError, UsageError
+from mlstack.errors import NotFoundError, ParamError, TypedValueError, UsageError
 from mlstack.files.appdir import AppDir
 from mlstack.files.document import read_text_value
 from mlstack.files.schema import check_value
+from mlstack.model import masking
 from mlstack.model.app import Component
 from mlstack.model.given import canonical_name
 from mlstack.model.masking import mask_value
@@ -171,7 +172,14 @@ def change(app: AppDir, place: Place, key: str, text: str, *, as_string: bool = 
         NotFoundError: no such component, module, environment or parameter.
         ParamError: the value does not fit the parameter.
     """
+    with app.locked():
+        return _change(app, place, key, text, as_string=as_string)
+
+
+def _change(app: AppDir, place: Place, key: str, text: str, *, as_string: bool) -> ParamChanged:
     path, param = _declared(app, place, key)
+    if param.secret:
+        masking.note(text)
     inner = inner_param(param, path[1:])
     value = parse_text(inner, text, as_string=as_string, read=read_text_value)
     _check(param, path, value, hint=f"mlstack prototype describe {_prototype_name(app, place, param)}")
@@ -251,7 +259,7 @@ def _check(param: Param, path: tuple[str, ...], value: Any, *, hint: str) -> Non
         whole = {part: whole}
     faults = check_value(param, whole)
     if faults:
-        raise ParamError("\n".join(faults), hint=hint)
+        raise TypedValueError("\n".join(faults), hint=hint)
 
 
 def _deprecation(param: Param) -> Iterator[str]:
@@ -276,6 +284,11 @@ def unset(app: AppDir, place: Place, key: str) -> ParamUnset:
         UsageError: as `change`.
         NotFoundError: no such component, environment or parameter, or it is not set there.
     """
+    with app.locked():
+        return _unset(app, place, key)
+
+
+def _unset(app: AppDir, place: Place, key: str) -> ParamUnset:
     path, _ = _declared(app, place, key)
     tuple(_counts_now(app, place, path[0]))  # a file that cannot be read is told before anything is written
     file = app.unset_param(place.scope(), path)

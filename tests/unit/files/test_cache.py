@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from mlstack.cli import quick
 from mlstack.files.cache import Cache, of_user
+from tests.support.cli import Runner
+from tests.support.registry import small_app
 
 
 def entries(folder: Path) -> list[Path]:
@@ -115,3 +118,30 @@ def test_a_user_without_a_home_has_no_cache(monkeypatch: pytest.MonkeyPatch) -> 
     store = of_user({})
     store.put("a", b"1")
     assert store.get("a") is None
+
+
+def test_an_entry_in_the_place_of_another_is_a_miss(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+    cache.put("a", b"1")
+    one = entries(tmp_path)[0]
+    cache.put("b", b"2")
+    other = next(path for path in entries(tmp_path) if path != one)
+    other.write_bytes(one.read_bytes())
+    assert (cache.get("a"), cache.get("b")) == (b"1", None)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"[]", b"{}", b"null", b"\xff\xfe", b"[" * 100_000, b'{"objects": [[1, 2]]}']
+)
+def test_entries_that_hold_something_else_change_no_output(
+    run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes
+) -> None:
+    small_app(tmp_path)
+    monkeypatch.chdir(tmp_path / "demo")
+    run.ok("generate web front --image nginx")
+    run.ok("env add gke --no-preset")
+    words = ("render gke", "prototype describe web", "pkg list", "param list front", "validate gke")
+    wanted = [run.ok(line) for line in words]
+    monkeypatch.setattr(Cache, "get", lambda self, key: None if key.startswith("passed-") else data)
+    assert [run.ok(line) for line in words] == wanted
+    assert quick.render(["gke"]) == 0

@@ -13,7 +13,13 @@ from tests.support.builders import read_tree
 def test_new_app_has_every_file_it_needs(tmp_path: Path) -> None:
     result = app.init(tmp_path / "my-app", "my-app")
     assert (result.app, result.registries) == ("my-app", ("kubeflow",))
-    assert sorted(read_tree(tmp_path / "my-app")) == [".gitignore", "app.yaml", "mlstack.lock"]
+    assert sorted(read_tree(tmp_path / "my-app")) == [
+        ".gitignore",
+        ".mlstack/.gitignore",
+        ".mlstack/lock",
+        "app.yaml",
+        "mlstack.lock",
+    ]
     assert all((tmp_path / "my-app" / name).is_dir() for name in ("components", "environments"))
     assert AppDir(tmp_path / "my-app").components() == ()
 

@@ -9,7 +9,8 @@ from mlstack.files.appdir import AppDir
 from mlstack.files.drafts import Wanted
 from mlstack.operations import component, env
 from mlstack.operations.component import generate
-from tests.support.builders import read_tree
+from tests.support.builders import read_tree, write_tree
+from tests.support.cli import Runner
 from tests.support.kubectl import KUBECONFIG
 from tests.support.registry import small_app
 
@@ -78,8 +79,23 @@ def test_module_becomes_a_folder(made: AppDir) -> None:
 def test_values_file_lies_below_options(made: AppDir, tmp_path: Path) -> None:
     file = tmp_path / "values.yaml"
     file.write_text("image: caddy\nreplicas: 4\n")
-    generate(made, Wanted(prototype="web", name="front", texts={"replicas": "5"}, values_file=file))
+    generate(made, Wanted(prototype="web", name="front", texts={"replicas": "5"}, values_files=(file,)))
     assert "image: caddy\n  replicas: 5\n" in content(made)
+
+
+def test_each_of_several_values_files_counts(made: AppDir, tmp_path: Path, run: Runner) -> None:
+    write_tree(
+        tmp_path,
+        {
+            "one.yaml": "image: caddy\nreplicas: 4\ntags: {team: vision, tier: web}\n",
+            "two.yaml": "replicas: 5\ntags: {tier: edge}\n",
+        },
+    )
+    files = f"--values {tmp_path}/one.yaml --values {tmp_path}/two.yaml"
+    run.ok(f"--dir {made.root} generate web front {files}")
+    expected = {"image": "caddy", "replicas": 5, "tags": {"team": "vision", "tier": "edge"}}
+    assert AppDir(made.root).component("front").params == expected  # type: ignore[union-attr]
+    assert "image: caddy" in run.ok(f"--dir {made.root} prototype preview web x {files}")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +141,7 @@ def test_a_prototypes_own_name_needs_no_note(made: AppDir, name: str) -> None:
         (Wanted(prototype="web", name="front"), UsageError, "needs `image`"),
         (Wanted(prototype="wbe", name="front"), NotFoundError, "wbe"),
         (
-            Wanted(prototype="web", name="front", values_file=Path("/nowhere.yaml")),
+            Wanted(prototype="web", name="front", values_files=(Path("/nowhere.yaml"),)),
             NotFoundError,
             "/nowhere.yaml",
         ),
