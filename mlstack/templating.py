@@ -7,17 +7,25 @@ expression: `{{ "prefix-" ~ x }}`. What templates themselves write (macros, bloc
 
 There is no clock, no randomness, no environment and no file but those of the package: the same parameters
 give the same bytes everywhere.
+
+Packages are other people's code, so a render is bounded. Python cannot stop a call into C that runs for
+hours, so none begins: every value is kept small (`Limits`), what multiplies is asked for its result's size
+first, and all that templates do is counted. An alarm ends what counting misses.
 """
 
 from __future__ import annotations
 
 import hashlib
 import marshal
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from functools import cache, partial
+from contextlib import contextmanager, suppress
+from functools import cache, partial, wraps
+from itertools import chain
 from pathlib import PurePosixPath
+from string import Formatter
+from time import monotonic
 from types import BuiltinMethodType, CodeType, SimpleNamespace, TracebackType
 from typing import Any, NoReturn, Protocol
 
@@ -35,9 +43,164 @@ _REMOVED_FILTERS = (
 )
 _READING = frozenset({"get", "items", "keys", "values"})  # methods of a mapping that leave it as it is
 _NUMBERS = frozenset({int, float})
+_TEXTS = (str, bytes)
+_COLLECTIONS = (list, tuple, dict)
+_SMALL = frozenset({float, bool, type(None), type({}.items()), type({}.keys()), type({}.values())})
 _REMEMBERING = ("cycler", "joiner")  # globals that make what changes when it is used
 _LARGEST_PRODUCT = 1_000_000
 _LARGEST_EXPONENT = 1_000
+_LARGEST_INTEGER = 1 << 4096
+_LARGEST_COUNT = 100_000  # as a width, a number of parts or of repetitions
+_LARGEST_CROSS = 100_000_000  # size of a text or list times the size of what a filter or method adds to it
+_LARGEST_TEMPLATE = 1024 * 1024
+_LARGE = 64 * 1024
+# Five figures or a star as the width or precision of a directive, behind its name where it has one.
+_WIDTH = re.compile(r"%[-#0 +]*(?:\d*\.)?(?:\d{5}|\*)")
+_WIDTH_OF_NAMED = re.compile(r"\)[-#0 +]*(?:\d*\.)?\d{5}")
+_LONG_SPEC = re.compile(r"\d{5}|\{")
+# Filters whose arguments are values, compared or picked but never put together with each other.
+_PICKING = frozenset(
+    {
+        *("attr", "d", "default", "dictsort", "float", "groupby", "int", "items", "map", "max", "min"),
+        *("reject", "rejectattr", "select", "selectattr", "sort", "unique"),
+    }
+)
+_OWN_OPTIONS = ("_loop_vars", "_block_vars")  # what compiled templates add to calls
+_CODE = "counted"  # names what compiled templates expect of their environment
+
+
+class Limits:
+    """What the templates of one component may still do.
+
+    A value weighs its characters, and 16 for each node of lists and maps, shared parts as often as they
+    occur.
+    """
+
+    LARGEST_VALUE = 8 * 1024 * 1024
+    MOST_WORK = 100_000_000  # characters made, 100 for each step: seconds, and less than a gigabyte
+    LONGEST_S = 10.0
+    STEP = 100
+    _NODE = 16
+
+    def __init__(self) -> None:
+        self._work = self._next_look = self.MOST_WORK
+        self._seconds = self.LONGEST_S
+        self._until = float("inf")
+        self._stop_alarm: Callable[[], None] | None = None
+        self._weights: dict[int, tuple[int, object]] = {}  # the object is kept, so that its identity is
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Let time pass."""
+        self._until = monotonic() + self._seconds
+        try:
+            yield
+        finally:
+            if self._stop_alarm is not None:
+                self._stop_alarm()
+                self._stop_alarm = None
+            self._seconds = max(self._until - monotonic(), 0.001)
+            self._until = float("inf")
+
+    def _arm(self) -> None:
+        """Set an alarm, once there is something large: only then a step can take long."""
+        if self._stop_alarm is None and self._until != float("inf"):
+            self._stop_alarm = _alarm(self._until - monotonic(), self._end)
+
+    def _end(self) -> NoReturn:
+        raise _Limited(f"the templates take more than {self.LONGEST_S:g} seconds")
+
+    def spend(self, work: int) -> None:
+        """Count work, in characters."""
+        self._work -= work
+        if self._work < self._next_look:
+            self._look()
+
+    def _look(self) -> None:
+        """Look whether work and time are left, once in a while."""
+        self._next_look = max(self._work - self.MOST_WORK // 1000, 0)
+        if self._work < 0:
+            steps, size = self.MOST_WORK // self.STEP, self.MOST_WORK // 1_000_000
+            raise _Limited(f"the templates do more than {steps:,} steps, or make more than {size} MB")
+        if monotonic() > self._until:
+            self._end()
+
+    def check(self, weight: int) -> None:
+        """Refuse a value that weighs too much."""
+        if weight > _LARGE:
+            self._arm()
+        if weight > self.LARGEST_VALUE:
+            raise _Limited(f"a text, list or map of more than {self.LARGEST_VALUE // 1024 // 1024} MiB")
+
+    def weight(self, value: Any) -> int:
+        """Give the weight of a value; values that are no plain ones weigh nothing."""
+        if isinstance(value, _TEXTS):
+            return len(value)
+        if not isinstance(value, _COLLECTIONS):
+            return 0
+        known = self._weights.get(id(value))
+        if known is None:
+            parts = chain(value, value.values()) if isinstance(value, dict) else value
+            weight = self._NODE
+            for part in parts:
+                kind = part.__class__
+                if kind is str:
+                    weight += len(part)
+                elif kind not in _SMALL and kind is not int:
+                    weight += self.weight(part)
+            weight += self._NODE * len(value)
+            known = weight, value
+            self.check(weight)
+            self.spend(self._NODE * len(value))
+            self._weights[id(value)] = known
+        return known[0]
+
+    def bounded(self, value: Any) -> Any:
+        """Give a new value, once it is known to be small enough."""
+        if value.__class__ in _SMALL:
+            return value
+        if isinstance(value, _TEXTS):
+            self.check(len(value))
+            self.spend(len(value))
+        elif isinstance(value, _COLLECTIONS):
+            self.weight(value)
+        elif value.__class__ is int and not -_LARGEST_INTEGER < value < _LARGEST_INTEGER:
+            raise _Limited("an integer of more than 1,200 figures")
+        return value
+
+    def check_cross(self, value: Any, others: Iterable[Any]) -> None:
+        """Refuse what multiplies the size of a value with sizes and counts that are given with it."""
+        factor = 1
+        for other in others:
+            if other.__class__ is int and abs(other) > _LARGEST_COUNT:
+                raise _Limited(f"a width or number above {_LARGEST_COUNT:,}")
+            factor += abs(other) if other.__class__ is int else self.weight(other)
+        cross = (1 + self.weight(value)) * factor
+        if cross > _LARGE:
+            self._arm()
+        if cross > _LARGEST_CROSS:
+            self.check(self.LARGEST_VALUE + 1)
+
+
+def _alarm(seconds: float, ring: Callable[[], NoReturn]) -> Callable[[], None]:
+    """Call `ring` after a time, again and again, until what is given back is called.
+
+    Only a main thread, and not on Windows, can be woken.
+    """
+    import signal
+    import threading
+
+    usable = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+    if not usable or signal.getitimer(signal.ITIMER_REAL)[0]:
+        return lambda: None
+    before = signal.signal(signal.SIGALRM, lambda _number, _frame: ring())
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001), 0.5)
+
+    def stop() -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+    return stop
 
 
 class CodeStore(Protocol):
@@ -48,6 +211,11 @@ class CodeStore(Protocol):
 
     def put(self, key: str, data: bytes) -> None:
         """Keep bytes under a key, if possible."""
+
+
+_CODE_MARK = (
+    b"code of a template\0"  # marshal makes gigabytes of a few odd bytes: it reads only what we wrote
+)
 
 
 class Renderer:
@@ -95,10 +263,13 @@ class Renderer:
         """Render one template for a component; when marking, lines begin with the mark of their origin."""
         environment, variables = self._environment(marking=marking), rendering.variables
         environment.libraries = rendering.libraries(environment.globals, marking=marking)
+        environment.limits = rendering.limits
         self._told = rendering.told
         try:
-            template = environment.get_template(name)
-            return "".join(template.root_render_func(template.new_context(variables)))
+            with rendering.limits.running():
+                template = environment.get_template(name)
+                text: str = environment.written(template.root_render_func(template.new_context(variables)))
+                return text
         except Exception as error:  # a template can raise anything that its expressions can
             raise self._explained(error, name, variables) from error
 
@@ -126,7 +297,6 @@ class Renderer:
         environment = kit.Environment(
             loader=kit.Loader(partial(self._code, marking=marking)),
             undefined=kit.Undefined,
-            finalize=kit.finalize,
             trim_blocks=True,
             lstrip_blocks=True,
             keep_trailing_newline=True,
@@ -140,16 +310,20 @@ class Renderer:
     def _code(self, environment: Any, name: str, *, marking: bool) -> CodeType:
         """Compile a template, or take its code from the store."""
         text = self._prototype.templates[name]
+        if len(text) > _LARGEST_TEMPLATE:
+            raise _Limited(f"a template of more than {_LARGEST_TEMPLATE // 1024 // 1024} MiB")
         if marking or self._store is None:
             return _compiled(environment, text, name, self._source(name))
         key = _code_key(text, name, self._source(name))
         stored = self._store.get(key)
-        if stored is not None:
-            code = marshal.loads(stored)
-            if isinstance(code, CodeType):
+        if stored is not None and stored.startswith(_CODE_MARK):
+            code = None
+            with suppress(ValueError, EOFError, TypeError):  # nothing that was stored here
+                code = marshal.loads(stored[len(_CODE_MARK) :])
+            if isinstance(code, CodeType) and "root" in code.co_names:
                 return code
         code = _compiled(environment, text, name, self._source(name))
-        self._store.put(key, marshal.dumps(code))
+        self._store.put(key, _CODE_MARK + marshal.dumps(code))
         return code
 
     def _note(self, message: object) -> str:
@@ -175,6 +349,7 @@ class Rendering:
     def __init__(self, renderer: Renderer, variables: Mapping[str, Any]) -> None:
         self._renderer = renderer
         self._libraries: dict[bool, Libraries] = {}
+        self.limits = Limits()
         self.variables = variables
         self.told: dict[str, None] = {}
         """What templates rendered so far told with `note("…")`, each remark once."""
@@ -198,8 +373,8 @@ class Rendering:
             name: one of the renderer's `names`.
 
         Raises:
-            TemplateError: the template does not compile, uses a name that is not defined, calls `fail`, or
-                does what the sandbox forbids; names file and line.
+            TemplateError: the template does not compile, uses a name that is not defined, calls `fail`, does
+                what the sandbox forbids, or more than `Limits` let it; names file and line.
         """
         return self._renderer.run(name, self, marking=False)
 
@@ -228,7 +403,7 @@ def _compiled(environment: Any, text: str, name: str, source: str) -> CodeType:
 def _code_key(text: str, name: str, source: str) -> str:
     import jinja2
 
-    versions = (__version__, jinja2.__version__, sys.implementation.cache_tag, str(sys.hexversion))
+    versions = (__version__, _CODE, jinja2.__version__, sys.implementation.cache_tag, str(sys.hexversion))
     parts = "\0".join((*versions, name, source, text))
     return "template:" + hashlib.blake2b(parts.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -239,6 +414,10 @@ class _Failed(Exception):
     def __init__(self, message: object, near: str | None = None) -> None:
         super().__init__(str(message))
         self.near = near
+
+
+class _Limited(_Failed):
+    """Raised when a template does or makes more than it may."""
 
 
 class _Refused(_Failed):
@@ -253,25 +432,99 @@ def _fail(message: object) -> NoReturn:
 def _kit() -> SimpleNamespace:
     """Make the classes that stand on Jinja2's, once it is needed."""
     import jinja2
+    from jinja2 import nodes
+    from jinja2.compiler import CodeGenerator, optimizeconst
     from jinja2.environment import TemplateModule
     from jinja2.exceptions import SecurityError
     from jinja2.ext import Extension
     from jinja2.filters import FILTERS
     from jinja2.lexer import Token, TokenStream
+    from jinja2.runtime import LoopContext
     from jinja2.sandbox import ImmutableSandboxedEnvironment
     from jinja2.utils import Namespace, missing
 
-    class Environment(ImmutableSandboxedEnvironment):
-        intercepted_binops = frozenset({"*", "**"})
+    class Generator(CodeGenerator):
+        """Compiles loops, texts that are put together, lists and maps so that they are counted."""
 
-        @staticmethod
-        def concat(parts: Iterable[str]) -> str:
-            return written.Raw("".join(parts))
+        def visit_For(self, node: Any, frame: Any) -> None:
+            node.iter = nodes.Call(nodes.EnvironmentAttribute("counted"), [node.iter], [], None, None)
+            super().visit_For(node, frame)
+
+        @optimizeconst
+        def visit_Concat(self, node: Any, frame: Any) -> None:
+            self.write("environment.joined((")
+            for part in node.nodes:
+                self.visit(part, frame)
+                self.write(", ")
+            self.write("))")
+
+        def visit_List(self, node: Any, frame: Any) -> None:
+            self._within(super().visit_List, node, frame)
+
+        def visit_Dict(self, node: Any, frame: Any) -> None:
+            self._within(super().visit_Dict, node, frame)
+
+        def visit_Tuple(self, node: Any, frame: Any) -> None:
+            if node.ctx == "load":
+                self._within(super().visit_Tuple, node, frame)
+            else:  # the names that a value is taken apart into
+                super().visit_Tuple(node, frame)
+
+        def _within(self, visit: Callable[[Any, Any], None], node: Any, frame: Any) -> None:
+            self.write("environment.limits.bounded(")
+            visit(node, frame)
+            self.write(")")
+
+    class Environment(ImmutableSandboxedEnvironment):
+        code_generator_class = Generator
+        intercepted_binops = frozenset({"+", "*", "**", "%"})
+
+        def concat(self, parts: Iterable[str]) -> str:
+            """Join what a macro or block wrote."""
+            whole = list(parts)
+            self.limits.check(sum(map(len, whole)))
+            return written.Raw(self.limits.bounded("".join(whole)))
+
+        def joined(self, parts: Iterable[Any]) -> str:
+            """Put a text together: `a ~ b`."""
+            texts, size = [], 0
+            for part in parts:
+                text = part if part.__class__ is str else str(part)
+                size += len(text)
+                self.limits.check(size)
+                texts.append(text)
+            self.limits.spend(size + self.limits.STEP)
+            return "".join(texts)
+
+        def counted(self, values: Any) -> Any:
+            """Count the rounds of a loop before it begins, or as it goes where nobody knows how many."""
+            if hasattr(values, "__len__"):
+                self.limits.spend(self.limits.STEP * (1 + len(values)))
+                return values
+            return self._counting(values)
+
+        def _counting(self, values: Iterable[Any]) -> Iterator[Any]:
+            for value in values:
+                self.limits.spend(self.limits.STEP)
+                yield value
+
+        def written(self, parts: Iterable[str]) -> str:
+            """Join what a template wrote; unlike values, it may be long."""
+            texts, size = [], 0
+            for part in parts:
+                texts.append(part)
+                size += len(part) + 1
+                if size > _LARGEST_TEMPLATE:
+                    self.limits.spend(size)
+                    size = 0
+            self.limits.spend(size)
+            return "".join(texts)
 
         def __init__(self, **options: Any) -> None:
-            super().__init__(**options)
+            super().__init__(finalize=self._finalized, **options)
+            self.limits = Limits()
             self.libraries = Libraries({})
-            self.filters = filters
+            self.filters = {name: self._limited(name, rule) for name, rule in filters.items()}
             self.globals: dict[str, Any] = {**self.globals, "fail": _fail, "state": self._state}
             self.globals |= {name: partial(self._remembering, self.globals[name]) for name in _REMEMBERING}
             for name in ("lipsum", "namespace"):
@@ -282,6 +535,65 @@ def _kit() -> SimpleNamespace:
             made = State(*given, **values)
             object.__setattr__(made, "made_by", (self.libraries, self.libraries.frame))
             return made
+
+        def _finalized(self, value: Any) -> str:
+            """Write what an expression gave."""
+            if isinstance(value, written.Raw):
+                return value
+            if isinstance(value, jinja2.Undefined):
+                return str(value)  # raises
+            return emit.to_flow(value)
+
+        def _limited(self, name: str, rule: Callable[..., Any]) -> Callable[..., Any]:
+            """Make a filter that is bounded."""
+            # Some take the context or the environment first.
+            first = 1 if hasattr(rule, "jinja_pass_arg") else 0
+
+            @wraps(rule)
+            def limited(*args: Any, **options: Any) -> Any:
+                limits = self.limits
+                limits.spend(limits.STEP)
+                if (len(args) > first + 1 or options) and name not in _PICKING:
+                    others = [*args[first + 1 :], *options.values()]
+                    if name == "sum" and any(isinstance(other, list | tuple) for other in others):
+                        raise SecurityError("`sum` adds numbers")
+                    if name == "format":
+                        self._check_format(args[first], others)
+                    limits.check_cross(args[first] if len(args) > first else None, others)
+                return limits.bounded(rule(*args, **options))
+
+            return limited
+
+        def _check_format(self, text: Any, values: Any) -> None:
+            """Refuse what makes a long text of a short one: widths, and a value put in again and again."""
+            if isinstance(text, bytes):
+                text = text.decode("latin-1")
+            if isinstance(text, str):
+                if _WIDTH.search(text) or ("%(" in text and _WIDTH_OF_NAMED.search(text)):
+                    raise _Limited("a format with a width above 9,999, or one that is a value itself")
+                self.limits.check((1 + text.count("%")) * (1 + self.limits.weight(values)))
+
+        def wrap_str_format(self, value: Any) -> Any:
+            """Bound `format` of a string as well."""
+            wrapped = super().wrap_str_format(value)
+            if wrapped is None:
+                return None
+
+            @wraps(wrapped)
+            def limited(*args: Any, **options: Any) -> str:
+                specs = [spec or "" for _, _, spec, _ in Formatter().parse(value.__self__)]
+                if any(_LONG_SPEC.search(spec) for spec in specs):
+                    raise _Limited("a format with a width above 9,999, or one that is a value itself")
+                values = self.limits.weight([*args, *options.values()])
+                self.limits.check((1 + len(specs)) * (1 + values))
+                text: str = self.limits.bounded(wrapped(*args, **options))
+                return text
+
+            return limited
+
+        def _load_template(self, name: Any, globals: Any) -> Any:
+            self.limits.spend(10 * self.limits.STEP)
+            return super()._load_template(name, globals)
 
         def _remembering(self, kind: Callable[..., Any], *args: Any) -> Any:
             """Make an object that changes when it is used."""
@@ -303,11 +615,20 @@ def _kit() -> SimpleNamespace:
 
         def call(self, context: Any, function: Any, *args: Any, **options: Any) -> Any:
             """Call a method of a plain value without asking whether it wants the context."""
+            limits = self.limits
+            limits.spend(limits.STEP)
+            owner = getattr(function, "__self__", None)
+            if isinstance(owner, (str, bytes, int)):
+                given = [*args, *(options[name] for name in options if name not in _OWN_OPTIONS)]
+                if given:
+                    limits.check_cross(owner, given)
             if type(function) is BuiltinMethodType:
-                for own_option in ("_loop_vars", "_block_vars"):
+                for own_option in _OWN_OPTIONS:
                     options.pop(own_option, None)
-                return function(*args, **options)
-            return super().call(context, function, *args, **options)
+                return limits.bounded(function(*args, **options))
+            if type(function) is LoopContext and args:
+                args = (self.counted(args[0]), *args[1:])
+            return limits.bounded(super().call(context, function, *args, **options))
 
         def getitem(self, obj: Any, argument: Any) -> Any:
             """Look up a key: a method is no item."""
@@ -316,16 +637,24 @@ def _kit() -> SimpleNamespace:
             return super().getitem(obj, argument)
 
         def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-            """Refuse products and powers that only exhaust the memory."""
-            if operator == "*" and type(left) in _NUMBERS and type(right) in _NUMBERS:
-                return left * right
-            sizes = [len(side) for side in (left, right) if isinstance(side, str | list | tuple)]
-            counts = [side for side in (left, right) if isinstance(side, int)]
-            if operator == "*" and sizes and counts and sizes[0] * counts[0] > _LARGEST_PRODUCT:
-                raise SecurityError(f"a text or list of more than {_LARGEST_PRODUCT} items")
-            if operator == "**" and any(abs(count) > _LARGEST_EXPONENT for count in counts):
-                raise SecurityError(f"a power above {_LARGEST_EXPONENT}")
-            return super().call_binop(context, operator, left, right)
+            """Refuse sums, products and powers that only exhaust the memory."""
+            limits, kinds = self.limits, (type(left), type(right))
+            if operator == "**":
+                if isinstance(right, int) and abs(right) > _LARGEST_EXPONENT:
+                    raise SecurityError(f"a power above {_LARGEST_EXPONENT}")
+            elif not _NUMBERS.issuperset(kinds):
+                sizes = [limits.weight(side) for side in (left, right)]
+                if operator == "+":
+                    limits.check(sum(sizes))
+                elif operator == "%":
+                    self._check_format(left, right)
+                else:
+                    counts = [side for side in (left, right) if isinstance(side, int)]
+                    lengths = [len(side) for side in (left, right) if hasattr(side, "__len__")]
+                    if lengths and counts and lengths[0] * counts[0] > _LARGEST_PRODUCT:
+                        raise SecurityError(f"a text or list of more than {_LARGEST_PRODUCT} items")
+                    limits.check(max(sizes) * max(counts, default=1))
+            return limits.bounded(super().call_binop(context, operator, left, right))
 
     class Template(jinja2.Template):
         def make_module(self, vars: Any = None, shared: bool = False, locals: Any = None) -> Any:
@@ -390,13 +719,6 @@ def _kit() -> SimpleNamespace:
                     token = Token(token.lineno, "data", "\n".join(marked))
                 yield token
 
-    def finalize(value: Any) -> str:
-        if isinstance(value, written.Raw):
-            return value
-        if isinstance(value, jinja2.Undefined):
-            return str(value)  # raises
-        return emit.to_flow(value)
-
     filters = {name: rule for name, rule in FILTERS.items() if name not in _REMOVED_FILTERS}
     filters |= {"scalar": written.scalar, "raw": written.Raw, "yaml": written.to_yaml}
     filters |= {"sha256": written.sha256, "b64": written.b64}
@@ -404,9 +726,7 @@ def _kit() -> SimpleNamespace:
     filters |= {name: written.keeping(FILTERS[name]) for name in ("indent", "trim")}
     own = frozenset({State, TemplateModule})  # hold what templates put there
     Environment.template_class = Template
-    return SimpleNamespace(
-        Environment=Environment, Undefined=Undefined, Loader=Loader, Marks=Marks, finalize=finalize
-    )
+    return SimpleNamespace(Environment=Environment, Undefined=Undefined, Loader=Loader, Marks=Marks)
 
 
 # --------------------------------------------------------------------------------------------------- errors
@@ -438,6 +758,10 @@ def _wording(
         near = nearest(name.strip("'"), _kit().Environment().filters) if kind == "filter" else None
     elif isinstance(error, jinja2.TemplateSyntaxError):
         message = f"the template does not parse: {message}"
+    elif isinstance(error, RecursionError):
+        message = "templates, macros or values stand in each other too deeply"
+    elif isinstance(error, MemoryError):
+        message = "the templates need more memory than there is"
     elif not isinstance(error, ValueError | jinja2.TemplateError):
         message = f"{type(error).__name__}: {message}"
     return message, f"did you mean `{near}`?" if near else None
@@ -448,7 +772,7 @@ def _template_line(trace: TracebackType | None, source: Callable[[str], str]) ->
     found = None
     while trace is not None:
         template = trace.tb_frame.f_globals.get("__jinja_template__")
-        if template is not None:
+        if template is not None and trace.tb_lineno is not None:
             found = Place(source(template.name), template.get_corresponding_lineno(trace.tb_lineno))
         trace = trace.tb_next
     return found

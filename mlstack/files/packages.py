@@ -22,6 +22,7 @@ from typing import Any
 from mlstack import __version__
 from mlstack.errors import NotFoundError, SchemaError
 from mlstack.files import document as documents
+from mlstack.files.cache import from_json
 from mlstack.files.document import Document
 from mlstack.files.fields import Fields, fields_of
 from mlstack.files.folders import read_folder
@@ -97,7 +98,9 @@ class PackageFolder:
         Raises:
             SchemaError: it is missing or wrong.
         """
-        return Package(**self._remembered("head", [self.digest], self._read_head), registry=self.registry)
+        return Package(
+            **self._remembered("head", [self.digest], _HEAD, self._read_head), registry=self.registry
+        )
 
     def _read_head(self) -> dict[str, Any]:
         fields = self._fields("package.yaml", "Package")
@@ -149,7 +152,8 @@ class PackageFolder:
             near = nearest(name, self.prototype_names)
             raise NotFoundError(f"package `{self.head.name}` has no prototype `{name}`", near=near)
         digests = [self.digest, *(f"{each}:{libraries[each].digest}" for each in sorted(libraries))]
-        facts = self._remembered(f"prototype {name}", digests, lambda: self._read_prototype(name, libraries))
+        what, read = f"prototype {name}", lambda: self._read_prototype(name, libraries)
+        facts = self._remembered(what, digests, _PROTOTYPE, read)
         templates = self._templates(name, libraries)
         schema, examples = facts.pop("schema"), facts.pop("examples")
         return Prototype(
@@ -190,17 +194,21 @@ class PackageFolder:
         }
 
     def _remembered(
-        self, what: str, digests: Sequence[str], read: Callable[[], dict[str, Any]]
+        self,
+        what: str,
+        digests: Sequence[str],
+        types: Mapping[str, type],
+        read: Callable[[], dict[str, Any]],
     ) -> dict[str, Any]:
         """Give plain data that follows from files of known digests; parsed once for each content."""
         if self._passed is None:
             return _plain(read())
         key = " ".join(["package", __version__, what, *digests])
-        stored = self._passed.get(key)
-        if stored is None:
-            stored = json.dumps(read()).encode()
-            self._passed.put(key, stored)
-        return _plain(json.loads(stored))
+        known = from_json(self._passed.get(key), dict)
+        if known is None or {key: type(value) for key, value in known.items()} != types:
+            known = json.loads(json.dumps(read()))
+            self._passed.put(key, json.dumps(known).encode())
+        return _plain(known)
 
     def _schema(self, fields: Fields, libraries: Mapping[str, "PackageFolder"]) -> Mapping[str, Any]:
         known = {self.head.name: self, **libraries}
@@ -304,6 +312,18 @@ def _aliases(fields: Fields) -> dict[str, Mapping[str, Any]]:
     for name, entry in fields.named("aliases"):
         found[name] = entry.only("name", "params").map("params") if entry is not None else {}
     return found
+
+
+# What is remembered of a package and of a prototype, as JSON has it.
+_HEAD = {
+    **dict.fromkeys(("name", "version", "summary", "description", "license"), str),
+    **dict.fromkeys(("keywords", "requires"), list),
+}
+_PROTOTYPE = {
+    **dict.fromkeys(("summary", "description", "notes"), str),
+    **dict.fromkeys(("alias_params", "schema", "examples"), dict),
+    "aliases": list,
+}
 
 
 def _plain(data: dict[str, Any]) -> dict[str, Any]:

@@ -7,8 +7,8 @@ remembered under the hash of schema and values, and it is imported for what has 
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,9 +16,11 @@ from mlstack.errors import SchemaError
 from mlstack.files.document import Document
 from mlstack.files.wording import expectation, shown, suggestion
 from mlstack.model.faults import ParamFault, param_error
+from mlstack.model.masking import mask_params
 from mlstack.model.names import nearest
 from mlstack.model.params import Origin, Resolved, Setting, nearest_origin
 from mlstack.model.prototype import Param, Prototype
+from mlstack.model.validation import patterns
 from mlstack.model.values import Path as ValuePath
 from mlstack.model.values import join_path
 
@@ -117,14 +119,18 @@ def check_schema(schema: Mapping[str, Any], document: Document, path: ValuePath)
     Raises:
         SchemaError: it is no JSON Schema; names the first fault with its line.
     """
-    from jsonschema import Draft202012Validator, exceptions
+    from jsonschema import Draft202012Validator, FormatChecker, exceptions
 
+    formats = FormatChecker(Draft202012Validator.FORMAT_CHECKER.checkers)
+    formats.checks("regex")(lambda value: not isinstance(value, str) or patterns.is_readable(value))
     try:
-        Draft202012Validator.check_schema(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
+        Draft202012Validator.check_schema(schema, format_checker=formats)
     except exceptions.SchemaError as error:
         place = (*path, *error.absolute_path)
         message = f"`{join_path(place)}` cannot be {shown(error.instance)}"
         hint = "see https://json-schema.org/understanding-json-schema"
+        if error.validator == "format" and error.validator_value == "regex":
+            hint = f"a pattern is RE2's: {patterns.LONGEST} characters, no look-around, no back references"
         raise SchemaError(message, where=str(document.origin(place)), hint=hint) from error
 
 
@@ -196,15 +202,43 @@ def _refusals(schema: Mapping[str, Any], value: Any) -> list[_Refusal]:
 
     What has the wrong type is not told of its bounds as well; the whole may break several rules.
     """
-    from jsonschema import Draft202012Validator
+    from referencing import Registry
 
     found: dict[tuple[ValuePath, str], _Refusal] = {}
-    for error in Draft202012Validator(schema).iter_errors(value):
+    registry: Registry[Any] = Registry()  # empty, and asks nobody: a reference to elsewhere is never followed
+    for error in _validator()(schema, registry=registry).iter_errors(value):
         for refusal in _flattened(error):
             key = (refusal.path, "" if refusal.path else refusal.keyword)
             if key not in found or refusal.keyword == "type":
                 found[key] = refusal
     return sorted(found.values(), key=lambda refusal: [str(part) for part in refusal.path])
+
+
+@cache
+def _validator() -> Any:
+    """Give a validator that leaves patterns to RE2, which ends."""
+    from jsonschema import Draft202012Validator, ValidationError, validators
+
+    def pattern(_validator: Any, expected: Any, instance: Any, _schema: Any) -> Iterator[Any]:
+        if isinstance(instance, str) and not patterns.matches(expected, instance):
+            yield ValidationError(f"{instance!r} does not match {expected!r}")
+
+    def pattern_properties(validator: Any, inner: Any, instance: Any, _schema: Any) -> Iterator[Any]:
+        for expected, below in inner.items() if isinstance(instance, dict) else ():
+            for name in filter(partial(patterns.matches, expected), instance):
+                yield from validator.descend(instance[name], below, path=name, schema_path=expected)
+
+    def additional_properties(validator: Any, below: Any, instance: Any, schema: Any) -> Iterator[Any]:
+        extras = _extras(schema, instance) if isinstance(instance, dict) else []
+        if isinstance(below, dict):
+            for name in extras:
+                yield from validator.descend(instance[name], below, path=name)
+        elif not below and extras:
+            yield ValidationError(f"{extras!r} are unknown")
+
+    changed = {"pattern": pattern, "patternProperties": pattern_properties}
+    extend: Any = validators.extend
+    return extend(Draft202012Validator, {**changed, "additionalProperties": additional_properties})
 
 
 def _flattened(error: Any) -> Iterator[_Refusal]:
@@ -233,13 +267,12 @@ def _flattened(error: Any) -> Iterator[_Refusal]:
 
 
 def _extras(schema: Mapping[str, Any], instance: Mapping[str, Any]) -> list[str]:
-    import re
-
-    patterns = [re.compile(pattern) for pattern in schema.get("patternProperties", ())]
+    expected = schema.get("patternProperties", ())
     return [
         name
         for name in instance
-        if name not in schema.get("properties", {}) and not any(pattern.search(name) for pattern in patterns)
+        if name not in schema.get("properties", {})
+        and not any(patterns.matches(pattern, name) for pattern in expected)
     ]
 
 
@@ -291,22 +324,36 @@ def _fault(refusal: _Refusal, prototype: Prototype, resolved: Resolved) -> Param
     name = str(refusal.path[0]) if refusal.path else ""
     param, inner = prototype.params.get(name), refusal.path[1:]
     unit, secret = (param.unit, param.secret) if param else ("", False)
+    if not refusal.path:
+        refusal = _without_secrets(refusal, prototype.params)
     sentence = refusal.sentence(unit=unit if not inner else "", secret=secret)
     setting = resolved.setting(name, inner)
     return ParamFault(
         f"`{join_path(refusal.path)}` {sentence}" if refusal.path else f"the parameters: {sentence}",
         where=str(nearest_origin(setting.origins, inner, setting.origin)) if setting else None,
-        hint=_hint(refusal, setting),
+        hint=_hint(refusal, setting, secret=secret),
     )
 
 
-def _hint(refusal: _Refusal, setting: Setting | None) -> str | None:
+def _without_secrets(refusal: _Refusal, params: Mapping[str, Param]) -> _Refusal:
+    """Mask the secret ones in what is said of the whole set, and of the sets that are allowed."""
+
+    def masked(value: Any) -> Any:
+        if isinstance(value, list):
+            return [masked(each) for each in value]
+        return mask_params(value, params) if isinstance(value, Mapping) else value
+
+    allowed = {word: masked(refusal.schema[word]) for word in ("const", "enum") if word in refusal.schema}
+    return replace(refusal, value=masked(refusal.value), schema={**refusal.schema, **allowed})
+
+
+def _hint(refusal: _Refusal, setting: Setting | None, *, secret: bool = False) -> str | None:
     if setting is None or setting.layer == "default" or not refusal.path:
         return None
     key = join_path(refusal.path)
     if refusal.keyword in ("unknown", "forbidden"):
         return f"mlstack param unset {setting.target} {key}".replace("  ", " ")
-    value = suggestion(refusal.keyword, refusal.schema, refusal.value)
+    value = "VALUE" if secret else suggestion(refusal.keyword, refusal.schema, refusal.value)
     if setting.layer == "command line":
         return f"--set {key}={value}"
     return f"mlstack param set {setting.target} {key} {value}".replace("  ", " ")

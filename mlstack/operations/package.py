@@ -1,12 +1,14 @@
 """Packages of an app: install, list, describe, remove."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from mlstack.errors import NotFoundError, UsageError
+from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
+from mlstack.files import layout
 from mlstack.files.appdir import AppDir
 from mlstack.files.packages import FetchedPackage, PackageFolder
-from mlstack.model.app import Component, PackageRef
+from mlstack.model.app import Component, LockedPackage, PackageRef, RegistryRef
 from mlstack.model.names import nearest, newest, parse_package_ref, version_key
 from mlstack.model.prototype import Package
 from mlstack.registries.catalog import fetch_all, indexes
@@ -115,9 +117,12 @@ def install(app: AppDir, text: str, *, force: bool = False) -> Installed:
         RegistryError: the registry does not answer, or a digest differs. Nothing is written then.
     """
     wanted = parse_package_ref(text)
-    before = {(locked.full_name, locked.version, locked.digest) for locked in app.lock().packages}
-    fetched, registry = fetch_all(app.app().registries, wanted, root=app.root)
-    app.install(wanted, fetched, registry)
+    registries = app.app().registries
+    fetched, registry = fetch_all(registries, wanted, root=app.root)  # takes its time: others may edit
+    with app.locked():
+        _refuse_other_registry(app, wanted.registry, registries)
+        before = {(locked.full_name, locked.version, locked.digest) for locked in app.lock().packages}
+        app.install(wanted, fetched, registry)
     rows = [
         InstalledPackage(
             package=f"{each.registry}/{each.name}",
@@ -128,6 +133,18 @@ def install(app: AppDir, text: str, *, force: bool = False) -> Installed:
         for each in fetched
     ]
     return Installed(packages=(*rows[1:], rows[0]))
+
+
+def _refuse_other_registry(app: AppDir, name: str, before: Sequence[RegistryRef]) -> None:
+    now, then = (
+        next((each for each in refs if each.name == name), None) for refs in (app.app().registries, before)
+    )
+    if now != then:
+        raise ConfigError(
+            f"the registry `{name}` was changed by another command meanwhile; nothing was installed",
+            where=layout.APP_FILE,
+            hint="try again",
+        )
 
 
 def _key(fetched: FetchedPackage) -> tuple[str, str, str]:
@@ -231,13 +248,14 @@ def remove(app: AppDir, text: str) -> PackageRemoved:
         NotFoundError: it is not installed; carries the nearest installed one.
     """
     wanted = parse_package_ref(text)
-    if _find_installed(app, wanted) is None:
-        known = sorted({locked.full_name for locked in app.lock().packages})
-        near = nearest(wanted.full_name, known)
-        hint = None if near else "mlstack pkg list --installed"
-        raise NotFoundError(f"package `{wanted}` is not installed", near=near, hint=hint)
-    _refuse_used(app, wanted)
-    return PackageRemoved(packages=tuple(str(locked.ref) for locked in app.remove_package(wanted)))
+    with app.locked():
+        if not any(wanted.version in ("", each.version) for each in _locked(app, wanted)):
+            known = sorted({locked.full_name for locked in app.lock().packages})
+            near = nearest(wanted.full_name, known)
+            hint = None if near else "mlstack pkg list --installed"
+            raise NotFoundError(f"package `{wanted}` is not installed", near=near, hint=hint)
+        _refuse_used(app, wanted)
+        return PackageRemoved(packages=tuple(str(locked.ref) for locked in app.remove_package(wanted)))
 
 
 def _refuse_used(app: AppDir, wanted: PackageRef) -> None:
@@ -249,18 +267,30 @@ def _refuse_used(app: AppDir, wanted: PackageRef) -> None:
     if users:
         named = ", ".join(f"`{user}`" for user in users)
         raise UsageError(f"package `{wanted}` is used by {named}", hint=f"mlstack component rm {users[0]}")
-    needing = [
-        f"{package.registry}/{package.name}"
-        for package in app.packages()
-        if package.registry == wanted.registry and wanted.name in package.requires
-    ]
+    others = [each for each in _locked(app, wanted) if wanted.version not in ("", each.version)]
+    needing = [] if others else list(_needing(app, wanted))
     if needing:
         named = ", ".join(f"`{package}`" for package in needing)
         raise UsageError(f"package `{wanted}` is required by {named}", hint=f"mlstack pkg rm {needing[0]}")
 
 
+def _locked(app: AppDir, wanted: PackageRef) -> list[LockedPackage]:
+    return [each for each in app.lock().packages if each.full_name == wanted.full_name]
+
+
+def _needing(app: AppDir, wanted: PackageRef) -> Iterator[str]:
+    for locked in app.lock().packages:
+        with suppress(MlstackError):  # a broken one must not keep another from being removed
+            if locked.registry == wanted.registry and wanted.name in app.requires(locked):
+                yield locked.full_name
+
+
 def _is_of(app: AppDir, component: Component, wanted: PackageRef) -> bool:
-    prototype = app.prototype(component.prototype)
+    try:
+        prototype = app.prototype(component.prototype)
+    except MlstackError:  # the package is broken, or gone: what the name says must do
+        owner, _, version = component.prototype.rpartition("/")[0].partition("@")
+        return owner == wanted.full_name and wanted.version in ("", version)
     return (prototype.registry, prototype.package) == (wanted.registry, wanted.name) and wanted.version in (
         "",
         prototype.version,

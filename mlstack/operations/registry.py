@@ -111,14 +111,12 @@ def add(app: AppDir, name: str, address: str) -> RegistryAdded:
     """
     check_registry_name(name)
     ref = RegistryRef(name=name, address=address, protocol=protocol_of(address))
-    known = next((each for each in app.app().registries if each.name == name), None)
-    if known is not None and not _same(known.address, address):
-        raise UsageError(
-            f"`{name}` is the registry {known.address} already", hint="choose another name for this one"
-        )
-    index = open_registry(ref, root=app.root).index()
-    if known is None:
-        app.add_registry(ref)
+    _known(app, ref)
+    index = open_registry(ref, root=app.root).index()  # it may take its time: others may edit meanwhile
+    with app.locked():
+        known = _known(app, ref)
+        if known is None:
+            app.add_registry(ref)
     return RegistryAdded(
         name=name,
         address=address if known is None else known.address,
@@ -127,6 +125,15 @@ def add(app: AppDir, name: str, address: str) -> RegistryAdded:
         bundled=is_bundled(address),
         known=known is not None,
     )
+
+
+def _known(app: AppDir, ref: RegistryRef) -> RegistryRef | None:
+    known = next((each for each in app.app().registries if each.name == ref.name), None)
+    if known is not None and not _same(known.address, ref.address):
+        raise UsageError(
+            f"`{ref.name}` is the registry {known.address} already", hint="choose another name for this one"
+        )
+    return known
 
 
 def _same(one: str, other: str) -> bool:

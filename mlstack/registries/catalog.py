@@ -1,7 +1,7 @@
 """Find the protocol of a registry and open it; fetch a package with all that it requires."""
 
-from collections.abc import Iterable, Iterator
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 
@@ -11,7 +11,7 @@ from mlstack.files.packages import FetchedPackage, PackageFolder, digest
 from mlstack.model.app import LockedRegistry, PackageRef, RegistryRef
 from mlstack.model.names import nearest
 from mlstack.registries.base import PROTOCOLS, Registry, RegistryIndex, RegistryType
-from mlstack.registries.tree import INDEX_FILE, read_index
+from mlstack.registries.tree import INDEX_FILE, guarded, read_index
 
 BUNDLED = "bundled"
 
@@ -142,7 +142,7 @@ def fetch_all(
 
     Raises:
         NotFoundError: no such registry, package or version.
-        RegistryError: it cannot be fetched, or a digest differs.
+        RegistryError: it cannot be fetched, a digest differs, or what it holds is wrong.
     """
     known = {each.name: each for each in refs}
     ref = known.get(wanted.registry)
@@ -158,7 +158,25 @@ def fetch_all(
         if name not in found:
             found[name] = _fetched(registry, ref, name, version)
             waiting += [(needed, "") for needed in _requires(found[name])]
+    _check(found)
     return tuple(found.values()), _locked(ref, registry.index())
+
+
+def _check(fetched: Mapping[str, FetchedPackage]) -> None:
+    """Read packages whole, so that what cannot be used or removed again is never written into an app."""
+    folders = {
+        name: PackageFolder(package.files, source=f"{package.registry}/{name}", registry=package.registry)
+        for name, package in fetched.items()
+    }
+    for name, folder in folders.items():
+        others = {each: folders[each] for each in folders if each != name}
+        package = guarded(partial(folder.package, others), name)
+        if (package.name, package.version) != (name, fetched[name].version):
+            raise RegistryError(
+                f"package `{name}@{fetched[name].version}` calls itself `{package.name}@{package.version}`",
+                where=f"{folder.source}/package.yaml",
+                hint="tell who keeps the registry: `mlstack registry index` writes what its packages say",
+            )
 
 
 def _locked(ref: RegistryRef, index: RegistryIndex) -> LockedRegistry:

@@ -55,9 +55,10 @@ def _has_packages(folder: Path) -> bool:
 
 
 def _known(folder: Path) -> RegistryIndex:
+    name = folder.resolve().name  # `.` has none
     if (folder / INDEX_FILE).is_file():
-        return read_index(FolderTree(folder.resolve()), source=folder.name, name=folder.name)
-    return RegistryIndex(name=folder.name, packages={})
+        return read_index(FolderTree(folder.resolve()), source=name, name=name)
+    return RegistryIndex(name=name, packages={})
 
 
 def _kept(known: RegistryIndex, folder: Path) -> Iterator[tuple[str, Mapping[str, IndexVersion]]]:

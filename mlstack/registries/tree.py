@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from mlstack.errors import ConfigError, MlstackError, RegistryError
 from mlstack.files import document as documents
 from mlstack.files.fields import Fields, fields_of
-from mlstack.files.folders import read_folder
+from mlstack.files.folders import read_file, read_folder
 from mlstack.files.packages import PackageFolder, digest
 from mlstack.files.retired import read_retired
 from mlstack.files.schema import check_file
@@ -15,6 +15,7 @@ from mlstack.model.names import version_key
 from mlstack.registries.base import Files, IndexPackage, IndexVersion, RegistryIndex
 
 INDEX_FILE = "registry.yaml"
+_Read = TypeVar("_Read")
 
 
 class Tree(Protocol):
@@ -44,7 +45,7 @@ class FolderTree:
     def read(self, path: PurePosixPath) -> bytes | None:
         """Give a file, or nothing when it is not there."""
         place = self._place(path)
-        return place.read_bytes() if place.is_file() else None
+        return read_file(place) if place.is_file() else None
 
     def folder(self, path: PurePosixPath) -> Files:
         """Give all files of a folder by path relative to it."""
@@ -124,8 +125,8 @@ def _version(fields: Fields) -> IndexVersion:
 def _derived(tree: Tree, source: str, name: str, revision: str) -> RegistryIndex:
     packages = {}
     for folder in sorted(tree.names()):
-        files = tree.folder(PurePosixPath(folder))
-        if PurePosixPath("package.yaml") in files:
+        if tree.read(PurePosixPath(folder, "package.yaml")) is not None:
+            files = tree.folder(PurePosixPath(folder))
             head = PackageFolder(files, source=f"{source}/{folder}").head
             version = IndexVersion(version=head.version, path=folder, digest=digest(files))
             packages[head.name] = IndexPackage(name=head.name, summary=head.summary, versions=(version,))
@@ -146,7 +147,7 @@ def fetch_package(tree: Tree, index: RegistryIndex, package: str, version: str) 
     """
     wanted = index.version(package, version)
     named = f"{package}@{wanted.version}"
-    files = _guarded(lambda: tree.folder(PurePosixPath(wanted.path)), named)
+    files = guarded(lambda: tree.folder(PurePosixPath(wanted.path)), named)
     if not files:
         raise RegistryError(f"the folder of package `{named}` is missing: `{wanted.path}`")
     found = digest(files)
@@ -159,8 +160,14 @@ def fetch_package(tree: Tree, index: RegistryIndex, package: str, version: str) 
     return files
 
 
-def _guarded(read: Callable[[], Files], named: str) -> Files:
+def guarded(read: Callable[[], _Read], named: str) -> _Read:
+    """Read a package of somebody else.
+
+    Raises:
+        RegistryError: it is refused.
+    """
     try:
         return read()
     except ConfigError as error:
-        raise RegistryError(f"package `{named}` is refused: {error}", where=error.where) from error
+        message = f"package `{named}` is refused: {error}"
+        raise RegistryError(message, where=error.where, hint=error.hint) from error

@@ -17,7 +17,7 @@ from mlstack.model.objects import KubeObject
 from mlstack.model.validation.check import validate_objects
 from tests.generate import crds as generated
 from tests.generate.kubernetes_schemas import enums
-from tests.support import dryrun, examples, upstream
+from tests.support import accepted, dryrun, examples, upstream
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
 from tests.support.examples import Case
@@ -166,6 +166,23 @@ def test_what_ours_take_upstream_takes_too(
     crds, data = read(upstream_files), variant.build(JOBS)
     assert dryrun.refusal(with_upstream, data, Kinds.builtin().with_crds(crds)) is None
     assert faults(data, crds) == []
+
+
+def test_nothing_is_said_of_what_the_server_takes(minikube: TestCluster, tmp_path: Path) -> None:
+    cases = {f"n{number}": case for number, case in enumerate(accepted.ACCEPTED.values())}
+    crds = [accepted.definition(schema, name) for name, (schema, _) in cases.items()]
+    files = [tmp_path / f"{data['metadata']['name']}.yaml" for data in crds]
+    for file, data in zip(files, crds, strict=True):
+        file.write_text(yaml.safe_dump(data))
+    dryrun.install(minikube, files)
+    kinds, different = Kinds.builtin().with_crds(crds), []
+    for name, (_, value) in cases.items():
+        data = accepted.resource(value, name)
+        said, found = dryrun.refusal(minikube, data, kinds), faults(data, crds)
+        if said or found:
+            different.append((value, said, found))
+    dryrun.remove(minikube, files)
+    assert different == []
 
 
 def test_kinds_are_those_that_the_server_names(minikube: TestCluster) -> None:

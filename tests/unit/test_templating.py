@@ -4,12 +4,15 @@ import json
 import os
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from mlstack import templating
 from mlstack.errors import TemplateError
 from mlstack.files.cache import Cache
 from mlstack.model.places import Place
@@ -186,6 +189,116 @@ def test_a_fault_names_the_line_and_what_was_meant(
     assert caught.value.where == f"vendor/p/templates/a.yaml.j2:{line}"
     if hint or "not defined" not in message:
         assert caught.value.hint == hint
+
+
+STEPS, SIZE, WIDTH = "1,000,000 steps", "more than 8 MiB", "width"
+GROWING = "{% set s = state(x=START) %}{% for i in range(60) %}{% set s.x = STEP %}{% endfor %}{{ s.x }}"
+
+
+def growing(start: str, step: str) -> str:
+    """Write a template that would make a value of 2 to the 60th parts."""
+    return GROWING.replace("START", start).replace("STEP", step)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", STEPS),
+        ("{% for a in range(999) %}{% for b in range(9999)|map('abs') %}{% endfor %}{% endfor %}", STEPS),
+        ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "too deeply"),
+        ("{% include 'a.yaml.j2' %}", "too deeply"),
+        ("{% block b %}{{ self.b() }}{% endblock %}", "too deeply"),
+        ("{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "too deeply"),
+        ("{% set n = n|d(40) - 1 %}{% if n %}" + "{% include 'a.yaml.j2' %}" * 2 + "{% endif %}", STEPS),
+        (growing("'ab'", "s.x ~ s.x"), SIZE),
+        (growing("'ab'", "s.x + s.x"), SIZE),
+        (growing("'ab'", "[s.x, s.x]|join"), SIZE),
+        (growing("'ab'", "''.join([s.x, s.x])"), SIZE),
+        (growing("'ab'", "'%s%s'|format(s.x, s.x)"), SIZE),
+        (growing("'ab'", "'{0}{0}'.format(s.x)"), SIZE),
+        (growing("'ab'", "s.x.replace('b', s.x)"), SIZE),
+        (growing("[1]", "[s.x, s.x]"), SIZE),
+        (growing("[1]", "(s.x, s.x)"), SIZE),
+        (growing("[1]", "s.x + s.x"), SIZE),
+        (growing("{}", "{'a': s.x, 'b': s.x}"), SIZE),
+        (growing("{}", "dict(a=s.x, b=s.x)"), SIZE),
+        (growing("[1]", "{}.fromkeys(range(9), s.x)"), SIZE),
+        (growing("9", "s.x * s.x"), "1,200 figures"),
+        ("{{ 9 ** 999 ** 999 }}", "1,200 figures"),
+        ("{% set x %}{% for a in range(99999) %}" + "x" * 1000 + "{% endfor %}{% endset %}", SIZE),
+        ("{% for a in range(99999) %}" + "x" * 10000 + "{% endfor %}", "more than 100 MB"),
+        ("{% for a in range(9999) %}{{ note('x' * 100000 ~ a) }}{% endfor %}", "more than 100 MB"),
+        ("{{ range(99999)|map('string')|map('center', 90000)|join }}", "more than 100 MB"),
+        ("{{ ([0] * 99999)|map('default', 'a' * 1000000, true)|join }}", "more than 100 MB"),
+        ("{{ 'a'|center(1000000000) }}", WIDTH),
+        ("{{ 'a'|indent(1000000000, true) }}", WIDTH),
+        ("{{ {'a': 1}|yaml(1000000000) }}", WIDTH),
+        ("{{ [1]|batch(1000000000, 'x')|list }}", WIDTH),
+        ("{{ [1]|slice(1000000000)|list }}", WIDTH),
+        ("{{ 1.5|round(1000000000) }}", WIDTH),
+        ("{{ 'a'.ljust(1000000000) }}", WIDTH),
+        ("{{ 'a'.zfill(1000000000) }}", WIDTH),
+        ("{{ ('\\t' * 99).expandtabs(tabsize=1000000000) }}", WIDTH),
+        ("{% for i in [1] %}{{ (5).to_bytes(length=1000000000, byteorder='big') }}{% endfor %}", WIDTH),
+        ("{{ ('a'|attr('center'))(1000000000) }}", WIDTH),
+        ("{{ (5).to_bytes(1000000000, 'big') }}", WIDTH),
+        ("{% autoescape true %}{% set x %}a{% endset %}{{ x.center(1000000000) }}{% endautoescape %}", WIDTH),
+        ("{{ '%1000000000d' % 1 }}", WIDTH),
+        ("{{ '%(a(b))1000000000d' % {'a(b)': 1} }}", WIDTH),
+        ("{{ '%*d'|format(1000000000, 1) }}", WIDTH),
+        ("{{ '{:1000000000}'.format(1) }}", WIDTH),
+        ("{{ '{:{}}'.format(1, 1000000000) }}", WIDTH),
+        ("{{ '{a:1000000000}'.format_map({'a': 1}) }}", WIDTH),
+        ("{{ ('a' * 1000000)|replace('a', 'b' * 1000000) }}", SIZE),
+        ("{{ ('a' * 1000000).translate({97: 'b' * 1000000}) }}", SIZE),
+        ("{{ ('\t' * 100000).expandtabs(99999) }}", SIZE),
+        ("{{ ('a' * 1000000).rfind('b' ~ 'a' * 500000) }}", SIZE),
+        ("{{ [[1] * 1000000] * 1000000 }}", SIZE),
+        ("{{ ([[1]] * 100000)|sum(start=[]) }}", "adds numbers"),
+        ("{{ '%s' % ('x' * 9000000) }}", "more than 1000000"),
+    ],
+)  # fmt: skip
+def test_what_grows_without_end_is_ended(text: str, message: str) -> None:
+    with pytest.raises(TemplateError, match=message) as caught:
+        render(text)
+    assert caught.value.where == "vendor/p/templates/a.yaml.j2:1"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ ('a' * 1000000)|wordwrap(1) }}",  # a loop of Python's own
+        "{% set x = 'a' * 1000000 %}{% for i in range(99999) %}{% if 'ab' in x %}{% endif %}{% endfor %}",
+    ],
+)
+def test_what_takes_too_long_is_ended(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(templating.Limits, "LONGEST_S", 0.3)
+    began = time.monotonic()
+    with pytest.raises(TemplateError, match=r"take more than 0\.\d+ seconds") as caught:
+        render(text)
+    assert caught.value.where == "vendor/p/templates/a.yaml.j2:1"
+    assert time.monotonic() - began < 5
+
+
+def test_the_time_counts_where_no_alarm_rings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(templating.Limits, "LONGEST_S", 0.05)
+    text = "{% for i in range(9999) %}{% for j in range(99) %}{{ i ~ j }}{% endfor %}{% endfor %}"
+    with ThreadPoolExecutor(1) as pool, pytest.raises(TemplateError, match=r"take more than 0\.\d+ seconds"):
+        pool.submit(render, text).result()
+
+
+def test_long_texts_and_loops_of_ordinary_size_pass() -> None:
+    text = (
+        "{% set s = state(n=0) %}{% for i in range(20000) %}{% set s.n = s.n + 1 %}{% endfor %}"
+        "a: {{ x|indent(4) }}\nb: {{ s.n }}\nc: {{ x.replace('x', 'yy')|length }}\n"
+        "d: {{ '%s has 12345 and %30s' % (s.n, 'b') }}\ne: {{ 'to 54321: {:>8}'.format(2 ** 20) }}\n"
+        "f: {{ none|default(5000000000) }}\ng: {{ [1, 2]|sum }}\nh: {{ '4000000000'|int(7000000) }}\n"
+    )
+    lines = render(text, x="x" * 1_000_000).splitlines()[1:]
+    assert lines == [
+        *("b: 20000", "c: 2000000", f"d: 20000 has 12345 and {' ' * 29}b"),
+        *('e: "to 54321:  1048576"', "f: null", "g: 3", "h: 4000000000"),
+    ]
 
 
 def test_a_fault_in_a_library_names_the_library() -> None:

@@ -2,38 +2,52 @@
 
 What the reader does not know raises `UnsupportedError`: such a rule is left to the API server. As in the CEL
 specification, `&&`, `||`, `all` and `exists` absorb an error of one part if another decides.
+
+Rules come with definitions of others, and the server bounds what they cost: so do `STEPS`.
 """
 
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
 from mlstack.model.validation import formats
 from mlstack.model.validation.celparse import Node, UnsupportedError, parse
-from mlstack.model.validation.patterns import compiled
+from mlstack.model.validation.patterns import matches
 
 Env = Mapping[str, Any]
+STEPS = 200_000
+"""Steps that all rules on one object may take; what takes more is left to the server."""
+_STEPS_LEFT = " "  # no name of CEL
 
 
 class EvaluationError(Exception):
     """Raised when an expression has no value: a field is missing, or types do not fit."""
 
 
-def evaluate(expression: str, env: Env) -> Any:
+class Opaque:
+    """A value that is not known here, as a time or a null that is one: what asks for it is the server's."""
+
+
+def evaluate(expression: str, env: Env, *, steps: list[int] | None = None) -> Any:
     """Give the value of an expression.
 
     Args:
         expression: CEL text.
         env: the variables, as `self`.
+        steps: how many are left, in its only item; `STEPS` unless given.
 
     Raises:
         UnsupportedError: the expression uses what is not known here.
         EvaluationError: it has no value for these variables.
     """
-    return _value(_parsed(expression), env)
+    try:
+        return _value(_parsed(expression), {**env, _STEPS_LEFT: steps or [STEPS]})
+    except RecursionError:
+        raise UnsupportedError("nested too deeply") from None
 
 
 @cache
@@ -42,6 +56,17 @@ def _parsed(expression: str) -> Node:
 
 
 def _value(node: Node, env: Env) -> Any:
+    left = env[_STEPS_LEFT]
+    left[0] -= 1
+    if left[0] < 0:
+        raise UnsupportedError("too many steps")
+    value = _looked_up(node, env)
+    if isinstance(value, Opaque):
+        raise UnsupportedError("a value of another type")
+    return value
+
+
+def _looked_up(node: Node, env: Env) -> Any:
     match node:
         case ("literal", value):
             return value
@@ -53,17 +78,25 @@ def _value(node: Node, env: Env) -> Any:
             return _indexed(_value(target, env), field)
         case ("has", target, field):
             found = _value(target, env)
+            if isinstance(found, Mapping) and isinstance(found.get(field), Opaque):
+                raise UnsupportedError("has")
             return isinstance(found, Mapping) and found.get(field) is not None
         case ("if", condition, yes, no):
             return _value(yes if _boolean(_value(condition, env)) else no, env)
         case ("and" | "or", left, right):
             return _decided((left, right), lambda part: _value(part, env), by=node[0] == "or")
         case ("macro", name, target, variable, body):
-            items = list(_value(target, env))
+            items = _items(_value(target, env))
             return _macro(name, items, lambda item: _value(body, {**env, variable: item}))
         case ("call", name, arguments):
             return _called(name, [_value(argument, env) for argument in arguments])
     raise UnsupportedError(str(node))
+
+
+def _items(target: Any) -> list[Any]:
+    if not isinstance(target, list | Mapping):
+        raise UnsupportedError("a macro on neither list nor map")
+    return list(target)
 
 
 def _named(name: str, env: Env) -> Any:
@@ -103,7 +136,7 @@ def _boolean(value: Any) -> bool:
 
 
 def _indexed(target: Any, key: Any) -> Any:
-    if isinstance(target, Mapping) and target.get(key) is not None:
+    if isinstance(target, Mapping) and isinstance(key, str) and target.get(key) is not None:
         return target[key]
     if isinstance(target, list) and isinstance(key, int) and 0 <= key < len(target):
         return target[key]
@@ -116,16 +149,52 @@ def _called(name: str, arguments: list[Any]) -> Any:
         raise UnsupportedError(name)
     try:
         return function(*arguments)
-    except (TypeError, ValueError, ZeroDivisionError, ArithmeticError) as error:
+    except (TypeError, AttributeError) as error:
+        if name in _COMPARING:
+            raise EvaluationError(f"{name}: {error}") from error
+        raise UnsupportedError(name) from error  # the server may know more forms of it
+    except (ValueError, ArithmeticError) as error:
         raise EvaluationError(f"{name}: {error}") from error
 
 
 def _equal(left: Any, right: Any) -> bool:
+    if isinstance(left, list | Mapping) and isinstance(right, list | Mapping) and left != right:
+        raise UnsupportedError(
+            "=="
+        )  # lists that are sets or maps have no order, and their parts may be opaque
     return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
 
 
 def _in(item: Any, container: Any) -> bool:
     return any(_equal(item, one) for one in container)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str | int):
+        raise UnsupportedError("string")
+    return str(value)
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, bool) or (isinstance(value, str) and not _INTEGER.fullmatch(value)):
+        raise UnsupportedError("int")
+    return int(value)
+
+
+def _added(left: Any, right: Any) -> Any:
+    if isinstance(left, list | bool):
+        raise UnsupportedError("+")
+    return left + right
+
+
+def _split(text: str, separator: str) -> list[str]:
+    return text.split(separator) if separator else list(text)
+
+
+def _lower_ascii(text: str) -> str:
+    return "".join(character.lower() if character.isascii() else character for character in text)
 
 
 def _divided(left: Any, right: Any) -> Any:
@@ -136,10 +205,10 @@ def _divided(left: Any, right: Any) -> Any:
 
 
 def _matches(text: str, pattern: str) -> bool:
-    found = compiled(pattern)
+    found = matches(pattern, text)
     if found is None:
         raise UnsupportedError(pattern)
-    return found.search(text) is not None
+    return found
 
 
 def _quantity(text: str) -> Any:
@@ -149,6 +218,8 @@ def _quantity(text: str) -> Any:
     return found
 
 
+_COMPARING = frozenset({"<", "<=", ">", ">="})
+_INTEGER = re.compile(r"[+-]?[0-9]+")
 _TYPES: Mapping[str, type] = {"bool": bool, "double": float, "int": int, "string": str}
 
 _FUNCTIONS: Mapping[tuple[str, int], Callable[..., Any]] = {
@@ -159,7 +230,7 @@ _FUNCTIONS: Mapping[tuple[str, int], Callable[..., Any]] = {
     (">", 2): operator.gt,
     (">=", 2): operator.ge,
     ("in", 2): _in,
-    ("+", 2): operator.add,
+    ("+", 2): _added,
     ("-", 2): operator.sub,
     ("*", 2): operator.mul,
     ("/", 2): _divided,
@@ -168,18 +239,19 @@ _FUNCTIONS: Mapping[tuple[str, int], Callable[..., Any]] = {
     ("-", 1): operator.neg,
     ("[]", 2): _indexed,
     ("size", 1): len,
-    ("int", 1): int,
+    ("int", 1): _integer,
     ("double", 1): float,
     ("type", 1): type,
-    ("string", 1): str,
+    ("string", 1): _text,
     ("matches", 2): _matches,
     ("startsWith", 2): str.startswith,
     ("endsWith", 2): str.endswith,
     ("contains", 2): operator.contains,
-    ("lowerAscii", 1): str.lower,
-    ("split", 2): str.split,
+    ("lowerAscii", 1): _lower_ascii,
+    ("split", 2): _split,
     ("quantity", 1): _quantity,
     ("isQuantity", 1): lambda text: formats.quantity(text) is not None,
+    ("isInteger", 1): lambda found: found % 1 == 0,
     ("isLessThan", 2): operator.lt,
     ("isGreaterThan", 2): operator.gt,
     ("compareTo", 2): lambda left, right: (left > right) - (left < right),

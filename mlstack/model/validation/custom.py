@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -70,7 +71,7 @@ def check(definition: Definition, data: Mapping[str, Any], schemas: Schemas) -> 
     filled = Field(with_defaults(definition.schema, data))
     problems = list(Structure(schemas, custom=True).check(definition.schema, filled))
     problems += filled.at(*definition.replicas).between(0)
-    yield from problems or rule_problems(definition.schema, filled)
+    yield from problems or rule_problems(definition.schema, filled, [cel.STEPS])
 
 
 def with_defaults(schema: Schema, value: Any) -> Any:
@@ -93,26 +94,51 @@ def with_defaults(schema: Schema, value: Any) -> Any:
     return filled
 
 
-def rule_problems(schema: Schema, field: Field) -> Problems:
-    """Evaluate the rules of a schema and of everything below it."""
+def rule_problems(schema: Schema, field: Field, steps: list[int]) -> Problems:
+    """Evaluate the rules of a schema and of everything below it, while steps are left."""
     if field.value is None:
         return
     for rule in schema.get("x-kubernetes-validations", ()):
-        yield from _broken(rule, field)
+        yield from _broken(rule, Field(_typed(schema, field.value), field.keys), steps)
     for name, inner in field.entries:
         below = schema.get("properties", {}).get(name, schema.get("additionalProperties"))
         if isinstance(below, Mapping):
-            yield from rule_problems(below, inner)
+            yield from rule_problems(below, inner, steps)
     if isinstance(schema.get("items"), Mapping):
         for item in field.items:
-            yield from rule_problems(schema["items"], item)
+            yield from rule_problems(schema["items"], item, steps)
 
 
-def _broken(rule: Mapping[str, Any], field: Field) -> Problems:
+def _typed(schema: Schema, value: Any) -> Any:
+    """Give a value as rules see it: whole numbers may be fractions by type, and texts times."""
+    if value is None and schema.get("nullable"):
+        return cel.Opaque()
+    if isinstance(value, Mapping):
+        properties, others = schema.get("properties", {}), schema.get("additionalProperties")
+        below = others if isinstance(others, Mapping) else {}
+        return {key: _typed(properties.get(key, below), item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_typed(schema.get("items") or {}, item) for item in value]
+    if isinstance(value, str):
+        return cel.Opaque() if str(schema.get("format", "")).replace("-", "") in _OPAQUE else value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    if schema.get("type") == "number":
+        return float(value)
+    return int(value) if value == int(value) else value
+
+
+_OPAQUE = frozenset({"byte", "date", "datetime", "duration"})
+_ABOUT_CHANGES = re.compile(r"\boldSelf\b")
+
+
+def _broken(rule: Mapping[str, Any], field: Field, steps: list[int]) -> Problems:
     """Evaluate one rule; those on changes (`oldSelf`) and those in CEL not known here say nothing."""
     text = str(rule.get("rule", ""))
+    if _ABOUT_CHANGES.search(text):
+        return
     try:
-        holds = cel.evaluate(text, {"self": field.value})
+        holds = cel.evaluate(text, {"self": field.value}, steps=steps)
     except UnsupportedError:
         return
     except cel.EvaluationError as error:

@@ -14,6 +14,10 @@ from typing import Any
 _QUANTITY = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
 _DATE_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 _DURATION = re.compile(r"[+-]?((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))+|0")
+_DURATION_IN_WORDS = re.compile(
+    r"\d\s*(ns|nano\w*|us|µs|micro\w*|ms|milli\w*|s|sec\w*|m|min\w*|h|hr|hour\w*|d|day\w*|w|wk|week\w*)(?![a-zµ])",
+    re.IGNORECASE,
+)
 _UUID = re.compile(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
 _DECIMAL = {"": 0, "n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
@@ -71,6 +75,13 @@ def _date_time(text: str) -> str | None:
     return "a time such as `2026-01-31T12:00:00Z`"
 
 
+def _duration(text: str) -> str | None:
+    # Go's own form, or anything with a number and a unit in it.
+    if _DURATION.fullmatch(text) or _DURATION_IN_WORDS.search(text):
+        return None
+    return "a duration such as `1h30m`"
+
+
 def _matching(pattern: re.Pattern[str], expected: str) -> Callable[[str], str | None]:
     return lambda text: None if pattern.fullmatch(text) else expected
 
@@ -90,7 +101,7 @@ _TEXTS: Mapping[str, Callable[[str], str | None]] = {
     "byte": _byte,
     "datetime": _date_time,
     "date": _matching(re.compile(r"\d{4}-\d\d-\d\d"), "a date such as `2026-01-31`"),
-    "duration": _matching(_DURATION, "a duration such as `1h30m`"),
+    "duration": _duration,
     "uuid": _matching(_UUID, "a UUID"),
     "ipv4": _address(ipaddress.IPv4Address, "an IPv4 address"),
     "ipv6": _address(ipaddress.IPv6Address, "an IPv6 address"),

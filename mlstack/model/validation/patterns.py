@@ -1,37 +1,55 @@
-"""Patterns as Go reads them, which is how the API server does."""
+"""The only door to RE2: patterns as Go reads them, which is how the API server does.
+
+Patterns come with packages and definitions, and Python's `re` lets one of them take longer than the universe
+lasts. RE2's time grows with the text alone. (`regex` has a time limit for matching, but none for compiling:
+`((((a{100}){100}){100}){100})` took it 35 s and 4 GB.) It is imported on first use, which takes 20 ms.
+"""
 
 from __future__ import annotations
 
 import re
 from functools import cache
+from typing import Any
+
+LONGEST = 4096
+"""Characters of a pattern."""
+# What a JSON Schema may say and RE2 writes otherwise. `$` is the end of a text, never the place before a last
+# line break: patterns made for Python's `re` say so in these ways.
+_WRITTEN_OTHERWISE = re.compile(r"\$\(\?!\\n\)|\\Z|\\u([0-9a-fA-F]{4})|\\(?s:.)")
 
 
-@cache
-def compiled(pattern: str) -> re.Pattern[str] | None:
-    """Compile a pattern of Go; None where Python cannot read it.
-
-    In Go `$` is the end of the text, never the place before a last line break, and digits are ASCII.
-    """
+def matches(pattern: str, text: str) -> bool | None:
+    """Tell whether a pattern occurs in a text; None where the pattern is none that RE2 can read."""
+    compiled = _compiled(pattern)
+    if compiled is None:
+        return None
     try:
-        return re.compile(_translated(pattern), re.ASCII)
-    except re.error:
+        return compiled.search(text) is not None
+    except UnicodeError:  # half a surrogate pair
         return None
 
 
-def _translated(pattern: str) -> str:
-    written, in_class, position = "", False, 0
-    while position < len(pattern):
-        step = 2 if pattern[position] == "\\" else 1
-        part = pattern[position : position + step]
-        if part == "\\z" or (part == "$" and not in_class):
-            part = r"\Z"
-        elif part == "[":
-            # A bracket that comes first is one of the class: `[]a]`, `[^]a]`.
-            lead = re.match(r"\[\^?\]?", pattern[position:]) if not in_class else None
-            part, step = (lead[0], len(lead[0])) if lead else (part, step)
-            in_class = True
-        elif part == "]":
-            in_class = False
-        written += part
-        position += step
-    return written
+def is_readable(pattern: str) -> bool:
+    """Tell whether RE2 reads a pattern: neither too large, nor with look-around or back references."""
+    return _compiled(pattern) is not None
+
+
+@cache
+def _compiled(pattern: str) -> Any:
+    import re2
+
+    if len(pattern) > LONGEST:
+        return None
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    try:
+        return re2.compile(_WRITTEN_OTHERWISE.sub(_as_re2, pattern), options)
+    except (re2.error, UnicodeError):
+        return None
+
+
+def _as_re2(found: re.Match[str]) -> str:
+    if found[1]:
+        return rf"\x{{{found[1]}}}"
+    return {r"$(?!\n)": "$", r"\Z": r"\z"}.get(found[0], found[0])

@@ -14,7 +14,7 @@ from mlstack.model.names import nearest
 from mlstack.model.schemas import Schema, Schemas, list_type_of
 from mlstack.model.validation import formats
 from mlstack.model.validation.base import Field, Problems, shown
-from mlstack.model.validation.patterns import compiled
+from mlstack.model.validation.patterns import matches
 
 _KINDS: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
@@ -105,8 +105,10 @@ class Structure:
         properties: Mapping[str, Schema] = schema.get("properties", {})
         embedded = bool(schema.get("x-kubernetes-embedded-resource"))
         for name in self._required(schema, embedded=embedded):
-            given = field.value.get(name)
-            if given is None or (given == "" and "enum" in properties.get(name, ())):
+            given, declared = field.value.get(name), properties.get(name, {})
+            if given is None and self._custom and name in field.value and declared.get("nullable"):
+                continue
+            if given is None or (given == "" and "enum" in declared):
                 yield field.at(name).says("is required")
         others = schema.get("additionalProperties")
         for name, inner in field.entries:
@@ -197,8 +199,7 @@ def _text(schema: Schema, field: Field) -> Problems:
         )
     if length > schema.get("maxLength", length):
         yield field.says(f"must have at most {schema['maxLength']} characters, got {length}")
-    pattern = compiled(schema["pattern"]) if "pattern" in schema else None
-    if pattern and not pattern.search(field.value):
+    if "pattern" in schema and matches(schema["pattern"], field.value) is False:
         yield field.says(f"must match `{schema['pattern']}`, got {shown(field.value)}")
 
 
@@ -215,8 +216,14 @@ def _number(schema: Schema, field: Field) -> Problems:
     if high is not None and (value > high or (below and value == high)):
         yield field.says(f"must be {'below' if below else 'at most'} {high}, got {value}")
     step = schema.get("multipleOf")
-    if step and value % step:
+    if step and not _is_multiple(value, step):
         yield field.says(f"must be a multiple of {step}, got {value}")
+
+
+def _is_multiple(value: float, step: float) -> bool:
+    """Divide as the API server does: 0.3 is three times 0.1."""
+    times = value * (1 / step) if step < 1 else value / step
+    return abs(times - round(times)) <= 1e-9 * max(1.0, abs(times))
 
 
 def _sized(schema: Schema, field: Field, name: str, what: str) -> Problems:

@@ -23,7 +23,8 @@ from weakref import finalize
 
 from mlstack import programs
 from mlstack.errors import RegistryError
-from mlstack.files.folders import MAX_BYTES, MAX_FILES
+from mlstack.files.folders import LIMITS, MAX_BYTES, MAX_FILES, check_name
+from mlstack.model import masking
 from mlstack.model.app import RegistryRef
 from mlstack.programs import ProgramError
 from mlstack.registries.base import Files, RegistryIndex, protocol
@@ -80,7 +81,16 @@ def parse_address(address: str) -> GitAddress:
         raise RegistryError(
             f"`{address}` is no git address", hint="give URL, URL#BRANCH or URL#BRANCH:FOLDER"
         )
+    _note_login(url)
     return GitAddress(url=url, revisions=((revision or "HEAD", folder.strip("/")),))
+
+
+def _note_login(url: str) -> None:
+    """Take note of the password or token of an address, also as git decodes it."""
+    login = re.match(r"[a-z+]+://([^/\s]*)@", url)
+    user, colon, password = login[1].partition(":") if login else ("", "", "")
+    secret = password if colon else user.removeprefix("git")
+    masking.note(secret, re.sub("%([0-9A-Fa-f]{2})", lambda found: chr(int(found[1], 16)), secret))
 
 
 def _https(repository: str) -> str:
@@ -160,7 +170,9 @@ class Snapshot:
     @cached_property
     def _entries(self) -> dict[PurePosixPath, _Entry]:
         """Give all files of the commit by path from the repository's root."""
-        listed = _git(self._store, "ls-tree", "-r", "-z", "--long", self.commit).decode()
+        listed = _git(self._store, "ls-tree", "-r", "-z", "--long", self.commit).decode(
+            "utf-8", "surrogateescape"
+        )
         found = {}
         for line in listed.split("\0"):
             if line:
@@ -178,7 +190,11 @@ class Snapshot:
     def read(self, path: PurePosixPath) -> bytes | None:
         """Give a file, or nothing when it is not there."""
         place = self._place(path)
-        return self._contents([place])[place] if place in self._entries else None
+        if place not in self._entries:
+            return None
+        if self._entries[place].size > MAX_BYTES:
+            raise RegistryError(f"the file `{path}` is larger than {MAX_BYTES // 1024 // 1024} MiB")
+        return self._contents([place])[place]
 
     def folder(self, path: PurePosixPath) -> Files:
         """Give all files of a folder by path relative to it; names that start with `.` are left out.
@@ -193,8 +209,9 @@ class Snapshot:
         if any(self._entries[p].mode == "120000" for p in inside):
             raise RegistryError(f"the folder `{path}` holds a link", hint="put the file itself there")
         if len(inside) > MAX_FILES or sum(self._entries[p].size for p in inside) > MAX_BYTES:
-            limit = f"{MAX_FILES} files and {MAX_BYTES // 1024 // 1024} MiB"
-            raise RegistryError(f"the folder `{path}` holds more than {limit}")
+            raise RegistryError(f"the folder `{path}` holds more than {LIMITS}")
+        for each in inside:
+            check_name(each.relative_to(place), str(path))
         contents = self._contents(inside)
         return {p.relative_to(place): contents[p] for p in sorted(inside, key=lambda p: p.parts)}
 

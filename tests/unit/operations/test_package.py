@@ -6,9 +6,13 @@ import pytest
 
 from mlstack.errors import MlstackError, NotFoundError, RegistryError, UsageError
 from mlstack.files.appdir import AppDir
-from mlstack.operations import package
-from tests.support.builders import read_tree
-from tests.support.registry import generate, small_app
+from mlstack.files.drafts import Wanted
+from mlstack.files.folders import read_folder
+from mlstack.files.packages import digest
+from mlstack.model.app import PackageRef
+from mlstack.operations import component, package, registry
+from tests.support.builders import read_tree, write_tree
+from tests.support.registry import REGISTRY, generate, small_app
 
 
 def test_install_brings_what_is_required_and_pins_it(tmp_path: Path) -> None:
@@ -58,6 +62,110 @@ def test_changed_vendor_folder_is_refused_and_restored_by_force(tmp_path: Path) 
         AppDir(made.root).prototype("web")
     package.install(AppDir(made.root), "ours/tools", force=True)
     assert file.read_bytes() == original
+
+
+def two_versions(tmp_path: Path) -> AppDir:
+    """Make an app with `tools` 2.0.0 installed from a registry that also offers 1.2.0."""
+    made = small_app(tmp_path, installed=False)
+    newer = {
+        path.replace("registry/tools", "registry/newer"): str(text).replace("1.2.0", "2.0.0")
+        for path, text in REGISTRY.items()
+        if path.startswith("registry/tools")
+    }
+    write_tree(tmp_path, newer)
+    registry.index(tmp_path / "registry")
+    package.install(made, "ours/tools")
+    return made
+
+
+def test_an_older_version_stands_beside_the_newest(tmp_path: Path) -> None:
+    made = two_versions(tmp_path)
+    generate(made, "before")
+    package.install(made, "ours/tools@1.2.0")
+    generate(made, "after")
+    component.generate(made, Wanted(prototype="ours/tools@1.2.0/web", name="old", texts={"image": "nginx"}))
+    component.generate(made, Wanted(prototype="tools@1.2.0/web", name="old2", texts={"image": "nginx"}))
+    assert [str(each) for each in made.app().packages] == ["ours/tools", "ours/tools@1.2.0"]
+    assert [each.ref for each in made.lock().packages if each.name == "tools"] == [
+        PackageRef(registry="ours", name="tools", version=version) for version in ("1.2.0", "2.0.0")
+    ]
+    assert {row.name: (row.package, made.component(row.name).prototype) for row in rows(made)} == {  # type: ignore[union-attr]
+        "after": ("ours/tools@2.0.0", "ours/tools/web"),
+        "before": ("ours/tools@2.0.0", "ours/tools/web"),
+        "old": ("ours/tools@1.2.0", "ours/tools@1.2.0/web"),
+        "old2": ("ours/tools@1.2.0", "ours/tools@1.2.0/web"),
+    }
+
+
+def rows(made: AppDir) -> tuple[component.ComponentRow, ...]:
+    """List the components of an app."""
+    return component.list_all(AppDir(made.root)).components
+
+
+def test_a_newer_version_by_its_number_changes_no_component_either(tmp_path: Path) -> None:
+    made = small_app(tmp_path)
+    generate(made, "before")
+    newer = (tmp_path / "registry/tools/package.yaml").read_text().replace("1.2.0", "2.0.0")
+    (tmp_path / "registry/tools/package.yaml").write_text(newer)
+    package.install(made, "ours/tools@2.0.0")
+    assert [row.package for row in rows(made)] == ["ours/tools@1.2.0"]
+    package.install(made, "ours/tools")  # whoever asks for the newest gets it
+    assert [row.package for row in rows(made)] == ["ours/tools@2.0.0"]
+
+
+def test_either_of_two_versions_can_be_removed(tmp_path: Path) -> None:
+    made = two_versions(tmp_path)
+    package.install(made, "ours/tools@1.2.0")
+    assert package.remove(made, "ours/tools@2.0.0").packages == ("ours/tools@2.0.0",)
+    assert [str(each) for each in made.app().packages] == ["ours/tools@1.2.0"]
+    package.install(made, "ours/tools")
+    assert package.remove(made, "ours/tools@1.2.0").packages == ("ours/tools@1.2.0",)
+    assert [str(each) for each in made.app().packages] == ["ours/tools"]
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("web/prototype.yaml", "name: web", "name: other"),
+        ("web/prototype.yaml", "image: {", "$(touch pwned): {"),
+        ("web/prototype.yaml", "aliases: [num_replicas]", "aliases: ['a b']"),
+        ("web/prototype.yaml", "minimum: 0", "minimum: [0]"),
+        ("package.yaml", "summary: Small", "smmary: Small"),
+        ("package.yaml", "version: 1.2.0", "version: 1.3.0"),
+        ("package.yaml", "name: tools", "name: tolls"),
+    ],
+)
+def test_a_package_that_could_not_be_used_or_removed_is_not_let_in(
+    tmp_path: Path, file: str, old: str, new: str
+) -> None:
+    made = small_app(tmp_path, installed=False)
+    place = tmp_path / "registry/tools" / file
+    registry.index(tmp_path / "registry")
+    assert old in place.read_text()
+    place.write_text(place.read_text().replace(old, new))
+    index = tmp_path / "registry/registry.yaml"
+    fresh = digest(read_folder(tmp_path / "registry/tools"))
+    stale = package.install(small_app(tmp_path / "other", installed=False), "ours/tools").packages[-1].digest
+    index.write_text(index.read_text().replace(stale, fresh))
+    before = read_tree(made.root)
+    with pytest.raises(MlstackError):
+        package.install(made, "ours/tools")
+    assert read_tree(made.root) == before
+
+
+@pytest.mark.parametrize("broken", ["ours/tools@1.2.0/web/prototype.yaml", "ours/tools@1.2.0/package.yaml"])
+@pytest.mark.parametrize("what", ["other content", "no YAML", "gone"])
+def test_what_is_broken_in_vendor_can_be_removed(tmp_path: Path, broken: str, what: str) -> None:
+    made = small_app(tmp_path)
+    file = made.root / "vendor" / broken
+    if what == "gone":
+        file.unlink()
+    else:
+        file.write_text(": [" if what == "no YAML" else file.read_text() + "x-new: 1\n")
+    package.remove(AppDir(made.root), "ours/tools")
+    assert AppDir(made.root).app().packages == ()
+    package.install(AppDir(made.root), "ours/tools")
+    AppDir(made.root).prototype("web")
 
 
 def test_list_shows_offered_and_installed(tmp_path: Path) -> None:

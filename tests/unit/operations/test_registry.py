@@ -49,6 +49,16 @@ def test_failed_add_changes_nothing(made: AppDir, name: str, address: str, error
     assert read_tree(made.root) == before
 
 
+@pytest.mark.parametrize("name", [".", "../shelf", "../shelf/."])
+def test_index_of_a_registry_bears_the_name_of_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    folder = write_tree(tmp_path / "shelf", {key.partition("/")[2]: text for key, text in REGISTRY.items()})
+    monkeypatch.chdir(folder)
+    registry.index(Path(name))
+    assert "\nname: shelf\n" in (folder / "registry.yaml").read_text()
+
+
 def test_list_and_describe(made: AppDir) -> None:
     (row,) = registry.list_all(made).registries
     assert (row.name, row.protocol, row.address, row.bundled) == ("ours", "directory", "../registry", False)

@@ -84,7 +84,7 @@ def _decoded(field: Field) -> bytes:
 def _is_json_map(text: bytes) -> bool:
     try:
         return isinstance(json.loads(text), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 

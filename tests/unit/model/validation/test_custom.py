@@ -7,6 +7,7 @@ import pytest
 from mlstack.files.kubernetes import load_schemas
 from mlstack.model.objects import KubeObject
 from mlstack.model.validation.check import validate_objects
+from tests.support import accepted
 
 SCHEMAS = load_schemas("1.36")
 TEXT = {"type": "string"}
@@ -99,7 +100,8 @@ def test_values_that_do_not_fit(schema: dict[str, Any], value: Any, message: str
         ({**TEXT, "format": "made-up"}, "anything"),
         ({**TEXT, "pattern": "^[]$^-]+$"}, "$]^"),
         ({**TEXT, "pattern": r"^\$\z"}, "$"),
-        ({**TEXT, "pattern": r"^\p{L}$"}, "left to the server: no pattern of Python"),
+        ({**TEXT, "pattern": r"^\p{L}+$"}, "Größe"),
+        ({**TEXT, "pattern": r"^(?=a)$"}, "left to the server: no pattern of Go"),
         ({"type": "object", "additionalProperties": TEXT}, {"a": "b"}),
     ],
     ids=str,
@@ -212,3 +214,12 @@ def test_the_definition_of_the_same_render_wins() -> None:
     own, vendored = crd(with_fields(colour=TEXT)), crd(with_fields(shade=TEXT))
     objects = [KubeObject(data=own), lamp({"colour": "red"})]
     assert validate_objects(objects, SCHEMAS, crds=[vendored]) == []
+
+
+@pytest.mark.parametrize("case", accepted.ACCEPTED)
+def test_nothing_is_said_of_what_the_server_takes(case: str) -> None:
+    schema, value = accepted.ACCEPTED[case]
+    found = validate_objects(
+        [KubeObject(data=accepted.resource(value))], SCHEMAS, crds=[accepted.definition(schema)]
+    )
+    assert found == []
