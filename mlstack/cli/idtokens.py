@@ -37,7 +37,7 @@ class IdTokens:
             MlstackError: the kubeconfig cannot be read any more.
         """
         if self._given:
-            way = logins.find(self._found.context, self._found.files, os.environ).way
+            way = logins.find(self._found.context, self._found.option, os.environ).way
             self._way = way if isinstance(way, IdToken) else self._way
         proof = self._way.proof
         if self._state():
@@ -58,7 +58,7 @@ class IdTokens:
         from mlstack.cluster import kube
 
         try:
-            tokens = kube.renewed(self._way.settings)
+            tokens = kube.renewed(self._way.settings, ca_pem=providerlogin.authority(self._way))
         except ValueError as error:
             raise self._failed(f"{self._state()} and cannot be renewed: {error}") from None
         try:

@@ -30,7 +30,7 @@ def connect(
     Args:
         context: name of the context; empty for the current one, or, without any kubeconfig, for the service
             account of the pod this runs in.
-        kubeconfig: one or more files, separated as in `KUBECONFIG`; None for what kubectl takes.
+        kubeconfig: what `--kubeconfig` says; None for what kubectl takes without it.
         read_timeout_s: how long the server may stay silent in one request, in seconds.
         counted: told of each request, from any thread.
 

@@ -5,15 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from threading import Lock, Thread
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from mlstack.cluster.api import Cluster, Listing, ObjectRef
 from mlstack.cluster.view import ClusterView
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
-def soon(work: Callable[[], T]) -> Callable[[], T]:
+class Waiting(Protocol[T_co]):
+    """Waits for the end of some work, for so many seconds at most, and gives its result or raises."""
+
+    def __call__(self, timeout: float | None = None) -> T_co:
+        """Wait.
+
+        Raises:
+            TimeoutError: it has not ended.
+        """
+        ...
+
+
+def soon(work: Callable[[], T]) -> Waiting[T]:
     """Begin work in a thread of its own; what is given waits for its end and gives its result, or raises.
 
     The thread does not hold up the end of the process, should nobody wait for it: a server may be silent.

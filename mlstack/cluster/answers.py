@@ -34,11 +34,19 @@ _SHORT_VALUE = re.compile(
     re.DOTALL,
 )
 _PLAIN_TEXT = re.compile(r"[A-Za-z]+(?:['-][a-z]+)* \S")  # no Go value has a blank after its first letters
-_GO_VALUE = re.compile(r"got &value\.valueUnstructured\{Value:(.{0,8}).*\}", re.DOTALL)
+_GO_VALUE = "got &value.valueUnstructured{Value:"
 _TYPED = re.compile(r"failed to create typed \w+ object \([^)]*\): ")
 _CONVERT = re.compile(r"failed to convert new object \([^)]*\) to proper version: ")
 _VERSION_GONE = re.compile(r"request to convert CR (?:to|from) an invalid group/version")
 _FIELD = re.compile(r"(?P<field>\.\S+): (?P<message>.*)", re.DOTALL)
+# The request itself, and the server's way to write an empty path: the object as a whole.
+_NO_FIELDS = ("patch", "[]")
+_TOO_LONG, _BYTES = "FieldValueTooLong", re.compile(r"(?:may not be more than|must have at most) (\d+) bytes")
+# Whoever breaks a limit of that size has put a file there.
+_FILE_LIMIT = re.compile(r"\b\d{6,} bytes")
+# What etcd says, and the API server when it does not even get so far as to ask it.
+_OVER_LIMIT = re.compile(r"message larger than max|request is too large")
+FILES_ELSEWHERE = "bring large files in an image or a volume, and name them in the object"
 _GO_TYPES = (
     ('"', "a string"),
     ("map[", "a map"),
@@ -81,8 +89,12 @@ class _Answer:
         self.code = code
         self.reason = str(status.get("reason") or "")
         self.message = _message(status)
-        self.details: Mapping[str, Any] = status.get("details") or {}
-        self.causes: list[Mapping[str, Any]] = list(self.details.get("causes") or [])
+        details = status.get("details")
+        self.details: Mapping[str, Any] = details if isinstance(details, Mapping) else {}
+        causes = self.details.get("causes")
+        self.causes: list[Mapping[str, Any]] = [
+            cause for cause in (causes if isinstance(causes, list) else ()) if isinstance(cause, Mapping)
+        ]
         self.subject = subject
         self.namespace = namespace
         self.kind = kind
@@ -187,7 +199,9 @@ def _gone(answer: _Answer) -> ClusterError:
 
 
 def _too_large(answer: _Answer) -> ClusterError:
-    return InvalidError(f"{answer.subject} is too large for the API server: {_short(answer.message)}")
+    return InvalidError(
+        f"{answer.subject} is too large for the API server: {_short(answer.message)}", hint=FILES_ELSEWHERE
+    )
 
 
 def _invalid(answer: _Answer) -> ClusterError:
@@ -195,9 +209,12 @@ def _invalid(answer: _Answer) -> ClusterError:
     causes = list(
         dict.fromkeys(
             Cause(
-                field="" if cause.get("field") == "patch" else str(cause.get("field") or ""),
+                field="" if cause.get("field") in _NO_FIELDS else str(cause.get("field") or ""),
                 reason=str(cause.get("reason") or ""),
-                message=_short(_readable(str(cause.get("message") or ""), secret=answer.kind == "Secret")),
+                message=_short(
+                    _too_long(cause, answer.kind)
+                    or _readable(str(cause.get("message") or ""), secret=answer.kind == "Secret")
+                ),
             )
             for cause in answer.causes
         )
@@ -207,7 +224,19 @@ def _invalid(answer: _Answer) -> ClusterError:
         return InvalidError(f"{answer.subject}: the patch does not fit what is in the cluster")
     if not causes:
         return InvalidError(f"{answer.subject} is refused: {_short(_without_values(answer.message))}")
-    return InvalidError(f"{answer.subject} is refused: {_listed(causes)}", causes=causes)
+    is_file = any(cause.reason == _TOO_LONG and _FILE_LIMIT.search(cause.message) for cause in causes)
+    hint = FILES_ELSEWHERE if is_file else None
+    return InvalidError(f"{answer.subject} is refused: {_listed(causes)}", causes=causes, hint=hint)
+
+
+def _too_long(cause: Mapping[str, Any], kind: str) -> str:
+    """Say which limit an object breaks as a whole; empty if a cause is another one."""
+    limit = _BYTES.search(str(cause.get("message") or ""))
+    if cause.get("reason") != _TOO_LONG or limit is None:
+        return ""
+    if kind in ("ConfigMap", "Secret") and cause.get("field") in ("[]", "data"):
+        return f"its values together take more than the {limit[1]} bytes that a {kind} may hold"
+    return f"takes more than the {limit[1]} bytes that it may hold"
 
 
 def _internal(answer: _Answer) -> ClusterError:
@@ -234,6 +263,8 @@ def _internal(answer: _Answer) -> ClusterError:
             f"{_short(answer.message)}",
             hint="rewrite the object and its managed fields in a version that is served",
         )
+    if _OVER_LIMIT.search(answer.message):
+        return _too_large(answer)
     causes = _typed_causes(answer.message)
     if causes:
         return InvalidError(f"{answer.subject} is refused: {_listed(causes)}", causes=causes)
@@ -281,9 +312,18 @@ def _typed_causes(message: str) -> list[Cause]:
 
 
 def _typed_cause(line: str) -> Cause:
-    text = _short(_GO_VALUE.sub(lambda found: f"got {_go_type(found[1])}", line))
+    text = _short(_without_go_value(line))
     found = _FIELD.fullmatch(text)
     return Cause(field=found["field"], message=found["message"]) if found else Cause(message=text)
+
+
+def _without_go_value(line: str) -> str:
+    """Put a type in the place of a value, which goes to the last brace; by search alone: servers may lie."""
+    head, mark, rest = line.partition(_GO_VALUE)
+    if not mark:
+        return line
+    tail = rest.rpartition("}")[2] if "}" in rest else ""
+    return f"{head}got {_go_type(rest)}{tail.partition(_GO_VALUE)[0]}"
 
 
 def _go_type(value: str) -> str:

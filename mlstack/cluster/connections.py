@@ -7,24 +7,20 @@ writing them all.
 
 from __future__ import annotations
 
-import re
 import ssl
 import zlib
 from collections.abc import Iterable, Iterator
 from functools import partial
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPException, HTTPResponse, IncompleteRead
 from threading import Lock, Thread
 from weakref import finalize
 
 from mlstack.cluster.connection import Connection, Target, fault
-from mlstack.cluster.wire import CONNECTIONS, FaultError, Received, Sent
+from mlstack.cluster.wire import CONNECTIONS, MOST_BYTES, FaultError, Received, Sent, too_long
+from mlstack.model.login import address, host_name
 
 _GZIP = 16 + zlib.MAX_WBITS
-_ADDRESS = re.compile(
-    r"(?P<scheme>https?)://([^/@\s]*@)?(\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s:/?#@\[\]]+))(:(?P<port>\d{1,5}))?"
-    r"(?P<path>/[^\s?#]*)?",
-    re.IGNORECASE,
-)
+_PIECE = 1 << 20
 
 
 class Connections:
@@ -33,26 +29,19 @@ class Connections:
     Args:
         server: its address.
         server_name: the name to verify, where it is not that of the address.
+        packed: whether answers may come packed.
     """
 
-    def __init__(self, server: str, *, server_name: str | None = None) -> None:
+    def __init__(self, server: str, *, server_name: str | None = None, packed: bool = True) -> None:
         """Read the address; nothing is sent.
 
         Raises:
             ValueError: it is none.
         """
-        found = _ADDRESS.fullmatch(server)
-        if found is None:
-            raise ValueError(f"no address: {server}")
-        is_secure = found["scheme"].lower() == "https"
-        host = found["v6"] or found["name"]
-        self._target = Target(
-            host=host,
-            port=int(found["port"] or (443 if is_secure else 80)),
-            is_secure=is_secure,
-            server_name=server_name or host,
-        )
-        self._prefix = (found["path"] or "").rstrip("/")
+        there = address(server)
+        name = host_name(server_name).removesuffix(".") if server_name else there.host.removesuffix(".")
+        self._target = Target(host=there.host, port=there.port, is_secure=there.is_secure, server_name=name)
+        self._prefix, self._packed = there.path, packed
         self._tls: ssl.SSLContext | None = None
         self._lock = Lock()
         self._idle: list[Connection] = []
@@ -87,12 +76,16 @@ class Connections:
         """Send a request and wait for the answer."""
         connection = self._connection()
         try:
-            coding = {"Accept-Encoding": "gzip" if whole else "identity"}
+            coding = {"Accept-Encoding": "gzip" if whole and self._packed else "identity"}
             response = connection.ask(
                 method, f"{self._prefix}{path}", body, {**headers, **coding}, read_timeout_s=read_timeout_s
             )
             whole = whole or response.status != 200
-            data = _decoded(response) if whole else b""
+            try:
+                data = _body(response) if whole else b""
+            except BaseException:
+                response.close()
+                raise
         except (FaultError, HTTPException, OSError, ValueError, zlib.error) as error:
             connection.close()
             self._forget()
@@ -111,7 +104,7 @@ class Connections:
             warnings=response.headers.get_all("Warning") or (),
             data=data,
             chunks=partial(_chunks, response, connection),
-            close=connection.close if not whole else _nothing,
+            close=partial(_end, response, connection) if not whole else _nothing,
         )
 
     def _connection(self) -> Connection:
@@ -134,7 +127,7 @@ class Connections:
         connection = self._new()
         try:
             connection.connect()
-        except FaultError:  # the next request tells what is wrong
+        except (FaultError, OSError, ValueError):  # the next request tells what is wrong
             connection.close()
         else:
             self._keep(connection)
@@ -151,7 +144,6 @@ class Connections:
     def _keep(self, connection: Connection) -> None:
         with self._lock:
             if connection.tls is self._tls and len(self._idle) < CONNECTIONS:
-                connection.rest()
                 if self._session is None:  # asking costs as much as a tenth of a request
                     self._session = connection.session
                 self._idle.append(connection)
@@ -164,20 +156,57 @@ def _close(connections: Iterable[Connection]) -> None:
         one.close()
 
 
-def _decoded(response: HTTPResponse) -> bytes:
-    data = response.read()
-    return zlib.decompress(data, _GZIP) if response.headers.get("Content-Encoding") == "gzip" else data
+def _body(response: HTTPResponse) -> bytes:
+    """Read an answer to its end, and unpack it; as much as it may have."""
+    pieces = _unpacked(response) if _is_packed(response) else _pieces(response)
+    kept, size = [], 0
+    for piece in pieces:
+        kept.append(piece)
+        size += len(piece)
+        if size > MOST_BYTES:
+            raise too_long()
+    return kept[0] if len(kept) == 1 else b"".join(kept)
+
+
+def _is_packed(response: HTTPResponse) -> bool:
+    return (response.headers.get("Content-Encoding") or "").lower() == "gzip"
+
+
+def _pieces(response: HTTPResponse) -> Iterator[bytes]:
+    while piece := response.read(_PIECE):
+        yield piece
+    if response.length:
+        raise IncompleteRead(b"", response.length)
+
+
+def _unpacked(response: HTTPResponse) -> Iterator[bytes]:
+    """Unpack an answer, which may be packed in parts, a piece at a time, however large it becomes."""
+    part = zlib.decompressobj(_GZIP)
+    for piece in _pieces(response):
+        while piece:
+            if part.eof:
+                part = zlib.decompressobj(_GZIP)
+            yield part.decompress(piece, _PIECE)
+            piece = part.unconsumed_tail or part.unused_data
+    if not part.eof:
+        raise IncompleteRead(b"")
 
 
 def _chunks(response: HTTPResponse, connection: Connection) -> Iterator[bytes]:
     try:
         while data := response.read1(1 << 16):
             yield data
-    except (HTTPException, OSError, ValueError):
+    except (FaultError, HTTPException, OSError, ValueError):
         # A stream ends in many ways (server restarted, a proxy's limit, silence): all mean "watch again".
         return
     finally:
-        connection.close()
+        _end(response, connection)
+
+
+def _end(response: HTTPResponse, connection: Connection) -> None:
+    """Close both: of an answer that is the last of its connection the connection knows no more."""
+    connection.close()
+    response.close()
 
 
 def _nothing() -> None:

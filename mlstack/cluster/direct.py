@@ -64,13 +64,7 @@ class _Door:
     def __init__(self, login: Login) -> None:
         self._login = login
         self._shown: tuple[str | None, str | None] | None = None
-        try:
-            self.carrier = _carrier(login)
-        except ValueError:
-            raise ClusterError(
-                f"the address of the API server of {login.label} is not a URL",
-                hint="set `server` of its cluster in the kubeconfig",
-            ) from None
+        self.carrier = carrier_of(login)
         try:
             self.ca = fingerprint(login.ca_pem) if login.ca_pem and login.verify else None
         except ValueError:
@@ -84,8 +78,15 @@ class _Door:
             self._shown = shown
 
 
-def _carrier(login: Login) -> Carrier:
-    return Pooled(login) if login.proxy else Connections(login.server, server_name=login.server_name)
+def carrier_of(login: Login) -> Carrier:
+    """Give what carries requests to a server, directly or through its proxy.
+
+    Raises:
+        ClusterError: the proxy is one that we cannot speak to.
+    """
+    if login.proxy:
+        return Pooled(login)
+    return Connections(login.server, server_name=login.server_name, packed=login.packed)
 
 
 def _tls(login: Login, proof: Proof) -> ssl.SSLContext:

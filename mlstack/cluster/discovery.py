@@ -16,6 +16,10 @@ AGGREGATED = ",".join(
 )
 
 
+PARTS = frozenset({"items", "groups", "versions", "resources"})
+"""What answers with kinds hold, each one of them."""
+
+
 def is_aggregated(content_type: str) -> bool:
     """Say whether an answer is the aggregated form: servers before 1.26 give the older one."""
     return "as=APIGroupDiscoveryList" in content_type.replace(" ", "")
@@ -33,6 +37,9 @@ def aggregated_kinds(body: Mapping[str, Any]) -> Iterator[Kind]:
                     kind=str((resource.get("responseKind") or {}).get("kind") or ""),
                     plural=str(resource["resource"]),
                     namespaced=resource.get("scope") == "Namespaced",
+                    has_status=any(
+                        one.get("subresource") == "status" for one in resource.get("subresources") or ()
+                    ),
                 )
 
 
@@ -48,6 +55,7 @@ def group_paths(core: Mapping[str, Any], groups: Mapping[str, Any]) -> list[str]
 def listed_kinds(body: Mapping[str, Any]) -> Iterator[Kind]:
     """Give the kinds of one `APIResourceList`; subresources are no kinds."""
     group, _, version = str(body.get("groupVersion") or "").rpartition("/")
+    names = {str(resource["name"]) for resource in body.get("resources") or ()}
     for resource in body.get("resources") or ():
         if "/" not in resource["name"]:
             yield Kind(
@@ -56,4 +64,5 @@ def listed_kinds(body: Mapping[str, Any]) -> Iterator[Kind]:
                 kind=str(resource["kind"]),
                 plural=str(resource["name"]),
                 namespaced=bool(resource.get("namespaced")),
+                has_status=f"{resource['name']}/status" in names,
             )

@@ -6,14 +6,25 @@ the same thing twice, and what must happen once carries a resourceVersion or fai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from math import inf
 from threading import Lock
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from mlstack.cluster.api import Cluster, WatchEvent
+from mlstack.cluster.api import Applied, Cluster, ObjectRef, WatchEvent
+from mlstack.cluster.remote import written
 from mlstack.cluster.view import ClusterView
-from mlstack.errors import ForbiddenError, MlstackError, ObjectNotFoundError, TransientError, UnreachableError
+from mlstack.errors import (
+    ConflictError,
+    ForbiddenError,
+    MlstackError,
+    ObjectNotFoundError,
+    TransientError,
+    UnreachableError,
+)
 from mlstack.model.clock import Clock
+from mlstack.model.events import STILL_S
+from mlstack.model.objects import MANAGER
 
 T = TypeVar("T")
 
@@ -37,6 +48,8 @@ class PatientCluster(ClusterView):
         told: told in one sentence when waiting begins and when it ends.
         answered: whether the server is known to have answered already.
         webhook_s: how long a webhook may fail to answer.
+        timeout_s: how long anything at all is waited for at most.
+        still: told every `STILL_S` what is waited for.
     """
 
     def __init__(
@@ -47,16 +60,39 @@ class PatientCluster(ClusterView):
         told: Callable[[str], None],
         answered: bool = False,
         webhook_s: float = 0.0,
+        timeout_s: float = inf,
+        still: Callable[[str], None] = lambda text: None,
     ) -> None:
         """Hold the parts; nothing is asked."""
         super().__init__(cluster)
-        self._webhook_s, self._clock, self._told = webhook_s, clock, told
+        self._outage_s, self._busy_s = min(OUTAGE_S, timeout_s), min(BUSY_S, timeout_s)
+        self._webhook_s, self._clock, self._told = min(webhook_s, timeout_s), clock, told
         self._lock = Lock()
+        self._still, self._still_s = still, -inf
         self._answered = answered
         self._silent_since: float | None = None
         self._noticed_s = 0.0
         self._back_since: float | None = None
         self._busy = False
+
+    def create(self, obj: Mapping[str, Any], *, manager: str = MANAGER, dry_run: bool = False) -> Applied:
+        """Create an object; what is there because an earlier try was heard is created."""
+        was_silent = False
+
+        def create() -> Applied:
+            nonlocal was_silent
+            try:
+                return self._cluster.create(obj, manager=manager, dry_run=dry_run)
+            except UnreachableError:
+                was_silent = True
+                raise
+            except ConflictError:
+                live = None if dry_run or not was_silent else written(self._cluster, ObjectRef.of(obj), obj)
+                if live is None:
+                    raise
+                return Applied(object=live, warnings=(), created=True)
+
+        return self._written(create, dry_run=dry_run)
 
     def _asked(self, ask: Callable[[], T]) -> T:
         begun, pause = self._clock.now_s(), _FIRST_PAUSE_S
@@ -68,7 +104,7 @@ class PatientCluster(ClusterView):
                 self._rides_out(error, asked_s)
             except TransientError as error:
                 self._heard(asked_s)
-                if self._clock.now_s() - begun >= (self._webhook_s if error.webhook else BUSY_S):
+                if self._clock.now_s() - begun >= (self._webhook_s if error.webhook else self._busy_s):
                     raise
                 self._say_busy(error)
             except (ForbiddenError, ObjectNotFoundError) as error:
@@ -81,6 +117,7 @@ class PatientCluster(ClusterView):
             else:
                 self._heard(asked_s)
                 return answer
+            self._say_still(begun)
             self._clock.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_S)
 
@@ -93,10 +130,23 @@ class PatientCluster(ClusterView):
             if self._silent_since is None:
                 self._silent_since, self._noticed_s = asked_s, self._clock.now_s()
             silent_s = self._clock.now_s() - self._silent_since
-        if silent_s >= OUTAGE_S:
+        if silent_s >= self._outage_s:
             raise error
         if first:
-            self._told(f"the API server does not answer; trying again for {OUTAGE_S:.0f} s")
+            self._told(f"the API server does not answer; trying again for {self._outage_s:.0f} s")
+
+    def _say_still(self, begun_s: float) -> None:
+        """Say again what is waited for if nobody has for long; once for all that wait."""
+        with self._lock:
+            now_s = self._clock.now_s()
+            is_due = now_s - max(self._still_s, begun_s) >= STILL_S
+            if is_due:
+                self._still_s = now_s
+            away = self._silent_since is not None
+        if is_due:
+            self._still(
+                "until the API server answers" if away else "until the API server or a webhook is ready"
+            )
 
     def _heard(self, asked_s: float) -> None:
         """Take note of an answer; a late one, to what was asked before the silence, does not end it."""

@@ -9,10 +9,19 @@ from functools import partial
 from typing import Any
 
 from mlstack.cluster import wire
+from mlstack.cluster.connection import Response
 from mlstack.cluster.tls import socket_options
-from mlstack.cluster.wire import CONNECT_TIMEOUT_S, CONNECTIONS, FaultError, Received, Sent
+from mlstack.cluster.wire import (
+    CONNECT_TIMEOUT_S,
+    CONNECTIONS,
+    MOST_BYTES,
+    FaultError,
+    Received,
+    Sent,
+    too_long,
+)
 from mlstack.errors import ClusterError
-from mlstack.model.login import Login, basic
+from mlstack.model.login import Login, address, basic, host_name
 
 _QUOTED = re.compile(rb"%([0-9A-Fa-f]{2})")
 _TUNNEL = re.compile(r"Tunnel connection failed: (\d{3})")
@@ -35,10 +44,9 @@ class Pooled:
         """
         from urllib3 import disable_warnings
         from urllib3.exceptions import InsecureRequestWarning
-        from urllib3.util import parse_url
 
         # Who we are stands in the headers: what the address says of it is nothing for a proxy.
-        self._server = parse_url(login.server)._replace(auth=None).url.rstrip("/")
+        self._server = address(login.server).url
         self._login, self._proxy = login, _proxy(login)
         self._pool: Any = None
         if not login.verify:
@@ -56,6 +64,9 @@ class Pooled:
             maxsize=CONNECTIONS,
             socket_options=socket_options(),
         )
+        self._pool.pool_classes_by_scheme = {
+            scheme: _bounded(pool) for scheme, pool in self._pool.pool_classes_by_scheme.items()
+        }
 
     def send(
         self,
@@ -71,7 +82,7 @@ class Pooled:
         from urllib3 import HTTPHeaderDict, Timeout
         from urllib3.exceptions import HTTPError
 
-        fields = HTTPHeaderDict({"Accept-Encoding": "gzip" if whole else "identity"})
+        fields = HTTPHeaderDict({"Accept-Encoding": "gzip" if whole and self._login.packed else "identity"})
         for name, value in headers.items():
             for one in value if isinstance(value, tuple) else (value,):
                 fields.add(name, one)
@@ -84,9 +95,11 @@ class Pooled:
                 timeout=Timeout(connect=CONNECT_TIMEOUT_S, read=read_timeout_s),
                 retries=False,
                 redirect=False,
-                preload_content=whole,
+                preload_content=False,
             )
-            data = raw.data if whole or raw.status != 200 else b""
+            data = _body(raw) if whole or raw.status != 200 else b""
+        except FaultError:
+            raise
         except (HTTPError, OSError, ValueError) as error:
             # What is wrong with a header repeats it, a token included.
             raise _fault(error) from (None if isinstance(error, ValueError) else error)
@@ -112,7 +125,8 @@ def _proxy(login: Login) -> Callable[..., Any]:
 
     try:
         url = parse_url(login.proxy or "")
-    except LocationParseError:
+        host_name((url.host or "").strip("[]"))
+    except (LocationParseError, ValueError):
         url = parse_url("")
     name, _, password = _unquoted(url.auth or "").partition(":")
     place = url._replace(auth=None)
@@ -137,12 +151,33 @@ def _unquoted(text: str) -> str:
     return octets.decode("utf-8", "replace")
 
 
+def _bounded(pool: Any) -> Any:
+    """Give a kind of pool whose answers are read within their bounds."""
+    near = type("BoundedConnection", (pool.ConnectionCls,), {"response_class": Response})
+    return type("BoundedPool", (pool,), {"ConnectionCls": near})
+
+
+def _body(raw: Any) -> bytes:
+    """Read an answer to its end, and unpack it; as much as it may have."""
+    kept, size = [], 0
+    try:
+        for piece in raw.stream(_PIECE, decode_content=True):
+            kept.append(piece)
+            size += len(piece)
+            if size > MOST_BYTES:
+                raise too_long()
+    except BaseException:
+        raw.close()
+        raise
+    return b"".join(kept)
+
+
 def _chunks(raw: Any) -> Iterator[bytes]:
     from urllib3.exceptions import HTTPError
 
     try:
         yield from raw.stream(_PIECE, decode_content=True)
-    except (HTTPError, OSError):
+    except (FaultError, HTTPError, OSError):
         # A stream ends in many ways (server restarted, a proxy's limit, silence): all mean "watch again".
         return
     finally:

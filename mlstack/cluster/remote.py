@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
 from typing import Any
 
 from mlstack.cluster import discovery
 from mlstack.cluster.ahead import soon
-from mlstack.cluster.answers import error_of, warnings_of
+from mlstack.cluster.answers import FILES_ELSEWHERE, error_of, warnings_of
 from mlstack.cluster.api import (
     INITIAL_EVENTS_END,
     Applied,
+    Cluster,
     Listing,
     ObjectRef,
     PatchKind,
     Propagation,
     WatchEvent,
 )
-from mlstack.cluster.transport import APPLY, Request, Response, Transport, quote
+from mlstack.cluster.transport import APPLY, BrokenError, Request, Response, Transport, decoded, quote
 from mlstack.errors import (
     ClusterError,
     ForbiddenError,
@@ -41,12 +43,21 @@ from mlstack.model.objects import MANAGER
 from mlstack.model.rights import Right, Rights
 
 PAGE = 1000
+MOST_PAGES = 1000
 SILENCE_S = 15.0
 """How much longer than asked a watch may stay open before its connection is given up."""
 
+# The default of API servers, which hang up on what is larger.
+_MOST_BYTES = 3 * 1024 * 1024
 _KUBE_SYSTEM = ObjectRef("v1", "Namespace", "", "kube-system")
 _METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+_TIME = re.compile(
+    r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?"
+    r"(Z|[+-][01][0-9]:[0-5][0-9])"
+)
+_KEEP_TEXTS = ("ConfigMap", "Secret")
+_SERVERS_OWN = frozenset({"creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink"})
 _PATCH_TYPES = {"merge": "application/merge-patch+json", "json": "application/json-patch+json"}
 
 
@@ -74,6 +85,8 @@ class RemoteCluster:
             if error.why == "credentials":
                 raise
             found = None
+        if found is not None and not found["metadata"].get("uid"):
+            raise self._transport.no_api("namespace kube-system has no uid")
         uid = str(found["metadata"]["uid"]) if found else None
         return ClusterIdentity(uid=uid, ca=self._ca, server=self._transport.server)
 
@@ -103,7 +116,10 @@ class RemoteCluster:
     def rights(self, namespace: str) -> Rights:
         """Give the rights we have in a namespace that the server can list: one SelfSubjectRulesReview."""
         status = self._review("SelfSubjectRulesReview", {"namespace": namespace})
-        return Rights(rules=tuple(status.get("resourceRules") or ()))
+        rules = status.get("resourceRules") or []
+        if not (_are_maps(rules) and all(_are_lists(rule) for rule in rules)):
+            raise self._transport.no_api("rules of other types than promised")
+        return Rights(rules=tuple(rules))
 
     def _review(self, kind: str, spec: Mapping[str, Any]) -> Mapping[str, Any]:
         """Ask about ourselves; nothing is kept of the question, so asking twice does no harm."""
@@ -114,7 +130,10 @@ class RemoteCluster:
             is_idempotent=True,
         )
         answer = self._ask(request, ObjectRef("authorization.k8s.io/v1", kind, "", "")).body
-        return answer.get("status") or {}
+        status = answer.get("status")
+        if not isinstance(status, Mapping):
+            raise self._transport.no_api(f"{kind} without status")
+        return status
 
     def get(self, ref: ObjectRef) -> dict[str, Any] | None:
         """Read one object, None if it, its namespace or its kind is not there."""
@@ -123,7 +142,8 @@ class RemoteCluster:
         except (ObjectNotFoundError, InvalidError):  # nothing can be at such an address
             return None
         try:
-            return dict(self._ask(Request(method="GET", path=path, is_idempotent=True), ref).body)
+            answer = self._ask(Request(method="GET", path=path, is_idempotent=True), ref)
+            return dict(self._object(answer.body, ref))
         except ObjectNotFoundError:
             return None
 
@@ -143,20 +163,25 @@ class RemoteCluster:
         query = _selection(labels, fields) | {"limit": str(PAGE)}
         accept = _METADATA_LIST if metadata_only else "application/json"
         items: list[Mapping[str, Any]] = []
-        while True:
+        for _ in range(MOST_PAGES):
             request = Request(method="GET", path=path, query=query, accept=accept, is_idempotent=True)
             try:
                 page = self._ask(request, subject).body
             except WatchExpiredError:
+                if "continue" not in query:
+                    raise
                 # The list changed too much between two pages: take it in one piece.
                 items, query = [], _selection(labels, fields)
                 continue
-            items += (_named(item, api_version, kind) for item in page.get("items") or ())
-            metadata = page.get("metadata") or {}
+            found, metadata = page.get("items") or [], page.get("metadata")
+            if "items" not in page or not isinstance(found, list) or not isinstance(metadata, Mapping):
+                raise self._transport.no_api(f"a list of {kind} without items or metadata")
+            items += (_named(self._object(item, subject), api_version, kind) for item in found)
             if not metadata.get("continue"):
                 version = metadata.get("resourceVersion") or ""  # lists of ComponentStatus have none
                 return Listing(items=tuple(items), resource_version=str(version))
             query = query | {"continue": str(metadata["continue"])}
+        raise self._transport.no_api(f"a list of {kind} without end")
 
     def apply(
         self,
@@ -176,9 +201,10 @@ class RemoteCluster:
                 query=query,
                 body=obj,
                 content_type=APPLY,
-                is_idempotent="resourceVersion" not in (obj.get("metadata") or {}),
+                is_idempotent=True,
             ),
             ref,
+            dry_run=dry_run,
         )
 
     def create(self, obj: Mapping[str, Any], *, manager: str = MANAGER, dry_run: bool = False) -> Applied:
@@ -186,7 +212,9 @@ class RemoteCluster:
         ref = ObjectRef.of(obj)
         path = self._path(ref.api_version, ref.kind, ref.namespace, "")
         query = _writing(manager, dry_run=dry_run)
-        return self._write(Request(method="POST", path=path, query=query, body=obj), ref)
+        # A second request finds the object of the first by its name; without a name there would be two.
+        request = Request(method="POST", path=path, query=query, body=obj, is_idempotent=bool(ref.name))
+        return self._write(request, ref, dry_run=dry_run)
 
     def replace(
         self, obj: Mapping[str, Any], *, manager: str = MANAGER, subresource: str = "", dry_run: bool = False
@@ -195,7 +223,8 @@ class RemoteCluster:
         ref = ObjectRef.of(obj)
         path = self._path(ref.api_version, ref.kind, ref.namespace, _name(ref), subresource)
         query = _writing(manager, dry_run=dry_run)
-        return self._write(Request(method="PUT", path=path, query=query, body=obj), ref)
+        request = Request(method="PUT", path=path, query=query, body=obj, is_idempotent=True)
+        return self._write(request, ref, subresource, dry_run=dry_run)
 
     def patch(
         self,
@@ -215,8 +244,11 @@ class RemoteCluster:
                 query=_writing(manager, dry_run=dry_run),
                 body=patch,
                 content_type=_PATCH_TYPES[kind],
+                is_idempotent=kind == "merge",
             ),
             ref,
+            subresource,
+            dry_run=dry_run,
         )
 
     def delete(
@@ -243,7 +275,13 @@ class RemoteCluster:
         if preconditions:
             body["preconditions"] = preconditions
         path = self._path(ref.api_version, ref.kind, ref.namespace, _name(ref))
-        answer = self._ask(Request(method="DELETE", path=path, body=body), ref).body
+        request = Request(method="DELETE", path=path, body=body, is_idempotent=uid is not None)
+        response = self._transport.send(request)
+        if response.repeated and response.code == 404 and not dry_run:
+            return None
+        answer = self._answered(response, ref).body
+        if answer.get("kind") != "Status":
+            answer = self._object(answer, ref)
         return _named(answer, ref.api_version, ref.kind) if is_waiting(answer) else None
 
     def watch(
@@ -315,16 +353,36 @@ class RemoteCluster:
 
     def _event(self, line: bytes, subject: ObjectRef) -> WatchEvent:
         try:
-            event = json.loads(line)
+            event = decoded(line)
             kind, found = event["type"], event["object"]
         except (ValueError, KeyError, TypeError) as error:
             raise ClusterError(f"{subject}: a watch gave a line that is no event") from error
-        if kind == "ERROR":
-            raise error_of(int(found.get("code") or 500), found, subject=f"watch of {subject.kind}")
+        if kind == "ERROR" and isinstance(found, Mapping):
+            code = found.get("code")
+            code = code if isinstance(code, int) else 500
+            raise error_of(code, found, subject=f"watch of {subject.kind}")
+        if kind not in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK"):
+            raise ClusterError(f"{subject}: a watch gave a line that is no event")
+        found = self._object(found, subject, named=kind != "BOOKMARK")
         return WatchEvent(type=kind, object=_named(found, subject.api_version, subject.kind))
 
-    def _write(self, request: Request, ref: ObjectRef) -> Applied:
-        response = self._ask(request, ref)
+    def _write(self, request: Request, ref: ObjectRef, subresource: str = "", *, dry_run: bool) -> Applied:
+        try:
+            response = self._transport.send(request)
+        except BrokenError as error:
+            size_bytes = len(json.dumps(request.body))
+            if size_bytes <= _MOST_BYTES:
+                raise
+            said = f"{size_bytes} bytes, where it takes {_MOST_BYTES} at most"
+            raise InvalidError(
+                f"`{ref}` is too large for the API server: {said}", hint=FILES_ELSEWHERE
+            ) from error
+        if response.repeated and response.code == 409 and not dry_run:
+            live = written(self, ref, request.body, subresource)
+            if live is not None:
+                return Applied(object=live, warnings=(), created=request.method == "POST")
+        response = self._answered(response, ref)
+        self._object(response.body, ref)
         if ref.kind == "CustomResourceDefinition":
             # Discovery shows a new kind a moment after it can be used.
             with self._lock:
@@ -336,16 +394,34 @@ class RemoteCluster:
         )
 
     def _ask(self, request: Request, ref: ObjectRef) -> Response:
-        response = self._transport.send(request)
-        if response.code >= 300 or not isinstance(response.body, Mapping):
+        return self._answered(self._transport.send(request), ref)
+
+    def _answered(self, response: Response, ref: ObjectRef) -> Response:
+        if response.code >= 300:
             raise self._error(response, ref)
+        if not isinstance(response.body, Mapping):
+            raise self._transport.no_api("its answer is no map")
         return response
+
+    def _object(self, body: Any, ref: ObjectRef, *, named: bool = True) -> Mapping[str, Any]:
+        """Give an answer that is an object, whose metadata are what the API promises of every kind.
+
+        Raises:
+            ClusterError: it is none.
+        """
+        fault = "it is no map" if not isinstance(body, Mapping) else object_fault(body, ref.kind, named=named)
+        if fault:
+            raise self._transport.no_api(f"an answer for {ref} is no object: {fault}")
+        return body  # type: ignore[no-any-return] # a map without a fault
 
     def _error(self, response: Response, ref: ObjectRef) -> ClusterError:
         subject = str(ref) if ref.name else ref.kind
-        return error_of(
+        error = error_of(
             response.code, response.body, subject=f"`{subject}`", namespace=ref.namespace, kind=ref.kind
         )
+        if isinstance(error, ForbiddenError) and error.why in ("credentials", "rights"):
+            error.hint = self._transport.why_nobody or error.hint
+        return error
 
     def _path(
         self, api_version: str, kind: str, namespace: str | None, name: str, subresource: str = ""
@@ -358,6 +434,8 @@ class RemoteCluster:
         elif found.namespaced and (name or namespace is not None):
             raise InvalidError(f"`{kind} {name}` needs a namespace")
         parts += [part for part in (found.plural, name, subresource) if part]
+        if unfit := [part for part in parts if part in ("", ".", "..")]:
+            raise InvalidError(f"`{kind} {name}`: `{unfit[0]}` cannot stand in the path of an object")
         return "/" + "/".join(quote(part) for part in parts)
 
     def _kind(self, api_version: str, kind: str) -> Kind:
@@ -376,6 +454,12 @@ class RemoteCluster:
     def _discover(self) -> Iterator[Kind]:
         others = soon(lambda: self._discovery("/apis"))
         core, groups = self._discovery("/api"), others()
+        try:
+            yield from self._found_kinds(core, groups)
+        except (AttributeError, KeyError, TypeError):  # what came has another form than any server gives it
+            raise self._transport.no_api("its list of kinds has another form") from None
+
+    def _found_kinds(self, core: Response, groups: Response) -> Iterator[Kind]:
         if discovery.is_aggregated(core.content_type) and discovery.is_aggregated(groups.content_type):
             for half in (core, groups):
                 yield from discovery.aggregated_kinds(half.body)
@@ -389,7 +473,40 @@ class RemoteCluster:
 
     def _discovery(self, path: str) -> Response:
         request = Request(method="GET", path=path, accept=discovery.AGGREGATED, is_idempotent=True)
-        return self._ask(request, ObjectRef("", "list of kinds", "", ""))
+        answer = self._ask(request, ObjectRef("", "list of kinds", "", ""))
+        if not discovery.PARTS & answer.body.keys():
+            raise self._transport.no_api(f"no list of kinds at {path}")
+        return answer
+
+
+def written(
+    cluster: Cluster, ref: ObjectRef, wanted: Mapping[str, Any], subresource: str = ""
+) -> dict[str, Any] | None:
+    """Give an object as it is if it is as it was to become, else None.
+
+    For the second of two requests, of which the first got no answer: is it refused because the first was
+    heard? Where somebody else wrote the very same, nothing is left to be done either.
+    """
+    live = cluster.get(ref)
+    if live is None:
+        return None
+    parts = (
+        (subresource,) if subresource else tuple(key for key in wanted if key not in ("metadata", "status"))
+    )
+    metadata, theirs = wanted.get("metadata") or {}, live.get("metadata") or {}
+    is_written = all(_holds(live.get(key), wanted.get(key)) for key in parts) and all(
+        _holds(theirs.get(key), value) for key, value in metadata.items() if key not in _SERVERS_OWN
+    )
+    return live if is_written else None
+
+
+def _holds(live: Any, wanted: Any) -> bool:
+    if isinstance(wanted, Mapping):
+        given = live if isinstance(live, Mapping) else {}
+        return all(_holds(given.get(key), value) for key, value in wanted.items())
+    if isinstance(wanted, list | tuple) and isinstance(live, list):
+        return len(live) == len(wanted) and all(map(_holds, live, wanted))
+    return bool(live == wanted)
 
 
 def is_waiting(answer: Mapping[str, Any]) -> bool:
@@ -399,6 +516,80 @@ def is_waiting(answer: Mapping[str, Any]) -> bool:
         return False
     grace = metadata.get("deletionGracePeriodSeconds") or 0
     return bool(metadata.get("finalizers") or grace or (answer.get("spec") or {}).get("finalizers"))
+
+
+def object_fault(body: Mapping[str, Any], kind: str, *, named: bool = True) -> str:
+    """Say what of an object's metadata, or of what texts it keeps, is not as the API promises it.
+
+    Args:
+        body: the object.
+        kind: its kind.
+        named: whether it must have a name.
+
+    Returns:
+        The fault, nothing if there is none.
+    """
+    if kind in _KEEP_TEXTS and not _are_texts(body.get("data") or {}):
+        return "data is no map of texts"
+    metadata = body.get("metadata")
+    if not isinstance(metadata, Mapping):
+        return "metadata is no map"
+    if named and not (isinstance(metadata.get("name"), str) and metadata["name"]):
+        return "metadata.name is missing"
+    for field, fits in _METADATA_FIELDS.items():
+        value = metadata.get(field)
+        if value is not None and not fits(value):
+            return f"metadata.{field} is of another type"
+    return ""
+
+
+def _are_texts(value: Any) -> bool:
+    parts = [*value, *value.values()] if isinstance(value, Mapping) else ()
+    return isinstance(value, Mapping) and all(isinstance(part, str) for part in parts)
+
+
+def _are_maps(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(part, Mapping) for part in value)
+
+
+def _are_lists(rule: Mapping[str, Any]) -> bool:
+    return all(isinstance(words, list | None) for words in rule.values())
+
+
+def _are_managed(value: Any) -> bool:
+    return _are_maps(value) and all(
+        _is_tree(entry.get("fieldsV1") or {})
+        and all(
+            isinstance(entry.get(key, ""), str)
+            for key in ("manager", "operation", "subresource", "apiVersion")
+        )
+        and (entry.get("time") is None or _is_time(entry["time"]))
+        for entry in value
+    )
+
+
+def _is_tree(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_tree, value.values()))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, str) and _TIME.fullmatch(value) is not None
+
+
+_METADATA_FIELDS: Mapping[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("namespace", "uid", "resourceVersion", "generateName"), _is_text),
+    **dict.fromkeys(("labels", "annotations"), _are_texts),
+    **dict.fromkeys(("creationTimestamp", "deletionTimestamp"), _is_time),
+    "finalizers": lambda value: isinstance(value, list) and all(map(_is_text, value)),
+    "ownerReferences": lambda value: _are_maps(value) and all(_is_text(owner.get("uid")) for owner in value),
+    "managedFields": _are_managed,
+    "generation": lambda value: isinstance(value, int),
+    "deletionGracePeriodSeconds": lambda value: isinstance(value, int),
+}
 
 
 def _selection(labels: str, fields: str) -> dict[str, str]:

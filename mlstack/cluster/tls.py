@@ -21,7 +21,8 @@ def tls_context(
     """Make the TLS context of one login; servers are verified unless `verify` is off.
 
     Args:
-        ca_pem: the CAs to trust, and whatever stands between them; None for those of the system.
+        ca_pem: the certificates to trust, of CAs, of those below them or of the server itself, and whatever
+            stands between them; None for those of the system.
         cert_file: PEM file of the client certificate, None without.
         key_file: PEM file of its key.
         verify: off only where a kubeconfig says insecure-skip-tls-verify.
@@ -32,6 +33,9 @@ def tls_context(
     """
     # Not `create_default_context`: its strict flag (Python 3.13) refuses CAs that kubectl and clusters use.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # As Go: the common name is no name of a server, and a chain may end at any certificate that is trusted.
+    context.hostname_checks_common_name = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if not verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -50,9 +54,14 @@ def _no_password() -> str:
 
 
 def socket_options() -> list[tuple[int, int, int]]:
-    """Send small writes at once, and notice within two minutes that the other side is gone."""
+    """Send small writes at once, and notice within two minutes at most that the other is gone."""
     options = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
-    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
+    for name, value in (
+        ("TCP_KEEPIDLE", 30),
+        ("TCP_KEEPINTVL", 15),
+        ("TCP_KEEPCNT", 4),
+        ("TCP_USER_TIMEOUT", 30_000),
+    ):
         if hasattr(socket, name):
             options.append((socket.IPPROTO_TCP, getattr(socket, name), value))
     return options

@@ -10,18 +10,21 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any, Protocol
 
 import mlstack
 from mlstack.cluster.wire import Carrier, FaultError, Headers, Received, Sent
 from mlstack.errors import ClusterError, InvalidError, TransientError, UnreachableError
+from mlstack.model.login import address
 
 AGENT = f"mlstack/{mlstack.__version__}"
 READ_TIMEOUT_S = 60.0
 PATIENCE_S = 30.0
 """How long one request goes on when the server asks it to come again later."""
 LONGEST_PAUSE_S = 10.0
+_SHORTEST_PAUSE_S = 0.1
 
 Query = Mapping[str, str]
 
@@ -31,6 +34,12 @@ Counted = Callable[[str, int | None], None]
 APPLY = "application/apply-patch+yaml"
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_LONGEST_LINE = 16 << 20
+_DEEPEST = 200
+_TOO_DEEP = "nested too deeply"
+_OPENS, _CLOSES = b"[{", b"]}"
+_STEPS = [1 if code in _OPENS else -1 for code in range(256)]
+_NO_BRACKETS = bytes(code for code in range(256) if code not in _OPENS + _CLOSES)
 _PLAIN = re.compile(r"[A-Za-z0-9._~:-]*")
 _PERSON = re.compile(r"(?<=//)[^/@]*@")
 
@@ -54,7 +63,8 @@ class Request:
         body: what to send as JSON, None for nothing.
         content_type: of the body.
         accept: media types wanted.
-        is_idempotent: sending it twice does no harm, so a broken connection is tried again once.
+        is_idempotent: sending it twice does no harm, so a broken connection is tried again once; or whoever
+            sends it looks at what is there when the answer says that it was `repeated`.
     """
 
     method: str
@@ -82,12 +92,14 @@ class Response:
         content_type: as the server says.
         warnings: raw `Warning` headers.
         body: decoded JSON, or the text where it is none.
+        repeated: it is the answer to the second sending: the server may have done already what it was asked.
     """
 
     code: int
     content_type: str
     warnings: tuple[str, ...]
     body: Any
+    repeated: bool = False
 
 
 class Transport:
@@ -125,6 +137,14 @@ class Transport:
         self._sleep = sleep
         self._clock = clock
         self._counted = counted
+
+    @property
+    def why_nobody(self) -> str:
+        """Say why the server is not told who we are, nothing if it may be told."""
+        there = address(self.server)
+        if there.is_secure or there.is_here:
+            return ""
+        return "nothing that shows who you are is sent over http://: let `server` begin with https://"
 
     def expect(self, requests: int) -> None:
         """Begin to connect for so many requests at once; that it fails is told by the requests."""
@@ -184,10 +204,10 @@ class Transport:
         """Open, and once more if the server closed a kept connection just as we used it."""
         try:
             return self._open(request, headers, read_timeout_s, preload=preload)
-        except _BrokenError:
+        except BrokenError:
             if not request.is_idempotent:
                 raise
-        return self._open(request, headers, read_timeout_s, preload=preload)
+        return replace(self._open(request, headers, read_timeout_s, preload=preload), repeated=True)
 
     def _open(self, request: Request, headers: Sent, read_timeout_s: float, *, preload: bool) -> Received:
         body = None if request.body is None else _encode(request.body)
@@ -211,7 +231,7 @@ class Transport:
 
     def _unreachable(self, fault: FaultError) -> UnreachableError:
         """Say in one line why there is no answer, and what to do."""
-        kind = _BrokenError if fault.broken else UnreachableError
+        kind = BrokenError if fault.broken else UnreachableError
         return kind(
             f"no answer from the API server of {self.label} at {self.server}: {fault.text}", hint=fault.hint
         )
@@ -224,36 +244,93 @@ class Transport:
             content_type=content_type,
             warnings=tuple(raw.warnings),
             body=self._decoded(raw.status, content_type, data),
+            repeated=raw.repeated,
         )
 
     def _decoded(self, code: int, content_type: str, data: bytes) -> Any:
         try:
-            return json.loads(data)
+            return decoded(data)
         except ValueError:
             text = data.decode("utf-8", "replace").strip()
         if code >= 400 and "html" not in content_type:
             return text
         if code in (429, 502, 503, 504):
             raise TransientError(f"{self.label}: something before the API server answers {code}")
-        raise ClusterError(
-            f"what answers for {self.label} at {self.server} is no Kubernetes API server "
-            f"(HTTP {code}, {content_type or 'no content type'})",
+        raise self.no_api(f"HTTP {code}, {content_type or 'no content type'}")
+
+    def no_api(self, why: str) -> ClusterError:
+        """Give the fault that something else answers than an API server."""
+        return ClusterError(
+            f"what answers for {self.label} at {self.server} is no Kubernetes API server ({why})",
             hint="check `server` in the kubeconfig, and whether a proxy or login page stands in between",
         )
 
 
-class _BrokenError(UnreachableError):
+class BrokenError(UnreachableError):
     """The connection broke after it was made: the server may or may not have seen the request."""
 
 
 def _lines(raw: Received) -> Iterator[bytes]:
-    rest = b""
+    rest: list[bytes] = []
+    size = 0
     try:
         for chunk in raw.chunks():
-            *lines, rest = (rest + chunk).split(b"\n")
-            yield from (line for line in lines if line)
+            *lines, last = chunk.split(b"\n")
+            if lines:
+                lines[0] = b"".join((*rest, lines[0]))
+                yield from (line for line in lines if line)
+                rest, size = [], 0
+            rest.append(last)
+            size += len(last)
+            if size > _LONGEST_LINE:
+                return
     finally:
         raw.close()
+
+
+def decoded(data: bytes) -> Any:
+    """Read JSON as an API server means it: halves of characters are none.
+
+    Raises:
+        ValueError: it is none, or nested deeper than any object is.
+    """
+    text = data.decode("utf-8")
+    try:
+        value = _JSON.decode(text)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    brackets = data.translate(None, _NO_BRACKETS)  # those of texts too, so that only a hint is had cheaply
+    is_suspect = len(brackets) > _DEEPEST and max(accumulate(map(_STEPS.__getitem__, brackets))) > _DEEPEST
+    if is_suspect and _depth(value) > _DEEPEST:
+        raise ValueError(_TOO_DEEP)
+    return _whole(value) if "\\ud" in text or "\\uD" in text else value
+
+
+def _depth(value: Any) -> int:
+    depth, inside = 0, [value]
+    while inside := [
+        item
+        for part in inside
+        if isinstance(part, dict | list)
+        for item in (part.values() if isinstance(part, dict) else part)
+    ]:
+        depth += 1
+    return depth
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    return {_whole(key): _whole(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+_JSON = json.JSONDecoder(parse_constant=_no_number)
 
 
 def quote(text: str) -> str:
@@ -288,4 +365,4 @@ def _pause_s(code: int, headers: Headers) -> float | None:
         wanted = float(asked or 1)
     except ValueError:
         wanted = 1.0
-    return min(max(wanted, 0.0), LONGEST_PAUSE_S) if math.isfinite(wanted) else LONGEST_PAUSE_S
+    return min(max(wanted, _SHORTEST_PAUSE_S), LONGEST_PAUSE_S) if math.isfinite(wanted) else LONGEST_PAUSE_S

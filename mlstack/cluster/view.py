@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from mlstack.cluster.api import Applied, Cluster, Listing, ObjectRef, PatchKind, Propagation, WatchEvent
+from mlstack.model import masking
 from mlstack.model.app import ClusterIdentity
 from mlstack.model.kinds import Kinds
 from mlstack.model.objects import MANAGER
@@ -188,3 +189,40 @@ class ClusterView:
         return self._cluster.logs(
             ref, container, previous=previous, lines=lines, most_bytes=most_bytes, timeout_s=timeout_s
         )
+
+
+class SecretAware(ClusterView):
+    """Another cluster, of whose Secrets the run takes note: it is to print their values nowhere."""
+
+    def _asked(self, ask: Callable[[], T]) -> T:
+        answer = ask()
+        if isinstance(answer, Listing):
+            for item in answer.items:
+                masking.note_object(item)
+        else:
+            masking.note_object(answer.object if isinstance(answer, Applied) else answer)
+        return answer
+
+    def create(self, obj: Mapping[str, Any], *, manager: str = MANAGER, dry_run: bool = False) -> Applied:
+        """Create an object."""
+        masking.note_object(obj)
+        return super().create(obj, manager=manager, dry_run=dry_run)
+
+    def apply(
+        self, obj: Mapping[str, Any], *, manager: str = MANAGER, force: bool = False, dry_run: bool = False
+    ) -> Applied:
+        """Write by server-side apply."""
+        masking.note_object(obj)
+        return super().apply(obj, manager=manager, force=force, dry_run=dry_run)
+
+    def replace(
+        self, obj: Mapping[str, Any], *, manager: str = MANAGER, subresource: str = "", dry_run: bool = False
+    ) -> Applied:
+        """Put an object in place of the one that is there."""
+        masking.note_object(obj)
+        return super().replace(obj, manager=manager, subresource=subresource, dry_run=dry_run)
+
+    def _watched(self, begin: Callable[[], Iterator[WatchEvent]]) -> Iterator[WatchEvent]:
+        for event in begin():
+            masking.note_object(event.object)
+            yield event

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,12 @@ CONNECT_TIMEOUT_S = 10.0
 CONNECTIONS = 32
 """How many connections are kept for the next request: as many as ever write and wait at once."""
 
+MOST_BYTES = 128 << 20
+"""How much an answer may have, as it comes and unpacked: ten times of what a large cluster lists at once."""
+MOST_HEAD_BYTES = 1 << 20
+"""How much may come before the body of an answer."""
+
+_LENGTH = re.compile(r"[0-9]{1,15}")
 _KUBECONFIG = "check `server` of the kubectl context, and that the cluster runs: kubectl cluster-info"
 _TLS = "check certificate-authority, tls-server-name and client certificate of the kubectl context"
 
@@ -38,6 +45,7 @@ class Received:
         data: the body, empty if it was not to be read.
         chunks: the body as it comes, if it was not read; ends with it, whatever ends it.
         close: gives the connection up if the body was not read to its end.
+        repeated: the request was sent once before, and nobody knows what became of that.
     """
 
     status: int
@@ -46,6 +54,7 @@ class Received:
     data: bytes
     chunks: Callable[[], Iterator[bytes]]
     close: Callable[[], None]
+    repeated: bool = False
 
 
 class FaultError(Exception):
@@ -113,9 +122,35 @@ def silent() -> FaultError:
     return FaultError("it accepted the request and stayed silent", hint=hint)
 
 
+def slow(timeout_s: float) -> FaultError:
+    """Give the fault of a server whose answer does not end."""
+    return FaultError(
+        f"its answer did not end within {timeout_s:g} s", hint="try again; the server may be overloaded"
+    )
+
+
+def too_long() -> FaultError:
+    """Give the fault of a server whose answer is larger than any that is meant."""
+    return FaultError(f"its answer is longer than {MOST_BYTES >> 20} MiB")
+
+
 def no_http() -> FaultError:
     """Give the fault of a server that speaks something else."""
     return FaultError("it does not speak HTTP")
+
+
+def check_length(said: Sequence[str]) -> None:
+    """Return if the lengths that an answer gives its body may be believed.
+
+    Raises:
+        FaultError: they are none, several, or too large.
+    """
+    if not said:
+        return
+    if len(set(said)) > 1 or not _LENGTH.fullmatch(said[0]):
+        raise FaultError("it does not speak HTTP: the Content-Length of its answer is no number")
+    if int(said[0]) > MOST_BYTES:
+        raise too_long()
 
 
 def broken() -> FaultError:

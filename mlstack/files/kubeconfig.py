@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mlstack.errors import ConfigError, NotFoundError, UsageError
-from mlstack.files import document as documents
-from mlstack.files.wording import described
+from mlstack.errors import NotFoundError, UsageError
+from mlstack.files.kubeparts import Entries, Part, missing
 from mlstack.model.names import nearest
 
 
@@ -65,12 +64,7 @@ class Kubeconfig:
             UsageError: none is current.
         """
         if not self.exists:
-            looked = ", ".join(str(path) for path in self.paths)
-            raise NotFoundError(
-                f"there is no kubeconfig at {looked or '~/.kube/config'}",
-                hint="set KUBECONFIG, or let your cluster write one: minikube start, "
-                "gcloud container clusters get-credentials NAME",
-            )
+            raise missing(self.paths)
         if not self.current_context:
             raise UsageError(
                 "no kubectl context is current", hint="kubectl config use-context NAME, or --context NAME"
@@ -83,77 +77,32 @@ class Kubeconfig:
         return tuple(context for context in self.contexts.values() if context.server.rstrip("/") == wanted)
 
 
-def paths(option: str | None, environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Give the kubeconfig files as kubectl finds them: `--kubeconfig`, `$KUBECONFIG`, `~/.kube/config`."""
-    if option:
-        return (Path(option),)
-    listed = [part for part in environ.get("KUBECONFIG", "").split(":") if part]
-    home = environ.get("HOME", "")
-    return tuple(Path(part) for part in listed) or ((Path(home, ".kube", "config"),) if home else ())
-
-
 def load(option: str | None, environ: Mapping[str, str]) -> Kubeconfig:
-    """Read the kubeconfig; where several files speak of one thing, the first counts, as with kubectl.
-
-    Files that do not exist are passed over, except one given by `--kubeconfig`.
+    """Read the contexts of the kubeconfig, as whoever logs in reads them.
 
     Raises:
         NotFoundError: the file given by option does not exist.
-        YamlError: a file is no YAML.
+        ClusterError: kubectl would not read a file.
     """
-    files = paths(option, environ)
-    if option and not Path(option).is_file():
+    if option and not Path(option).exists():
         raise NotFoundError(
             f"there is no kubeconfig at {option}", hint="relative paths start at the working directory"
         )
-    current = ""
-    contexts: dict[str, tuple[Any, Path]] = {}
-    servers: dict[str, str] = {}
-    for file in files:
-        content = _read(file) if file.exists() else {}
-        current = current or _text(content.get("current-context"))
-        for name, entry in _entries(content, "contexts", "context"):
-            contexts.setdefault(name, (entry, file))
-        for name, entry in _entries(content, "clusters", "cluster"):
-            servers.setdefault(name, _text(entry.get("server")))
-    found = {name: _context(name, entry, servers) for name, (entry, _) in contexts.items()}
-    exists = any(file.exists() for file in files)
-    return Kubeconfig(current_context=current, contexts=found, paths=files, exists=exists)
+    entries = Entries(option, environ)
+    servers = {name: _text(part.value.get("server")) for name, part in entries.known["clusters"].items()}
+    contexts = {name: _context(part, servers) for name, part in entries.known["contexts"].items()}
+    return Kubeconfig(
+        current_context=entries.current,
+        contexts=contexts,
+        paths=entries.files,
+        exists=any(file.exists() for file in entries.files),
+    )
 
 
-def _context(name: str, entry: Mapping[str, Any], servers: Mapping[str, str]) -> Context:
-    cluster = _text(entry.get("cluster"))
-    namespace = _text(entry.get("namespace")) or "default"
-    return Context(name=name, cluster=cluster, server=servers.get(cluster, ""), namespace=namespace)
-
-
-def _read(file: Path) -> Mapping[str, Any]:
-    found = documents.read_all(_bytes(file), file=str(file))
-    value = found[0].value if found else {}
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"a kubeconfig is a map, got {described(value)}", where=str(file))
-    return value
-
-
-def _bytes(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise ConfigError(
-            f"cannot read the kubeconfig: {reason}", where=str(file), hint="check KUBECONFIG and --kubeconfig"
-        ) from error
-
-
-def _entries(content: Mapping[str, Any], group: str, field_name: str) -> list[tuple[str, Mapping[str, Any]]]:
-    """Give (name, entry) of a list such as `contexts`; what has another shape is passed over."""
-    listed = content.get(group)
-    found = []
-    for each in listed if isinstance(listed, list) else ():
-        if isinstance(each, Mapping) and isinstance(each.get("name"), str):
-            entry = each.get(field_name)
-            found.append((each["name"], entry if isinstance(entry, Mapping) else {}))
-    return found
+def _context(part: Part, servers: Mapping[str, str]) -> Context:
+    cluster = _text(part.value.get("cluster"))
+    namespace = _text(part.value.get("namespace")) or "default"
+    return Context(name=part.name, cluster=cluster, server=servers.get(cluster, ""), namespace=namespace)
 
 
 def _text(value: Any) -> str:

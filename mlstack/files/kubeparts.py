@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import errno
 import os
-from collections.abc import Mapping
+import select
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,8 +17,12 @@ from mlstack.model.names import nearest
 
 T = TypeVar("T")
 
+MOST_BYTES = 10 << 20
+"""How many bytes a kubeconfig may have."""
+
 LOOK = "kubectl config view shows what it holds"
 
+_PIECE, _SILENCE_S = 1 << 16, 10.0
 _SECTIONS = {"contexts": "context", "clusters": "cluster", "users": "user"}
 
 
@@ -71,7 +77,7 @@ class Part:
         """
         data, file = self.text(f"{key}-data"), self.text(key)
         if not data:
-            return decoded((self.folder / file).read_bytes()) if file else None
+            return decoded(bounded(self.folder / file)) if file else None
         try:
             return decoded(base64.b64decode(data, validate=True))
         except ValueError:
@@ -101,14 +107,22 @@ class Parts:
     user: Part
 
 
-def named(kubeconfig: str | None, environ: Mapping[str, str]) -> str:
-    """Give the kubeconfig files as kubectl finds them, separated as in `KUBECONFIG`."""
-    return kubeconfig or environ.get("KUBECONFIG") or "~/.kube/config"
+def paths(option: str | None, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Give the kubeconfig files as kubectl finds them: `--kubeconfig`, `$KUBECONFIG`, `~/.kube/config`.
+
+    The option names one file, whatever its name; the variable a list.
+    """
+    if option:
+        return (Path(option),)
+    if listed := environ.get("KUBECONFIG"):
+        return tuple(Path(name) for name in listed.split(os.pathsep) if name)
+    home = environ.get("HOME")
+    return (Path(home, ".kube", "config"),) if home else ()
 
 
-def exist(files: str) -> bool:
-    """Tell whether one of the files is there."""
-    return any(file.exists() for file in _paths(files))
+def shown(files: Iterable[Path]) -> str:
+    """Write files as a list in `KUBECONFIG`."""
+    return os.pathsep.join(str(file) for file in files)
 
 
 def decoded(data: bytes) -> str:
@@ -116,18 +130,56 @@ def decoded(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def read(context: str, files: str) -> Parts:
+def bounded(file: Path, most: int = 1 << 20) -> bytes:
+    """Read a file, or what is written to a pipe; neither a device without end nor a silent pipe holds us up.
+
+    Args:
+        file: its place.
+        most: how many bytes it may have.
+
+    Raises:
+        OSError: it cannot be read, gives nothing for a while, or is larger.
+    """
+    number = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    pieces, size = [], 0
+    try:
+        while piece := _piece(number, str(file)):
+            pieces.append(piece)
+            size += len(piece)
+            if size > most:
+                raise OSError(errno.EFBIG, "file too large", str(file))
+    finally:
+        os.close(number)
+    return b"".join(pieces)
+
+
+def _piece(number: int, name: str) -> bytes:
+    while True:
+        try:
+            return os.read(number, _PIECE)
+        except BlockingIOError:
+            if not select.select([number], [], [], _SILENCE_S)[0]:
+                raise TimeoutError(errno.ETIMEDOUT, "it gives nothing", name) from None
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, name) from None
+
+
+def read(context: str, option: str | None, environ: Mapping[str, str]) -> Parts:
     """Find the parts of a context.
 
     Args:
         context: its name; empty for the current one.
-        files: what `named` gives.
+        option: what `--kubeconfig` says.
+        environ: the environment.
 
     Raises:
         NotFoundError: no kubeconfig, or no such context in it.
         ClusterError: it cannot be read, or lacks a part.
     """
-    found = _Entries(files)
+    found = Entries(option, environ)
+    files = shown(found.files)
+    if not found.is_there:
+        raise missing(found.files)
     name = context or found.current
     if not name:
         raise NotFoundError(
@@ -140,69 +192,111 @@ def read(context: str, files: str) -> Parts:
     return Parts(context=name, files=files, cluster=cluster, user=user)
 
 
-class _Entries:
-    """All entries of all files; where several have one name, the first counts."""
+def missing(files: Iterable[Path]) -> NotFoundError:
+    """Give the fault that there is no kubeconfig."""
+    return NotFoundError(
+        f"there is no kubeconfig at {shown(files) or '~/.kube/config'}",
+        hint="set KUBECONFIG, or let your cluster write one: minikube start, "
+        "gcloud container clusters get-credentials NAME",
+    )
 
-    def __init__(self, files: str) -> None:
-        self._files = files
+
+class Entries:
+    """All entries of all files; where several files have one name, the first counts.
+
+    Args:
+        option: what `--kubeconfig` says.
+        environ: the environment.
+
+    Attributes:
+        files: those that were looked for, in order.
+        is_there: whether one of them says something.
+        current: the context that kubectl uses unless told otherwise, empty if there is none.
+        known: the entries of each section by name.
+    """
+
+    def __init__(self, option: str | None, environ: Mapping[str, str]) -> None:
+        """Read the files; those that are not there are passed over.
+
+        Raises:
+            ClusterError: kubectl would not read one of them.
+        """
+        self.files = paths(option, environ)
         self.current = ""
-        self._known: dict[str, dict[str, Part]] = {section: {} for section in _SECTIONS}
-        contents = [(file, content) for file in _paths(files) if (content := _content(file)) is not None]
-        if not contents:
-            raise NotFoundError(
-                f"there is no kubeconfig at {files}",
-                hint="set KUBECONFIG, or let your cluster write one: minikube start, "
-                "gcloud container clusters get-credentials NAME",
-            )
+        self.known: dict[str, dict[str, Part]] = {section: {} for section in _SECTIONS}
+        contents = [(file, content) for file in self.files if (content := _content(file)) is not None]
+        self.is_there = bool(contents)
         for file, content in contents:
             try:
                 self._take(content, file)
-            except (AttributeError, TypeError, KeyError, ValueError):
-                raise _unreadable("it is not a kubeconfig", str(file)) from None
+            except ValueError as error:
+                raise _unreadable(f"it is not a kubeconfig: {error}", str(file)) from None
 
     def context(self, name: str) -> Mapping[str, Any]:
-        known = self._known["contexts"]
+        """Give a context.
+
+        Raises:
+            NotFoundError: with the known ones.
+        """
+        known = self.known["contexts"]
         if name not in known:
             raise NotFoundError(
                 f"the kubeconfig has no context `{name}`; it has "
                 + (", ".join(f"`{each}`" for each in sorted(known)) or "none"),
                 near=(near := nearest(name, known)),
-                where=self._files,
+                where=shown(self.files),
                 hint=None if near else "kubectl config get-contexts; --context NAME takes another one",
             )
         return known[name].value
 
     def part(self, context: str, section: str, chosen: Mapping[str, Any]) -> Part:
+        """Give the cluster or user that a context names.
+
+        Raises:
+            ClusterError: there is none of that name.
+        """
         what = _SECTIONS[section]
         name = str(chosen.get(what) or "")
-        if name and name not in self._known[section]:
+        if name and name not in self.known[section]:
             raise ClusterError(
                 f"context `{context}` names the {what} `{name}`, which the kubeconfig does not have",
-                where=self._files,
+                where=shown(self.files),
                 hint=LOOK,
             )
-        return self._known[section].get(name, Part())
+        return self.known[section].get(name, Part())
 
     def _take(self, content: Mapping[str, Any], file: Path) -> None:
-        self.current = self.current or str(content.get("current-context") or "")
+        current = content.get("current-context") or ""
+        if not isinstance(current, str):
+            raise ValueError("`current-context` is no text")
+        self.current = self.current or current
         for section, what in _SECTIONS.items():
-            for entry in content.get(section) or ():
-                if not isinstance(name := entry["name"], str) or not name:
-                    raise ValueError(section)
-                value = entry.get(what) or {}
-                if not isinstance(value, Mapping):
-                    raise ValueError(section)
-                self._known[section].setdefault(name, Part(value, file, name))
+            entries = content.get(section) or []
+            if not isinstance(entries, list):
+                raise ValueError(f"`{section}` is no list")
+            names = set()
+            for number, entry in enumerate(entries):
+                place = f"{section}[{number}]"
+                name, value = _named(entry, what, place)
+                if name in names:
+                    raise ValueError(f"`{place}` has a name that stands there already")
+                names.add(name)
+                self.known[section].setdefault(name, Part(value, file, name))
 
 
-def _paths(files: str) -> list[Path]:
-    return [Path(name).expanduser() for name in files.split(os.pathsep) if name]
+def _named(entry: Any, what: str, place: str) -> tuple[str, Mapping[str, Any]]:
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
+        raise ValueError(f"`{place}` has no name")
+    value = entry.get(what) or {}
+    if not isinstance(value, Mapping):
+        raise ValueError(f"`{place}.{what}` is no map")
+    return entry["name"], value
 
 
 def _content(file: Path) -> Mapping[str, Any] | None:
     """Read a file; None if it is not there or says nothing."""
     try:
-        read = documents.read_all(file.read_bytes(), file=str(file))
+        read = documents.read_all(bounded(file, MOST_BYTES), file=str(file))
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mlstack.errors import ClusterError
-from mlstack.files.kubeparts import decoded
+from mlstack.files.kubeparts import bounded, decoded
 from mlstack.model import proxies
-from mlstack.model.login import Login, TokenFile
+from mlstack.model.login import Login, TokenFile, address
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a pod finds its service account."""
@@ -34,12 +34,18 @@ def read(account: Path, environ: Mapping[str, str]) -> tuple[Login, TokenFile]:
         )
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     try:
-        ca = decoded((account / "ca.crt").read_bytes())
+        address(server)
+        ca = decoded(bounded(account / "ca.crt"))
     except OSError as error:
         reason = (error.strerror or "").lower()
         raise ClusterError(
             f"{label} cannot be used: {error.filename}: {reason}",
             hint="check `automountServiceAccountToken` of the pod and of its service account",
         ) from error
+    except ValueError:
+        raise ClusterError(
+            f"{label} cannot be used: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are no address",
+            hint="they name the API server in the environment of every pod",
+        ) from None
     login = Login(label=label, server=server, ca_pem=ca, proxy=proxies.between(server, environ))
     return login, TokenFile(path=str(account / "token"))

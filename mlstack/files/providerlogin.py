@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from pathlib import Path
 
 from mlstack.errors import ClusterError, ConfigError
-from mlstack.files.kubeparts import Parts
+from mlstack.files.kubeparts import Parts, bounded, decoded
 from mlstack.files.pluginlogin import unclear
 from mlstack.model import login
 from mlstack.model.login import IdToken, Proof
 
 _OIDC = "oidc"
+_AUTHORITY = "idp-certificate-authority"
 
 
 def read(parts: Parts) -> IdToken:
@@ -45,6 +47,21 @@ def read(parts: Parts) -> IdToken:
         file=str(parts.user.file),
         user=parts.user.name,
     )
+
+
+def authority(way: IdToken) -> str | None:
+    """Give the certificates to verify a provider with, None for those of the system.
+
+    Raises:
+        ValueError: they cannot be read.
+    """
+    data, file = (way.settings.get(f"{_AUTHORITY}{end}") for end in ("-data", ""))
+    try:
+        if data:
+            return decoded(base64.b64decode(data, validate=True))
+        return decoded(bounded(Path(file))) if file else None
+    except (OSError, ValueError):
+        raise ValueError(f"its `{_AUTHORITY}` cannot be read") from None
 
 
 def keep(way: IdToken, tokens: Mapping[str, str]) -> None:

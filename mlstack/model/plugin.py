@@ -140,7 +140,7 @@ def answered(plugin: Plugin, output: bytes) -> Answer:
 def _credential(plugin: Plugin, output: bytes) -> Mapping[str, Any]:
     try:
         said = json.loads(output)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError("it is no JSON" if output.strip() else "it is empty") from None
     if not isinstance(said, Mapping) or said.get("kind") != _KIND:
         raise ValueError(f"it is no {_KIND}")

@@ -7,12 +7,9 @@ import ipaddress
 import re
 from collections.abc import Mapping
 
-_ADDRESS = re.compile(
-    r"(?P<scheme>https?)://([^/@]*@)?(\[(?P<v6>[^\]]*)\]|(?P<name>[^/:?#]*))(:(?P<port>\d+))?(/.*)?",
-    re.IGNORECASE,
-)
-_ENTRY = re.compile(r"(?P<host>\[[^\]]*\]|[^:]*|[^:]*:[^:]*:.*?)(:(?P<port>\d+))?")
-_PORTS = {"http": "80", "https": "443"}
+from mlstack.model.login import address, ip_number
+
+_WITH_PORT = re.compile(r"(\[(?P<v6>[^\]]*)\]|(?P<name>[^:\[\]]*)):(?P<port>[^:]*)")
 
 
 def between(server: str, environ: Mapping[str, str]) -> str | None:
@@ -22,13 +19,13 @@ def between(server: str, environ: Mapping[str, str]) -> str | None:
         server: address of the server.
         environ: the environment.
     """
-    found = _ADDRESS.fullmatch(server)
-    if found is None:
+    try:
+        there = address(server)
+    except ValueError:
         return None
-    scheme = found["scheme"].lower()
-    host, port = (found["v6"] or found["name"] or "").lower(), found["port"] or _PORTS[scheme]
-    proxy = _variable(f"{scheme}_proxy", environ)
-    if not proxy or _is_here(host) or _is_excepted(host, port, _variable("no_proxy", environ)):
+    proxy = _variable(f"{there.scheme}_proxy", environ)
+    exceptions = _variable("no_proxy", environ)
+    if not proxy or there.is_here or _is_excepted(there.host, str(there.port), exceptions):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
 
@@ -37,40 +34,31 @@ def _variable(name: str, environ: Mapping[str, str]) -> str:
     return environ.get(name.upper()) or environ.get(name) or ""
 
 
-def _is_here(host: str) -> bool:
-    number = _number(host)
-    return host == "localhost" or (number is not None and number.is_loopback)
-
-
 def _is_excepted(host: str, port: str, exceptions: str) -> bool:
     return any(_covers(entry.strip().lower(), host, port) for entry in exceptions.split(","))
 
 
 def _covers(entry: str, host: str, port: str) -> bool:
+    """Tell whether an exception is about a server, as golang.org/x/net/http/httpproxy reads it."""
     if entry in ("", "*"):
         return entry == "*"
-    number = _number(host)
-    if number is not None and "/" in entry:
-        return _is_in(number, entry)
-    found = _ENTRY.fullmatch(entry)
-    name, wanted = (found["host"], found["port"]) if found and _number(entry) is None else (entry, None)
-    if wanted not in (None, port):
+    number = ip_number(host)
+    if number is not None and _is_in(number, entry):
+        return True
+    found = None if ip_number(entry) else _WITH_PORT.fullmatch(entry)
+    name, wanted = (found["v6"] or found["name"], found["port"]) if found else (entry, "")
+    if not name or wanted not in ("", port):
         return False
     if number is not None:
-        return _number(name.strip("[]")) == number
-    name = name.removeprefix("*")
+        return ip_number(name) == number
+    name = name[1:] if name.startswith("*.") else name
     return host.endswith(name) if name.startswith(".") else host == name or host.endswith(f".{name}")
 
 
 def _is_in(number: ipaddress.IPv4Address | ipaddress.IPv6Address, network: str) -> bool:
+    if "/" not in network:
+        return False
     try:
         return number in ipaddress.ip_network(network, strict=False)
     except ValueError:
         return False
-
-
-def _number(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        return None

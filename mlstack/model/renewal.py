@@ -76,11 +76,12 @@ def judge(wanted: KubeObject, environment: str, *, fixed: str, why: str | None) 
     """
     key = (wanted.group, wanted.kind)
     said = _annotation(wanted)
+    keep = f"or let the files say there what the cluster has (`mlstack diff {environment}` shows both)"
     if key in _NEVER:
-        hint = f"a {wanted.kind} is never made anew: {_NEVER[key]}, or put the field back"
+        hint = f"a {wanted.kind} is never made anew: {_NEVER[key]}, {keep}"
         return Verdict(recreate=False, reason=fixed, hint=hint)
     if said == "never":
-        hint = f"its annotation `{RECREATE}: never` keeps it from being made anew; put the field back"
+        hint = f"its annotation `{RECREATE}: never` keeps it from being made anew; change that, {keep}"
         return Verdict(recreate=False, reason=why or fixed, hint=hint)
     if why or said == "true":
         return Verdict(recreate=True, reason=why or fixed)
@@ -89,7 +90,7 @@ def judge(wanted: KubeObject, environment: str, *, fixed: str, why: str | None) 
     place = f"environments/{environment}/patches/{wanted.component}.yaml"
     hint = (
         f'let it be deleted and made anew by the annotation `{RECREATE}: "true"` on it'
-        f" (in its manifest, or in {place}), or put the field back"
+        f" (in its manifest, or in {place}), {keep}"
     )
     return Verdict(recreate=False, reason=fixed, hint=hint)
 
@@ -107,7 +108,8 @@ def unless_refused(verdict: Verdict, fault: MlstackError) -> Verdict:
     causes = fault.causes if isinstance(fault, InvalidError) else ()
     told = "; ".join(f"`{cause.field}` {cause.message}".replace("`` ", "") for cause in causes)
     text = f"{verdict.reason}, and made anew it would be refused: {told or fault.message}"
-    return Verdict(recreate=False, reason=text, hint="mend it first, or put the field back")
+    hint = "mend what the server says first, or let the files say what the cluster has"
+    return Verdict(recreate=False, reason=text, hint=hint)
 
 
 def _annotation(wanted: KubeObject) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import os
+import ssl
 import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -188,6 +190,16 @@ def another_authority(cluster: TestCluster, folder: Path) -> tuple[Parts, Parts,
     return as_admin(cluster), {"server": cluster.server, "certificate-authority": "ca.pem"}, {}
 
 
+def served_certificate(cluster: TestCluster) -> str:
+    """Give the certificate that the server shows."""
+    address = urlsplit(cluster.server)
+    return ssl.get_server_certificate((str(address.hostname), int(address.port or 443)))
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
 VARIANTS: dict[str, Variant] = {
     "token": lambda c, _: (as_admin(c), trusted(c), {}),
     "wrong token": lambda c, _: ({"token": "wrong"}, trusted(c), {}),
@@ -196,6 +208,16 @@ VARIANTS: dict[str, Variant] = {
     "another authority": another_authority,
     "no authority": lambda c, _: (as_admin(c), {"server": c.server}, {}),
     "unverified": lambda c, _: (as_admin(c), {"server": c.server, "insecure-skip-tls-verify": True}, {}),
+    "unverified beside an authority": lambda c, _: (
+        as_admin(c),
+        trusted(c, **{"insecure-skip-tls-verify": True}),
+        {},
+    ),
+    "the server's own certificate": lambda c, folder: (
+        as_admin(c),
+        {"server": c.server, "certificate-authority-data": encoded(served_certificate(c))},
+        {},
+    ),
     "server name": lambda c, _: (as_admin(c), trusted(c, **{"tls-server-name": "kubernetes"}), {}),
     "wrong server name": lambda c, _: (as_admin(c), trusted(c, **{"tls-server-name": "example.org"}), {}),
     "as": lambda c, _: (as_admin(c, **{"as": "viewer"}), trusted(c), {}),

@@ -252,6 +252,50 @@ def test_an_invalid_object_lists_its_faults() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "field", "said"),
+    [
+        ("ConfigMap", "[]", "its values together take more than the 1048576 bytes that a ConfigMap may hold"),
+        (
+            "Secret",
+            "data",
+            "`data` its values together take more than the 1048576 bytes that a Secret may hold",
+        ),
+        (
+            "Deployment",
+            "metadata.annotations",
+            "`metadata.annotations` takes more than the 1048576 bytes that it may hold",
+        ),
+    ],
+)
+def test_what_is_too_long_is_told_with_its_limit(kind: str, field: str, said: str) -> None:
+    text = "Too long: may not be more than 1048576 bytes"
+    cause = {"reason": "FieldValueTooLong", "field": field, "message": text}
+    body = refusal(422, f"{kind} is invalid", "Invalid", causes=[cause])
+    error = error_of(422, body, subject="`it`", kind=kind)
+    assert error.message == f"`it` is refused: {said}"
+    assert error.hint == "bring large files in an image or a volume, and name them in the object"
+
+
+def test_a_short_limit_of_a_field_is_no_matter_of_files() -> None:
+    text = "Too long: may not be more than 5 bytes"
+    cause = {"reason": "FieldValueTooLong", "field": "spec.name", "message": text}
+    assert read(refusal(422, "is invalid", "Invalid", causes=[cause])).hint is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "rpc error: desc = trying to send message larger than max (2143012 vs. 2097152)",
+        "etcdserver: request is too large",
+    ],
+)
+def test_an_object_too_large_for_the_store_is_invalid(said: str) -> None:
+    error = read(refusal(500, said))
+    assert isinstance(error, InvalidError)
+    assert error.message == f"`Deployment q3/d` is too large for the API server: {said}"
+
+
+@pytest.mark.parametrize(
     "value",
     [
         'core.PodTemplateSpec{ObjectMeta:v1.ObjectMeta{Name:"", Env: "hunter2"}, Spec: core.PodSpec{'

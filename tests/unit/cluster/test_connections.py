@@ -78,32 +78,6 @@ def test_a_connection_is_used_again(peers: list[Peer]) -> None:
     assert peers[0].connections == 1
 
 
-def test_a_connection_that_the_server_closed_is_not(
-    peers: list[Peer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connection, "_SURE_S", 0.0)
-    peers.append(Peer(stays=False))
-    carrier = carrier_of(peers[0].url)
-    for _ in range(3):
-        assert ask(carrier).data == b"{}"
-        peers[0].kept[-1].close()
-        while carrier._idle[-1].is_open():
-            pass
-    assert peers[0].connections == 3
-
-
-def test_after_one_that_broke_the_next_is_a_new_one(peers: list[Peer]) -> None:
-    peers.append(Peer(stays=False))
-    carrier = carrier_of(peers[0].url)
-    beside = carrier._connection()
-    ask(carrier)
-    beside.ask("GET", "/a", None, {}, read_timeout_s=5).read()
-    carrier._keep(beside)
-    with pytest.raises(FaultError, match="broke"):
-        ask(carrier)
-    assert ask(carrier).data == b"{}"
-
-
 def test_what_was_greeted_in_another_way_is_not_kept(peers: list[Peer]) -> None:
     peers.append(Peer(stays=True))
     carrier = carrier_of(peers[0].url)
@@ -264,3 +238,31 @@ def test_a_server_may_refuse_a_certificate_after_the_greeting(
     with serve(always(Answer(body=BODY))).running() as api, pytest.raises(FaultError, match=told) as caught:
         ask(carrier_of(api.url))
     assert caught.value.broken is broken
+
+
+@pytest.mark.parametrize("is_read", [False, True], ids=["unread", "broken"])
+def test_a_watch_that_is_the_last_of_its_connection_leaves_no_socket_open(is_read: bool) -> None:
+    def answer(listener: socket.socket) -> None:
+        peer, _ = listener.accept()
+        with peer:
+            peer.recv(1 << 16)
+            head = b"HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+            peer.sendall(head + b"3\r\n{}\n\r\n9\r\n")
+
+    with catch_warnings(), socket.create_server(("127.0.0.1", 0)) as listener:
+        simplefilter("error")
+        Thread(target=answer, args=(listener,), daemon=True).start()
+        watch = ask(carrier_of(f"http://127.0.0.1:{listener.getsockname()[1]}"), whole=False)
+        if is_read:
+            assert b"".join(watch.chunks()) == b"{}\n"
+        else:
+            watch.close()
+        kept = [each for each in gc.get_objects() if isinstance(each, socket.socket) and each.fileno() > 0]
+        assert [each for each in kept if each is not listener and _leads_to(each, listener)] == []
+
+
+def _leads_to(one: socket.socket, listener: socket.socket) -> bool:
+    try:
+        return bool(one.getpeername() == listener.getsockname())
+    except OSError:
+        return False

@@ -8,6 +8,7 @@ import ssl
 import subprocess
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ from mlstack.cluster.api import ObjectRef
 from mlstack.cluster.remote import RemoteCluster
 from mlstack.cluster.tls import fingerprint
 from mlstack.errors import ClusterError, ForbiddenError, UnreachableError
-from tests.support.certificates import self_signed
+from tests.support import plugins
+from tests.support.certificates import Certificate, self_signed
 from tests.support.fakeapi import Answer, always, kubeconfig, serve, status
+from tests.support.providers import LATER_S, id_token
 
 MAP = {
     "apiVersion": "v1",
@@ -43,9 +46,12 @@ def opened(config: str) -> RemoteCluster:
     return kube.connect("test", kubeconfig=config)
 
 
-def tls(folder: Path, host: str) -> tuple[ssl.SSLContext, str]:
+def tls(
+    folder: Path, host: str, made: Certificate | None = None, *between: Certificate
+) -> tuple[ssl.SSLContext, str]:
     """Make a server's TLS context for a host, and the file clients trust it by."""
-    certificate, key = self_signed(host).write(folder, "server")
+    certificate, key = (made or self_signed(host)).write(folder, "server")
+    certificate.write_text(certificate.read_text() + "".join(each.certificate for each in between))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     return context, str(certificate)
@@ -77,6 +83,49 @@ def test_a_server_that_cannot_be_verified_gets_no_request(
         config = kubeconfig(tmp_path, api.url, **({"certificate-authority": ca} if trusted else {}))
         with pytest.raises(UnreachableError, match=reason):
             opened(config).get(REF)
+    assert api.asked == []
+
+
+def test_a_name_that_is_no_alternative_name_is_none(tmp_path: Path) -> None:
+    made = self_signed("kubernetes", has_alternative=False)
+    context, ca = tls(tmp_path, "kubernetes", made)
+    with serve(always(Answer(body=MAP)), tls=context).running() as api:
+        cluster = {"certificate-authority": ca, "tls-server-name": "kubernetes"}
+        with pytest.raises(UnreachableError, match=r"TLS fails: .*kubernetes"):
+            opened(kubeconfig(tmp_path, api.url, **cluster)).get(REF)
+    assert api.asked == []
+
+
+ROOT = self_signed("root")
+MIDDLE = self_signed("middle", issuer=ROOT)
+SIGNED = self_signed("127.0.0.1", issuer=MIDDLE)
+
+
+@pytest.mark.parametrize(
+    ("trusted", "sent", "is_trusted"),
+    [
+        (ROOT, [MIDDLE], True),
+        (ROOT, [], False),
+        (MIDDLE, [], True),
+        (MIDDLE, [MIDDLE], True),
+        (SIGNED, [], True),
+        (SIGNED, [MIDDLE], True),
+        (self_signed("middle", seed="other"), [MIDDLE], False),
+    ],
+    ids=["root", "root alone", "middle", "middle sent", "own", "own sent", "namesake"],
+)
+def test_any_certificate_of_the_chain_may_be_trusted(
+    tmp_path: Path, trusted: Certificate, sent: list[Certificate], is_trusted: bool
+) -> None:
+    context, _ = tls(tmp_path, "127.0.0.1", SIGNED, *sent)
+    authority = base64.b64encode(trusted.certificate.encode()).decode()
+    with serve(always(Answer(body=MAP)), tls=context).running() as api:
+        cluster = opened(kubeconfig(tmp_path, api.url, **{"certificate-authority-data": authority}))
+        if is_trusted:
+            assert cluster.get(REF) == MAP
+            return
+        with pytest.raises(UnreachableError, match="TLS fails"):
+            cluster.get(REF)
     assert api.asked == []
 
 
@@ -130,12 +179,103 @@ def test_the_identity_has_the_authority(tmp_path: Path) -> None:
     assert identity.ca == fingerprint(Path(ca).read_text())
 
 
-def test_an_authority_that_verifies_nobody_is_no_part_of_the_identity(tmp_path: Path) -> None:
+@pytest.mark.parametrize("inline", [True, False], ids=["in the kubeconfig", "in a file"])
+def test_an_authority_that_verifies_nobody_is_refused(tmp_path: Path, inline: bool) -> None:
     context, ca = tls(tmp_path, "127.0.0.1")
-    body = {"metadata": {"name": "kube-system", "uid": "u-1"}}
-    with serve(always(Answer(body=body)), tls=context).running() as api:
-        cluster = {"certificate-authority": ca, "insecure-skip-tls-verify": True}
-        assert opened(kubeconfig(tmp_path, api.url, **cluster)).identity().ca is None
+    authority = (
+        {"certificate-authority-data": base64.b64encode(Path(ca).read_bytes()).decode()}
+        if inline
+        else {"certificate-authority": ca}
+    )
+    with serve(always(Answer(body=MAP)), tls=context).running() as api:
+        config = kubeconfig(tmp_path, api.url, **authority, **{"insecure-skip-tls-verify": True})
+        with pytest.raises(ClusterError, match="authority, and says insecure-skip-tls-verify") as caught:
+            opened(config).get(REF)
+    assert (caught.value.exit_code, caught.value.where, api.asked) == (6, config, [])
+
+
+def test_over_http_neither_counts(tmp_path: Path) -> None:
+    with serve(always(Answer(body=MAP))).running() as api:
+        cluster = {"certificate-authority-data": "aGk=", "insecure-skip-tls-verify": True}
+        assert opened(kubeconfig(tmp_path, api.url, **cluster)).get(REF) == MAP
+
+
+SECRET = "hush"
+NOBODY = status(401, "Unauthorized", reason="Unauthorized")
+
+
+def asking(folder: Path, **more: Any) -> dict[str, Any]:
+    return plugins.make(folder / "bin", plugins.token(SECRET)).user(**more)
+
+
+USERS: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "token": lambda folder: {"token": SECRET},
+    "token file": lambda folder: {"tokenFile": str(folder / "token")},
+    "password": lambda folder: {"username": "ada", "password": SECRET},
+    "plug-in": asking,
+    "plug-in and as": lambda folder: {**asking(folder), "as": "ada"},
+    "id-token": lambda folder: {
+        "auth-provider": {"name": "oidc", "config": {"id-token": id_token(expires_s=LATER_S, name=SECRET)}}
+    },
+}
+
+
+@pytest.mark.parametrize("user", USERS)
+@pytest.mark.parametrize(
+    "server",
+    [
+        "http://cluster.example",
+        "http://localhost.example:8001",
+        "http://127.0.0.1.example",
+        "HTTP://10.0.0.1:8080/k8s",
+        "http://127.0.0.1@cluster.example",
+        "http://127.0.0.1:8001",
+        "http://localhost",
+    ],
+)
+def test_nobody_is_told_who_we_are_over_a_network_without_tls(tmp_path: Path, user: str, server: str) -> None:
+    """All go through a proxy: whoever stands on the way reads what is sent, to the machine itself too."""
+    (tmp_path / "token").write_text(SECRET)
+    said = USERS[user](tmp_path)
+    with serve(always(NOBODY)).running() as api:
+        config = kubeconfig(tmp_path, server, user=said, **{"proxy-url": api.url})
+        with pytest.raises(ForbiddenError):
+            opened(config).get(REF)
+    assert len(api.asked) == 1
+    assert "authorization" not in api.asked[0].headers
+    assert SECRET not in str(api.asked)
+    assert not (tmp_path / "bin" / "runs").exists()
+
+
+def test_that_nobody_is_told_who_we_are_is_said(tmp_path: Path) -> None:
+    with serve(always(NOBODY)).running() as api:
+        config = kubeconfig(tmp_path, "http://cluster.example", **{"proxy-url": api.url})
+        with pytest.raises(ForbiddenError) as caught:
+            opened(config).get(REF)
+    assert caught.value.hint is not None
+    assert "is sent over http://" in caught.value.hint
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST"])
+def test_the_machine_itself_is_told_who_we_are(tmp_path: Path, host: str) -> None:
+    with serve(always(Answer(body=MAP))).running() as api:
+        server = api.url.replace("127.0.0.1", host)
+        assert opened(kubeconfig(tmp_path, server, user={"token": "t"})).get(REF) == MAP
+    assert api.asked[0].headers["authorization"] == "Bearer t"
+
+
+@pytest.mark.parametrize("code", [301, 302, 307, 308])
+def test_a_redirect_to_http_gets_no_token(tmp_path: Path, code: int) -> None:
+    context, ca = tls(tmp_path, "127.0.0.1")
+    with serve(always(Answer(body=MAP))).running() as plain:
+        moved = Answer(code=code, body={}, headers=(("Location", f"{plain.url}/api"),))
+        with serve(always(moved), tls=context).running() as api:
+            config = kubeconfig(tmp_path, api.url, **{"certificate-authority": ca})
+            with pytest.raises(ClusterError):
+                opened(config).get(REF)
+            with pytest.raises(ClusterError):
+                opened(config).create(MAP)
+    assert plain.asked == []
 
 
 def test_a_token_that_no_header_takes_is_told_without_it(tmp_path: Path) -> None:

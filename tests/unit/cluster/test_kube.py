@@ -58,7 +58,7 @@ def test_an_unknown_context_names_the_known_ones(tmp_path: Path) -> None:
             {"token": 3},
             "the credentials or certificates of context `test` cannot be",
         ),
-        ({"server": "https://h k"}, {}, "the address of the API server of context `test` is not a URL"),
+        ({"server": "https://h k"}, {}, "context `test` has an address of an API server that is not a URL"),
         ({"server": 6443}, {}, "context `test` has no address of an API server"),
         ({"server": "h:6443"}, {}, "context `test` has no address of an API server"),
         (
@@ -197,10 +197,11 @@ def test_a_password_in_the_address_is_in_no_message(tmp_path: Path) -> None:
     assert "hush" not in caught.value.describe()
 
 
-def test_empty_files_are_passed_over(tmp_path: Path) -> None:
+def test_empty_files_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "empty").write_text("# nothing yet\n")
     files = os.pathsep.join((str(tmp_path / "empty"), kubeconfig(tmp_path, "https://127.0.0.1:1")))
-    assert isinstance(kube.connect("test", kubeconfig=files), RemoteCluster)
+    monkeypatch.setenv("KUBECONFIG", files)
+    assert isinstance(kube.connect("test"), RemoteCluster)
     with pytest.raises(NotFoundError, match="there is no kubeconfig"):
         kube.connect("test", kubeconfig=str(tmp_path / "empty"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 import pytest
 
@@ -41,11 +42,17 @@ class Moody(MemoryCluster):
 class Waiting:
     """A patient cluster on a clock that only sleeping moves."""
 
-    def __init__(self, *, answered: bool = True) -> None:
+    def __init__(self, *, answered: bool = True, timeout_s: float = inf) -> None:
         self.clock, self.cluster = VirtualClock(0), Moody()
         self.told: list[str] = []
+        self.still: list[str] = []
         self.patient = PatientCluster(
-            self.cluster, clock=self.clock, told=self.told.append, answered=answered
+            self.cluster,
+            clock=self.clock,
+            told=self.told.append,
+            answered=answered,
+            timeout_s=timeout_s,
+            still=self.still.append,
         )
 
     def fails_until(self, time_s: float, error: MlstackError) -> None:
@@ -75,6 +82,16 @@ def test_a_server_that_stays_away_is_given_up() -> None:
     with pytest.raises(UnreachableError):  # and others do not begin to wait anew
         waiting.get()
     assert waiting.clock.now_s() < patient.OUTAGE_S + 2
+
+
+@pytest.mark.parametrize("error", [SILENT, TransientError("too many requests")], ids=["away", "busy"])
+def test_what_is_waited_for_is_said_every_30_s_and_ends_in_the_time_of_the_run(error: MlstackError) -> None:
+    waiting = Waiting(timeout_s=40)
+    waiting.fails_until(10_000, error)
+    with pytest.raises(type(error)):
+        waiting.get()
+    assert 40 <= waiting.clock.now_s() < 42
+    assert len(waiting.still) == 1 and waiting.still[0].startswith("until the API server")
 
 
 def test_a_request_that_was_silent_long_enough_is_not_sent_again() -> None:

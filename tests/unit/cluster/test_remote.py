@@ -92,7 +92,10 @@ def test_delete_names_the_propagation_by_default(served: Serve) -> None:
 
 
 def test_delete_gives_the_object_while_finalizers_hold_it(served: Serve) -> None:
-    held = {**MAP, "metadata": {**MAP["metadata"], "deletionTimestamp": "t", "finalizers": ["f"]}}  # type: ignore[dict-item]
+    held = {
+        **MAP,
+        "metadata": {**MAP["metadata"], "deletionTimestamp": "2026-11-23T06:00:00Z", "finalizers": ["f"]},
+    }  # type: ignore[dict-item]
     _, cluster = served(always(Answer(body=held)))
     assert cluster.delete(REF) == held
 
@@ -110,7 +113,7 @@ def test_patch_goes_to_the_subresource(served: Serve, kind: Any, content_type: s
 
 
 def test_names_are_quoted_in_paths(served: Serve) -> None:
-    api, cluster = served(always(Answer(body={})))
+    api, cluster = served(always(Answer(body=MAP)))
     cluster.get(ObjectRef("rbac.authorization.k8s.io/v1", "ClusterRole", "", "system:a/b?c"))
     assert api.asked[0].path == "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:a%2Fb%3Fc"
 
@@ -132,9 +135,7 @@ def test_a_list_is_read_page_by_page_and_every_item_knows_its_kind(served: Serve
 
 
 def test_a_list_that_expires_between_pages_is_read_in_one_piece(served: Serve) -> None:
-    page = Answer(
-        body={"metadata": {"resourceVersion": "1", "continue": "token"}, "items": [{"metadata": {}}]}
-    )
+    page = Answer(body={"metadata": {"resourceVersion": "1", "continue": "token"}, "items": [MAP]})
     whole = Answer(body={"metadata": {"resourceVersion": "2"}, "items": None})
     api, cluster = served(in_turn(page, status(410, "expired", reason="Expired"), whole))
     assert cluster.list("v1", "ConfigMap").items == ()
@@ -144,7 +145,12 @@ def test_a_list_that_expires_between_pages_is_read_in_one_piece(served: Serve) -
 def test_a_metadata_list_asks_for_no_more(served: Serve) -> None:
     api, cluster = served(
         always(
-            Answer(body={"metadata": {"resourceVersion": "1"}, "items": [{"kind": "PartialObjectMetadata"}]})
+            Answer(
+                body={
+                    "metadata": {"resourceVersion": "1"},
+                    "items": [{**MAP, "kind": "PartialObjectMetadata"}],
+                }
+            )
         )
     )
     assert cluster.list("v1", "ConfigMap", metadata_only=True).items[0]["kind"] == "ConfigMap"
@@ -165,7 +171,7 @@ def test_kinds_come_from_two_requests(served: Serve) -> None:
     api, cluster = served(
         lambda asked: Answer(body={"items": [groups[asked.path]]}, content_type=media)
         if asked.path in groups
-        else Answer(body={})
+        else Answer(body=MAP)
     )
     found = cluster.kinds().lookup("kubeflow.org/v1", "TFJob")
     assert found is not None
@@ -212,7 +218,7 @@ def test_older_servers_are_asked_group_by_group_and_one_broken_group_hides_no_ot
 
 
 def test_an_unknown_kind_is_asked_for_once_more_then_told(served: Serve) -> None:
-    api, cluster = served(always(Answer(body={})))
+    api, cluster = served(always(Answer(body={"versions": [], "groups": []})))
     with pytest.raises(ObjectNotFoundError) as caught:
         cluster.list("kubeflow.org/v1", "TFJob")
     assert caught.value.what == "kind"

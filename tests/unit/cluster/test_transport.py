@@ -189,3 +189,14 @@ def test_each_request_is_counted_by_verb_and_status(pauses: list[float], tmp_pat
         ("watch", 410),
         ("delete", None),
     ]
+
+
+@pytest.mark.parametrize(("more", "coding"), [({}, "gzip"), ({"disable-compression": True}, "identity")])
+@pytest.mark.parametrize("by_proxy", [False, True], ids=["directly", "by a proxy"])
+def test_answers_come_packed_unless_the_kubeconfig_says_otherwise(
+    tmp_path: Path, connect: Connect, more: dict[str, Any], coding: str, by_proxy: bool
+) -> None:
+    with serve(always(Answer(body=MAP))).running() as api:
+        way = {"proxy-url": api.url} if by_proxy else {}
+        assert connect("test", kubeconfig=kubeconfig(tmp_path, api.url, **way, **more)).get(REF) == MAP
+    assert api.asked[0].headers["accept-encoding"] == coding

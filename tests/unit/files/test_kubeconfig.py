@@ -1,12 +1,13 @@
 """Contexts are read as kubectl reads them, without a client."""
 
 import json
+import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from mlstack.errors import ConfigError, NotFoundError, UsageError, YamlError
+from mlstack.errors import ClusterError, NotFoundError, UsageError
+from mlstack.files import logins
 from mlstack.files.kubeconfig import load
 from tests.support.builders import kubeconfig, write_tree
 
@@ -71,25 +72,74 @@ def test_the_current_context_is_told_apart_from_no_kubeconfig(tmp_path: Path) ->
     assert load(None, place).current().name == "minikube"
 
 
-def test_a_folder_in_the_place_of_a_kubeconfig_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot read the kubeconfig: is a directory"):
-        load(None, {"KUBECONFIG": str(tmp_path)})
+# What kubectl says of each is "error loading config file".
+BROKEN = {
+    "no YAML": "a: [",
+    "a list": "- a\n",
+    "sections": "contexts: x\n",
+    "entries": "clusters: [1]\n",
+    "a nameless entry": "users: [{user: {token: t}}]\n",
+    "an odd name": "contexts: [{name: 2}]\n",
+    "an odd entry": "contexts: [{name: a, context: 3}]\n",
+    "an odd current context": "current-context: 3\n",
+    "a name twice": "contexts: [{name: a}, {name: a}]\n",
+    "a folder": None,
+    "a device": "/dev/zero",
+}
 
 
-@pytest.mark.parametrize(("content", "kind"), [("a: [", YamlError), ("- a\n", ConfigError)])
-def test_a_broken_file_is_told(tmp_path: Path, content: str, kind: type[ConfigError]) -> None:
+@pytest.mark.parametrize("broken", BROKEN)
+def test_what_kubectl_does_not_read_is_told_by_whoever_reads_it(tmp_path: Path, broken: str) -> None:
+    file, content = tmp_path / "config", BROKEN[broken]
+    if content is None:
+        file.mkdir()
+    elif content.startswith("/"):
+        file.symlink_to(content)
+    else:
+        file.write_text(content)
+    told = []
+    for reads in (lambda: load(str(file), {}), lambda: logins.find("a", str(file), {})):
+        with pytest.raises(ClusterError, match="the kubeconfig cannot be read") as caught:
+            reads()
+        assert str(file) in (caught.value.where or "")
+        told.append(caught.value.describe())
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("content", ["", "# nothing\n", "contexts: [{name: a}]\n", "contexts: null\n"])
+def test_what_says_little_is_read(tmp_path: Path, content: str) -> None:
     write_tree(tmp_path, {"config": content})
-    with pytest.raises(kind) as caught:
-        load(str(tmp_path / "config"), {})
-    assert str(tmp_path / "config") in caught.value.describe()
+    assert load(str(tmp_path / "config"), {}).contexts.keys() <= {"a"}
+
+
+@pytest.mark.parametrize("name", ["with:colon", "with blank", "~", "config.d"])
+def test_the_option_names_one_file_whatever_its_name(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The readers agree: that of contexts and that of logins."""
+    monkeypatch.chdir(tmp_path)
+    write_tree(tmp_path, {name: kubeconfig("a", server="https://127.0.0.1:1")})
+    assert load(name, {}).current().name == "a"
+    assert logins.find("", name, {}).context == "a"
 
 
 @pytest.mark.parametrize(
-    "content", ["", "contexts: x\n", "contexts: [1, {name: 2}]\n", "contexts: [{name: a}]\n"]
+    "variable", ["missing:one:two", "one:two", ":one::two:", "one", "two:one", "~/one", "missing", ""]
 )
-def test_odd_entries_are_passed_over(tmp_path: Path, content: Any) -> None:
-    write_tree(tmp_path, {"config": content})
-    assert load(str(tmp_path / "config"), {}).current_context == ""
+def test_the_readers_agree_on_lists(tmp_path: Path, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    one, two = (kubeconfig("a", name, server=f"https://{name}") for name in ("b", "c"))
+    write_tree(tmp_path, {"one": one, "two": two, ".kube/config": kubeconfig("h", server="https://h")})
+    environ = {"KUBECONFIG": variable, "HOME": str(tmp_path)}
+    known = load(None, environ)
+    if not known.contexts:
+        with pytest.raises(NotFoundError) as caught:
+            logins.find("", None, environ)
+        with pytest.raises(NotFoundError, match=re.escape(caught.value.message)):
+            known.current()
+    for name, context in known.contexts.items():
+        assert logins.find(name, None, environ).login.server == context.server
+    assert known.current_context == (logins.find("", None, environ).context if known.current_context else "")
 
 
 def test_contexts_are_found_by_server(tmp_path: Path) -> None:

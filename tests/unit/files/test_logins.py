@@ -92,7 +92,7 @@ def test_a_login_may_be_spread_over_files(tmp_path: Path) -> None:
     one = config(tmp_path / "1", context="other")
     two = config(tmp_path / "2", user={"token": "second"})
     files = os.pathsep.join((str(tmp_path / "none"), one, two))
-    assert logins.find("test", files, {}).way == Proof(authorization="Bearer t")
+    assert logins.find("test", None, {"KUBECONFIG": files}).way == Proof(authorization="Bearer t")
 
 
 def test_without_a_name_the_current_context_counts(tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_who_acts_as_somebody_else_says_so(tmp_path: Path) -> None:
 def test_empty_files_are_passed_over(tmp_path: Path, text: str) -> None:
     (tmp_path / "empty").write_text(text)
     files = os.pathsep.join((str(tmp_path / "empty"), config(tmp_path / "k")))
-    assert logins.find("test", files, {}).context == "test"
+    assert logins.find("test", None, {"KUBECONFIG": files}).context == "test"
 
 
 @pytest.mark.parametrize(
