@@ -9,11 +9,21 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, TextIO
 
-from mlstack.cli.page import Page, Table, fold, layout
-from mlstack.cli.streams import ClosedOutputError, say, stop_writing, write
+from mlstack.cli.page import Page, Table, fold, layout, one_line
+from mlstack.cli.streams import ClosedOutputError, escaped, guarded, json_escaped, say, stop_writing, write
 from mlstack.model.table import Table as Registered
 
-__all__ = ["FORMATS", "ClosedOutputError", "emit", "say", "show", "stop_writing", "write"]
+__all__ = [
+    "FORMATS",
+    "ClosedOutputError",
+    "emit",
+    "guarded",
+    "json_escaped",
+    "say",
+    "show",
+    "stop_writing",
+    "write",
+]
 
 FORMATS: Registered[Callable[[Any], str]] = Registered("output format")
 
@@ -30,7 +40,7 @@ def emit(result: object, output_format: str) -> int:
         for note in page.notes:
             say(note)
     else:
-        write(FORMATS.find(output_format)(result))
+        write(FORMATS.find(output_format)(result), exact=True)
     return 0 if getattr(result, "ok", True) else 1
 
 
@@ -41,7 +51,7 @@ def show(page: Page, *, to_stderr: bool = False) -> None:
 
         progress.show(page, to_stderr=to_stderr)
     elif to_stderr:
-        say(page_text(page))
+        say(*page_text(page).split("\n"))
     else:
         write(page_text(page))
 
@@ -76,8 +86,18 @@ def table_text(result: object) -> str:
 def yaml_text(result: object) -> str:
     """Write the whole result as YAML."""
     from mlstack.model import emit as emitter
+    from mlstack.model import masking
 
-    return emitter.to_yaml(plain(result))
+    return emitter.to_yaml(_carried(masking.scrubbed_value(plain(result))))
+
+
+def _carried(value: Any) -> Any:
+    """Give plain data without the characters that YAML cannot carry, which are written visibly."""
+    if isinstance(value, str):
+        return escaped(value) if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in value) else value
+    if isinstance(value, Mapping):
+        return {_carried(key): _carried(inner) for key, inner in value.items()}
+    return [_carried(inner) for inner in value] if isinstance(value, list) else value
 
 
 @FORMATS.register("json")
@@ -85,13 +105,15 @@ def json_text(result: object) -> str:
     """Write the whole result as JSON, types kept."""
     import json
 
-    return json.dumps(plain(result), indent=2, ensure_ascii=False)
+    from mlstack.model import masking
+
+    return json_escaped(json.dumps(masking.scrubbed_value(plain(result)), indent=2, ensure_ascii=False))
 
 
 @FORMATS.register("name")
 def name_text(result: object) -> str:
     """Write the names alone, one a line, for other programs."""
-    return "\n".join(page_of(result).names)
+    return "\n".join(map(one_line, page_of(result).names))
 
 
 def plain(value: Any) -> Any:

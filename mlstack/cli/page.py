@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 from unicodedata import category, east_asian_width
 
+from mlstack.cli.streams import safe, scrubbed
+
 Style = Literal["", "add", "remove", "change", "head", "dim"]
 WIDTH = 80
 GAP = "  "
@@ -81,10 +83,8 @@ def shorten(text: str, width: int) -> str:
 
 
 def one_line(text: str) -> str:
-    """Write control characters visibly, so that a value can neither break a table nor move the cursor."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_visible(character) for character in text)
+    """Write a text as it may be printed: it tells no secret, breaks no table and moves no cursor."""
+    return safe(text, kept="")
 
 
 def fold(line: Line, *, width: int = WIDTH) -> Iterator[str]:
@@ -92,7 +92,7 @@ def fold(line: Line, *, width: int = WIDTH) -> Iterator[str]:
     if line.hang is None:
         yield one_line(line.text)
         return
-    text = one_line(" ".join(line.text.splitlines()))
+    text = one_line(" ".join(scrubbed(line.text).splitlines()))
     if text_width(text) <= width:
         yield text
         return
@@ -124,12 +124,6 @@ def _columns(character: str) -> int:
     if category(character) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if east_asian_width(character) in "WF" else 1
-
-
-def _visible(character: str) -> str:
-    if category(character) not in ("Cc", "Zl", "Zp"):
-        return character
-    return character.encode("unicode_escape").decode()
 
 
 def _widths(table: Table, rows: Sequence[Sequence[str]], width: int) -> list[int]:

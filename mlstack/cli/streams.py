@@ -1,11 +1,20 @@
-"""Text on stdout and stderr, whatever became of these; imports next to nothing."""
+"""The one way out for text: nothing secret, nothing that a terminal would obey; imports next to nothing.
+
+Values that the run knows to be secret are masked (`model.masking`). Names, messages and values come from
+packages, files, command lines and clusters: none of them may move the cursor, hide a part of itself, turn the
+direction of writing or begin a line that looks like one of ours.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+
+TYPE_CHECKING = False  # as in `typing`, which is an import
+if TYPE_CHECKING:
+    from typing import Any, TextIO
 
 CLOSED_OUTPUT_EXIT_CODE = 141
 
@@ -14,8 +23,69 @@ class ClosedOutputError(Exception):
     """Raised when the reader of stdout has gone, as `head` does: no fault, and nothing to say."""
 
 
-def write(text: str) -> None:
+class Outlet:
+    """A standard stream to which nothing goes raw, whoever writes: libraries, threads, the interpreter.
+
+    Args:
+        stream: where it leads.
+        is_output: whether it is stdout, whose loss is a fault; talk that nobody hears is none.
+    """
+
+    def __init__(self, stream: TextIO, *, is_output: bool) -> None:
+        self.stream, self._is_output = stream, is_output
+
+    def write(self, text: str) -> int:
+        """Write text as it may be printed; to write nothing, as click tries a stream, touches nothing."""
+        if not isinstance(text, str):
+            raise TypeError("text is written, not bytes")
+        if text:
+            with self._kept():
+                self.stream.write(safe(text))
+        return len(text)
+
+    def flush(self) -> None:
+        """Send on what was written."""
+        with self._kept():
+            self.stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def _kept(self) -> contextlib.AbstractContextManager[None]:
+        return _written() if self._is_output else _said()
+
+
+@contextlib.contextmanager
+def guarded() -> Iterator[None]:
+    """Let nothing raw onto stdout and stderr until the block is left; it may be entered again inside."""
+    before = sys.stdout, sys.stderr
+    guard()
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def guard() -> None:
+    """Let nothing raw onto stdout and stderr from now on."""
+    for name, is_output in (("stdout", True), ("stderr", False)):
+        stream = getattr(sys, name)
+        if not isinstance(stream, Outlet):
+            setattr(sys, name, Outlet(stream, is_output=is_output))
+
+
+def raw(stream: TextIO) -> TextIO:
+    """Give the stream behind an outlet, for what was made safe already: colours, documents."""
+    return stream.stream if isinstance(stream, Outlet) else stream
+
+
+def write(text: str, *, exact: bool = False) -> None:
     """Write text to stdout, ending with a line break.
+
+    Args:
+        text: what is written.
+        exact: whether it is a document, in which no text is put in another's place any more: its values were
+            masked when it was made, or are wanted as they are.
 
     Raises:
         ClosedOutputError: if nobody reads stdout any more.
@@ -23,9 +93,100 @@ def write(text: str) -> None:
     """
     if not text:
         return
+    ended = text if text.endswith("\n") else text + "\n"
+    with _written():
+        stream = raw(sys.stdout)
+        stream.write(escaped(ended if exact else scrubbed(ended)))
+        stream.flush()
+
+
+def say(*messages: str) -> None:
+    """Tell the person something on stderr that is no part of the result; if nobody reads it, so be it.
+
+    Args:
+        messages: each begins a line; its further lines are indented, so that they pass for no other message.
+    """
+    _talk("".join(f"{safe(indented(scrubbed(message)))}\n" for message in messages))
+
+
+def prompt(question: str) -> None:
+    """Put a question on stderr; the answer is typed behind it."""
+    _talk(f"{safe(indented(question))} ")
+
+
+def safe(text: str, *, kept: str = "\n\t") -> str:
+    """Give a text as it may be printed; width and line breaks are worked out after this."""
+    return escaped(scrubbed(text), kept=kept)
+
+
+def scrubbed(text: str) -> str:
+    """Give a text without what the run knows to be secret."""
+    if "mlstack.model.masking" not in sys.modules and "://" not in text:
+        return text  # nobody can have noted anything
+    from mlstack.model import masking
+
+    return masking.scrubbed(text)
+
+
+def escaped(text: str, *, kept: str = "\n\t") -> str:
+    r"""Write what a terminal would obey or hide visibly: `\x1b`, `\u202e`.
+
+    Args:
+        text: any text.
+        kept: control characters that stay as they are.
+    """
+    seen = text
+    for character in kept:
+        seen = seen.replace(character, "")
+    if seen.isascii() and seen.isprintable():
+        return text
+    from mlstack.model.scalars import UNSEEN  # nearly all text needs none of it
+
+    return UNSEEN.sub(
+        lambda found: found[0] if found[0] in kept else found[0].encode("unicode_escape").decode(), text
+    )
+
+
+def json_escaped(document: str) -> str:
+    r"""Give a JSON document in which every such character stands as `\u…`; it says the same as before."""
+    if document.isascii() and "\x7f" not in document:
+        return document
+    from mlstack.model.scalars import UNSEEN, write_code
+
+    return UNSEEN.sub(lambda found: found[0] if found[0] == "\n" else write_code(found[0]), document)
+
+
+def stop_writing() -> int:
+    """Send the rest of the output nowhere, so that the interpreter's last flush cannot fail."""
+    _leave(sys.stdout.fileno)
+    return CLOSED_OUTPUT_EXIT_CODE
+
+
+def indented(message: str) -> str:
+    """Give a message whose further lines begin with blanks, as no line of ours does."""
+    first, *others = message.replace("\r\n", "\n").split("\n")
+    return "\n".join([first, *(line if line[:2] in ("  ", "") else f"  {line}" for line in others)])
+
+
+def _talk(text: str) -> None:
+    with _said():
+        stream = raw(sys.stderr)
+        stream.write(text)
+        stream.flush()
+
+
+@contextlib.contextmanager
+def _said() -> Iterator[None]:
     try:
-        sys.stdout.write(text if text.endswith("\n") else text + "\n")
-        sys.stdout.flush()
+        yield
+    except OSError:
+        _leave(sys.stderr.fileno)
+
+
+@contextlib.contextmanager
+def _written() -> Iterator[None]:
+    try:
+        yield
     except BrokenPipeError as error:
         raise ClosedOutputError from error
     except OSError as error:
@@ -34,23 +195,8 @@ def write(text: str) -> None:
         stop_writing()
         raise ConfigError(
             f"cannot write the output: {(error.strerror or str(error)).lower()}",
-            hint="make room, or send the output elsewhere",
+            hint="what the command was to change is changed; make room, or send the output elsewhere",
         ) from error
-
-
-def say(text: str) -> None:
-    """Tell the person something on stderr that is no part of the result; if nobody reads it, so be it."""
-    try:
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
-    except OSError:
-        _leave(sys.stderr.fileno)
-
-
-def stop_writing() -> int:
-    """Send the rest of the output nowhere, so that the interpreter's last flush cannot fail."""
-    _leave(sys.stdout.fileno)
-    return CLOSED_OUTPUT_EXIT_CODE
 
 
 def _leave(number: Callable[[], int]) -> None:

@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from mlstack.model.scalars import write_double_quoted, write_scalar, write_string
+from mlstack.model.scalars import UNSEEN, UNSEEN_SET, write_double_quoted, write_scalar, write_string
 
 # Readers look 1,024 characters ahead for the colon of a key; a longer one is announced by `? `.
 _LONGEST_KEY = 500
-_ESCAPED = "\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff"
 # A literal block is exact when nothing in it needs an escape, its first line shows the indentation, and no
 # line starts with a tab or consists of blanks.
-_LITERAL = re.compile(f"[^ \t\n{_ESCAPED}][^{_ESCAPED}]*")
+_LITERAL = re.compile(f"[^ \t\n{UNSEEN_SET}][^{UNSEEN_SET}]*")
 _DOUBTFUL_LINE = re.compile(r"^(?:\t|[ \t]+$)", re.MULTILINE)
 
 _Out = Callable[[str], None]
@@ -46,11 +45,13 @@ def to_yaml_documents(values: Iterable[Any]) -> str:
 def to_flow(value: Any) -> str:
     """Write a value on one line; mappings and lists in the form that JSON and YAML share.
 
+    Only keys that are too long for readers of YAML are announced by `? `, which JSON does not know.
+
     Raises:
         ValueError: as `to_yaml`.
         TypeError: as `to_yaml`.
     """
-    return to_compact_json(value) if isinstance(value, Mapping | list | tuple) else write_scalar(value)
+    return _compact(value, _flow_label) if isinstance(value, Mapping | list | tuple) else write_scalar(value)
 
 
 def to_json(value: Any) -> str:
@@ -64,20 +65,13 @@ def to_json(value: Any) -> str:
 
 
 def to_compact_json(value: Any) -> str:
-    """Write JSON on one line, in a form that YAML reads too.
+    """Write JSON on one line, in a form that YAML reads too if no key is longer than 1,000 characters.
 
     Raises:
         ValueError: as `to_yaml`.
         TypeError: as `to_yaml`.
     """
-    if isinstance(value, str):
-        return write_double_quoted(value)
-    if isinstance(value, Mapping):
-        items = [f"{_json_key(key)}: {to_compact_json(item)}" for key, item in value.items()]
-        return f"{{{', '.join(items)}}}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(to_compact_json, value))}]"
-    return write_scalar(value)
+    return _compact(value, _json_label)
 
 
 # ------------------------------------------------------------------------------------------------- YAML
@@ -136,6 +130,8 @@ def _inline(value: Any, indent: str) -> str:
 def _text(value: str, indent: str) -> str:
     if "\n" not in value or not _LITERAL.fullmatch(value) or _DOUBTFUL_LINE.search(value):
         return write_string(value)
+    if not value.isascii() and UNSEEN.search(value.replace("\n", "").replace("\t", "")):
+        return write_string(value)
     body = value.rstrip("\n")
     ends = len(value) - len(body)
     lines = [f"{indent}{line}" if line else "" for line in body.split("\n")]
@@ -157,17 +153,33 @@ def _label(key: Any) -> str:
 # ------------------------------------------------------------------------------------------------- JSON
 
 
+def _compact(value: Any, label: Callable[[Any], str]) -> str:
+    if isinstance(value, str):
+        return write_double_quoted(value)
+    if isinstance(value, Mapping):
+        items = [f"{label(key)} {_compact(item, label)}" for key, item in value.items()]
+        return f"{{{', '.join(items)}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join([_compact(item, label) for item in value])}]"
+    return write_scalar(value)
+
+
+def _flow_label(key: Any) -> str:
+    label = _json_label(key)
+    return f"? {label[:-1]} :" if len(label) > _LONGEST_KEY else label
+
+
 def _json(value: Any, newline: str) -> str:
     deeper = newline + "  "
     if isinstance(value, Mapping) and value:
-        items = [f"{_json_key(key)}: {_json(item, deeper)}" for key, item in value.items()]
+        items = [f"{_json_label(key)} {_json(item, deeper)}" for key, item in value.items()]
         return f"{{{deeper}{f',{deeper}'.join(items)}{newline}}}"
     if isinstance(value, list | tuple) and value:
         return f"[{deeper}{f',{deeper}'.join([_json(item, deeper) for item in value])}{newline}]"
     return to_compact_json(value)
 
 
-def _json_key(key: Any) -> str:
+def _json_label(key: Any) -> str:
     if not isinstance(key, str):
         raise TypeError(f"a key must be a string, not `{key!r}`")
-    return write_double_quoted(key)
+    return f"{write_double_quoted(key)}:"

@@ -200,7 +200,8 @@ class _Reach:
             except ConfigError:  # other parameters may forbid this value
                 continue
             tried = True
-            found = tuple(_shown(one, param) for one in _differences(self._before, after))
+            known = (_shown(one, param) for one in _differences(self._before, after))
+            found = tuple(one for one in known if trials.INVENTED_KEY not in one.object.casefold())
             if found:
                 return found, ()
         if not tried:
@@ -231,13 +232,22 @@ def _differences(before: Rendered, after: Rendered) -> Iterator[Reach]:
                 yield Reach(object=str(found.identity), path="", value=None)
             continue
         now, then = mask_object(one.data), other.data
-        for path in _different(one.data, then):
+        for path in dict.fromkeys(_known_part(path, one.data, then) for path in _different(one.data, then)):
             value = _decided(_at(now, path), _at(then, path))
             yield Reach(object=str(one.identity), path=_path_text(path), value=value)
     if before.namespace != after.namespace:
         for found in before.objects:
             if not found.namespace:
                 yield Reach(object=str(found.identity), path="metadata.namespace", value=before.namespace)
+
+
+def _known_part(path: tuple[str | int, ...], now: Any, then: Any) -> tuple[str | int, ...]:
+    """Leave the map or list that takes a key which was only tried: nobody has a field of that name."""
+    tried = [place for place, step in enumerate(path) if trials.INVENTED_KEY in str(step).casefold()]
+    if tried:
+        return path[: tried[0]]
+    is_new_item = isinstance(path[-1], int) and _at(now, path) is None
+    return path[:-1] if is_new_item and trials.INVENTED_KEY in str(_at(then, path)).casefold() else path
 
 
 def _decided(now: Any, then: Any) -> Any:

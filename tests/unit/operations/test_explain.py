@@ -1,6 +1,7 @@
 """Who said what about a parameter, and what it reaches."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,47 @@ kind: Secret
 metadata: {name: keys}
 stringData: {token: {{ params.token or "" }}}
 """
+
+
+MAPS = """\
+apiVersion: mlstack.dev/v1
+kind: Prototype
+name: tf-cnn
+summary: x
+parameters:
+  type: object
+  properties:
+    name: {type: string}
+    labels: {type: object, additionalProperties: {type: string}, default: {}}
+"""
+MAP_TEMPLATE = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ name }}
+  labels:
+    app: a
+{% for key, value in params.labels.items() %}
+    {{ key }}: {{ value }}
+{% endfor %}
+spec:
+  template:
+    spec:
+      containers:
+      - name: main
+        env:
+        - name: X
+{% for key, value in params.labels.items() %}
+        - name: {{ key }}
+{% endfor %}
+{% for key, value in params.labels.items() %}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ key }}}
+{% endfor %}
+"""
+ENV_PATH = "spec.template.spec.containers[0].env[1]"
 
 
 @pytest.fixture
@@ -103,6 +145,33 @@ def test_the_fields_a_parameter_reaches(
     reaches = one(root, name, environment).reaches
     assert [(reach.path, reach.value) for reach in reaches] == paths
     assert {reach.object for reach in reaches} == {"Deployment cnn"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "paths"),
+    [
+        ({}, [("metadata.labels", {"app": "a"}), ("spec.template.spec.containers[0].env", [{"name": "X"}])]),
+        ({"team": "vision"}, [("metadata.labels.team", "vision"), (ENV_PATH, {"name": "team"}), ("", None)]),
+    ],
+)
+def test_what_a_map_reaches_is_told_without_a_key_that_nobody_set(
+    app: Build, labels: Mapping[str, str], paths: list[tuple[str, object]]
+) -> None:
+    jobs = {
+        "package.yaml": JOBS["package.yaml"],
+        "tf-cnn/prototype.yaml": MAPS.encode(),
+        "tf-cnn/templates/job.yaml.j2": MAP_TEMPLATE.encode(),
+    }
+    own = {path: data for path, data in installed_app().items() if not path.startswith("vendor/")}
+    tree = {**own, **vendored(COMMON, jobs)}
+    tree["components/cnn.yaml"] = (
+        "apiVersion: mlstack.dev/v1\nkind: Component\nprototype: tf-cnn\n"
+        f"params: {{labels: {json.dumps(labels)}}}\n"
+    )
+    tree.pop("environments/gke/params.yaml", None)
+    reaches = one(app(tree), "labels", None).reaches
+    assert [(reach.path, reach.value) for reach in reaches] == paths
+    assert "trial" not in str(reaches)
 
 
 def test_secrets_stay_hidden(root: Path) -> None:
