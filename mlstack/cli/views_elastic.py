@@ -61,6 +61,7 @@ def explained(result: ExplainedJob) -> Page:
         *facts(
             ("state", job.state),
             ("range", f"{job.minimum}-{job.maximum}"),
+            ("priority", str(job.priority)),
             ("policy", result.policy),
             ("missing", result.missing),
         ),

@@ -37,6 +37,23 @@ def trainer(job: TrainingJob, index: int, *, node: str = "", transitions: int | 
     return {**found, "spec": podspec.trainer_spec(job, index, node=node)}
 
 
+def server(job: TrainingJob, role: RoleName) -> Object:
+    """Write the first pod of a role as its StatefulSet would make it, to be tried, not to be created."""
+    name = childnames.role_name(job.name, role)
+    found = _object(job, "v1", "Pod", f"{name}-0", role, None)
+    found["metadata"]["labels"] = {**job.pods.labels, **found["metadata"]["labels"]}
+    if job.pods.annotations:
+        found["metadata"]["annotations"] = dict(job.pods.annotations)
+    wanted = podspec.server_spec(job, role)
+    claims = [one["metadata"]["name"] for one in podspec.claims(server_of(job, role))]
+    volumes = [
+        {"name": claim, "persistentVolumeClaim": {"claimName": f"{claim}-{name}-0"}} for claim in claims
+    ]
+    if volumes:
+        wanted["volumes"] = [*wanted.get("volumes", ()), *volumes]
+    return {**found, "spec": wanted}
+
+
 def supporting(
     job: TrainingJob,
     *,

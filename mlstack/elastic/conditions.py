@@ -18,9 +18,10 @@ _OUTSIDE: Mapping[Cause, str] = {
     "suspended": "PreemptedFor",
     "lost": "MinimumLost",
     "stuck": "Unplaceable",
+    "refused": "Refused",
 }
 # Of these the cause stays to be read while the job waits since then.
-_LASTING = frozenset(_OUTSIDE.values()) - {"WaitingForCapacity"}
+_LASTING = frozenset(_OUTSIDE.values()) - {"WaitingForCapacity", "Refused"}
 _SINCE = "; since then: "
 # Why the number of trainers is what it is.
 _SCALES: Mapping[str, str] = {
@@ -32,6 +33,7 @@ _SCALES: Mapping[str, str] = {
     "gang": "PreemptedFor",
     "fairness": "Rebalanced",
     "stuck": "Unplaceable",
+    "refused": "Refused",
 }
 
 
@@ -63,6 +65,7 @@ def build(
         _progressing(standing),
         _degraded(standing, has_started=has_started),
         _scaled(standing, records),
+        *([_priority(standing)] if standing.priority.reason else []),
     )
     return [_condition(claim, known.get(claim.type, {}), standing, now) for claim in claims]
 
@@ -71,7 +74,7 @@ def says_waiting(status: Mapping[str, Any], text: str) -> bool:
     """Tell whether a status says already that the job waits, and for just this."""
     said = {str(each.get("type")): each for each in status.get("conditions") or ()}.get("Admitted", {})
     reason, message = said.get("reason"), str(said.get("message") or "")
-    if reason == "WaitingForCapacity":
+    if reason in ("WaitingForCapacity", "Refused"):
         return message == text
     return reason in _LASTING and message.endswith(f"{_SINCE}{text}")
 
@@ -167,14 +170,30 @@ def _degraded(standing: Standing, *, has_started: bool) -> Claim:
         return Claim("Degraded", True, "InvalidSpec", "; ".join(standing.faults))
     if standing.outcome == "Failed":
         return Claim("Degraded", True, standing.outcome_reason or "Failed", standing.outcome_message)
+    if not standing.is_admitted and standing.reason and standing.reason.cause == "refused":
+        return Claim("Degraded", True, "Refused", standing.reason.text)
     is_running = standing.is_admitted and not standing.outcome and not standing.is_finishing
+    if is_running and standing.is_paused:
+        text = f"the room of its trainers is lent till all servers are back{_hindrance(standing)}"
+        return Claim("Degraded", True, "Paused", text)
     if is_running and has_started and standing.missing:
         what = f"ready: {', '.join(standing.missing)}{_held_up(standing)}{_hindrance(standing)}"
         text = f"the gang is not whole any more; {what}"
         return Claim("Degraded", True, "MinimumLost", text)
+    if is_running and standing.taken_names:
+        return Claim("Degraded", True, "NameTaken", "; ".join(standing.taken_names)[:_LONGEST])
+    refusal = standing.growth_refusal or (standing.missing and standing.refusal)
+    if is_running and refusal:
+        return Claim("Degraded", True, "Refused", refusal[:_LONGEST])
     if standing.warnings:
         return Claim("Degraded", False, "Warnings", "; ".join(standing.warnings))
     return Claim("Degraded", False, "AsExpected", "")
+
+
+def _priority(standing: Standing) -> Claim:
+    """Say whether a job counts with the priority that it asks for."""
+    priority = standing.priority
+    return Claim("PriorityGranted", priority.is_granted, priority.reason, priority.message)
 
 
 def _scaled(standing: Standing, records: Sequence[Mapping[str, Any]]) -> Claim:

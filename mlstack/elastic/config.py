@@ -1,6 +1,10 @@
 """How a policy is to behave: the settings that users may change, with the defaults that were measured."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,3 +29,45 @@ class PolicyConfig:
     stuck_ms: int = 15_000
     backfill_ms: int = 300_000
     max_load_pct: int = 97
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PriorityGrants:
+    """The highest priority that jobs of a namespace may have by the configuration of the controller.
+
+    Attributes:
+        everywhere: in namespaces that are not named; None for no limit, as in a simulation.
+        namespaces: by name, instead of that.
+    """
+
+    everywhere: int | None = 0
+    namespaces: Mapping[str, int] = field(default_factory=dict)
+
+    def highest(self, namespace: str) -> int | None:
+        """Give the highest of a namespace, None for no limit."""
+        return self.namespaces.get(namespace, self.everywhere)
+
+
+NO_LIMIT = PriorityGrants(everywhere=None)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Priority:
+    """The priority of a job among jobs.
+
+    Attributes:
+        value: what it counts with.
+        asked: what it asks for, 0 unless said.
+        reason: one word, empty where it asks for nothing.
+        message: one line for people.
+    """
+
+    value: int = 0
+    asked: int = 0
+    reason: Literal["", "Granted", "AboveNamespace", "NoSuchClass"] = ""
+    message: str = ""
+
+    @property
+    def is_granted(self) -> bool:
+        """Tell whether it counts with what it asks for."""
+        return self.reason in ("", "Granted")

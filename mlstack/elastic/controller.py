@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from mlstack.cluster.api import Cluster, Source, WatchEvent
 from mlstack.cluster.fenced import FencedCluster
@@ -42,6 +42,7 @@ _DEAF_GLANCE_S = 0.1
 # While a watch is broken nothing is decided, since half of the news may be missing; but not for ever.
 _DEAF_S = 30.0
 _AROUND = (SERVICE, BUDGET, ("apps/v1", "StatefulSet"))
+_PATIENCE_S = 1.0  # others have to be looked after while an admission webhook takes its time
 
 
 class Clock(Protocol):
@@ -96,6 +97,7 @@ def sources(namespaces: Sequence[str]) -> tuple[Source, ...]:
         Source("scheduling.k8s.io/v1", "PriorityClass"),
         Source("v1", "Node"),
         *(Source(*kind, place, JOB_LABEL) for kind in _AROUND for place in places),
+        *(Source("v1", "ResourceQuota", place) for place in places),
         *(Source(API_VERSION, KIND, place) for place in places),
         Source("v1", "Pod"),
     )
@@ -119,7 +121,8 @@ class Knowledge:
     def of(cls, cluster: Cluster, settings: Settings, clock: Clock) -> Knowledge:
         """Begin to watch."""
         wanted = sources(settings.namespaces)
-        found = cls(Listener(cluster, wanted, clock.monotonic_s), missing=set(wanted))
+        listener = Listener(cluster, wanted, clock.monotonic_s)
+        found = cls(listener, World(settings.grants), set(wanted))
         found.listener.start()
         return found
 
@@ -143,6 +146,13 @@ class Knowledge:
         source = listed.source
         is_news = self.world.keep(source.kind, listed.keys, listed.version, namespace=source.namespace)
         return is_news or was_missing
+
+
+class Pools(NamedTuple):
+    """Threads of a controller: what asks may wait for a server while what writes does not."""
+
+    writing: ThreadPoolExecutor
+    asking: ThreadPoolExecutor
 
 
 class Controller:
@@ -185,7 +195,7 @@ class Controller:
         """Go on until `is_over`, or until an exception such as KeyboardInterrupt; then free the lease."""
         pace = Pace(tick_ms=self._settings.tick_ms)
         reconciler: Reconciler | None = None
-        with self._at_work() as (known, pool):
+        with self._at_work() as (known, pools):
             if not self._settings.is_dry:
                 self._leadership.start()
             while not is_over():
@@ -198,7 +208,7 @@ class Controller:
                     reconciler = None
                 elif reconciler is None:
                     # What another leader did meanwhile is known; what this one remembered is out of date.
-                    reconciler, pace = self._reconciler(known, pool), Pace(tick_ms=self._settings.tick_ms)
+                    reconciler, pace = self._reconciler(known, pools), Pace(tick_ms=self._settings.tick_ms)
                 is_held = self._is_held(known)
                 if reconciler is not None and pace.is_due(self._now_ms()) and not is_held:
                     self._pass(reconciler, pace)
@@ -212,7 +222,7 @@ class Controller:
             NotReadyError: the cluster did not tell all there is in time.
             ClusterError: the cluster does not answer or refuses.
         """
-        with self._at_work() as (known, pool):
+        with self._at_work() as (known, pools):
             wait_until_synced(known, self._clock, timeout_s=timeout_s)
             if not self._settings.is_dry:
                 self._leadership.attempt()
@@ -220,25 +230,34 @@ class Controller:
                     raise self._leadership.error or LockedError(
                         "another controller leads", hint="it does the work; `mlstack elastic plan` only looks"
                     )
-            return self._reconciler(known, pool).step(self._now_ms())
+            return self._reconciler(known, pools).step(self._now_ms())
 
     @contextmanager
-    def _at_work(self) -> Iterator[tuple[Knowledge, ThreadPoolExecutor]]:
-        """Give what it knows and what writes for it; at the end all of it stops, and the lease is free."""
+    def _at_work(self) -> Iterator[tuple[Knowledge, Pools]]:
+        """Give what it knows, what writes and asks for it; at the end all stops, and the lease is free."""
         known = Knowledge.of(self._cluster, self._settings, self._clock)
-        pool = ThreadPoolExecutor(WRITERS, thread_name_prefix="write")
+        pools = Pools(
+            writing=ThreadPoolExecutor(WRITERS, thread_name_prefix="write"),
+            asking=ThreadPoolExecutor(WRITERS, thread_name_prefix="ask"),
+        )
         try:
-            yield known, pool
+            yield known, pools
         finally:
             known.listener.stop()
             self._leadership.stop()
-            pool.shutdown(wait=False, cancel_futures=True)
+            for pool in pools:
+                pool.shutdown(wait=False, cancel_futures=True)
 
-    def _reconciler(self, known: Knowledge, pool: ThreadPoolExecutor) -> Reconciler:
+    def _reconciler(self, known: Knowledge, pools: Pools) -> Reconciler:
         def side_by_side(works: Sequence[Callable[[], None]]) -> None:
-            futures = [pool.submit(work) for work in works]
+            futures = [pools.writing.submit(work) for work in works]
             wait(futures)
             for future in futures:
+                future.result()
+
+        def for_a_moment(works: Sequence[Callable[[], None]]) -> None:
+            futures = [pools.asking.submit(work) for work in works]
+            for future in wait(futures, timeout=_PATIENCE_S).done:
                 future.result()
 
         return Reconciler(
@@ -247,6 +266,7 @@ class Controller:
             self._settings.policy,
             transitions=lambda: self._leadership.transitions,
             run=side_by_side,
+            ask=for_a_moment,
             instance=self._settings.identity,
             is_dry=self._settings.is_dry,
             monotonic_s=self._clock.monotonic_s,

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mlstack.cluster.api import Cluster, ObjectRef, Source
 from mlstack.elastic import hostports
 from mlstack.elastic.acting import recalling
-from mlstack.elastic.config import PolicyConfig
+from mlstack.elastic.config import NO_LIMIT, PolicyConfig, PriorityGrants
 from mlstack.elastic.controller import no_training_jobs, sources
 from mlstack.elastic.observed.jobs import JobFacts
+from mlstack.elastic.observed.shelf import ODD
 from mlstack.elastic.plan import BASELINES, plan
 from mlstack.elastic.policy.table import POLICIES
 from mlstack.elastic.scaleplan import Decision, ScalePlan
 from mlstack.elastic.snapshot import Job, Snapshot
 from mlstack.elastic.trainingjob import KIND
 from mlstack.elastic.world import World
-from mlstack.errors import ForbiddenError, NotFoundError, ObjectNotFoundError, UsageError
+from mlstack.errors import ClusterError, ForbiddenError, NotFoundError, ObjectNotFoundError, UsageError
 from mlstack.model.names import nearest
 
 UNSEEN = "no controller has looked at it yet"
+_ODD_TYPES = "a status has fields of other types than its API gives them"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +49,7 @@ class PlannedJob:
         target: trainers that it is to have.
         minimum: fewest.
         maximum: most.
+        priority: that it counts with among jobs.
         cause: the weightiest rule.
         reasons: why, the weightiest first.
         victims: trainers that go.
@@ -61,6 +64,7 @@ class PlannedJob:
     target: int
     minimum: int
     maximum: int
+    priority: int
     cause: str
     reasons: tuple[str, ...]
     victims: tuple[str, ...]
@@ -129,6 +133,7 @@ class JobStanding:
         ready: trainers that are ready.
         minimum: fewest.
         maximum: most.
+        priority: that it counts with among jobs, as the controller saw it.
         reason: one line, where something is not as it should be.
     """
 
@@ -138,6 +143,7 @@ class JobStanding:
     ready: int
     minimum: int
     maximum: int
+    priority: int
     reason: str
 
 
@@ -152,17 +158,28 @@ class ElasticStatus:
     jobs: tuple[JobStanding, ...]
 
 
-def look(cluster: Cluster, now_ms: int, namespaces: Sequence[str] = ()) -> Snapshot:
+def look(
+    cluster: Cluster, now_ms: int, namespaces: Sequence[str] = (), grants: PriorityGrants = NO_LIMIT
+) -> Snapshot:
     """Read all that a plan needs, what the controller waits for included; writes nothing.
+
+    Args:
+        cluster: the cluster.
+        now_ms: the time.
+        namespaces: whose jobs, empty for all.
+        grants: which priorities jobs may have.
 
     Raises:
         NotFoundError: the cluster has no training jobs, or not such a namespace.
         ClusterError: it does not answer or refuses.
     """
-    world = _read(cluster, sources(namespaces))
+    world = _read(cluster, sources(namespaces), World(grants))
     check_namespaces(cluster, _without_jobs(world, namespaces))
-    recalling.recall_plan(world, now_ms)
-    return world.snapshot(now_ms)
+    try:
+        recalling.recall_plan(world, now_ms)
+        return world.snapshot(now_ms)
+    except ODD as error:
+        raise ClusterError(f"what the cluster has cannot be judged: {_ODD_TYPES}") from error
 
 
 def look_at_jobs(cluster: Cluster, namespaces: Sequence[str] = ()) -> World:
@@ -172,7 +189,7 @@ def look_at_jobs(cluster: Cluster, namespaces: Sequence[str] = ()) -> World:
         NotFoundError: the cluster has no training jobs, or not such a namespace.
         ClusterError: it does not answer or refuses.
     """
-    world = _read(cluster, [source for source in sources(namespaces) if source.kind == KIND])
+    world = _read(cluster, [source for source in sources(namespaces) if source.kind == KIND], World())
     check_namespaces(cluster, _without_jobs(world, namespaces))
     return world
 
@@ -212,8 +229,7 @@ def _without_jobs(world: World, namespaces: Sequence[str]) -> list[str]:
     return [name for name in namespaces if name not in seen]
 
 
-def _read(cluster: Cluster, wanted: Iterable[Source]) -> World:
-    world = World()
+def _read(cluster: Cluster, wanted: Iterable[Source], world: World) -> World:
     for source in wanted:
         try:
             listing = cluster.list(
@@ -307,6 +323,7 @@ def _planned(job: Job, decision: Decision) -> PlannedJob:
         target=decision.target,
         minimum=job.minimum,
         maximum=job.maximum,
+        priority=job.priority,
         cause=decision.reasons[0].cause,
         reasons=tuple(f"{reason.cause}: {reason.text}" for reason in decision.reasons),
         victims=decision.victims,
@@ -336,6 +353,14 @@ def _part(resource: str, value: int) -> str:
 
 
 def _standing(job: JobFacts) -> JobStanding:
+    try:
+        return _stands(job)
+    except ODD:
+        odd = replace(job, status={"reason": f"cannot be judged: {_ODD_TYPES}"})
+        return _stands(odd)
+
+
+def _stands(job: JobFacts) -> JobStanding:
     trainer = job.status.get("trainer") or {}
     return JobStanding(
         job=job.key,
@@ -344,6 +369,7 @@ def _standing(job: JobFacts) -> JobStanding:
         ready=int(trainer.get("ready") or 0),
         minimum=job.spec.minimum if job.spec else 0,
         maximum=job.spec.maximum if job.spec else 0,
+        priority=int(job.status.get("priority") or 0),
         reason=_reason(job),
     )
 
@@ -354,6 +380,8 @@ def _reason(job: JobFacts) -> str:
         return "; ".join(job.faults)
     if not job.status:
         return UNSEEN
-    said = {str(one.get("type")): str(one.get("message") or "") for one in job.status.get("conditions") or ()}
+    conditions = {str(one.get("type")): one for one in job.status.get("conditions") or ()}
+    said = {name: str(one.get("message") or "") for name, one in conditions.items()}
     doing = said.get("Progressing", "") if job.phase in ("Scaling", "Completing") else ""
-    return str(job.status.get("reason") or doing)
+    is_capped = conditions.get("PriorityGranted", {}).get("status") == "False"
+    return str(job.status.get("reason") or doing or (said["PriorityGranted"] if is_capped else ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
@@ -14,7 +15,8 @@ class HealthServer:
 
     Args:
         metrics: what is told.
-        address: where to listen.
+        address: where to listen, a name or an address of either family; empty and `::` are every address of
+            this machine, IPv4 and IPv6, as far as it has them.
         port: likewise; 0 for a free one.
     """
 
@@ -24,12 +26,17 @@ class HealthServer:
         Raises:
             OSError: it cannot be opened.
         """
-        self._server = ThreadingHTTPServer((address, port), _handler(metrics))
+        listening = _listening_socket(address, port)
+        self._server = ThreadingHTTPServer(
+            listening.getsockname()[:2], _handler(metrics), bind_and_activate=False
+        )
+        self._server.socket.close()
+        self._server.socket = listening
 
     @property
     def port(self) -> int:
         """Give the port."""
-        return int(self._server.server_address[1])
+        return int(self._server.socket.getsockname()[1])
 
     def start(self) -> None:
         """Begin to answer, in a thread."""
@@ -39,6 +46,14 @@ class HealthServer:
         """Answer no more."""
         self._server.shutdown()
         self._server.server_close()
+
+
+def _listening_socket(address: str, port: int) -> socket.socket:
+    """Open a port; kubelets of an IPv6-only cluster probe by IPv6, and a node may have IPv6 switched off."""
+    if address in ("", "::") and socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    family = socket.getaddrinfo(address or "0.0.0.0", port, type=socket.SOCK_STREAM)[0][0]
+    return socket.create_server((address, port), family=family)
 
 
 def _handler(metrics: Metrics) -> type[BaseHTTPRequestHandler]:

@@ -10,16 +10,19 @@ from typing import Any, Literal
 from mlstack.cluster.api import Cluster, ObjectRef
 from mlstack.elastic import conditions, status
 from mlstack.elastic.acting import lifecycle, notes, orders, recalling, reports
-from mlstack.elastic.acting.actions import Action, Hands, Refused, Run, one_by_one
+from mlstack.elastic.acting.actions import Action, Hands, NameTakenError, Refused, Run, one_by_one
 from mlstack.elastic.acting.directing import MOST_CREATIONS, Director, Subject
+from mlstack.elastic.acting.gang import ASKED_MS, absent
 from mlstack.elastic.acting.lifecycle import Life
-from mlstack.elastic.acting.memory import Memory
+from mlstack.elastic.acting.memory import JobMemory, Memory
 from mlstack.elastic.acting.notes import Note
 from mlstack.elastic.acting.openings import Openings
 from mlstack.elastic.acting.orders import Orders
+from mlstack.elastic.acting.trial import Trial, Trials, refused_by_set
 from mlstack.elastic.config import PolicyConfig
 from mlstack.elastic.observed import gangs
 from mlstack.elastic.observed.jobs import JobFacts
+from mlstack.elastic.observed.picture import is_paused
 from mlstack.elastic.observed.pods import PodFacts
 from mlstack.elastic.plan import plan as decide
 from mlstack.elastic.scaleplan import Decision, ScalePlan
@@ -29,6 +32,10 @@ from mlstack.errors import ConflictError, ObjectNotFoundError, TransientError, U
 
 RESENT_MS = 60_000
 """The same change of a status that did not stay is not written again for so long."""
+
+_MOST_TURNS = 4
+_LOOK_MS = 250  # an answer that takes longer is looked for so often
+_CLOCKS_MS = 2_000  # times of events are whole seconds, of a clock that may go after ours
 
 # What will soon be taken, unlike what is forbidden or wrong.
 _PASSING = (ConflictError, TransientError)
@@ -110,6 +117,7 @@ class _Work:
     told: list[Told] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
     due: list[int] = field(default_factory=list)
+    plan_s: float = 0.0
 
 
 class Reconciler:
@@ -125,6 +133,7 @@ class Reconciler:
         is_dry: work everything out, write nothing.
         decide: the policy.
         most_creations: trainers created in one pass at the most; the next comes at once.
+        ask: carries out questions side by side; it may return while some of them go on.
         monotonic_s: times the policy, in seconds; without it every plan takes 0.
     """
 
@@ -140,12 +149,14 @@ class Reconciler:
         is_dry: bool = False,
         decide: Decide = decide,
         most_creations: int = MOST_CREATIONS,
+        ask: Run = one_by_one,
         monotonic_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """Hold the parts; nothing is read or written."""
         self._world = world
         self._config = config or PolicyConfig()
         self._hands = Hands(cluster, world, run)
+        self._cluster, self._ask, self._trials = cluster, ask, Trials(cluster, world, ask)
         self._transitions, self._instance, self._is_dry = transitions, instance, is_dry
         self._decide, self._most_creations = decide, most_creations
         self._monotonic_s = monotonic_s
@@ -174,13 +185,10 @@ class Reconciler:
         subjects = self._subjects(now_ms)
         self._end(subjects, work)
         self._world.failed = {one.job.key: one.life.held for one in subjects if one.life.held}
-        held_off = {one.job.key: one.memory.not_before_ms(one.job.generation) for one in subjects}
-        self._world.not_before = {key: until_ms for key, until_ms in held_off.items() if until_ms > now_ms}
-        snapshot = self._world.snapshot(now_ms)
-        begun_s = self._monotonic_s()
-        plan = self._decide(snapshot, self._config)
-        plan_s = self._monotonic_s() - begun_s
+        self._try_growth(subjects, now_ms)
+        snapshot, plan = self._plan(subjects, work)
         subjects = self._subjects(now_ms)
+        self._ask_sets(subjects, now_ms)
         lacks = Counter[str](gangs.lack(one.job, one.pods) for one in subjects if one.job.wants_pods)
         self._follow(snapshot, plan, subjects, work)
         taken, self._hands.taken = self._hands.taken, []
@@ -195,9 +203,107 @@ class Reconciler:
             waits=tuple(work.waits),
             phases=Counter(job.phase or "Pending" for job in self._world.jobs()),
             lacks=lacks,
-            plan_s=plan_s,
+            plan_s=work.plan_s,
             next_ms=min(work.due, default=None),
         )
+
+    def _plan(self, subjects: Sequence[Subject], work: _Work) -> tuple[Snapshot, ScalePlan]:
+        """Decide; what the API server does not take of jobs that would be admitted is known before they are.
+
+        Each job that it refuses leaves its room to others, which are tried in turn; after some turns whoever
+        is still untried waits for the next pass.
+        """
+        now_ms, held = work.now_ms, set[str]()
+        for turn in range(_MOST_TURNS + 1):
+            self._note_held(subjects, held, now_ms)
+            snapshot = self._world.snapshot(now_ms)
+            begun_s = self._monotonic_s()
+            plan = self._decide(snapshot, self._config)
+            work.plan_s += self._monotonic_s() - begun_s
+            new = [
+                one
+                for one in subjects
+                if one.job.target == 0 and _target(plan, one.job) and one.job.wants_pods
+            ]
+            if turn == _MOST_TURNS:
+                trials = [Trial(one.job, 0, now_ms) for one in new]
+            else:
+                again = {one.job.key for one in new if one.memory.wait.streak}
+                trials = self._trials.of([one.job for one in new], now_ms, again=again)
+            refused = [pair for pair in zip(new, trials, strict=True) if not _passes(pair[1], plan)]
+            if not refused:
+                break
+            for subject, trial in refused:
+                self._hold(subject, trial, held, work)
+        return snapshot, plan
+
+    def _note_held(self, subjects: Sequence[Subject], held: Set[str], now_ms: int) -> None:
+        """Let the world know which jobs are not to be admitted, or have more trainers, before some time."""
+        not_before, refused, ceilings = dict.fromkeys(held, now_ms + 1), {}, {}
+        for subject in subjects:
+            job, memory = subject.job, subject.memory
+            until_ms = memory.not_before_ms(job.generation)
+            if until_ms > now_ms:
+                not_before[job.key] = until_ms
+            known = memory.setbacks(0)
+            refused[job.key] = (memory if job.target == 0 else known).refused(job.generation, now_ms)
+            ceilings[job.key] = known.cap(job.generation, now_ms)
+        self._world.not_before, self._world.refused = not_before, refused
+        self._world.ceilings = {key: ceiling for key, ceiling in ceilings.items() if ceiling}
+
+    def _hold(self, subject: Subject, trial: Trial, held: set[str], work: _Work) -> None:
+        """Keep a job from being admitted whose pods are not taken, or which is not tried yet."""
+        job, memory = subject.job, subject.memory
+        if trial.refusal is None:
+            held.add(job.key)
+            work.due.append(work.now_ms + _LOOK_MS)
+        elif trial.refusal.is_passing or (trial.refusal.is_quota and self._is_leaving(job.namespace)):
+            memory.shy_away(trial.refusal.text, work.now_ms)
+            work.due.append(memory.shy.until_ms)
+        else:
+            memory.give_up(job.generation, work.now_ms, refusal=trial.refusal.text)
+            work.due.append(memory.wait.until_ms)
+
+    def _is_leaving(self, namespace: str) -> bool:
+        """Tell whether pods of a namespace are on their way out: its quotas have more room soon."""
+        return any(pod.namespace == namespace and pod.gone_ms is not None for pod in self._world.pods())
+
+    def _try_growth(self, subjects: Sequence[Subject], now_ms: int) -> None:
+        """Try one trainer more of jobs that were refused more of them, once it is time."""
+        capped = [one for one in subjects if one.memory.ceiling and not one.memory.growth.is_waiting(now_ms)]
+        trials = self._trials.of([one.job for one in capped], now_ms, more=True) if capped else []
+        for subject, trial in zip(capped, trials, strict=True):
+            memory = subject.memory
+            if trial.is_over and trial.refusal is None:
+                memory.ceiling = 0
+            elif trial.is_over and trial.refusal is not None:
+                memory.cap(memory.ceiling, subject.job.generation, trial.refusal.text, now_ms)
+
+    def _ask_sets(self, subjects: Sequence[Subject], now_ms: int) -> None:
+        """Learn why StatefulSets make no pods: their controller, who is refused them, tells it in events."""
+        said: list[tuple[JobMemory, str]] = []
+
+        def asking(memory: JobMemory, namespace: str, name: str, since_ms: int) -> Callable[[], None]:
+            return lambda: said.append((memory, refused_by_set(self._cluster, namespace, name, since_ms)))
+
+        works = []
+        for subject in subjects:
+            memory, since_ms = subject.memory, subject.memory.short_ms
+            if since_ms is None or now_ms - max(since_ms, memory.asked_ms) < ASKED_MS:
+                continue
+            memory.asked_ms = now_ms
+            lost = absent(subject.job, subject.pods)
+            names = [kind.set_name for kind in subject.job.servers]
+            works += [
+                asking(memory, subject.job.namespace, name, since_ms - _CLOCKS_MS)
+                for name in names
+                if any(pod.rpartition("-")[0] == name for pod in lost)
+            ]
+        if works:
+            self._ask(works)
+        for memory, text in list(said):
+            if text:
+                memory.refuse(text, now_ms)
 
     def _subjects(self, now_ms: int) -> list[Subject]:
         """Give the jobs with their pods, and what became of those that are under way."""
@@ -239,11 +345,13 @@ class Reconciler:
         )
         statuses: list[Action] = []
         wanted: list[Orders] = []
-        for subject in sorted(subjects, key=_urgency):
+        for subject in sorted(subjects, key=self._urgency):
             decision = plan.decisions.get(subject.job.key)
             if subject.life.outcome and not self._is_dry:
                 continue  # the cluster did not take its end: the next pass tries again
-            if decision is None:
+            if decision is None and is_paused(subject.job, subject.pods, work.now_ms):
+                found = director.pause(subject)
+            elif decision is None:
                 found = director.dismiss(subject)
                 work.told += [
                     Told(job=subject.job.key, note=note) for note in notes.of_suspension(subject.job)
@@ -269,7 +377,15 @@ class Reconciler:
         if job.is_deleted or job.has_ended:
             return []
         life, now_ms = subject.life, work.now_ms
-        now = reports.standing(job, subject.pods, memory, life=life, decision=decision, now_ms=now_ms)
+        now = reports.standing(
+            job,
+            subject.pods,
+            memory,
+            life=life,
+            decision=decision,
+            priority=self._world.priority(job),
+            now_ms=now_ms,
+        )
         wanted = status.build(now, job.status, now_ms=work.now_ms)
         patch = reports.difference(job.status, wanted)
         is_known = memory.sent == patch and work.now_ms - memory.sent_ms < RESENT_MS
@@ -369,6 +485,7 @@ class Reconciler:
                 memory.sent, memory.sent_ms = action.body, now_ms
             elif memory is not None and action.verb in _MAKING and action.ref.kind != "Event":
                 memory.refusal = ""
+                memory.taken_names.pop(action.ref, None)
 
     def _pause(self, refused: Refused, work: _Work) -> None:
         """Try again later what the cluster did not take, and say why it did not."""
@@ -380,8 +497,12 @@ class Reconciler:
             if isinstance(refused.error, ObjectNotFoundError):
                 memory.told.forget(refused.action.ref.name)
             return
-        if refused.action.verb in _MAKING and not isinstance(refused.error, TransientError):
+        is_passing = isinstance(refused.error, TransientError) and not refused.error.webhook
+        if refused.action.verb == "apply" and isinstance(refused.error, NameTakenError):
+            memory.taken_names[refused.action.ref] = str(refused.error)
+        if refused.action.verb in _MAKING and not is_passing:
             memory.refuse(str(refused.error), work.now_ms)
+            self._cap(job, memory, refused, work.now_ms)
         if not memory.pause.is_waiting(work.now_ms):
             memory.pause.fail(work.now_ms, is_passing=isinstance(refused.error, _PASSING))
         work.due.append(memory.pause.until_ms)
@@ -390,13 +511,37 @@ class Reconciler:
         )
         work.told.append(Told(job=job.key, note=note))
 
+    def _urgency(self, subject: Subject) -> tuple[int, bool]:
+        """Rank the jobs whose trainers get room that is free: by priority, then those that lack a minimum."""
+        wanted = subject.job.spec
+        if wanted is None:
+            return (0, True)
+        return (-self._world.priority(subject.job).value, len(subject.trainers) >= wanted.minimum)
 
-def _urgency(subject: Subject) -> tuple[int, bool]:
-    """Rank the jobs whose trainers get room that is free: by priority, then those that lack a minimum."""
-    wanted = subject.job.spec
-    if wanted is None:
-        return (0, True)
-    return (-wanted.priority, len(subject.trainers) >= wanted.minimum)
+    def _cap(self, job: JobFacts, memory: JobMemory, refused: Refused, now_ms: int) -> None:
+        """Let a job that can go on with the trainers it has keep to them, where it is refused more."""
+        pods = self._world.pods_by_job()[job.key]
+        live = sum(pod.role == "trainer" and pod.is_live for pod in pods)
+        if refused.action.ref.kind == "Pod" and live and not absent(job, pods):
+            memory.cap(live, job.generation, str(refused.error), now_ms)
+
+
+def _passes(trial: Trial, plan: ScalePlan) -> bool:
+    """Tell whether a job may be admitted after a trial.
+
+    What a quota has no room for now it may have once the plan has taken pods in the same namespace, as long
+    as that is all it takes.
+    """
+    if not trial.is_over or trial.refusal is None:
+        return trial.is_over
+    if not trial.refusal.is_quota:
+        return False
+    poorer = {key.partition("/")[0] for key, decision in plan.decisions.items() if decision.victims}
+    return poorer == {trial.job.namespace}
+
+
+def _target(plan: ScalePlan, job: JobFacts) -> int:
+    return plan.decisions[job.key].target if job.key in plan.decisions else 0
 
 
 def _waits(job: JobFacts, after: Mapping[str, Any], now_ms: int) -> Iterator[Wait]:

@@ -33,7 +33,7 @@ def read(text: str, *, where: str) -> Snapshot:
         if found.get("apiVersion") != API_VERSION:
             raise ValueError(f"its apiVersion is {found.get('apiVersion')!r}, not {API_VERSION}")
         return _snapshot(found)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise ConfigError(
             f"this is no saved snapshot: {error}", where=where, hint="mlstack elastic plan --save FILE"
         ) from error
@@ -67,7 +67,7 @@ def _job(found: Mapping[str, Any]) -> Job:
 def _vectors(found: Mapping[str, Any]) -> dict[str, Any]:
     """Give the fields with amounts as tuples and names of nodes as a set."""
     values = dict(found)
-    for name in ("allocatable", "used", "request", "trainer"):
+    for name in ("allocatable", "used", "devices", "request", "trainer"):
         if name in values:
             values[name] = tuple(values[name])
     if values.get("nodes") is not None:

@@ -11,6 +11,7 @@ from mlstack.elastic.snapshot import Vector
 Cause = Literal[
     "admitted",  # a waiting job gets its whole gang
     "waiting",  # no room for the gang
+    "refused",  # the API server does not take its pods
     "suspended",  # taken off whole for a job of higher priority
     "lost",  # taken off whole: what it lost and cannot run without has no room
     "minimum",  # trainers missing below the minimum

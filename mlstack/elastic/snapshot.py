@@ -25,11 +25,13 @@ class Node:
         allocatable: what pods may request of it in all.
         used: requests of all pods bound to it that neither ended nor are going, without live trainers of the
             jobs of the snapshot, which are listed with their jobs.
+        devices: of these resources, what device plug-ins brought to it: GPUs and the like.
     """
 
     name: str
     allocatable: Vector
     used: Vector
+    devices: Vector = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -161,6 +163,8 @@ class Job:
         lacks_meeting: whether the trainer at which its others meet is gone and the next new one takes its
             place.
         not_before_ms: while it waits: when it may be admitted again at the earliest.
+        refused: why the API server does not take its gang, or more trainers than its maximum here; empty
+            while it does.
         nodes: names of the nodes that its pods may go to, None for all.
         barred: nodes that had a place for a trainer or its gang on paper only, each with the time until when
             it is passed over.
@@ -194,6 +198,7 @@ class Job:
     curve: Curve | None = None
     speed: str = "linear"
     floor: int | None = None
+    refused: str = ""
 
     @property
     def least(self) -> int:

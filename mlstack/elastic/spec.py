@@ -11,13 +11,17 @@ from dataclasses import replace
 from typing import Any
 
 from mlstack.elastic import specfields
-from mlstack.elastic.observed.amounts import amounts, time_ms
+from mlstack.elastic.childnames import RENDEZVOUS_PORT
+from mlstack.elastic.observed.amounts import amounts, is_device, time_ms
 from mlstack.elastic.policy.curves import read_speed
 from mlstack.elastic.specfields import Fields, Findings
 from mlstack.elastic.trainingjob import (
     API_VERSION,
     KIND,
     MAX_NAME,
+    MAX_PORTS,
+    MAX_SERVERS,
+    MAX_TRAINERS,
     SERVER_CLASS,
     TRAINER_CLASS,
     Etcd,
@@ -37,6 +41,7 @@ GPU = "nvidia.com/gpu"
 OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"
 DEFAULT_IMAGE = "paddlepaddle/paddlecloud-job"
 DEFAULT_PORT = 7164
+MAX_PORT = 65535
 ETCD_IMAGE = "quay.io/coreos/etcd:v3.5.21"
 
 # What EDL's last controller asked for its masters.
@@ -44,6 +49,8 @@ _MASTER_RESOURCES = {
     "requests": {"cpu": "1", "memory": "500Mi"},
     "limits": {"cpu": "2", "memory": "1Gi"},
 }
+# References of images are ASCII without blanks (github.com/distribution/reference).
+IMAGE = r"[!-~]*"
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _ETCD: Mapping[str, Etcd] = {"Sidecar": "Sidecar", "External": "External", "None": "None"}
 # EDL's types of trainer, pserver and master had these too; its controller used none of them.
@@ -54,7 +61,16 @@ SPEC_FIELDS = (
     *("fault_tolerant", "passes", "volumes", "VolumeMounts", "host_network", "NodeSelector"),
     *("env", "envFrom", "tolerations", "serviceAccountName"),
     *("securityContext", "schedulerName", "runtimeClassName"),
-    *("podLabels", "podAnnotations", "priority", "weight", "scaling", "suspend", "speed"),
+    *(
+        "podLabels",
+        "podAnnotations",
+        "priority",
+        "priorityClassName",
+        "weight",
+        "scaling",
+        "suspend",
+        "speed",
+    ),
     *("scaleUpCooldownSeconds", "ttlSecondsAfterFinished", "checkpointSeconds", "failureLimit"),
     *("trainer", "pserver", "master"),
 )
@@ -112,6 +128,10 @@ def parse(data: Mapping[str, Any]) -> TrainingJob:
     spec.check(SPEC_FIELDS)
     job = _job(metadata, spec)
     _check_range(job, findings)
+    if job.priority and job.priority_class:
+        spec.fault("`priority` and `priorityClassName` both say the priority of the job: give one of them")
+    _check_ports(job, findings)
+    _check_mounts(job, findings)
     _warn_of_old(spec)
     if findings.faults:
         raise SpecError(f"TrainingJob {job.key}", findings.faults)
@@ -144,14 +164,15 @@ def _job(metadata: Mapping[str, Any], spec: Fields) -> TrainingJob:
         master=_master(master),
         etcd=_ETCD[master.text("etcd", "Sidecar", among=_ETCD) or "Sidecar"],
         etcd_endpoint=master.text("etcd-endpoint"),
-        etcd_image=master.text("etcdImage", ETCD_IMAGE),
+        etcd_image=_image(master, "etcdImage", ETCD_IMAGE),
         pods=_pods(spec),
-        port=spec.integer("port", DEFAULT_PORT, minimum=1),
-        ports_num=spec.integer("ports_num", 1),
-        ports_num_for_sparse=spec.integer("ports_num_for_sparse", 1),
+        port=spec.integer("port", DEFAULT_PORT, minimum=1, maximum=MAX_PORT),
+        ports_num=spec.integer("ports_num", 1, maximum=MAX_PORTS),
+        ports_num_for_sparse=spec.integer("ports_num_for_sparse", 1, maximum=MAX_PORTS),
         passes=spec.integer("passes", 1),
         is_fault_tolerant=spec.flag("fault_tolerant"),
         priority=spec.integer("priority", 0, minimum=None),
+        priority_class=spec.text("priorityClassName"),
         weight=spec.integer("weight", 1, minimum=1),
         is_manual=spec.text("scaling", "Auto", among=("Auto", "Manual")) == "Manual",
         is_suspended=spec.flag("suspend"),
@@ -166,8 +187,8 @@ def _job(metadata: Mapping[str, Any], spec: Fields) -> TrainingJob:
 def _trainers(given: Fields) -> Trainers:
     given.check(TRAINER_FIELDS)
     return Trainers(
-        minimum=given.integer("min-instance", 0),
-        maximum=given.integer("max-instance", 0),
+        minimum=given.integer("min-instance", 0, maximum=MAX_TRAINERS),
+        maximum=given.integer("max-instance", 0, maximum=MAX_TRAINERS),
         resources=_resources(given, is_needed=True),
         entrypoint=given.text("entrypoint"),
         workspace=given.text("workspace"),
@@ -180,7 +201,7 @@ def _trainers(given: Fields) -> Trainers:
 
 def _pservers(given: Fields) -> Server:
     given.check(PSERVER_FIELDS)
-    count = given.integer("min-instance", 0)
+    count = given.integer("min-instance", 0, maximum=MAX_SERVERS)
     maximum = given.integer("max-instance", count)
     if maximum != count:
         given.warn(f"`max-instance` {maximum} is ignored: parameter servers are never scaled")
@@ -231,6 +252,7 @@ def _resources(
         for kind in ("requests", "limits")
         if isinstance(asked.get(kind), Mapping)
     }
+    _check_limits(given, container.get("requests", {}), container.get("limits", {}))
     planned = amounts({**container.get("limits", {}), **container.get("requests", {})})
     if is_needed and not any(n for name, n in planned.items() if name == "cpu" or name.endswith("/gpu")):
         given.fault(
@@ -239,6 +261,20 @@ def _resources(
     if is_needed and not planned.get("memory"):
         given.warn("`resources.requests` names no memory, so that memory is not planned with")
     return Resources(container=container, requests={name: n for name, n in planned.items() if n})
+
+
+def _check_limits(given: Fields, asked: Mapping[str, str], limits: Mapping[str, str]) -> None:
+    """Refuse what the API server refuses of a container (`ValidateResourceRequirements` of Kubernetes)."""
+    for name, limit in limits.items():
+        if is_device(name) and (quantity(limit) or 0) % 1:
+            given.fault(f"`resources.limits.{name}` must be a whole number, got {limit!r}")
+    for name, request in asked.items():
+        is_exact = is_device(name) or name.startswith("hugepages-")
+        wanted, most = quantity(request) or 0, quantity(limits.get(name, ""))
+        if most is not None and wanted > most:
+            given.fault(f"`resources.requests.{name}` is {request}, more than its limit, {limits[name]}")
+        elif is_exact and wanted != most:
+            given.fault(f"`resources.requests.{name}` is {request}: `resources.limits` must name the same")
 
 
 def _amounts_of(given: Fields, kind: str, wanted: Mapping[str, Any]) -> dict[str, str]:
@@ -257,7 +293,7 @@ def _amounts_of(given: Fields, kind: str, wanted: Mapping[str, Any]) -> dict[str
 
 def _pods(spec: Fields) -> PodSettings:
     return PodSettings(
-        image=spec.text("image", DEFAULT_IMAGE) or DEFAULT_IMAGE,
+        image=_image(spec, "image", DEFAULT_IMAGE),
         image_pull_policy=spec.text("imagePullPolicy", "Always", among=("Always", "IfNotPresent", "Never")),
         image_pull_secrets=tuple(str(each.get("name") or "") for each in spec.items("imagePullSecrets")),
         env=spec.items("env"),
@@ -274,6 +310,13 @@ def _pods(spec: Fields) -> PodSettings:
         labels=spec.mapping("podLabels"),
         annotations=spec.mapping("podAnnotations"),
     )
+
+
+def _image(given: Fields, name: str, default: str) -> str:
+    image = given.text(name, default) or default
+    if not re.fullmatch(IMAGE, image):
+        given.fault(f"`{name}` must be the name of an image, without blanks, got {image!r}")
+    return image
 
 
 def _speed(spec: Fields) -> str:
@@ -315,6 +358,29 @@ def _check_range(job: TrainingJob, findings: Findings) -> None:
             "spec: `fault_tolerant` must be true when `min-instance` is below `max-instance`:"
             " trainers come and go"
         )
+
+
+def _check_ports(job: TrainingJob, findings: Findings) -> None:
+    last = job.port + max(1, job.ports_num + job.ports_num_for_sparse) - 1
+    if last > MAX_PORT:
+        findings.faults.append(
+            f"spec: `port` is {job.port}: with `ports_num` and `ports_num_for_sparse`"
+            f" its ports end above {MAX_PORT}"
+        )
+    if job.pods.host_network and job.port <= RENDEZVOUS_PORT <= last:
+        findings.faults.append(
+            f"spec: `port` is {job.port}: with `host_network` its ports must leave out {RENDEZVOUS_PORT},"
+            " at which trainers meet"
+        )
+
+
+def _check_mounts(job: TrainingJob, findings: Findings) -> None:
+    volumes = {str(volume.get("name")) for volume in job.pods.volumes}
+    for mount in job.pods.volume_mounts:
+        if str(mount.get("name")) not in volumes:
+            findings.faults.append(
+                f"spec.VolumeMounts: there is no volume `{mount.get('name')}` in `volumes`"
+            )
 
 
 def _warn_of_old(spec: Fields) -> None:

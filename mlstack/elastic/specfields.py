@@ -68,8 +68,8 @@ class Fields:
         """Give a field as it is, None where it is not given."""
         return self._values.get(self._given(name))
 
-    def integer(self, name: str, default: int, *, minimum: int | None = 0) -> int:
-        """Give a whole number of at least `minimum`."""
+    def integer(self, name: str, default: int, *, minimum: int | None = 0, maximum: int = 2**31 - 1) -> int:
+        """Give a whole number of at least `minimum` and at most `maximum`."""
         found = self.value(name)
         if found is None:
             return default
@@ -79,6 +79,9 @@ class Fields:
         number: int = found
         if minimum is not None and number < minimum:
             self._wrong(name, f"at least {minimum}", found)
+            return default
+        if number > maximum:
+            self._wrong(name, f"at most {maximum}", found)
             return default
         return number
 

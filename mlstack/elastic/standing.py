@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from mlstack.elastic.config import Priority
 from mlstack.elastic.scaleplan import Reason
 from mlstack.elastic.setbacks import Setbacks
 from mlstack.elastic.trainingjob import RoleName
@@ -63,9 +64,13 @@ class Standing:
         lingering: its masters, parameter servers and the trainer at which others meet that should have ended
             long ago: nobody makes them anew before they have, since two of a name could be at work.
         is_meeting_lost: whether it has trainers, and the one at which the others meet is not ready.
+        is_paused: whether a master or parameter server of them is among these, so that its trainers are lent.
         held_up: a pod of its whose containers cannot begin, and why, as one example; empty for none.
         refusal: why the cluster does not take its pods, empty while it does.
+        taken_names: which names of its Services and the like somebody else's objects have, a sentence each.
+        growth_refusal: why it takes no more trainers than there are, empty while it does.
         setback: what else goes wrong with its trainers, empty for nothing.
+        priority: how it ranks among jobs.
         setbacks: what went wrong several times in a row.
     """
 
@@ -87,9 +92,13 @@ class Standing:
     master: Counts = field(default_factory=Counts)
     lingering: tuple[str, ...] = ()
     is_meeting_lost: bool = False
+    is_paused: bool = False
     held_up: str = ""
     refusal: str = ""
+    growth_refusal: str = ""
+    taken_names: tuple[str, ...] = ()
     setback: str = ""
+    priority: Priority = field(default_factory=Priority)
     setbacks: Setbacks = field(default_factory=Setbacks)
 
     @property

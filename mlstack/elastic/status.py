@@ -14,7 +14,9 @@ from mlstack.elastic.observed.amounts import time_ms
 from mlstack.elastic.standing import Counts, Standing
 from mlstack.model.clock import micro_time
 
-Phase = Literal["Pending", "Admitted", "Running", "Scaling", "Completing", "Succeeded", "Failed", "Suspended"]
+Phase = Literal[
+    "Pending", "Admitted", "Running", "Scaling", "Completing", "Paused", "Succeeded", "Failed", "Suspended"
+]
 
 MAX_RECORDS = 10
 
@@ -38,6 +40,7 @@ def build(standing: Standing, before: Mapping[str, Any], *, now_ms: int) -> dict
         "trainer": _trainers(standing),
         "pserver": _servers(standing.pserver),
         "master": _servers(standing.master),
+        "priority": standing.priority.value or None,
         "selector": childnames.selector_text(standing.name),
         "scaleRecords": records,
         "setbacks": setbacks.write(standing.setbacks),
@@ -59,6 +62,8 @@ def phase(standing: Standing, before: Mapping[str, Any]) -> Phase:
         return "Pending"
     if standing.is_finishing:
         return "Completing"
+    if standing.is_paused:
+        return "Paused"
     if standing.missing and not before.get("startTime"):
         return "Admitted"
     trainer = standing.trainer
@@ -74,7 +79,7 @@ def _reason(standing: Standing, said: list[dict[str, Any]]) -> str:
     """Give the one line that explains a job that does not run as it should."""
     if standing.outcome:
         return standing.outcome_message
-    admitted, gang, _, degraded, _ = said
+    admitted, gang, _, degraded, *_ = said
     doubtful = next((each for each in (admitted, gang) if each["status"] == "False"), None)
     if degraded["status"] == "True":
         doubtful = degraded

@@ -12,6 +12,12 @@ KIND = "TrainingJob"
 MAX_NAME = 52
 """Names of pods are labels of DNS, at most 63 characters: room for `-trainer-` and an index."""
 
+# What is multiplied is bounded: the address of each server stands in the environment of every pod, each port
+# in its spec, and the controller keeps them all.
+MAX_TRAINERS = 10_000
+MAX_SERVERS = 256
+MAX_PORTS = 100
+
 TRAINER_CLASS = "mlstack-trainer"
 SERVER_CLASS = "mlstack-training"
 RoleName = Literal["trainer", "pserver", "master"]
@@ -164,7 +170,8 @@ class TrainingJob:
         ports_num_for_sparse: sparse ports.
         passes: epochs.
         is_fault_tolerant: whether trainers may come and go.
-        priority: of the job among jobs.
+        priority: of the job among jobs, as it asks for it.
+        priority_class: PriorityClass whose value it asks for instead, empty for none.
         weight: its share when jobs of one priority share.
         is_manual: whether it has exactly its maximum of trainers.
         is_suspended: whether it is to have no pods.
@@ -195,6 +202,7 @@ class TrainingJob:
     passes: int = 1
     is_fault_tolerant: bool = False
     priority: int = 0
+    priority_class: str = ""
     weight: int = 1
     is_manual: bool = False
     is_suspended: bool = False

@@ -196,6 +196,33 @@ def test_a_limit_is_a_request_where_nothing_is_requested(
         pytest.param(changed(speed="fast"), "spec.speed", id="speed"),
         pytest.param(edl_job("n" * 53), "at most 52 characters", id="long-name"),
         pytest.param(edl_job("1x"), "must start with a letter", id="name"),
+        pytest.param(edl_job(ports_num=2**31 - 1), "less than or equal to 100", id="ports"),
+        pytest.param(edl_job(ports_num_for_sparse=101), "less than or equal to 100", id="sparse-ports"),
+        pytest.param(changed(trainer__max_instance=10001), "less than or equal to 10000", id="trainers"),
+        pytest.param(changed(pserver__min_instance=257), "less than or equal to 256", id="many-servers"),
+        pytest.param(edl_job(port=65535), "must end at 65535", id="last-port"),
+        pytest.param(edl_job(port=29399, host_network=True), "must leave out 29400", id="rendezvous"),
+        pytest.param(
+            changed(trainer__resources={"requests": {"cpu": 1}, "limits": {"cpu": "900m"}}),
+            "must not be more than its limit",
+            id="above-limit",
+        ),
+        pytest.param(
+            changed(pserver__resources={"requests": {"cpu": 1, "nvidia.com/gpu": 1}}),
+            "must be their limit too",
+            id="gpu-without-limit",
+        ),
+        pytest.param(
+            changed(trainer__resources={"limits": {"cpu": 1, "amd.com/gpu": "500m"}}),
+            "must be whole numbers",
+            id="half-a-gpu",
+        ),
+        pytest.param(
+            edl_job(VolumeMounts=[{"name": "data", "mountPath": "/data"}]),
+            "must name volumes that are in volumes",
+            id="mount",
+        ),
+        pytest.param(edl_job(image="train:1 "), "spec.image", id="blank"),
     ],
 )
 def test_what_cannot_work_is_refused_with_the_reason(
@@ -236,7 +263,13 @@ def test_two_spellings_of_one_field_are_refused(
 
 def test_null_is_no_second_spelling(gke: TestCluster, namespace: str) -> None:
     mount = {"name": "data", "mountPath": "/data"}
-    create(gke, put(edl_job(VolumeMounts=None, volumeMounts=[mount]), namespace))
+    create(
+        gke,
+        put(
+            edl_job(volumes=[{"name": "data", "emptyDir": {}}], VolumeMounts=None, volumeMounts=[mount]),
+            namespace,
+        ),
+    )
     assert spec.parse(read(gke, "example", namespace)).pods.volume_mounts == (mount,)
 
 

@@ -15,13 +15,14 @@ from mlstack.cli.controllerlog import LEVELS, Log
 from mlstack.cli.output import emit, write
 from mlstack.cli.parsing import family
 from mlstack.errors import ClusterError, UsageError
+from mlstack.model.names import check_namespace, check_object_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mlstack.cli.adapters import Session
     from mlstack.cluster.api import Cluster
-    from mlstack.elastic.config import PolicyConfig
+    from mlstack.elastic.config import PolicyConfig, PriorityGrants
     from mlstack.elastic.health import Metrics
     from mlstack.elastic.running.settings import Settings
     from mlstack.elastic.snapshot import Snapshot
@@ -57,6 +58,15 @@ Moves = Annotated[
         "--moves", metavar="COUNT", min=0, help="Trainers moved for fairness alone in 10 s, at the most."
     ),
 ]
+MaxPriority = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--max-priority",
+        metavar="[NAMESPACE=]NUMBER",
+        help="Highest priority that jobs may have, in all namespaces or in one; repeatable. A PriorityClass "
+        "that a ResourceQuota of a namespace names is granted too. Default: 0.",
+    ),
+]
 Tick = Annotated[
     float,
     typer.Option(
@@ -73,7 +83,7 @@ def _level(value: str) -> str:
 
 @commands.command(
     epilog=options.example(
-        "mlstack elastic run --context gke --dry-run", "mlstack elastic run --listen 0.0.0.0:8080"
+        "mlstack elastic run --context gke --dry-run", "mlstack elastic run --listen :8080"
     )
 )
 def run(
@@ -88,12 +98,13 @@ def run(
     tick: Tick = 5.0,
     headroom: Headroom = None,
     moves: Moves = 15,
+    max_priority: MaxPriority = None,
     listen: Annotated[
         str,
         typer.Option(
             "--listen",
             metavar="ADDRESS:PORT",
-            help="Answer /metrics, /healthz and /readyz here. Default: nowhere.",
+            help="Answer /metrics, /healthz and /readyz here, `:8080` by IPv4 and IPv6. Default: nowhere.",
         ),
     ] = "",
     lease_namespace: Annotated[
@@ -143,6 +154,7 @@ def run(
         kubeconfig=kubeconfig,
         namespaces=namespace,
         policy=_policy(policy, headroom, moves),
+        grants=_grants(max_priority),
         tick=tick,
         dry_run=dry_run,
         lease_namespace=lease_namespace,
@@ -196,6 +208,7 @@ def plan(
     policy: Policy = "fair",
     headroom: Headroom = None,
     moves: Moves = 15,
+    max_priority: MaxPriority = None,
     kubeconfig: options.Kubeconfig = None,
     output: options.Output = "table",
 ) -> int:
@@ -203,9 +216,14 @@ def plan(
     from mlstack.elastic import looking
 
     config = _policy(policy, headroom, moves)
-    if snapshot is not None and (context or namespace):
-        raise UsageError("`--snapshot` needs no cluster", hint="leave --context and --namespace away")
-    moment = _saved(snapshot) if snapshot is not None else _live(ctx.obj, context, kubeconfig, namespace)
+    if snapshot is not None and (context or namespace or max_priority):
+        raise UsageError(
+            "`--snapshot` needs no cluster", hint="leave --context, --namespace and --max-priority away"
+        )
+    grants = _grants(max_priority)
+    moment = (
+        _saved(snapshot) if snapshot is not None else _live(ctx.obj, context, kubeconfig, namespace, grants)
+    )
     if save is not None:
         from mlstack.elastic import saved
 
@@ -231,12 +249,21 @@ def status(
     return emit(found, output)
 
 
+def _print_example(value: bool) -> None:
+    if value:
+        from mlstack.elastic.simulate import scenariofile
+
+        write(scenariofile.EXAMPLE.read_text("utf-8"))
+        raise typer.Exit
+
+
 @commands.command(
     epilog=options.example(
         "mlstack elastic simulate case1 --seeds 3",
         "mlstack elastic simulate case1 --seeds 20 --first-seed 100",
         "mlstack elastic simulate case2 --csv case2.csv --plot case2.svg",
         "mlstack elastic simulate my-cluster.yaml --policy throughput --seed 7",
+        "mlstack elastic simulate --example > my-cluster.yaml",
         "mlstack elastic simulate my-cluster.yaml --headroom 10 --moves 5 --tick 2s",
     )
 )
@@ -285,6 +312,12 @@ def simulate(
         Path | None,
         typer.Option("--plot", metavar="FILE", help="Do one run and draw it as SVG (`mlstack[plot]`)."),
     ] = None,
+    example: Annotated[
+        bool,
+        typer.Option(
+            "--example", is_eager=True, callback=_print_example, help="Print a scenario with every field."
+        ),
+    ] = False,
     output: options.Output = "table",
 ) -> int:
     """Run the controller in a simulated cluster, without any other.
@@ -318,13 +351,17 @@ def _is_typed(ctx: typer.Context, name: str) -> bool:
 
 
 def _live(
-    session: Session, context: str | None, kubeconfig: str | None, namespaces: list[str] | None
+    session: Session,
+    context: str | None,
+    kubeconfig: str | None,
+    namespaces: list[str] | None,
+    grants: PriorityGrants,
 ) -> Snapshot:
     from mlstack.elastic import looking
 
     with progress.waiting("reading nodes, pods and jobs"):
         cluster = session.ports.connect(context or "", kubeconfig)
-        return looking.look(cluster, round(session.ports.clock.now_s() * 1000), namespaces or ())
+        return looking.look(cluster, round(session.ports.clock.now_s() * 1000), namespaces or (), grants)
 
 
 def _saved(file: Path) -> Snapshot:
@@ -342,6 +379,29 @@ def _policy(name: str, headroom: int | None, moves: int, *, also: Sequence[str] 
     return PolicyConfig(mode=name, moves=moves, **load)
 
 
+def _grants(texts: list[str] | None) -> PriorityGrants:
+    """Read which priorities are granted: `10` everywhere, `research=100` in one namespace."""
+    from mlstack.elastic.config import PriorityGrants
+    from mlstack.model.names import check_namespace
+
+    found: dict[str, int] = {}
+    for text in texts or ():
+        namespace, has_namespace, number = text.rpartition("=")
+        digits = number.removeprefix("-")
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= 10 and int(digits) < 1 << 31):
+            raise UsageError(
+                f"`--max-priority {text}` ends in no whole number",
+                hint="--max-priority 10 --max-priority research=100",
+            )
+        if has_namespace:
+            check_namespace(namespace)
+        if namespace in found:
+            whom = f"namespace `{namespace}`" if namespace else "all namespaces"
+            raise UsageError(f"`--max-priority` is given twice for {whom}", hint="give it once for each")
+        found[namespace] = int(number)
+    return PriorityGrants(everywhere=found.pop("", 0), namespaces=found)
+
+
 def _settings(
     session: Session,
     *,
@@ -349,6 +409,7 @@ def _settings(
     kubeconfig: str | None,
     namespaces: list[str] | None,
     policy: PolicyConfig,
+    grants: PriorityGrants,
     tick: float,
     dry_run: bool,
     lease_namespace: str,
@@ -359,16 +420,20 @@ def _settings(
     from mlstack.elastic.running.settings import LEASE_NAME, Settings
 
     tick_ms = _tick_ms(tick)
+    lease_name = check_object_name(lease_name or LEASE_NAME)
+    if lease_namespace:
+        check_namespace(lease_namespace)
     holder = lock_holder(session)
     # A container that is started again in its pod leads again at once: the process before it is gone.
     in_pod = os.environ.get("POD_NAME", "") if os.getpid() == 1 else ""
     return Settings(
         policy=policy,
+        grants=grants,
         namespaces=tuple(namespaces or ()),
         identity=identity or in_pod or holder.name,
         is_gone=holder.is_gone,
         lease_namespace=lease_namespace or own_namespace(session, context, kubeconfig),
-        lease_name=lease_name or LEASE_NAME,
+        lease_name=lease_name,
         tick_ms=tick_ms,
         is_dry=dry_run,
     )
@@ -413,15 +478,19 @@ def _listening(listen: str) -> tuple[Metrics | None, Callable[[], None]]:
     from mlstack.elastic.probes import HealthServer
 
     address, _, port = listen.rpartition(":")
-    if not port.isdigit():
-        raise UsageError(f"`--listen {listen}` has no port", hint="--listen 0.0.0.0:8080")
+    if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
+        raise UsageError(f"`--listen {listen}` has no port from 0 to 65535", hint="--listen :8080")
+    in_brackets = address.startswith("[") and address.endswith("]")
+    if ":" in address and not in_brackets:
+        raise UsageError(
+            f"`--listen {listen}`: an IPv6 address stands in brackets", hint=f"--listen '[{address}]:{port}'"
+        )
     metrics = Metrics(monotonic)
     try:
-        server = HealthServer(metrics, address=address.strip("[]"), port=int(port))
-    except (OSError, OverflowError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
+        server = HealthServer(metrics, address=address[1:-1] if in_brackets else address, port=int(port))
+    except OSError as error:
         raise UsageError(
-            f"cannot listen at `{listen}`: {str(reason).lower()}",
+            f"cannot listen at `{listen}`: {(error.strerror or str(error)).lower()}",
             hint="--listen takes a free port of this machine",
         ) from error
     server.start()

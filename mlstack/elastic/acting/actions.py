@@ -15,6 +15,10 @@ MANAGER = "mlstack-elastic"
 Verb = Literal["create", "apply", "delete", "status", "patch"]
 
 
+class NameTakenError(ConflictError):
+    """Raised where an object of the job's would take the place of somebody else's."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Action:
     """One write.
@@ -151,7 +155,7 @@ class Hands:
         """Write an object, unless there is one of that name that is somebody else's."""
         live = self._cluster.get(action.ref)
         if live is not None and action.uid not in _owners(live):
-            raise ConflictError(f"`{action.ref}` is there and does not belong to the job")
+            raise NameTakenError(f"`{action.ref}` is there and does not belong to the job")
         applied = self._cluster.apply(action.body, manager=MANAGER, force=True)
         return _Done(news=WatchEvent(type="MODIFIED", object=applied.object))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from mlstack.elastic import status
 from mlstack.elastic.acting import orders
 from mlstack.elastic.acting.actions import Action
-from mlstack.elastic.acting.gang import Gang, dismiss, see_to
+from mlstack.elastic.acting.gang import Gang, absent, dismiss, refused, see_to
 from mlstack.elastic.acting.lifecycle import Life
 from mlstack.elastic.acting.memory import JobMemory
 from mlstack.elastic.acting.openings import Openings
@@ -70,8 +70,13 @@ class Director:
         decision = _lost(job, decision, subject.life)
         self._pass_over(subject, decision)
         if decision.target == 0:
-            memory.admitted_ms = None
+            memory.admitted_ms = memory.short_ms = memory.balked_ms = None
             return decision, self.dismiss(subject, why=decision.reasons[0].text)
+        if decision.reasons[0].cause != "finishing":
+            why, look_ms = refused(job, subject.pods, memory, self.now_ms)
+            if why:
+                return self._give_up(subject, why, is_refused=True)
+            self.due += [] if look_ms is None else [look_ms]
         gang = self._gang(subject, decision)
         if gang.is_hopeless:
             return self._give_up(subject, gang.why)
@@ -89,6 +94,13 @@ class Director:
             renewals=tuple(orders.deletions(job, gang.loosened, gang.why, grace_s=0)),
             creations=self._creations(subject, decision),
             is_whole=gang.support is not None and not gang.support.sets_only,
+        )
+
+    def pause(self, subject: Subject) -> Orders:
+        """Give the orders for a job whose trainers can only wait: others get their room."""
+        why = "paused: a master or parameter server is lost"
+        return Orders(
+            job=subject.job.key, deletions=tuple(orders.deletions(subject.job, subject.trainers, why))
         )
 
     def dismiss(self, subject: Subject, *, why: str = "") -> Orders:
@@ -127,6 +139,9 @@ class Director:
         job, life = subject.job, subject.life
         held = max(0, life.held - decision.withheld)
         places = decision.places[: max(0, len(decision.places) - held)]
+        if job.spec and job.servers and self.world.quotas(job.namespace) and absent(job, subject.pods):
+            # What a quota leaves is for the gang first: others make its masters and parameter servers.
+            places = places[: max(0, job.spec.minimum - len(subject.trainers))]
         free = self.openings.among(job.key, places)
         if len(free) > self.left:
             self.due.append(self.now_ms)
@@ -160,22 +175,18 @@ class Director:
             self.due.append(found.due_ms)
         return found
 
-    def _give_up(self, subject: Subject, why: str) -> tuple[Decision, Orders]:
-        """Take a gang off that found no room for its servers, and let it wait again."""
-        memory = subject.memory
-        self._bar(subject, sorted({node for hinted in memory.hints.values() for node in hinted}))
-        memory.admitted_ms = None
-        memory.give_up(subject.job.generation, self.now_ms)
+    def _give_up(self, subject: Subject, why: str, *, is_refused: bool = False) -> tuple[Decision, Orders]:
+        """Take a gang off that found no room for its servers or is refused, and let it wait again."""
+        memory, generation = subject.memory, subject.job.generation
+        if not is_refused:
+            self._bar(subject, sorted({node for hinted in memory.hints.values() for node in hinted}))
+        memory.admitted_ms = memory.short_ms = memory.balked_ms = None
+        memory.give_up(generation, self.now_ms, refusal=why if is_refused else "")
         self.due.append(memory.wait.until_ms)
         seconds = (memory.wait.until_ms - self.now_ms) // 1000
-        text = f"{why}; tried again after {seconds} s"
-        decision = Decision(
-            job=subject.job.key,
-            target=0,
-            is_admitted=False,
-            hints={},
-            reasons=(Reason(cause="stuck", text=text),),
-        )
+        text = memory.refused(generation, self.now_ms) or f"{why}; tried again after {seconds} s"
+        reason = Reason(cause="refused" if is_refused else "stuck", text=text)
+        decision = Decision(job=subject.job.key, target=0, is_admitted=False, hints={}, reasons=(reason,))
         return decision, self.dismiss(subject, why=text)
 
     def _pass_over(self, subject: Subject, decision: Decision) -> None:

@@ -18,6 +18,12 @@ HELD_MS = 15_000
 INCOMPLETE_MS = 90_000
 """How long after its admission a gang may lack a place before the job gives its room back."""
 
+ASKED_MS = 3_000
+"""So long after pods of StatefulSets are missing their controller is asked why, and as often from then on."""
+
+REFUSED_MS = 10_000
+"""How long pods of a gang may be refused before it gives all back: other jobs wait for its room."""
+
 MENDED_MS = 60_000
 """Services and budgets of a job that somebody changes are written no more often: another may not give in."""
 
@@ -72,7 +78,8 @@ def see_to(
     is_placed = len(servers) - len(waiting) >= wanted
     if is_placed:
         memory.admitted_ms = None
-        memory.wait.calm()
+        if not absent(job, pods):
+            memory.wait.calm()
     if hints:
         memory.hints = hints
         return Gang(support=Support(is_running=True, hints=hints, is_held=True), why="admitted")
@@ -93,6 +100,48 @@ def see_to(
     wrong = _wrong(job, sets) | _mendable(lacking, memory, now_ms)
     form = _form(job, sets, memory, wrong)
     return Gang(support=form, why=_why(job, memory, wrong), due_ms=due)
+
+
+def absent(job: JobFacts, pods: Sequence[PodFacts]) -> tuple[str, ...]:
+    """Give the names of masters and parameter servers of which there is no pod at all, then `trainers`.
+
+    Trainers are missing where there are fewer than the job may go on with; one that failed or is going is
+    still there.
+    """
+    if job.spec is None:
+        return ()
+    there = {pod.name for pod in pods}
+    servers = [f"{kind.set_name}-{index}" for kind in job.servers for index in range(kind.count)]
+    fewest = job.spec.trainer.minimum if job.status.get("startTime") else job.spec.minimum
+    is_short = sum(pod.role == "trainer" for pod in pods) < fewest
+    return (*(name for name in servers if name not in there), *(("trainers",) if is_short else ()))
+
+
+def refused(
+    job: JobFacts, pods: Sequence[PodFacts], memory: JobMemory, now_ms: int
+) -> tuple[str, int | None]:
+    """Say why a gang had better give its room back, empty for no reason; and when to look again.
+
+    That pods are missing is none: their room may still be taken. That they are refused is.
+
+    Args:
+        job: the job.
+        pods: its pods, those that ended or go included.
+        memory: what is remembered of it.
+        now_ms: the time.
+    """
+    if not absent(job, pods):
+        memory.short_ms = memory.balked_ms = None
+        return "", None
+    if memory.short_ms is None:
+        memory.short_ms = now_ms
+    if not memory.refusal or memory.refused_ms < memory.short_ms:
+        memory.balked_ms = None
+        return "", memory.short_ms + ASKED_MS if now_ms - memory.short_ms < ASKED_MS else None
+    if memory.balked_ms is None:
+        memory.balked_ms = memory.refused_ms
+    until_ms = memory.balked_ms + REFUSED_MS
+    return (memory.refusal, None) if now_ms >= until_ms else ("", until_ms)
 
 
 def dismiss(sets: Mapping[str, SetFacts]) -> Support | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from mlstack.cluster.api import ObjectRef
 from mlstack.elastic.acting.series import Told
-from mlstack.elastic.setbacks import Bar, Setbacks
+from mlstack.elastic.setbacks import LONGEST, Bar, Setbacks
 
 FIRST_RETRY_MS = 10_000
 LONGEST_RETRY_MS = 60_000
@@ -92,6 +92,10 @@ def _wait() -> Backoff:
     return Backoff(FIRST_WAIT_MS, LONGEST_WAIT_MS)
 
 
+def _shy() -> Backoff:
+    return Backoff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS)
+
+
 def _pause() -> Backoff:
     return Backoff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS)
 
@@ -113,12 +117,23 @@ class JobMemory:
         fallen: UIDs of the trainers of the last such round.
         wait: when the job may be admitted again after its gang found no place.
         given_up: generation of the job when that was last: one that was changed since is tried at once.
+        gang_refusal: why the cluster did not take its gang then, empty where that found no place.
+        shy: when the gang is tried again after a refusal that may pass by itself.
+        shy_of: what was said then.
+        short_ms: since when pods of its gang are not there at all, None while they are.
+        balked_ms: since when that is because the cluster does not take them.
+        asked_ms: when it was last asked why its StatefulSets make no pods.
+        ceiling: trainers beyond which the cluster took no more, 0 where it takes them.
+        growth: when more are tried again.
+        capped: generation of the job that it took no more of.
+        growth_refusal: why it took no more.
         pause: when the next write is tried after one was refused.
         bars: how often a node had a place on paper only.
         hints: nodes that the plan had for masters and parameter servers.
         supported: generation of the job for which services and sets were last written as a whole; empty
             where nobody remembers, `begun` and the generation where it did not come off.
         unwritten: what of them was refused then.
+        taken_names: what of them cannot be written since somebody else has an object of that name, and why.
         mended_ms: when a Service or budget was last written because somebody had changed it.
         admitted_ms: when it was admitted; None once all of the gang has a node, or where nobody remembers.
         told: what was told of it lately.
@@ -136,11 +151,22 @@ class JobMemory:
     fallen: set[str] = field(default_factory=set)
     wait: Backoff = field(default_factory=_wait)
     given_up: int = 0
+    gang_refusal: str = ""
+    shy: Backoff = field(default_factory=_shy)
+    shy_of: str = ""
+    short_ms: int | None = None
+    balked_ms: int | None = None
+    asked_ms: int = 0
+    ceiling: int = 0
+    growth: Backoff = field(default_factory=_wait)
+    capped: int = 0
+    growth_refusal: str = ""
     pause: Backoff = field(default_factory=_pause)
     bars: dict[str, Backoff] = field(default_factory=dict)
     hints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     supported: tuple[object, ...] = ()
     unwritten: frozenset[ObjectRef] = frozenset()
+    taken_names: dict[ObjectRef, str] = field(default_factory=dict)
     mended_ms: int = 0
     admitted_ms: int | None = None
     told: Told = field(default_factory=Told)
@@ -176,6 +202,12 @@ class JobMemory:
             tries=tries,
             retry_ms=self.wait.until_ms if tries else 0,
             retry_generation=self.given_up if tries else 0,
+            refusal=self.gang_refusal if tries else "",
+            ceiling=self.ceiling,
+            refusals=self.growth.streak if self.ceiling else 0,
+            growth_ms=self.growth.until_ms if self.ceiling else 0,
+            growth_generation=self.capped if self.ceiling else 0,
+            growth_refusal=self.growth_refusal if self.ceiling else "",
             bars=tuple(
                 Bar(node=node, times=each.streak, until_ms=each.until_ms)
                 for node, each in sorted(self.bars.items())
@@ -187,19 +219,38 @@ class JobMemory:
         self.retry.resume(known.failures, known.replaced_ms)
         self.rounds, self.fallen = known.rounds, {known.fallen} - {""}
         self.wait.resume(known.tries, known.retry_ms)
-        self.given_up = known.retry_generation
+        self.given_up, self.gang_refusal = known.retry_generation, known.refusal
+        self.ceiling, self.capped = known.ceiling, known.growth_generation
+        self.growth_refusal = known.growth_refusal
+        self.growth.resume(known.refusals, known.growth_ms)
         for bar in known.bars:
             self.bars[bar.node] = _bar()
             self.bars[bar.node].resume(bar.times, bar.until_ms)
 
-    def give_up(self, generation: int, now_ms: int) -> None:
-        """Note that the gang of the job as it is found no place."""
+    def give_up(self, generation: int, now_ms: int, *, refusal: str = "") -> None:
+        """Note that the gang of the job as it is finds no place, or why the cluster does not take it."""
         self.wait.fail(now_ms)
-        self.given_up = generation
+        self.given_up, self.gang_refusal = generation, refusal[:LONGEST]
+
+    def shy_away(self, why: str, now_ms: int) -> None:
+        """Note that the cluster does not take the gang now, which may pass by itself."""
+        self.shy.fail(now_ms)
+        self.shy_of = why[:LONGEST]
+
+    def cap(self, ceiling: int, generation: int, why: str, now_ms: int) -> None:
+        """Note that the cluster takes no more trainers of the job; what one pass tells counts once."""
+        if not self.growth.is_waiting(now_ms) or self.capped != generation:
+            self.growth.fail(now_ms)
+        self.ceiling, self.capped, self.growth_refusal = ceiling, generation, why[:LONGEST]
 
     def not_before_ms(self, generation: int) -> int:
         """Give until when the job as it is waits before it is admitted again, 0 for not at all."""
-        return self.wait.until_ms if self.given_up == generation else 0
+        return max(self.wait.until_ms if self.given_up == generation else 0, self.shy.until_ms)
+
+    def refused(self, generation: int, now_ms: int) -> str:
+        """Say why the cluster does not take the gang of the job, or more trainers; empty while it does."""
+        said = self.setbacks(0).refused(generation, now_ms)
+        return said or (f"{self.shy_of}; tried again soon" if self.shy.is_waiting(now_ms) else "")
 
     def bar(self, node: str, now_ms: int) -> int:
         """Note that a node has no room in truth and give until when it is passed over."""

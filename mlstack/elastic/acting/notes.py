@@ -30,22 +30,23 @@ class Note:
         action: what the controller did.
         text: one line for people.
         type: whether somebody should look.
+        lasts: whether it is a state, told in every pass while it lasts.
     """
 
     reason: str
     action: str
     text: str
     type: NoteType = "Normal"
+    lasts: bool = False
 
     @property
     def key(self) -> Key:
-        """Give what makes it the same as another: of some reasons the numbers in the text do not matter."""
-        return (self.reason, "" if self.reason in _NUMBERED else self.text)
+        """Give what makes it the same as another: of some reasons the numbers in the text do not matter.
 
-    @property
-    def lasts(self) -> bool:
-        """Tell whether it is a state, told in every pass while it lasts."""
-        return self.reason == "WaitingForCapacity"
+        Why a whole gang is refused does: it is asked again after minutes or hours.
+        """
+        is_numbered = self.reason in _NUMBERED and not (self.reason == "Refused" and self.lasts)
+        return (self.reason, "" if is_numbered else self.text)
 
     @property
     def is_loud(self) -> bool:
@@ -56,16 +57,21 @@ class Note:
 # Reasons whose texts differ while they mean the same.
 _NUMBERED = frozenset({"WaitingForCapacity", "Refused"})
 # Reasons of a condition that people should hear of.
-_BAD = ("MinimumLost", "InvalidSpec")
+_BAD = ("MinimumLost", "InvalidSpec", "Paused")
 
 # What a decision is called that takes a job off.
-_OFF: Mapping[Cause, str] = {"stuck": "StuckWithdrawn", "suspended": "PreemptedFor", "lost": "MinimumLost"}
+_OFF: Mapping[Cause, str] = {
+    "stuck": "StuckWithdrawn",
+    "suspended": "PreemptedFor",
+    "lost": "MinimumLost",
+}
 # What a decision is called when it changes the number of trainers: reason if it grows, reason if it shrinks.
 _CHANGES: Mapping[Cause, tuple[str, str]] = {
     "fairness": ("Rebalanced", "Rebalanced"),
     "gang": ("ScaledUp", "PreemptedFor"),
     "yield": ("ScaledUp", "PreemptedFor"),
     "stuck": ("ScaledUp", "StuckWithdrawn"),
+    "refused": ("ScaledUp", "Refused"),
 }
 
 
@@ -79,11 +85,13 @@ def of_decision(before: int, decision: Decision) -> Note | None:
     reason = decision.reasons[0]
     if before == 0 and decision.target > 0:
         return Note(reason="Admitted", action="Admit", text=f"{decision.target} trainers: {reason.text}")
+    if decision.target == 0 and reason.cause == "refused":
+        return Note(reason="Refused", action="Admit", text=reason.text, type="Warning", lasts=True)
     if before > 0 and decision.target == 0:
         word = _OFF.get(reason.cause, "Suspended")
         return Note(reason=word, action="Suspend", text=reason.text, type="Warning")
     if before == 0:
-        return Note(reason="WaitingForCapacity", action="Wait", text=reason.text)
+        return Note(reason="WaitingForCapacity", action="Wait", text=reason.text, lasts=True)
     if decision.target == before:
         return None
     grown, shrunk = _CHANGES.get(reason.cause, ("ScaledUp", "ScaledDown"))

@@ -50,6 +50,9 @@ def recall_plan(world: World, now_ms: int) -> None:
     world.not_before = {
         job.key: known[job.key].retry_ms for job in jobs if known[job.key].retry_generation == job.generation
     }
+    world.refused = {job.key: known[job.key].refused(job.generation, now_ms) for job in jobs}
+    caps = {job.key: known[job.key].cap(job.generation, now_ms) for job in jobs}
+    world.ceilings = {key: cap for key, cap in caps.items() if cap}
     world.failed = {job.key: _held(pods[job.key], known[job.key], now_ms) for job in jobs}
     world.moves_ms = moves(jobs, 0)
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from mlstack.elastic.acting.lifecycle import Life
 from mlstack.elastic.acting.memory import JobMemory
+from mlstack.elastic.config import Priority
 from mlstack.elastic.observed.jobs import JobFacts
+from mlstack.elastic.observed.picture import is_paused
 from mlstack.elastic.observed.pods import PodFacts
 from mlstack.elastic.scaleplan import Decision
+from mlstack.elastic.setbacks import worded
 from mlstack.elastic.standing import Counts, Standing
-
-LINGER_MS = 30_000
-"""So long after the end of its grace a pod should be gone."""
 
 
 def standing(
@@ -23,6 +23,7 @@ def standing(
     *,
     life: Life,
     decision: Decision | None,
+    priority: Priority,
     now_ms: int,
 ) -> Standing:
     """Say how a job stands.
@@ -32,6 +33,7 @@ def standing(
         pods: its pods.
         memory: what is remembered of it.
         life: what became of its pods.
+        priority: how it ranks among jobs.
         decision: what was decided; None where it takes no part in the plan.
         now_ms: the time.
     """
@@ -56,11 +58,22 @@ def standing(
         master=_servers(job, pods, "master", target),
         held_up=_held_up(pods),
         refusal=memory.refusal,
+        taken_names=tuple(sorted(memory.taken_names.values())),
+        priority=priority,
+        growth_refusal=_growth_refusal(memory, job, now_ms),
         setback="" if life.outcome else life.message,
         setbacks=memory.setbacks(0 if life.outcome else _failed(pods, memory)),
         lingering=tuple(pod.name for pod in pods if _lingers(job, pod, now_ms)),
         is_meeting_lost=_is_meeting_lost(job, pods),
+        is_paused=is_paused(job, pods, now_ms),
     )
+
+
+def _growth_refusal(memory: JobMemory, job: JobFacts, now_ms: int) -> str:
+    """Say why the cluster takes no more trainers of a job, empty while it does."""
+    known = memory.setbacks(0)
+    cap = known.cap(job.generation, now_ms)
+    return f"no more than {cap} trainers: {worded(known.growth_refusal, known.growth_ms)}" if cap else ""
 
 
 def _failed(pods: Sequence[PodFacts], memory: JobMemory) -> int:
@@ -69,9 +82,8 @@ def _failed(pods: Sequence[PodFacts], memory: JobMemory) -> int:
 
 
 def _lingers(job: JobFacts, pod: PodFacts, now_ms: int) -> bool:
-    """Tell whether a pod that others need is long overdue, as on a node that no longer answers."""
-    is_needed = pod.role != "trainer" or pod.name == job.meeting
-    return is_needed and pod.gone_ms is not None and now_ms - pod.gone_ms > LINGER_MS
+    """Tell whether a pod that others need is long overdue."""
+    return (pod.role != "trainer" or pod.name == job.meeting) and pod.is_overdue(now_ms)
 
 
 def _held_up(pods: Sequence[PodFacts]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from math import ceil
@@ -40,20 +40,36 @@ def requests(spec: Mapping[str, Any]) -> dict[str, int]:
     top. Requests of the pod as a whole replace the sum. See Kubernetes' pages on init containers, sidecars
     and pod overhead. A port of the node is a thing that each node has one of.
     """
-    running = _sum(map(_container, spec.get("containers") or ()))
+    total = _sum((_of_pod(spec, _container), amounts(spec.get("overhead"))))
+    return {**{name: value for name, value in total.items() if value}, **_host_ports(spec), "pods": 1}
+
+
+def limits(spec: Mapping[str, Any]) -> dict[str, int]:
+    """Give the most that a pod may take, as far as its containers have limits."""
+    overhead = amounts(spec.get("overhead"))
+    found = _of_pod(spec, _limits)
+    return {name: value + overhead.get(name, 0) for name, value in found.items() if value}
+
+
+def _of_pod(spec: Mapping[str, Any], read: Callable[[Mapping[str, Any]], Amounts]) -> dict[str, int]:
+    """Add up what is read of each container of a pod."""
+    running = _sum(map(read, spec.get("containers") or ()))
     sidecars: dict[str, int] = {}
     most: dict[str, int] = {}
     for container in spec.get("initContainers") or ():
-        wanted = _container(container)
+        wanted = read(container)
         if container.get("restartPolicy") == "Always":
             sidecars = _sum((sidecars, wanted))
             most = _most(most, sidecars)
         else:
             most = _most(most, _sum((sidecars, wanted)))
     total = _most(_sum((running, sidecars)), most)
-    total |= _container(spec)
-    total = _sum((total, amounts(spec.get("overhead"))))
-    return {**{name: value for name, value in total.items() if value}, **_host_ports(spec), "pods": 1}
+    return {**total, **read(spec)}
+
+
+def is_device(resource: str) -> bool:
+    """Tell resources of device plug-ins, as GPUs: whole pieces, of which a pod has as many as it asks for."""
+    return "/" in resource and "kubernetes.io/" not in resource
 
 
 def vector(wanted: Amounts, resources: Sequence[str]) -> Vector:
@@ -74,6 +90,10 @@ def _container(spec: Mapping[str, Any]) -> dict[str, int]:
     """Give the requests of a container; where there are none its limits count, as the API server has it."""
     resources = spec.get("resources") or {}
     return amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+
+
+def _limits(spec: Mapping[str, Any]) -> dict[str, int]:
+    return amounts((spec.get("resources") or {}).get("limits"))
 
 
 def _host_ports(spec: Mapping[str, Any]) -> dict[str, int]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mlstack.elastic.observed.amounts import Amounts, amounts
+from mlstack.elastic.observed.amounts import Amounts, amounts, is_device
 from mlstack.elastic.observed.placement import Place, blocking
 
 
@@ -17,6 +17,7 @@ class NodeFacts:
     Attributes:
         place: name, labels and taints.
         allocatable: what pods may request of it.
+        devices: what device plug-ins brought to it, by its capacity: also while a plug-in is not there.
         takes_pods: whether it is Ready, not cordoned and not being deleted.
         version: resource version of the object.
         uid: UID of the object.
@@ -24,6 +25,7 @@ class NodeFacts:
 
     place: Place
     allocatable: Amounts
+    devices: Amounts
     takes_pods: bool
     version: int
     uid: str
@@ -37,9 +39,12 @@ def parse(obj: Mapping[str, Any]) -> NodeFacts:
         condition.get("type") == "Ready" and condition.get("status") == "True"
         for condition in status.get("conditions") or ()
     )
+    allocatable = amounts(status.get("allocatable") or status.get("capacity"))
+    capacity = amounts(status.get("capacity"))
     return NodeFacts(
         place=Place(metadata["name"], metadata.get("labels") or {}, blocking(spec.get("taints"))),
-        allocatable=amounts(status.get("allocatable") or status.get("capacity")),
+        allocatable=allocatable,
+        devices={name: n for name, n in {**allocatable, **capacity}.items() if n and is_device(name)},
         takes_pods=ready and not spec.get("unschedulable") and not metadata.get("deletionTimestamp"),
         version=version(metadata),
         uid=str(metadata.get("uid") or ""),

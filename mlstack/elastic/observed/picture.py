@@ -13,6 +13,7 @@ from mlstack.elastic.observed.nodes import NodeFacts
 from mlstack.elastic.observed.placement import Eligible
 from mlstack.elastic.observed.pods import PodFacts
 from mlstack.elastic.snapshot import Arriving, Demand, Held, Job, JobState, Node, Role, Snapshot, Trainer
+from mlstack.elastic.trainingjob import TrainingJob
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,9 +27,13 @@ class Known:
         jobs: by key.
         sets: StatefulSets by key.
         priorities: of priority classes by name; the empty name is the default.
+        weights: by job: its share when jobs of one priority share.
+        ranks: by job: its priority among jobs.
         bars: by job: nodes that are passed over for its trainers, and until when.
         failed: by job: trainers that failed and are not to be replaced yet.
         not_before: by job: when it may be admitted again at the earliest.
+        refused: by job: why the API server does not take its gang, or more trainers of it.
+        ceilings: by job: trainers beyond which it is refused more.
         moves_ms: when trainers were last moved for fairness alone.
         eligible: tells which nodes a pod may go to.
     """
@@ -39,16 +44,23 @@ class Known:
     jobs: Mapping[str, JobFacts]
     sets: Mapping[str, SetFacts]
     priorities: Mapping[str, int]
+    weights: Mapping[str, int]
+    ranks: Mapping[str, int]
     bars: Mapping[str, Mapping[str, int]]
     failed: Mapping[str, int]
     not_before: Mapping[str, int]
+    refused: Mapping[str, str]
+    ceilings: Mapping[str, int]
     moves_ms: Sequence[int]
     eligible: Eligible
 
 
-def resources_of(pods: Iterable[PodFacts], jobs: Iterable[JobFacts]) -> tuple[str, ...]:
-    """Give the resources that matter: those that every pod takes, and those that some ask for.
+def resources_of(
+    pods: Iterable[PodFacts], jobs: Iterable[JobFacts], nodes: Iterable[NodeFacts]
+) -> tuple[str, ...]:
+    """Give the resources that matter: those that every pod takes, that some ask for, and all devices.
 
+    A node with GPUs is one also while nobody asks for them: who asks next finds it free of others.
     Ports of nodes matter only where jobs or pods that wait for room ask for them: else room would be made
     for a pod on nodes whose port others keep.
     """
@@ -58,6 +70,7 @@ def resources_of(pods: Iterable[PodFacts], jobs: Iterable[JobFacts]) -> tuple[st
     wanted += [pod.requests for pod in present if not pod.node and pod.wants_room]
     ports = {name for each in wanted for name in each if hostports.is_key(name)}
     names = {name for name in set[str]().union(*held, *wanted) if not hostports.is_key(name)}
+    names.update(*(node.devices for node in nodes))
     names.update(_told_apart(ports, [*wanted, *held]) if ports else ())
     return (*BASIC, *sorted(names.difference(BASIC)))
 
@@ -78,6 +91,16 @@ def state_of(job: JobFacts, pods: Iterable[PodFacts]) -> JobState:
     return "admitted" if job.target > 0 else "waiting"
 
 
+def is_paused(job: JobFacts, pods: Iterable[PodFacts], now_ms: int) -> bool:
+    """Tell whether a master or parameter server is lost for now, so that trainers can only wait.
+
+    A StatefulSet makes a pod anew when the old one is gone for sure. On a node that no longer answers nobody
+    knows: a person has to say so.
+    """
+    is_admitted = job.wants_pods and job.target > 0
+    return is_admitted and any(pod.role != "trainer" and pod.is_overdue(now_ms) for pod in pods)
+
+
 class Picture:
     """Draws one snapshot.
 
@@ -90,7 +113,7 @@ class Picture:
         """Begin with empty nodes."""
         self._known, self._now_ms = known, now_ms
         everybody = chain(known.foreign, *known.own.values())
-        self._names = resources_of(everybody, known.jobs.values())
+        self._names = resources_of(everybody, known.jobs.values(), known.nodes)
         self._ports = {name: 1 for name in self._names if hostports.is_key(name)}
         self._taking = {node.place.name for node in known.nodes}
         self._used: dict[str, list[int]] = {name: [0] * len(self._names) for name in self._taking}
@@ -116,7 +139,8 @@ class Picture:
         for node in sorted(self._known.nodes, key=lambda node: node.place.name):
             name = node.place.name
             offered = vector({**node.allocatable, **self._ports}, self._names)
-            yield Node(name=name, allocatable=offered, used=tuple(self._used[name]))
+            devices = vector(node.devices, self._names)
+            yield Node(name=name, allocatable=offered, used=tuple(self._used[name]), devices=devices)
 
     def _take_foreign(self, pod: PodFacts) -> None:
         """Count a pod that is no part of a job of ours."""
@@ -170,6 +194,10 @@ class Picture:
             self._count_leaving(pods)
             return None
         state = state_of(job, (pod for pod in pods if pod.role == "trainer"))
+        if state == "admitted" and is_paused(job, pods, self._now_ms):
+            self._count_staying([pod for pod in pods if pod.role != "trainer"])
+            self._count_leaving([pod for pod in pods if pod.role == "trainer"])
+            return None
         has_pods = state != "waiting"
         if has_pods:
             self._count_servers(job, [pod for pod in pods if pod.role != "trainer"])
@@ -182,25 +210,27 @@ class Picture:
         if has_pods:
             self._count_leaving(leaving)
         wanted = job.spec
+        minimum, maximum = self._range(wanted)
         return Job(
             key=job.key,
-            minimum=wanted.minimum,
-            maximum=wanted.maximum,
+            minimum=minimum,
+            maximum=maximum,
             floor=wanted.trainer.minimum if wanted.is_manual else None,
             trainer=vector(job.trainer.requests, self._names),
             gang=tuple(
                 Role(name=kind.role, count=kind.count, request=vector(kind.requests, self._names))
                 for kind in job.servers
             ),
-            priority=wanted.priority,
+            priority=self._known.ranks[job.key],
             pod_priority=self._priority(None, job.trainer.priority_class),
-            weight=wanted.weight,
+            weight=self._known.weights[job.key],
             created_ms=wanted.created_ms,
             state=state,
             target=job.target,
             trainers=tuple(sorted((_as_trainer(job, pod) for pod in live), key=lambda trainer: trainer.name)),
             lacks_meeting=has_pods and self._lacks_meeting(job, pods),
             not_before_ms=self._known.not_before.get(job.key, 0),
+            refused=self._known.refused.get(job.key, ""),
             nodes=self._known.eligible.nodes(job.trainer.shape),
             barred={
                 node: until
@@ -215,6 +245,11 @@ class Picture:
             failed=self._known.failed.get(job.key, 0),
             held=self._held(pods) if has_pods else (),
         )
+
+    def _range(self, wanted: TrainingJob) -> tuple[int, int]:
+        """Give the fewest and most trainers of a job, without those that the API server does not take."""
+        ceiling = max(self._known.ceilings.get(wanted.key, wanted.maximum), wanted.trainer.minimum, 1)
+        return min(wanted.minimum, ceiling), min(wanted.maximum, ceiling)
 
     def _lacks_meeting(self, job: JobFacts, pods: Iterable[PodFacts]) -> bool:
         """Tell whether the trainer is gone at which the others meet, and a new one would take its place.

@@ -51,6 +51,10 @@ _OUT_OF = "OutOf"
 _WANTS_ROOM = ("Insufficient", "Too many pods", "free ports")
 
 
+OVERDUE_MS = 30_000
+"""So long after the end of its grace a pod should be gone."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PodFacts:
     """What is known of a pod.
@@ -127,6 +131,10 @@ class PodFacts:
         """Tell whether the scheduler counts it on its node: bound and not ended."""
         return bool(self.node) and not self.ending
 
+    def is_overdue(self, now_ms: int) -> bool:
+        """Tell whether it should have ended long ago, as on a node that no longer answers."""
+        return self.gone_ms is not None and now_ms - self.gone_ms > OVERDUE_MS
+
     @property
     def of_training(self) -> bool:
         """Tell whether it says to be part of a training job."""
@@ -155,7 +163,7 @@ def parse(obj: Mapping[str, Any]) -> PodFacts:
         nominated=str(status.get("nominatedNodeName") or ""),
         planned=str((metadata.get("annotations") or {}).get(PLANNED) or ""),
         requests=requests(spec),
-        priority=spec.get("priority"),
+        priority=None if spec.get("priority") is None else int(spec["priority"]),
         priority_class=str(spec.get("priorityClassName") or ""),
         shape=shape(spec),
         created_ms=time_ms(str(metadata.get("creationTimestamp") or "")),

@@ -9,10 +9,13 @@ from dataclasses import replace
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from mlstack.elastic.observed.nodes import version
+from mlstack.errors import ClusterError
 
 # Watches that lag behind may tell of an object again for a while after it has gone.
 _REMEMBERED = 20_000
 _NEVER = sys.maxsize
+ODD = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError)
+"""What goes wrong with values of other types than an API promises."""
 
 
 class Versioned(Protocol):
@@ -73,7 +76,13 @@ class Shelf(Generic[T]):
         is_old = known is not None and 0 < number <= known.version
         if is_old or number <= self._gone.get(str(metadata.get("uid")), -1):
             return False
-        item = self._items[key] = self._parse(obj)
+        try:
+            item = self._items[key] = self._parse(obj)
+        except ODD as error:
+            said = f"{obj.get('kind', 'object')} {key}".strip()
+            raise ClusterError(
+                f"`{said}` cannot be judged: a field has another type than its API gives it"
+            ) from error
         return known is None or replace(known, version=item.version) != item
 
     def drop(self, obj: Mapping[str, Any]) -> bool:

@@ -76,6 +76,8 @@ def edl(snapshot: Snapshot, config: PolicyConfig) -> ScalePlan:
 
 def _hold_off(job: Job) -> Decision:
     reason = Reason(cause="waiting", text="it waits until its next try")
+    if job.refused:
+        reason = Reason(cause="refused", text=job.refused)
     return Decision(job=job.key, target=0, is_admitted=False, hints={}, reasons=(reason,))
 
 

@@ -35,12 +35,10 @@ class Ledger:
 
     def __init__(self, snapshot: Snapshot, scoring: Scoring, swaps: int) -> None:
         """Enter nodes, what is on its way out, and the trainers that are bound."""
-        devices = [index for index, name in enumerate(snapshot.resources) if "/" in name]
         self.snapshot = snapshot
         self.scoring = scoring
         self.hosts = [
-            Host(index, node, devices)
-            for index, node in enumerate(sorted(snapshot.nodes, key=lambda each: each.name))
+            Host(index, node) for index, node in enumerate(sorted(snapshot.nodes, key=lambda each: each.name))
         ]
         self.by_name = {host.name: host for host in self.hosts}
         self.crews = {
@@ -322,10 +320,8 @@ class Ledger:
             return 0
         asked = dict(wanted)
         return sum(
-            (host.later[each] - asked[each] if each in asked else host.allocatable[each])
-            * WHOLE
-            // self.whole[each]
-            for each in host.devices
+            (host.later[each] - asked[each] if each in asked else count) * WHOLE // self.whole[each]
+            for each, count in host.devices
         )
 
     def reserved(self) -> set[str]:

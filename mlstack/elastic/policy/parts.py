@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from mlstack.elastic.policy.shapes import Shape, shape
 from mlstack.elastic.scaleplan import Cause
 from mlstack.elastic.snapshot import Job, Node, Trainer
@@ -20,7 +18,7 @@ class Host:
         now: room at this moment; what goes in this plan does not count, what comes does.
         later: room when everything on its way out, by this plan too, is gone.
         lifted: `later` as if no trainer were there.
-        devices: extended resources that it has.
+        devices: the resources that device plug-ins brought to it, and how much of each.
         crews: the jobs that have trainers on it, with these; changed by `sit` and `rise` alone.
         unbound: how many of these are not bound to it yet.
         kind: a number that hosts of the same size and room share, None if it is to be found anew.
@@ -39,12 +37,12 @@ class Host:
         "unbound",
     )
 
-    def __init__(self, index: int, node: Node, devices: Sequence[int]) -> None:
+    def __init__(self, index: int, node: Node) -> None:
         """Start with the room of the node as it stands in the snapshot."""
         self.index = index
         self.name = node.name
         self.allocatable = node.allocatable
-        self.devices = tuple(device for device in devices if node.allocatable[device] > 0)
+        self.devices = tuple((each, count) for each, count in enumerate(node.devices) if count)
         self.now = [all_ - used for all_, used in zip(node.allocatable, node.used, strict=True)]
         self.later = list(self.now)
         self.lifted = list(self.now)

@@ -16,6 +16,7 @@ from mlstack.elastic.snapshot import Vector
 ORDER: tuple[Cause, ...] = (
     "suspended",
     "lost",
+    "refused",
     "waiting",
     "admitted",
     "minimum",
@@ -35,27 +36,41 @@ def reasons(books: Books, crew: Crew) -> tuple[Reason, ...]:
     """Say why a job gets what it gets, the weightiest reason first."""
     found = [Reason(cause=cause, text=text) for cause, text in crew.notes]
     if not crew.is_admitted:
-        found += [] if found else [Reason(cause="waiting", text=_waiting(books, crew))]
+        found += [] if found else [_outside(books, crew)]
     elif crew.job.state == "finishing":
         found.append(Reason(cause="finishing", text=f"keeps {_trainers(crew.count)} until it ends"))
     else:
         found += _gains(crew) + _losses(crew)
         if not found:
-            found.append(Reason(cause="steady", text=_steady(books, crew)))
+            found.append(_steady(books, crew))
     return tuple(sorted(found, key=lambda reason: ORDER.index(reason.cause)))
 
 
-def _steady(books: Books, crew: Crew) -> str:
+def _outside(books: Books, crew: Crew) -> Reason:
+    """Say why a job has no pods."""
+    if crew.is_held_off and crew.job.refused:
+        return Reason(cause="refused", text=crew.job.refused)
+    return Reason(cause="waiting", text=_waiting(books, crew))
+
+
+def _steady(books: Books, crew: Crew) -> Reason:
     """Say why a job gets no more."""
     job, stays = crew.job, f"stays at {_trainers(crew.count)}"
+    if crew.count >= job.maximum and job.refused:
+        return Reason(cause="refused", text=f"{stays}: {job.refused}")
+    return Reason(cause="steady", text=f"{stays}{_why_no_more(books, crew)}")
+
+
+def _why_no_more(books: Books, crew: Crew) -> str:
+    job = crew.job
     if crew.count >= job.maximum:
-        return f"{stays}, its maximum"
+        return ", its maximum"
     since_ms = books.ledger.snapshot.now_ms - (job.changed_ms or 0)
     is_cooling = job.changed_ms is not None and since_ms < job.cooldown_ms
     why = f"changed within the last {job.cooldown_ms // 1000} s" if is_cooling else "no room for more"
     if crew.withheld:
         why = "trainers failed, and are replaced after a pause"
-    return f"{stays} of {_range(crew)}: {why}"
+    return f" of {_range(crew)}: {why}"
 
 
 def _gains(crew: Crew) -> list[Reason]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from mlstack.elastic.config import PolicyConfig
+from mlstack.elastic.config import PolicyConfig, PriorityGrants
 from mlstack.elastic.pace import TICK_MS
 
 LEASE_NAME = "mlstack-elastic"
@@ -18,6 +18,7 @@ class Settings:
 
     Attributes:
         policy: settings of the policy.
+        grants: which priorities jobs may have.
         namespaces: where jobs are looked after; empty for everywhere.
         identity: name of this process; no other has it.
         is_gone: tells whether another process certainly runs no more, by its name.
@@ -28,6 +29,7 @@ class Settings:
     """
 
     policy: PolicyConfig = field(default_factory=PolicyConfig)
+    grants: PriorityGrants = field(default_factory=PriorityGrants)
     namespaces: tuple[str, ...] = ()
     identity: str
     is_gone: Callable[[str], bool] = lambda name: False

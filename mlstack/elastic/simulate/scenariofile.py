@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf
+from pathlib import Path
 from typing import Any, get_args
 
 from mlstack.cluster.patches import merge_patch
@@ -22,8 +23,11 @@ from mlstack.model.names import nearest
 from mlstack.model.validation.formats import quantity
 
 GPU = "nvidia.com/gpu"
+EXAMPLE = Path(__file__).with_name("example.yaml")
+"""A scenario with every field, for people to begin with."""
 
-_TOP = (
+# The fields of each level.
+TOP = (
     "name",
     "nodes",
     "jobs",
@@ -38,16 +42,18 @@ _TOP = (
     "start",
 )
 _ROOM = ("cpu", "memory", "gpu")
-_NODE = ("name", "count", *_ROOM, "allocatable", "background", "labels", "taints")
-_JOB = (
+NODE = ("name", "count", *_ROOM, "allocatable", "background", "labels", "taints")
+JOB = (
     *("name", "count", "at", "every", "min", "max", "trainer", "pservers", "master", "priority", "weight"),
     *("first", "work", "spec"),
 )
-_SERVICE = ("name", "at", "replicas", *_ROOM, "priority", "preempts", "grace")
-_EVENT = ("at", "what", "name", "count", "seconds", "every")
+SERVICE = ("name", "at", "replicas", *_ROOM, "priority", "preempts", "grace")
+EVENT = ("at", "what", "name", "count", "seconds", "every")
 _NEEDS_NAME = frozenset(what for what in get_args(Happening) if not what.endswith(("-controller", "-watch")))
 _LONGEST_S = 7 * 24 * 3600
 """A sample is kept for every second: a week of them is what memory and patience are there for."""
+_MOST_NODES, _MOST_JOBS, _MOST_PODS = 10_000, 10_000, 100_000
+"""More than any cluster of Kubernetes bears: what is counted here is made, one by one."""
 _UNREAD = " of a TrainingJob and is ignored"
 
 
@@ -63,7 +69,7 @@ def read(data: object, *, where: str) -> Scenario:
     """
     findings = Findings()
     top = Fields(data, "scenario", findings)
-    top.check(_TOP)
+    top.check(TOP)
     scenario = _scenario(top, where)
     _check(scenario, findings)
     faults = [*findings.faults, *(text.removesuffix(_UNREAD) for text in findings.warnings)]
@@ -71,17 +77,13 @@ def read(data: object, *, where: str) -> Scenario:
         raise ConfigError(
             "the scenario cannot be used: " + "; ".join(faults),
             where=where,
-            hint="README.md of the package `kubeflow/elastic` has an example with every field",
+            hint="`mlstack elastic simulate --example` prints a scenario with every field",
         )
     return scenario
 
 
 def _scenario(top: Fields, where: str) -> Scenario:
     jobs = tuple(job for fields in _levels(top, "jobs") for job in _jobs(fields))
-    start = top.value("start") or (2, 5)
-    if not isinstance(start, list | tuple) or len(start) != 2:
-        top.fault("`start` must be the shortest and the longest start of a pod in seconds, as [2, 5]")
-        start = (2, 5)
     return Scenario(
         name=top.text("name", where.rpartition("/")[2].partition(".")[0]),
         nodes=tuple(_nodes(fields) for fields in _levels(top, "nodes")),
@@ -92,10 +94,19 @@ def _scenario(top: Fields, where: str) -> Scenario:
         begin_ms=_ms(top, "begin", 0),
         end_ms=_ms(top, "seconds", 600, most=_LONGEST_S),
         grace_s=top.integer("grace", 5),
-        controllers=top.integer("controllers", 1, minimum=1),
+        controllers=top.integer("controllers", 1, minimum=1, maximum=100),
         scheduler=_scheduler(top.level("scheduler")),
-        kubelet=KubeletSettings(start_ms=(round(start[0] * 1000), round(start[1] * 1000))),
+        kubelet=KubeletSettings(start_ms=_start_ms(top)),
     )
+
+
+def _start_ms(top: Fields) -> tuple[int, int]:
+    start = top.value("start")
+    match (2, 5) if start is None else start:
+        case [int() | float() as least, int() | float() as most] if 0 <= least <= most <= _LONGEST_S:
+            return round(least * 1000), round(most * 1000)
+    top.fault("`start` must be the shortest and the longest start of a pod in seconds, as [2, 5]")
+    return 2000, 5000
 
 
 def _levels(top: Fields, name: str) -> Iterator[Fields]:
@@ -104,10 +115,10 @@ def _levels(top: Fields, name: str) -> Iterator[Fields]:
 
 
 def _nodes(fields: Fields) -> NodeGroup:
-    fields.check(_NODE)
+    fields.check(NODE)
     return NodeGroup(
         name=_name(fields),
-        count=fields.integer("count", 1),
+        count=fields.integer("count", 1, maximum=_MOST_NODES),
         allocatable={**_room(fields), **_quantities(fields, "allocatable")},
         background=_quantities(fields, "background"),
         labels=_texts(fields.mapping("labels")),
@@ -117,8 +128,9 @@ def _nodes(fields: Fields) -> NodeGroup:
 
 def _jobs(fields: Fields) -> Iterator[JobPlan]:
     """Give the jobs of one entry: one, or `count` of them `every` so many seconds."""
-    fields.check(_JOB)
-    name, count = _name(fields), fields.optional("count")
+    fields.check(JOB)
+    name = _name(fields)
+    count = fields.integer("count", 1, maximum=_MOST_JOBS) if "count" in fields else None
     spec = _spec(fields)
     for index in range(1 if count is None else count):
         yield JobPlan(
@@ -180,11 +192,11 @@ def _quantity(fields: Fields, name: str, found: object) -> str:
 
 
 def _service(fields: Fields) -> Service:
-    fields.check(_SERVICE)
+    fields.check(SERVICE)
     return Service(
         name=_name(fields),
         at_ms=_ms(fields, "at", 0),
-        replicas=fields.integer("replicas", 1),
+        replicas=fields.integer("replicas", 1, maximum=_MOST_PODS),
         requests=_room(fields),
         priority=fields.integer("priority", 1000, minimum=None),
         is_preempting=fields.flag("preempts", default=True),
@@ -193,7 +205,7 @@ def _service(fields: Fields) -> Service:
 
 
 def _event(fields: Fields) -> Event:
-    fields.check(_EVENT)
+    fields.check(EVENT)
     what = fields.text("what", "scale", among=get_args(Happening))
     if what in _NEEDS_NAME and not fields.text("name"):
         fields.fault(f"`{what}` needs the `name` of what it happens to")
@@ -201,7 +213,7 @@ def _event(fields: Fields) -> Event:
         at_ms=_ms(fields, "at", 0),
         what=what,  # type: ignore[arg-type]  # one of them, or a fault
         name=fields.text("name"),
-        count=fields.integer("count", 1),
+        count=fields.integer("count", 1, maximum=_MOST_PODS),
         seconds=_ms(fields, "seconds", 0) / 1000,
         every_ms=_ms(fields, "every", 0),
     )

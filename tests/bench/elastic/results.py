@@ -25,6 +25,11 @@ def write_result(base: Path, outcome: Outcome, circumstances: Mapping[str, objec
     """
     base.with_suffix(".csv").write_text(report.rows(outcome.samples))
     base.with_suffix(".svg").write_text(plot.draw(outcome.samples, base.name))
+    write_figures(base, outcome, circumstances)
+
+
+def write_figures(base: Path, outcome: Outcome, circumstances: Mapping[str, object]) -> None:
+    """Write the figures of one run alone, as `<base>.json`."""
     found = figures(outcome)
     base.with_suffix(".json").write_text(
         json.dumps({"figures": asdict(found), "circumstances": circumstances}, indent=1) + "\n"
@@ -39,7 +44,12 @@ def judged(folder: Path, case: str, *, kept: str = "") -> tuple[Row, ...]:
         case: whose goals are meant.
         kept: what the files are called before the number; the case, where nothing is said.
     """
-    return judge(case, [_figures(path) for path in sorted(folder.glob(f"{kept or case}-[0-9]*.json"))])
+    return judge(case, kept_figures(folder, kept or case))
+
+
+def kept_figures(folder: Path, kept: str) -> list[Figures]:
+    """Read the figures of all runs whose files are called so before the number."""
+    return [_figures(path) for path in sorted(folder.glob(f"{kept}-[0-9]*.json"))]
 
 
 def _figures(path: Path) -> Figures:

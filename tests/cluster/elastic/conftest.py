@@ -31,3 +31,14 @@ def jobs(gke: TestCluster, namespace: str) -> Iterator[Jobs]:
     """The jobs of the test's namespace; their pods are gone before the next test."""
     with jobs_of(gke, namespace) as found:
         yield found
+
+
+@pytest.fixture
+def others(gke: TestCluster, namespace: str) -> Iterator[Jobs]:
+    """The jobs of another namespace."""
+    name = f"{namespace}-others"
+    gke.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    gke.wait_for_service_account(name)
+    with jobs_of(gke, name) as found:
+        yield found
+    gke.request("DELETE", f"/api/v1/namespaces/{name}")

@@ -61,7 +61,7 @@ def test_gpus_go_by_priority_and_exactly_those_in_the_way_leave(start: Start, jo
 
 
 def test_a_gang_of_higher_priority_takes_a_whole_job_off(start: Start, jobs: Jobs) -> None:
-    start()
+    start(options=["--max-priority=10"])
     jobs.create(gpu_job("low", minimum=3, maximum=3, gpus=2))
     jobs.wait_for_phase("low", "Running")
 

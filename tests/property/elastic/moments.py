@@ -84,7 +84,8 @@ def _node(dice: Random, index: int, resources: tuple[str, ...]) -> Node:
         dice.choice((0, 2, 4)) if "/" in name else dice.choice((3, 5, 8, 12)) for name in resources
     )
     used = tuple(0 if "/" in name else dice.choice((0, 0, 1)) for name in resources)
-    return Node(name=f"n{index}", allocatable=allocatable, used=used)
+    devices = tuple(size if "/" in name else 0 for name, size in zip(resources, allocatable, strict=True))
+    return Node(name=f"n{index}", allocatable=allocatable, used=used, devices=devices)
 
 
 def _job(dice: Random, index: int, resources: tuple[str, ...], kind: Kind) -> Job:

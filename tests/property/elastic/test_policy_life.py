@@ -26,7 +26,7 @@ class Life(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        node = Node(name="n0", allocatable=(8, 4), used=(0, 0))
+        node = Node(name="n0", allocatable=(8, 4), used=(0, 0), devices=(0, 4))
         self.now = Snapshot(now_ms=0, resources=("cpu", "nvidia.com/gpu"), nodes=(node,))
         self.seen: list[Snapshot] = []
         self.made = 0
@@ -59,7 +59,7 @@ class Life(RuleBasedStateMachine):
 
     @rule(size=st.integers(2, 12), gpus=st.sampled_from([0, 0, 2]))
     def add_node(self, size: int, gpus: int) -> None:
-        node = Node(name=self.name("n"), allocatable=(size, gpus), used=(0, 0))
+        node = Node(name=self.name("n"), allocatable=(size, gpus), used=(0, 0), devices=(0, gpus))
         self.now = replace(self.now, nodes=(*self.now.nodes, node))
 
     @rule(size=SMALL, priority=st.sampled_from([-100, 0, 1000]))

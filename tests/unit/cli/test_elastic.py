@@ -93,6 +93,24 @@ def test_plan_names_the_nearest_job(run: Runner, stage: Stage) -> None:
     assert "did you mean `default/big`?" in ran.err
 
 
+def test_plan_and_run_count_with_the_priority_that_is_granted(run: Runner, stage: Stage) -> None:
+    stage.put(training_job("first", minimum=2, maximum=2, cpu="4", priority=70))
+
+    def priority(options: str) -> str:
+        out = run.ok(f"elastic plan --explain first {options}")
+        return next(line.split()[1] for line in out.splitlines() if "priority:" in line)
+
+    assert priority("") == "0"
+    assert priority("--max-priority 50") == "50"
+    assert priority("--max-priority 10 --max-priority default=60") == "60"
+    assert priority("--max-priority other=60") == "0"
+    assert priority("--max-priority=-5") == "-5"
+    assert run("elastic run --once --max-priority default=60").code == 0
+    assert stage.status("first")["priority"] == 60
+    messages = [one["message"] for one in stage.status("first")["conditions"]]
+    assert "asks for priority 70, and counts with 60, the highest of namespace `default`" in messages
+
+
 def test_a_saved_moment_gives_the_same_plan(run: Runner, stage: Stage, tmp_path: Path) -> None:
     file = tmp_path / "moment.json"
     live = run("elastic", "plan", "--save", str(file), "-o", "json").json

@@ -56,6 +56,28 @@ def test_seeds_of_many_runs_are_refused_where_one_is_done(run: Runner, line: str
     assert words in ran.err
 
 
+@pytest.mark.parametrize("command", ["plan", "run --once"])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("--max-priority high", "ends in no whole number"),
+        ("--max-priority 9999999999", "ends in no whole number"),
+        ("--max-priority research=", "ends in no whole number"),
+        ("--max-priority ../x=3", "a namespace"),
+        ("--max-priority =3", "a namespace"),
+        ("--max-priority 3 --max-priority 4", "given twice for all namespaces"),
+        ("--max-priority a=3 --max-priority a=4", "given twice for namespace `a`"),
+    ],
+)
+def test_a_highest_priority_that_makes_no_sense_is_refused(
+    run: Runner, stage: Stage, command: str, options: str, words: str
+) -> None:
+    ran = run(f"elastic {command} {options}")
+
+    assert ran.code == 2
+    assert words in ran.err and "Traceback" not in ran.err
+
+
 @pytest.mark.parametrize("option", ["--csv", "--plot"])
 def test_a_missing_folder_is_told_before_anything_is_simulated(
     run: Runner, monkeypatch: pytest.MonkeyPatch, option: str
@@ -77,12 +99,40 @@ def test_a_folder_in_the_place_of_a_file_is_told_before_anything_is_simulated(ru
     assert "cannot write `rows`" in ran.err
 
 
-@pytest.mark.parametrize("address", ["192.0.2.1:8080", "127.0.0.1:99999"], ids=["foreign", "no port"])
-def test_an_address_that_cannot_be_listened_at_is_named(run: Runner, stage: Stage, address: str) -> None:
-    ran = run(f"elastic run --once --listen {address}")
+def test_an_address_that_cannot_be_listened_at_is_named(run: Runner, stage: Stage) -> None:
+    ran = run("elastic run --once --listen 192.0.2.1:8080")
 
     assert ran.code == 2
-    assert f"cannot listen at `{address}`" in ran.err
+    assert "cannot listen at `192.0.2.1:8080`" in ran.err
+
+
+@pytest.mark.parametrize("port", ["99999", "9" * 5000, "", "٣", "-1"])
+def test_a_port_that_is_none_is_refused(run: Runner, stage: Stage, port: str) -> None:
+    ran = run(f"elastic run --once --listen 127.0.0.1:{port}")
+
+    assert ran.code == 2
+    assert "has no port from 0 to 65535" in ran.err
+
+
+def test_an_ipv6_address_without_brackets_is_shown_with_them(run: Runner, stage: Stage) -> None:
+    ran = run("elastic run --once --listen ::1:8080")
+
+    assert ran.code == 2
+    assert "hint: --listen '[::1]:8080'" in ran.err
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+@pytest.mark.parametrize("address", ["[::]:0", "[::1]:0", ":0"])
+def test_ipv6_addresses_can_be_listened_at(run: Runner, stage: Stage, address: str) -> None:
+    run.ok(f"elastic run --once --dry-run --listen {address}")
+
+
+@pytest.mark.parametrize("option", ["--lease-name A_B", "--lease-name ../x", "--lease-namespace Default"])
+def test_a_lease_that_can_have_no_such_name_is_refused(run: Runner, stage: Stage, option: str) -> None:
+    ran = run(f"elastic run {option}")
+
+    assert ran.code == 2
+    assert "cannot be" in ran.err
 
 
 def test_a_port_that_is_taken_is_named(run: Runner, stage: Stage) -> None:
@@ -168,7 +218,7 @@ def test_a_job_before_its_controller_is_told_what_comes_first(
 
     assert ran.code == 6
     assert "no kind `TrainingJob (paddlepaddle.org/v1)`" in ran.err
-    assert "mlstack generate elastic-controller NAME, then mlstack apply minikube -c NAME" in ran.err
+    assert "generate elastic-controller elastic-controller, then mlstack apply minikube -c elastic" in ran.err
 
 
 def test_status_says_what_comes_next_where_nothing_happens(run: Runner, stage: Stage) -> None:
@@ -177,3 +227,27 @@ def test_status_says_what_comes_next_where_nothing_happens(run: Runner, stage: S
     assert "mlstack elastic run" in run("elastic status").err
     stage.step()
     assert "next:" not in run("elastic status").err
+
+
+def test_names_are_texts_in_a_scenario(run: Runner) -> None:
+    text = """\
+seconds: 30
+nodes: [{name: n, cpu: 4, labels: {y: on}}]
+jobs: [{name: y, max: 2, trainer: {cpu: 1}}, {name: off, max: 1, trainer: {cpu: 1}}]
+events: [{at: 20, what: cordon-node, name: n-0}]
+"""
+    Path("mine.yaml").write_text(text, encoding="utf-8")
+
+    assert [job["name"] for job in run("elastic simulate mine.yaml -o json").json["jobs"]] == ["off", "y"]
+
+
+def test_the_hint_about_scenarios_leads_to_one(run: Runner) -> None:
+    Path("mine.yaml").write_text("nodes: []", encoding="utf-8")
+    (hint,) = (line for line in run("elastic simulate mine.yaml").err.splitlines() if "hint: " in line)
+    command = hint.partition("`mlstack ")[2].partition("`")[0]
+
+    Path("example.yaml").write_text(
+        run.ok(command).replace("seconds: 600 ", "seconds: 20 "), encoding="utf-8"
+    )
+
+    assert "hint" not in run("elastic simulate example.yaml").err

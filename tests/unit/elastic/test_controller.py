@@ -124,7 +124,7 @@ def test_a_pass_that_is_cut_short_is_told_and_done_again(stage: Stage) -> None:
         fails = 1
 
         def create(self, obj: Any, **options: Any) -> Any:
-            if obj["kind"] == "Pod" and self.fails:
+            if obj["kind"] == "Pod" and self.fails and not options.get("dry_run"):
                 self.fails -= 1
                 raise UnreachableError("no answer")
             return super().create(obj, **options)

@@ -81,13 +81,15 @@ def needing(**resources: Mapping[str, Any]) -> dict[str, Any]:
 CPUS = st.sampled_from(
     [0, 1, 4, -1, "0", "0m", "+0", "0.0", ".0", "0e3", "00", "1", "0.5", ".5", "+10m", "2e-1", "-1"]
 )
-GPUS = st.sampled_from([0, 1, "0", "1", "8", -1])
+GPUS = st.sampled_from([0, 1, "0", "1", "8", -1, "1000m", "500m", "2k"])
+MEMORY = st.sampled_from(["1Gi", "1G", 2**30])
 # Under one of its two names: a job that gives both is read with today's.
-AMOUNTS = st.sampled_from(["nvidia.com/gpu", "alpha.kubernetes.io/nvidia-gpu", "amd.com/gpu"]).flatmap(
+DEVICES = ["nvidia.com/gpu", "alpha.kubernetes.io/nvidia-gpu", "amd.com/gpu", "hugepages-2Mi"]
+AMOUNTS = st.sampled_from(DEVICES).flatmap(
     lambda gpu: st.fixed_dictionaries(
         {},
         optional={
-            kind: st.fixed_dictionaries({}, optional={"cpu": CPUS, "memory": st.just("1Gi"), gpu: GPUS})
+            kind: st.fixed_dictionaries({}, optional={"cpu": CPUS, "memory": MEMORY, gpu: GPUS})
             for kind in ("requests", "limits")
         },
     )
@@ -97,6 +99,9 @@ AMOUNTS = st.sampled_from(["nvidia.com/gpu", "alpha.kubernetes.io/nvidia-gpu", "
 @settings(max_examples=4 * settings().max_examples)
 @given(AMOUNTS, st.sampled_from(["trainer", "pserver"]))
 @example({"requests": {"nvidia.com/gpu": 0}, "limits": {"nvidia.com/gpu": 1}}, "trainer")
+@example({"requests": {"cpu": 1, "nvidia.com/gpu": 1}}, "trainer")
+@example({"requests": {"cpu": 1, "memory": "1Gi"}, "limits": {"memory": "1G"}}, "pserver")
+@example({"requests": {"cpu": 1}, "limits": {"amd.com/gpu": "500m"}}, "trainer")
 @example({"requests": {"cpu": "0e3"}}, "pserver")
 def test_server_and_controller_agree_on_what_can_be_planned(resources: dict[str, Any], role: str) -> None:
     """What the server accepts the controller can use, and the other way round."""
@@ -105,13 +110,17 @@ def test_server_and_controller_agree_on_what_can_be_planned(resources: dict[str,
     check_same_verdict(data)
 
 
-COUNTS = st.sampled_from([-1, 0, 1, 2])
+COUNTS = st.sampled_from([-1, 0, 1, 2, 100, 101, 256, 257, 10_000, 10_001])
+MOUNTS = st.sampled_from([None, [], [{"name": "a", "mountPath": "/a"}], [{"name": "b", "mountPath": "/b"}]])
 VALUES: Mapping[str, Mapping[str, st.SearchStrategy[Any]]] = {
     "": {
         "fault_tolerant": st.booleans(),
         "ports_num": COUNTS,
         "ports_num_for_sparse": COUNTS,
-        "VolumeMounts": st.sampled_from([None, []]),
+        "port": st.sampled_from([0, 1, 29299, 29399, 29400, 29401, 65335, 65534, 65535, 65536]),
+        "image": st.sampled_from(["a", "", " a", "a b", "a\n", "\u00a0a"]),
+        "volumes": st.sampled_from([None, [], [{"name": "a", "emptyDir": {}}]]),
+        "VolumeMounts": MOUNTS,
         "host_network": st.booleans(),
         "NodeSelector": st.just({"a": "b"}),
     },
@@ -134,6 +143,8 @@ GIVEN = FIELD.flatmap(
 )
 @example([(("", "VolumeMounts"), "VolumeMounts", None), (("", "VolumeMounts"), "volumeMounts", [])], False)
 @example([(("pserver", "min-instance"), "minInstance", 2)], False)
+@example([(("", "volumes"), "volumes", None), (("", "VolumeMounts"), "volumeMounts", [{"name": "a"}])], False)
+@example([(("", "host_network"), "hostNetwork", True), (("", "port"), "port", 29399)], False)
 @example([(("master", "etcd-endpoint"), "etcdEndpoint", "")], True)
 def test_server_and_controller_agree_in_every_spelling(
     fields: list[tuple[tuple[str, str], str, Any]], is_external: bool

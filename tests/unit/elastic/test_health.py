@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from dataclasses import dataclass
 from typing import Any
 from urllib.error import HTTPError
@@ -401,5 +402,39 @@ def test_probes_follow_the_loop() -> None:
         assert get(server.port, "/healthz") == (503, "not yet\n")
         assert "mlstack_elastic_leader 1.0" in get(server.port, "/metrics")[1]
         assert get(server.port, "/")[0] == 404
+    finally:
+        server.stop()
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+@pytest.mark.parametrize(
+    ("address", "hosts"),
+    [
+        ("", ["127.0.0.1", "::1"]),
+        ("::", ["127.0.0.1", "::1"]),
+        ("::1", ["::1"]),
+        ("0.0.0.0", ["127.0.0.1"]),
+        ("localhost", ["localhost"]),
+    ],
+    ids=["all", "all by IPv6", "IPv6", "IPv4", "by name"],
+)
+def test_probes_are_answered_by_either_family(address: str, hosts: list[str]) -> None:
+    server = HealthServer(Metrics(Time()), address=address, port=0)
+    server.start()
+    try:
+        for host in hosts:
+            with socket.create_connection((host, server.port), timeout=5) as connection:
+                connection.sendall(b"GET /readyz HTTP/1.0\r\n\r\n")
+                assert connection.makefile("rb").readline().startswith(b"HTTP/1.0 503")
+    finally:
+        server.stop()
+
+
+def test_probes_are_answered_where_ipv6_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+    server = HealthServer(Metrics(Time()), address="", port=0)
+    server.start()
+    try:
+        assert get(server.port, "/healthz") == (200, "ok\n")
     finally:
         server.stop()

@@ -178,7 +178,7 @@ def test_trainers_do_not_make_way_where_others_keep_the_port(why: str) -> None:
 
 
 def test_ports_that_go_together_count_as_one() -> None:
-    many = training_job(hostNetwork=True, ports_num=500, ports_num_for_sparse=500)
+    many = training_job(hostNetwork=True, port=7900, ports_num=100, ports_num_for_sparse=100)
     assert len(seen(node("n1"), many).resources) == 4
     holder = web({"containerPort": 80, "hostPort": 8000}, node="n1")
     assert places(planned(node("n1"), node("n2"), holder, many)) == ["n2"]

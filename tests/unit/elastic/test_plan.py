@@ -352,7 +352,7 @@ def test_a_job_that_was_given_up_waits_and_keeps_no_room_from_others(mode: str) 
 
 
 def test_trainers_without_devices_avoid_nodes_with_them() -> None:
-    gpu = Node(name="n0", allocatable=(4, 4), used=(0, 0))
+    gpu = Node(name="n0", allocatable=(4, 4), used=(0, 0), devices=(0, 4))
     plain = Node(name="n1", allocatable=(4, 0), used=(0, 0))
     job = Job(key="a", minimum=1, maximum=2, trainer=(2, 0))
     snapshot = Snapshot(now_ms=0, resources=("cpu", "nvidia.com/gpu"), nodes=(gpu, plain), jobs=(job,))
@@ -360,8 +360,8 @@ def test_trainers_without_devices_avoid_nodes_with_them() -> None:
 
 
 def test_gpu_trainers_fill_a_node_before_they_open_another() -> None:
-    full = Node(name="full", allocatable=(8, 4), used=(2, 2))
-    empty = Node(name="empty", allocatable=(8, 4), used=(0, 0))
+    full = Node(name="full", allocatable=(8, 4), used=(2, 2), devices=(0, 4))
+    empty = Node(name="empty", allocatable=(8, 4), used=(0, 0), devices=(0, 4))
     job = Job(key="a", minimum=1, maximum=1, trainer=(1, 2))
     snapshot = Snapshot(now_ms=0, resources=("cpu", "nvidia.com/gpu"), nodes=(empty, full), jobs=(job,))
     assert decide(snapshot).decisions["a"].places == ("full",)

@@ -13,7 +13,7 @@ from mlstack.files import bundled
 README = bundled.folder("prototypes") / "elastic" / "README.md"
 CODE = Path(mlstack.elastic.__file__).parent
 TELLING = ("conditions.py", "acting/notes.py", "acting/lifecycle.py")
-CONDITIONS = {"Admitted", "GangReady", "Progressing", "Degraded", "Scaled"}
+CONDITIONS = {"Admitted", "GangReady", "Progressing", "Degraded", "Scaled", "PriorityGranted"}
 # Words of these modules that are no reasons: what the controller did, fields of an Event, outcomes.
 OTHERS = {
     *("Admit", "Finish", "Observe", "Scale", "Suspend", "Wait"),
@@ -23,18 +23,22 @@ WORD = re.compile(r"[A-Z][a-z]+([A-Z][a-z]+)*")
 
 
 def words() -> Iterator[str]:
-    """Give the words in CamelCase of the modules that give reasons, and the reasons of notes elsewhere."""
+    """Give the words in CamelCase of the modules that give reasons, and of notes and priorities elsewhere."""
     for file in sorted(CODE.rglob("*.py")):
         is_telling = file.relative_to(CODE).as_posix() in TELLING
         for part in ast.walk(ast.parse(file.read_text())):
             if is_telling and isinstance(part, ast.Constant) and isinstance(part.value, str):
                 yield part.value
-            elif isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "Note":
-                yield from (
-                    str(each.value.value)
-                    for each in part.keywords
-                    if each.arg == "reason" and isinstance(each.value, ast.Constant)
-                )
+            elif (
+                isinstance(part, ast.Call)
+                and isinstance(part.func, ast.Name)
+                and part.func.id in ("Note", "Priority")
+            ):
+                for each in part.keywords:
+                    if each.arg == "reason":
+                        yield from (
+                            str(one.value) for one in ast.walk(each.value) if isinstance(one, ast.Constant)
+                        )
 
 
 def table() -> list[list[str]]:

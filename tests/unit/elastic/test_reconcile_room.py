@@ -6,7 +6,7 @@ import pytest
 
 from mlstack.elastic.reconcile import Pass
 from mlstack.errors import TransientError
-from tests.support.elastic import pod, training_job
+from tests.support.elastic import node, pod, training_job
 from tests.support.stage import Stage
 
 
@@ -138,3 +138,27 @@ def test_a_job_of_fixed_size_that_is_to_have_more_than_there_is_room_for_goes_on
     assert stage.status("fixed")["phase"] == "Running"
     [degraded] = [each for each in stage.status("fixed")["conditions"] if each["type"] == "Degraded"]
     assert "10 of 20 trainers" in degraded["message"]
+
+
+@pytest.mark.parametrize(
+    "gpus",
+    [
+        pytest.param({"allocatable": "8", "capacity": "8"}, id="plug-in is there"),
+        pytest.param({"allocatable": "0", "capacity": "8"}, id="plug-in is away"),
+    ],
+)
+def test_nodes_with_devices_are_left_to_who_wants_them_before_anybody_does(gpus: dict[str, str]) -> None:
+    stage = Stage("plain")
+    devices = node("a-gpu")
+    for kind, count in gpus.items():
+        devices["status"][kind] = {**devices["status"][kind], "nvidia.com/gpu": count}
+    stage.put(devices)
+    stage.put(training_job(minimum=1, maximum=8, pservers=1, with_master=True))
+
+    stage.settle()
+
+    on_devices = [pod for pod in stage.all("Pod") if pod["spec"].get("nodeName") == "a-gpu"]
+    assert len(on_devices) == 2, "8 trainers, a server and a master of a core each: 8 cores are elsewhere"
+    stage.put(training_job("another", minimum=4, maximum=4))
+    stage.settle()
+    assert len(stage.trainers("another")) == 4, "room is room where there is no other"

@@ -240,3 +240,33 @@ def test_what_was_refused_is_tried_again(stage: Stage) -> None:
     assert reasons(stage) == {"the job was changed"}
     stage.clock.now_ms += 60_000
     assert reasons(stage) == {"tried again"}
+
+
+@pytest.mark.parametrize("is_new_leader", [False, True], ids=["same-leader", "new-leader"])
+def test_a_service_of_somebody_else_is_named_and_left_alone_until_it_is_gone(is_new_leader: bool) -> None:
+    stage = Stage("n1", "n2")
+    spec = {"ports": [{"port": 80}], "selector": {"app": "other"}}
+    metadata = {"name": "train-pserver", "namespace": "default"}
+    stage.memory.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
+    stage.put(training_job(minimum=1, maximum=2, pservers=1))
+    for _ in range(20):
+        stage.step(seconds=5)
+        stage.run_sets()
+        stage.run_pods()
+    if is_new_leader:
+        stage.restart()
+        stage.step(seconds=5)
+        stage.step(seconds=5)
+
+    (degraded,) = (one for one in stage.status()["conditions"] if one["type"] == "Degraded")
+    assert (degraded["status"], degraded["reason"]) == ("True", "NameTaken")
+    assert "`Service default/train-pserver` is there" in stage.status()["reason"]
+    found = stage.get("Service", "train-pserver")
+    assert found is not None and found["spec"]["selector"] == {"app": "other"}
+
+    stage.delete("Service", "train-pserver")
+    stage.step(seconds=60)
+    stage.step(seconds=5)
+
+    (degraded,) = (one for one in stage.status()["conditions"] if one["type"] == "Degraded")
+    assert degraded["status"] == "False"

@@ -53,7 +53,11 @@ def test_master_without_resources_has_those_of_edls_controller() -> None:
 
 def test_fields_are_read_in_camel_case_too() -> None:
     full = edl_job(
-        ports_num=3, ports_num_for_sparse=4, VolumeMounts=[{"name": "data"}], NodeSelector={"pool": "a"}
+        ports_num=3,
+        ports_num_for_sparse=4,
+        volumes=[{"name": "data"}],
+        VolumeMounts=[{"name": "data"}],
+        NodeSelector={"pool": "a"},
     )
     full["spec"]["master"] |= {"etcd": "External", "etcd-endpoint": "http://etcd:2379"}
     written = in_camel_case(full)
@@ -76,7 +80,8 @@ def test_both_of_edls_spellings_of_the_host_network_are_read(written: str) -> No
 @pytest.mark.parametrize("written", ["VolumeMounts", "volumeMounts"])
 def test_volume_mounts_are_read_with_their_capital(written: str) -> None:
     mount = {"name": "data", "mountPath": "/data"}
-    assert spec.parse(edl_job(**{written: [mount]})).pods.volume_mounts == (mount,)
+    data = edl_job(volumes=[{"name": "data"}], **{written: [mount]})
+    assert spec.parse(data).pods.volume_mounts == (mount,)
 
 
 @pytest.mark.parametrize("value", [2, 3], ids=["the-same", "another"])
@@ -92,7 +97,8 @@ MOUNT = {"name": "data", "mountPath": "/data"}
 
 @pytest.mark.parametrize(("old", "new"), [(None, [MOUNT]), ([MOUNT], None)], ids=["old", "new"])
 def test_null_is_no_second_spelling(old: object, new: object) -> None:
-    assert spec.parse(edl_job(VolumeMounts=old, volumeMounts=new)).pods.volume_mounts == (MOUNT,)
+    data = edl_job(volumes=[{"name": "data"}], VolumeMounts=old, volumeMounts=new)
+    assert spec.parse(data).pods.volume_mounts == (MOUNT,)
 
 
 def test_the_old_name_of_gpus_is_read_as_todays() -> None:
@@ -147,6 +153,61 @@ def test_what_edl_never_used_is_ignored_with_a_warning() -> None:
 )
 def test_what_cannot_work_is_refused_with_the_reason(data: dict[str, Any], expected: str) -> None:
     assert expected in faults_of(data)
+
+
+def needing(requests: dict[str, Any], limits: dict[str, Any] | None = None) -> dict[str, Any]:
+    return with_trainer(resources={"requests": {"cpu": 1, **requests}, "limits": limits or {}})
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        pytest.param(edl_job(ports_num=2**31 - 1), "`ports_num` must be at most 100", id="ports"),
+        pytest.param(edl_job(ports_num_for_sparse=101), "must be at most 100", id="sparse-ports"),
+        pytest.param(with_trainer(max_instance=2**31 - 1), "must be at most 10000", id="trainers"),
+        pytest.param(with_fields("pserver", **{"min-instance": 257}), "must be at most 256", id="servers"),
+        pytest.param(edl_job(port=65535), "its ports end above 65535", id="last-port"),
+        pytest.param(edl_job(port=2**31), "`port` must be at most 65535", id="first-port"),
+        pytest.param(
+            edl_job(host_network=True, port=29399), "must leave out 29400", id="port-of-the-rendezvous"
+        ),
+        pytest.param(needing({}, {"cpu": "900m"}), "cpu` is 1, more than its limit, 900m", id="limit"),
+        pytest.param(needing({"nvidia.com/gpu": 1}), "`resources.limits` must name the same", id="no-limit"),
+        pytest.param(
+            needing({"example.org/fpga": 1}, {"example.org/fpga": 2}), "must name the same", id="device"
+        ),
+        pytest.param(needing({"hugepages-2Mi": "4Mi"}), "must name the same", id="huge-pages"),
+        pytest.param(needing({}, {"nvidia.com/gpu": "500m"}), "must be a whole number", id="fraction"),
+        pytest.param(
+            needing({}, {"alpha.kubernetes.io/nvidia-gpu": 0.5}), "must be a whole number", id="old-fraction"
+        ),
+        pytest.param(edl_job(VolumeMounts=[MOUNT]), "there is no volume `data` in `volumes`", id="mount"),
+        pytest.param(edl_job(image="train:1 "), "without blanks", id="image"),
+        pytest.param(edl_job(master={"etcdImage": "etcd\n"}), "without blanks", id="etcd-image"),
+    ],
+)
+def test_what_would_be_multiplied_or_refused_as_a_pod_is_refused_as_a_job(
+    data: dict[str, Any], expected: str
+) -> None:
+    assert expected in faults_of(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        edl_job(port=65334, ports_num=100, ports_num_for_sparse=100),
+        edl_job(port=65535, ports_num=0, ports_num_for_sparse=0),
+        edl_job(host_network=True, port=29398),
+        edl_job(host_network=True, port=29401),
+        edl_job(port=29400),
+        needing({"nvidia.com/gpu": "1"}, {"nvidia.com/gpu": 1}),
+        needing({"ephemeral-storage": "1Gi"}),
+        needing({"cpu": "500m"}, {"cpu": 0.5}),
+    ],
+    ids=["last", "one-port", "below", "above", "own-network", "gpu", "storage", "equal"],
+)
+def test_what_just_fits_is_accepted(data: dict[str, Any]) -> None:
+    spec.parse(data)
 
 
 def test_all_faults_are_told_together() -> None:

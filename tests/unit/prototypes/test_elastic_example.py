@@ -43,7 +43,7 @@ class Job:
         self.pservers = [self.program("pserver", index) for index in range(2)]
         self.trainers: list[Program] = []
 
-    def program(self, role: str, index: int) -> Program:
+    def program(self, role: str, index: int, **further: str) -> Program:
         env = {
             "MLSTACK_MASTER_ADDR": f"{self._host}:18080",
             "MLSTACK_PSERVER_ADDRS": f"{self._host}:17164,{self._host}:17165",
@@ -55,6 +55,7 @@ class Job:
             "MLSTACK_TASK_FAILURE_LIMIT": "1000",
             "MLSTACK_CHECKPOINT_DIR": str(self.state),
             "MLSTACK_CHECKPOINT_SECONDS": "0.05",
+            **further,
         }
         command = [sys.executable, "-S", "-E", self.code / f"{role}.py"]
         return Program(f"{role}-{index}", command, log=self.folder / f"{role}-{index}.log", env=env)
@@ -209,6 +210,20 @@ def test_a_pserver_goes_on_from_its_checkpoint(job: Job) -> None:
     server.start()
     server.wait_until(lambda: job.answers(17165), what="start")
     assert job.ask(17165, {"changes": [1, 1, 1, 1]}) == {"values": [2.0, 3.0, 4.0, 5.0]}
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_a_pserver_that_is_told_no_address_answers_by_ipv4_and_ipv6(job: Job) -> None:
+    with socket.create_server(("", 0)) as free:
+        port = free.getsockname()[1]
+    server = job.program("pserver", 0, MLSTACK_BIND="", MLSTACK_PSERVER_ADDRS=f"localhost:{port}")
+    server.start()
+    try:
+        server.wait_until(lambda: job.answers(port), what="start")
+        with socket.create_connection(("::1", port), timeout=5):
+            pass
+    finally:
+        server.terminate()
 
 
 def test_a_new_state_is_on_disk_under_its_name_before_saving_ends(

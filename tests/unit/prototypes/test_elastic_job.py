@@ -68,6 +68,16 @@ def test_trainers_get_the_time_that_they_are_given() -> None:
     assert {each["tolerationSeconds"] for each in pod["tolerations"]} == {300}
 
 
+def test_a_job_has_its_priority_by_number_or_by_class() -> None:
+    by_class = job(jobPriorityClassName="gold", priority=0)
+    assert (by_class.priority_class, by_class.priority) == ("gold", 0)
+    assert by_class.trainer.priority_class != "gold"
+    by_number = job(priority=7)
+    assert (by_number.priority_class, by_number.priority) == ("", 7)
+    with pytest.raises(spec.SpecError, match="give one of them"):
+        job(jobPriorityClassName="gold", priority=7)
+
+
 def test_an_etcd_of_others_and_its_address_need_each_other() -> None:
     with pytest.raises(ParamError, match="etcdEndpoint"):
         job(etcd="External")

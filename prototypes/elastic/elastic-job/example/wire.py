@@ -10,12 +10,12 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import socketserver
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from socket import create_connection
 from types import FrameType
 from typing import Any
 
@@ -58,7 +58,7 @@ def call(where: Address, message: Message, *, patience_s: float = 600) -> Messag
 
 
 def _ask(where: Address, message: Message) -> Message:
-    with create_connection(where, timeout=10) as connection, connection.makefile("rw") as stream:
+    with socket.create_connection(where, timeout=10) as connection, connection.makefile("rw") as stream:
         stream.write(json.dumps(message) + "\n")
         stream.flush()
         answer: Message = json.loads(stream.readline())
@@ -66,7 +66,10 @@ def _ask(where: Address, message: Message) -> Message:
 
 
 def serve(where: Address, answer: Callable[[Message], Message]) -> None:
-    """Answer messages, one at a time, until the process is told to go (SIGTERM)."""
+    """Answer messages, one at a time, until the process is told to go (SIGTERM).
+
+    An empty host is every address, IPv4 and IPv6: pods of some clusters have IPv6 alone.
+    """
     turn = threading.Lock()
     told: list[int] = []
 
@@ -83,6 +86,12 @@ def serve(where: Address, answer: Callable[[Message], Message]) -> None:
     class Server(socketserver.ThreadingTCPServer):
         allow_reuse_address = True
         daemon_threads = True
+        address_family = socket.AF_INET6 if _is_ipv6(where[0]) else socket.AF_INET
+
+        def server_bind(self) -> None:
+            if self.address_family == socket.AF_INET6:
+                self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            super().server_bind()
 
         def service_actions(self) -> None:
             if told:  # not raised by the signal itself: the server would take it for a fault of a connection
@@ -91,6 +100,10 @@ def serve(where: Address, answer: Callable[[Message], Message]) -> None:
     signal.signal(signal.SIGTERM, lambda number, _frame: told.append(number))
     with Server(where, Connection) as server, contextlib.suppress(Stopped):
         server.serve_forever(poll_interval=0.1)
+
+
+def _is_ipv6(host: str) -> bool:
+    return ":" in host if host else socket.has_dualstack_ipv6()
 
 
 def save(file: Path, state: Message) -> None:

@@ -1,16 +1,17 @@
 """Scenarios that people write: what they may say, and what is said when they are wrong."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
 import pytest
-import yaml
 
 from mlstack.elastic.simulate import scenariofile
 from mlstack.elastic.simulate.run import simulate
 from mlstack.elastic.simulate.scenario import Happening
 from mlstack.errors import ConfigError
+from mlstack.files.yamlread import read_document
 
 GUIDE = Path(__file__).parents[4] / "prototypes" / "elastic" / "README.md"
 
@@ -66,10 +67,32 @@ def test_a_scenario_is_called_like_its_file() -> None:
         ({"nodes": NODES, "jobs": [{"name": "j"}, {"name": "j"}]}, "two jobs"),
         ({"nodes": [{"name": False, "cpu": 1}]}, r"`name` must be text, got False$"),
         ({"nodes": NODES, "start": 3}, "`start`"),
+        ({"nodes": NODES, "start": ["a", "b"]}, "`start`"),
+        ({"nodes": NODES, "start": [5, 2]}, "`start`"),
+        ({"nodes": [{"name": "n", "cpu": 1, "count": 10**9}]}, "`count` must be at most 10000"),
+        ({"nodes": NODES, "jobs": [{"name": "j", "count": 10**9}]}, "`count` must be at most 10000"),
+        ({"nodes": NODES, "services": [{"name": "s", "replicas": 10**9}]}, "must be at most 100000"),
         ({"nodes": NODES, "begin": 30, "seconds": 30}, "`begin` must be less"),
         ([], "must be a map"),
     ],
-    ids=["empty", "unknown", "event", "nameless", "range", "time", "twice", "name", "start", "begin", "list"],
+    ids=[
+        "empty",
+        "unknown",
+        "event",
+        "nameless",
+        "range",
+        "time",
+        "twice",
+        "name",
+        "start",
+        "no times",
+        "backwards",
+        "nodes",
+        "jobs",
+        "pods",
+        "begin",
+        "list",
+    ],
 )
 def test_faults_are_told(data: object, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
@@ -134,15 +157,35 @@ def test_a_scenario_has_an_end(seconds: float) -> None:
 def test_a_field_of_a_scenario_is_not_said_to_be_one_of_a_job() -> None:
     with pytest.raises(ConfigError, match=r"scenario\.nodes\[0\]: `memry` is no field$") as caught:
         scenariofile.read({"nodes": [{"name": "n", "cpu": 4, "memry": "1Gi"}]}, where="a.yaml")
-    assert "kubeflow/elastic" in str(caught.value.hint)
+    assert "mlstack elastic simulate --example" in str(caught.value.hint)
 
 
-def test_the_example_of_the_guide_runs_and_breaks_no_law() -> None:
-    block = re.search(r"```yaml\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
-    assert block
-    outcome = simulate(scenariofile.read(yaml.safe_load(block[1]), where="README.md"))
+def test_the_example_runs_and_breaks_no_law() -> None:
+    example = read_document(scenariofile.EXAMPLE.read_text("utf-8"), source="example.yaml").value
+    outcome = simulate(scenariofile.read(example, where="example.yaml"))
     assert outcome.violations == ()
     assert {job.key: job.phase for job in outcome.samples[-1].jobs}["default/faces"] == "Succeeded"
+
+
+@pytest.mark.parametrize(
+    ("place", "fields"),
+    [
+        ("", scenariofile.TOP),
+        ("nodes", scenariofile.NODE),
+        ("jobs", scenariofile.JOB),
+        ("services", [name for name in scenariofile.SERVICE if name != "gpu"]),
+        ("events", scenariofile.EVENT),
+    ],
+)
+def test_the_example_has_every_field(place: str, fields: Sequence[str]) -> None:
+    example = read_document(scenariofile.EXAMPLE.read_text("utf-8"), source="example.yaml").value
+    entries = example[place] if place else [example]
+    assert set(fields) == {name for entry in entries for name in entry}
+
+
+def test_the_example_names_every_event() -> None:
+    text = scenariofile.EXAMPLE.read_text("utf-8")
+    assert [what for what in get_args(Happening) if what not in text] == []
 
 
 def test_the_guide_names_every_event() -> None:

@@ -1,0 +1,205 @@
+"""Gangs that a real API server does not take: they cost another namespace nothing, and give all back."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from tests.support.elastic import training_job
+from tests.support.elastic_controller import Jobs, Start
+
+pytestmark = pytest.mark.cluster
+
+Obj = dict[str, Any]
+
+FULL_S = 20
+"""So long a gang may be there in part."""
+
+
+def uids(jobs: Jobs, name: str) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in jobs.pods(name)}
+
+
+def conditions(jobs: Jobs, name: str) -> dict[str, Obj]:
+    return {one["type"]: one for one in jobs.status(name).get("conditions", [])}
+
+
+def limit(kind: str, **spec: Any) -> Obj:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {"name": "few"}, "spec": spec}
+
+
+def with_quota(jobs: Jobs, **hard: str) -> None:
+    """Limit a namespace, and wait until the limit holds."""
+    names = {name.replace("_", "."): value for name, value in hard.items()}
+    jobs.create(limit("ResourceQuota", hard=names))
+    path = f"/api/v1/namespaces/{jobs.namespace}/resourcequotas/few"
+    jobs.cluster.wait_for(path, lambda found: set(found.get("status", {}).get("hard", {})) == set(names))
+
+
+def no_pods(jobs: Jobs) -> None:
+    with_quota(jobs, pods="0")
+
+
+def part_of_the_pods(jobs: Jobs) -> None:
+    with_quota(jobs, pods="3")
+
+
+def part_of_the_cpu(jobs: Jobs) -> None:
+    with_quota(jobs, requests_cpu="3500m")
+
+
+def small_containers(jobs: Jobs) -> None:
+    jobs.create(limit("LimitRange", limits=[{"type": "Container", "max": {"cpu": "500m"}}]))
+
+
+def restricted(jobs: Jobs) -> None:
+    label = "pod-security.kubernetes.io/enforce=restricted"
+    jobs.cluster.kubectl("label", "namespace", jobs.namespace, label)
+
+
+def policy(jobs: Jobs) -> None:
+    """Let the API server refuse the trainers of the namespace, as a webhook would."""
+    name = f"no-trainers-{jobs.namespace}"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    claim = "object.metadata.?labels['mlstack.dev/role'].orValue('') != 'trainer'"
+    api = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
+    match = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": jobs.namespace}}}
+    found: list[Obj] = [
+        {
+            **api,
+            "kind": "ValidatingAdmissionPolicy",
+            "spec": {
+                "matchConstraints": {"resourceRules": [rule]},
+                "validations": [{"expression": claim, "message": "no trainers here"}],
+            },
+        },
+        {
+            **api,
+            "kind": "ValidatingAdmissionPolicyBinding",
+            "spec": {"policyName": name, "validationActions": ["Deny"], "matchResources": match},
+        },
+    ]
+    for obj in found:
+        jobs.cluster.kubectl("create", "-f", "-", input=json.dumps(obj))
+
+    def is_refused() -> bool:
+        labels = {"mlstack.dev/role": "trainer"}
+        spec = {"containers": [{"name": "main", "image": "registry.example.org/x:1"}]}
+        probe = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe", "labels": labels}}
+        words = ("create", "--dry-run=server", "-n", jobs.namespace, "-f", "-")
+        done = jobs.cluster.kubectl(*words, input=json.dumps({**probe, "spec": spec}), check=False)
+        return "no trainers here" in done.stderr
+
+    jobs.wait_for(is_refused, what="the policy in force")
+
+
+@pytest.mark.parametrize(
+    ("hinder", "more", "words"),
+    [
+        pytest.param(no_pods, {}, "exceeded quota: few", id="quota"),
+        pytest.param(part_of_the_pods, {}, "pods: 5 more, 0 of 3 used", id="quota of pods"),
+        pytest.param(
+            part_of_the_cpu, {}, "requests.cpu: 5 more, 0 of 3.5 used", id="quota of cpu for a part"
+        ),
+        pytest.param(None, {"serviceAccountName": "nobody"}, "serviceaccount", id="service account"),
+        pytest.param(small_containers, {}, "500m", id="LimitRange"),
+        pytest.param(
+            restricted,
+            {"securityContext": {"runAsNonRoot": False}},
+            "violates PodSecurity",
+            id="Pod Security",
+        ),
+        pytest.param(policy, {}, "no trainers here", id="admission policy"),
+        pytest.param(
+            None, {"trainer": {"priorityClassName": "none"}}, "no PriorityClass", id="priority class"
+        ),
+    ],
+)
+def test_a_gang_that_is_refused_takes_nothing_from_another_namespace(
+    start: Start, jobs: Jobs, others: Jobs, hinder: Any, more: Obj, words: str
+) -> None:
+    start(options=[f"--namespace={others.namespace}"])
+    others.create(training_job("rich", minimum=1, maximum=48, cpu="1"))
+    others.wait_for_phase("rich", "Running")
+    before = uids(others, "rich")
+    if hinder:
+        hinder(jobs)
+    job = training_job("bad", minimum=3, maximum=9, pservers=2)
+    job["spec"] |= {name: value for name, value in more.items() if name != "trainer"}
+    job["spec"]["trainer"] |= more.get("trainer", {})
+
+    jobs.create(job)
+    jobs.wait_for(lambda: conditions(jobs, "bad"), what="conditions")
+    seen = [len(jobs.pods("bad")) for _ in range(8) if not time.sleep(1)]
+
+    found = conditions(jobs, "bad")
+    assert (found["Admitted"]["status"], found["Admitted"]["reason"]) == ("False", "Refused")
+    assert (found["Degraded"]["status"], found["Degraded"]["reason"]) == ("True", "Refused")
+    assert words in found["Degraded"]["message"]
+    assert "tried again at" in jobs.status("bad")["reason"]
+    assert seen == [0] * 8
+    assert uids(others, "rich") == before
+    assert "Refused" in told(jobs)
+
+
+def told(jobs: Jobs) -> set[str]:
+    path = f"/apis/events.k8s.io/v1/namespaces/{jobs.namespace}/events"
+    return {one["reason"] for one in jobs.cluster.request("GET", path)["items"]}
+
+
+def test_servers_whose_stateful_set_is_refused_some_leave_the_room_to_another_namespace(
+    start: Start, jobs: Jobs, others: Jobs
+) -> None:
+    start(options=[f"--namespace={others.namespace}"])
+    with_quota(jobs, persistentvolumeclaims="1")
+    job = training_job("bad", minimum=2, maximum=2, cpu="12", pservers=2)
+    job["spec"]["pserver"]["storage"] = {"size": "1Gi", "storageClassName": "nowhere"}
+
+    jobs.create(job)
+    jobs.wait_for(lambda: jobs.pods("bad"), what="a part of the gang")
+    begun_s = time.monotonic()
+    others.create(training_job("next", minimum=2, maximum=2, cpu="12"))
+    jobs.wait_for(lambda: not jobs.pods("bad"), what="the end of its pods", timeout_s=FULL_S)
+
+    assert time.monotonic() - begun_s < FULL_S
+    assert "exceeded quota: few" in conditions(jobs, "bad")["Degraded"]["message"]
+    assert conditions(jobs, "bad")["Admitted"]["reason"] == "Refused"
+    others.wait_for_phase("next", "Running")
+
+
+def test_trainers_that_a_quota_does_not_take_leave_their_room_to_another_namespace(
+    start: Start, jobs: Jobs, others: Jobs
+) -> None:
+    start(options=[f"--namespace={others.namespace}"])
+    with_quota(jobs, pods="4")
+    jobs.create(training_job("capped", minimum=1, maximum=40, cpu="1", pservers=1))
+    others.create(training_job("free", minimum=1, maximum=36, cpu="1"))
+
+    others.wait_for(lambda: len(others.names("free")) == 36, what="the rest of the cluster")
+    jobs.wait_for_phase("capped", "Running")
+
+    assert len(jobs.pods("capped")) == 4
+    found = conditions(jobs, "capped")
+    assert found["Admitted"]["status"] == "True"
+    assert found["Degraded"]["message"].startswith("no more than 3 trainers: ")
+    assert "exceeded quota: few" in found["Degraded"]["message"]
+
+
+def test_a_gang_is_tried_again_and_starts_once_it_is_taken(start: Start, jobs: Jobs) -> None:
+    first = start(is_named=False)
+    job = training_job("late", minimum=2, maximum=2, serviceAccountName="soon")
+    jobs.create(job)
+    jobs.wait_for(lambda: conditions(jobs, "late"), what="conditions")
+    refused_s = time.monotonic()
+    assert conditions(jobs, "late")["Admitted"]["reason"] == "Refused"
+    jobs.cluster.kubectl("create", "serviceaccount", "soon", "-n", jobs.namespace)
+    first.program.kill()
+    start("second", is_named=False)  # goes by what the first wrote down
+
+    jobs.wait_for_phase("late", "Running", timeout_s=90)
+
+    assert 50 < time.monotonic() - refused_s < 80
+    assert conditions(jobs, "late")["Degraded"]["reason"] == "AsExpected"
