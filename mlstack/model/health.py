@@ -75,7 +75,8 @@ class LeftOver:
         name: its name.
         component: full name of the component that brought it.
         is_kept: whether an apply would leave it there.
-        reason: why it is there, or why it stays.
+        is_terminating: whether it is being deleted already.
+        reason: why it is there, why it stays, or what holds it while it goes.
     """
 
     object: str
@@ -84,6 +85,7 @@ class LeftOver:
     name: str
     component: str
     is_kept: bool
+    is_terminating: bool = False
     reason: str
 
 
@@ -94,13 +96,13 @@ class StatusResult:
     Attributes:
         api_version: version of this format.
         kind: kind of this format.
-        ok: whether every object is ready, done or suspended on purpose.
+        ok: whether every object is ready, done or suspended on purpose, and nothing of it is still going.
         app: name of the app.
         environment: name of the environment.
         namespace: its namespace.
         context: the kubectl context.
         components: by name.
-        left_over: what the files no longer bring; it says nothing about `ok`.
+        left_over: what the files no longer bring; of `ok` it decides only by what is terminating.
         notes: remarks, as what could not be read.
     """
 

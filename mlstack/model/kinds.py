@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -18,6 +18,7 @@ class Kind:
 
     `first_minor` and `last_minor` are the first and last Kubernetes 1.x that serve a built-in kind, as far
     as the shipped table reaches; 0 where that is not known (custom resources, kinds read from a cluster).
+    `has_status` says whether it has a status that only its controller writes; None where that is not known.
     """
 
     group: str
@@ -27,6 +28,7 @@ class Kind:
     namespaced: bool
     first_minor: int = 0
     last_minor: int = 0
+    has_status: bool | None = field(default=None, compare=False)
 
     @property
     def api_version(self) -> str:
@@ -94,6 +96,7 @@ def kinds_of_crd(data: Mapping[str, Any]) -> tuple[Kind, ...]:
             kind=str(names.get("kind", "")),
             plural=str(names.get("plural", "")),
             namespaced=spec.get("scope") != "Cluster",
+            has_status="status" in (version.get("subresources") or {}),
         )
         for version in spec.get("versions") or ()
         if isinstance(version, Mapping) and version.get("served")

@@ -147,9 +147,9 @@ CASES: Mapping[str, tuple[str, list[Case]]] = {
     "apps/DaemonSet": (
         "apps/v1",
         [
-            Case(state="ready", status={"desiredNumberScheduled": 0}),
-            Case(state="waiting", status={"desiredNumberScheduled": 1}),
-            Case(state="failed", status={"desiredNumberScheduled": 1}, facts=BROKEN),
+            Case(state="ready", status={"desiredNumberScheduled": 0, "observedGeneration": 2}),
+            Case(state="waiting", status={"desiredNumberScheduled": 0}),
+            Case(state="failed", status={"desiredNumberScheduled": 1, "observedGeneration": 2}, facts=BROKEN),
         ],
     ),
     "batch/Job": (

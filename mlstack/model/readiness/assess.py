@@ -1,5 +1,7 @@
 """Whether one live object works: what holds for every kind, then the rule of its kind."""
 
+from collections.abc import Mapping
+
 from mlstack.model.objects import group_of
 from mlstack.model.readiness import (
     computing,
@@ -33,6 +35,26 @@ RULE_FILES = (core, workloads, platform, training, computing, serving, queues, p
 # A controller that is there writes a first status within this time.
 STATUS_GRACE_S = 10.0
 
+# Nobody is going to say of such an object that it works.
+NO_STATUS = "its kind has no status to wait for"
+
+ODD = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError)
+"""What goes wrong with values of other types than an API promises."""
+
+_CALLED = {Mapping: "map", list: "list", int: "number", str: "text"}
+_TYPES = {
+    **dict.fromkeys(("spec", "status", "spec.template", "spec.template.spec", "spec.selector"), Mapping),
+    **dict.fromkeys(("involvedObject", "status.loadBalancer", "status.replicaStatuses"), Mapping),
+    **dict.fromkeys(("status.conditions", "status.containerStatuses", "status.initContainerStatuses"), list),
+    **dict.fromkeys(("spec.containers", "spec.initContainers", "spec.volumes", "spec.ports"), list),
+    **dict.fromkeys(("spec.taints", "spec.tolerations", "spec.versions", "webhooks", "endpoints"), list),
+    **dict.fromkeys(("status.loadBalancer.ingress",), list),
+    **dict.fromkeys(("spec.replicas", "spec.completions", "spec.parallelism", "status.replicas"), int),
+    **dict.fromkeys(("status.readyReplicas", "status.updatedReplicas", "status.availableReplicas"), int),
+    **dict.fromkeys(("status.succeeded", "status.failed", "status.active", "status.desiredReplicas"), int),
+    **dict.fromkeys(("status.phase", "status.reason", "status.message", "spec.nodeName", "spec.type"), str),
+}
+
 # Conditions that tell for which generation they were found, in APIs without an `observedGeneration`.
 _DATED = ("Ready", "Programmed", "Accepted", "Available")
 
@@ -44,10 +66,42 @@ def assess(facts: Facts, rules: ReadyRules | None = None) -> Readiness:
     kind; a condition Reconciling or Stalled; the built-in rule of its kind; a condition Ready; else it is
     ready.
 
+    An object of another form than its API promises is not known to work.
+
     Args:
         facts: everything to look at.
         rules: of the app, by kind.
     """
+    try:
+        return _assess(facts, rules)
+    except ODD:
+        return unjudged(facts.data, *facts.pods, *facts.events, *(facts.nodes or ()))
+
+
+def unjudged(*objects: object) -> Readiness:
+    """Say that an object cannot be judged, and what is odd about it or what belongs to it."""
+    fields = (field for each in objects if (field := _odd_field(each)))
+    return waiting(f"cannot be judged: {next(fields, 'it has a form that its kind never has')}")
+
+
+def _odd_field(obj: object) -> str:
+    """Name the first field of another type than every kind gives it, nothing if there is none."""
+    if not isinstance(obj, Mapping):
+        return "it is no map"
+    for path, wanted in _TYPES.items():
+        value: object = obj
+        for key in path.split("."):
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if value is None:
+            continue
+        if not isinstance(value, wanted) or isinstance(value, bool):
+            return f"{path} is no {_CALLED[wanted]}"
+        if isinstance(value, list) and not all(isinstance(item, Mapping) for item in value):
+            return f"{path} is no list of maps"
+    return ""
+
+
+def _assess(facts: Facts, rules: ReadyRules | None) -> Readiness:
     if facts.metadata.get("deletionTimestamp"):
         left = ", ".join(facts.metadata.get("finalizers") or ())
         return Readiness(state="terminating", reason=f"waits for finalizers: {left}" if left else "")
@@ -59,7 +113,8 @@ def assess(facts: Facts, rules: ReadyRules | None = None) -> Readiness:
 
 def _unobserved(facts: Facts) -> Readiness | None:
     generation = facts.metadata.get("generation")
-    if not isinstance(generation, int):
+    # Where the status is no subresource, writing it makes a new generation that nobody will have observed.
+    if not isinstance(generation, int) or facts.has_status is False:
         return None
     observed = generation_of(facts.status.get("observedGeneration"))
     if observed is not None and observed != generation:
@@ -87,7 +142,7 @@ def _by_kind(facts: Facts) -> Readiness:
         # Just created and ready at once would be a lie: its controller has had no time to say anything.
         silent = "no controller has written a status"
         return waiting(f"{silent} yet") if facts.age_s < STATUS_GRACE_S else ready(silent)
-    return ready()
+    return ready(NO_STATUS if facts.has_status is False and not facts.status else "")
 
 
 def _has_controller(facts: Facts) -> bool:

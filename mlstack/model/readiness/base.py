@@ -58,7 +58,7 @@ class Facts:
         wait_for_load_balancer: whether a Service of type LoadBalancer needs its address.
         late_classes: the storage classes that bind a claim when its first pod starts, None if unknown.
         endpoints: whether a Service, by namespace and name, has a ready endpoint; None if unknown.
-        has_status: whether the kind has a status that a controller writes; None if unknown.
+        has_status: whether the kind has a status that only its controller writes; None if unknown.
         logs: last lines of containers that crashed, by the UID of their pod and their name.
     """
 
@@ -174,9 +174,15 @@ def failed(reason: str) -> Readiness:
 
 
 def condition(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Give the condition of that type of any object, empty if there is none."""
+    """Give the condition of that type of any object, empty if there is none.
+
+    Raises:
+        TypeError: the conditions are no list of maps.
+    """
     conditions = (data.get("status") or {}).get("conditions") or ()
-    return next((one for one in conditions if isinstance(one, Mapping) and one.get("type") == name), {})
+    if isinstance(conditions, str | Mapping) or not all(isinstance(one, Mapping) for one in conditions):
+        raise TypeError("conditions")
+    return next((one for one in conditions if one.get("type") == name), {})
 
 
 def condition_text(found: Mapping[str, Any]) -> str:

@@ -19,8 +19,6 @@ from mlstack.model.readiness.base import (
 )
 from mlstack.model.readiness.operators import unseen
 
-_RAY = "Ray operator"
-
 
 @rule("ray.io/RayCluster")
 def ray_cluster(facts: Facts) -> Readiness:
@@ -38,7 +36,7 @@ def ray_cluster(facts: Facts) -> Readiness:
         if have >= want:
             return ready(f"{want} of {want} workers")
         return pods.because(facts, f"{have} of {want} workers ready")
-    return unseen(facts, _RAY) or pods.because(facts, f"{have} of {want} workers ready")
+    return unseen(facts) or pods.because(facts, f"{have} of {want} workers ready")
 
 
 @rule("ray.io/RayService")
@@ -57,7 +55,7 @@ def ray_service(facts: Facts) -> Readiness:
     said = condition_text(facts.condition("Ready"))
     busy = [f"application {name} is {found.get('status')}" for name, found in sorted(applications.items())]
     text = ", ".join(one for one in busy if not one.endswith("is RUNNING")) or said
-    return unseen(facts, _RAY) or pods.because(facts, text or "is being started")
+    return unseen(facts) or pods.because(facts, text or "is being started")
 
 
 def _applications(status: Any) -> dict[str, Mapping[str, Any]]:
@@ -78,7 +76,7 @@ def ray_job(facts: Facts) -> Readiness:
     if job == "RUNNING":
         return ready("running")
     stage = f"is {str(place).lower()}" if place else "has not begun"
-    return unseen(facts, _RAY) or pods.because(facts, why or stage, is_job=True)
+    return unseen(facts) or pods.because(facts, why or stage, is_job=True)
 
 
 @job_rule("sparkoperator.k8s.io/SparkApplication")
@@ -95,5 +93,5 @@ def spark_application(facts: Facts) -> Readiness:
     if state in ("RUNNING", "SUCCEEDING"):
         return ready("running")
     if not state:
-        return unseen(facts, "Spark operator") or waiting("is not submitted yet")
+        return unseen(facts) or waiting("is not submitted yet")
     return pods.because(facts, why or f"is {state.lower().replace('_', ' ')}", is_job=True)

@@ -16,21 +16,10 @@ def pod(facts: Facts) -> Readiness:
         return ready()
     found = pods.trouble(facts.data, facts)
     if found is None:
-        return waiting(_not_ready(facts))
+        return waiting(pods.unready(facts.data))
     if found.is_final or facts.status.get("phase") == "Failed":
         return failed(found.reason)
     return waiting(found.reason, resource=found.resource, queue=found.queue)
-
-
-def _not_ready(facts: Facts) -> str:
-    if facts.status.get("phase") == "Running":
-        names = [
-            str(one.get("name"))
-            for one in facts.status.get("containerStatuses") or ()
-            if not one.get("ready")
-        ]
-        return f"not ready: {', '.join(names)}" if names else "runs, but is not ready yet"
-    return "is being started" if facts.condition("PodScheduled") else "is not scheduled yet"
 
 
 @rule("PersistentVolumeClaim")

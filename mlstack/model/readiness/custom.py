@@ -36,7 +36,7 @@ def judge(rule: ReadyRule, facts: Facts) -> Readiness:
 def _is_observed(rule: ReadyRule, facts: Facts) -> bool:
     """Tell whether the status is of the newest generation; some controllers say so in conditions alone."""
     generation = facts.metadata.get("generation")
-    if not isinstance(generation, int):
+    if not isinstance(generation, int) or facts.has_status is False:
         return True
     signs = (rule.ready, rule.failed, rule.done)
     named = (facts.condition(one.condition) for one in signs if isinstance(one, ConditionSign))

@@ -27,7 +27,7 @@ def experiment(facts: Facts) -> Readiness:
     if facts.has("Running"):
         return ready("running")
     said = condition_text(facts.condition("Created"))
-    return unseen(facts, "Katib controller") or pods.because(facts, said or "has not begun", is_job=True)
+    return unseen(facts) or pods.because(facts, said or "has not begun", is_job=True)
 
 
 @job_rule("argoproj.io/Workflow")
@@ -44,7 +44,7 @@ def workflow(facts: Facts) -> Readiness:
         found = pods.because(facts, "running", is_job=True)
         return found if found.state == "failed" or found.queue else ready("running")
     text = why or (f"is {phase.lower()}" if phase else "has not begun")
-    return unseen(facts, "workflow controller") or pods.because(facts, text, is_job=True)
+    return unseen(facts) or pods.because(facts, text, is_job=True)
 
 
 @rule("argoproj.io/CronWorkflow")

@@ -52,7 +52,7 @@ def certificate(facts: Facts) -> Readiness:
     if facts.has("Ready"):
         return ready()
     said = condition_text(facts.condition("Ready")) or condition_text(facts.condition("Issuing"))
-    return unseen(facts, "cert-manager") or waiting(said or "is not issued yet")
+    return unseen(facts) or waiting(said or "is not issued yet")
 
 
 @rule("gateway.networking.k8s.io/Gateway")
@@ -64,7 +64,7 @@ def gateway(facts: Facts) -> Readiness:
     if refused.get("status") == "False" and refused.get("reason") not in ("Pending", "NotReconciled"):
         return failed(condition_text(refused))
     said = condition_text(facts.condition("Programmed")) or condition_text(refused)
-    return unseen(facts, "gateway controller") or waiting(said or "is not programmed yet")
+    return unseen(facts) or waiting(said or "is not programmed yet")
 
 
 @rule("autoscaling/HorizontalPodAutoscaler")

@@ -40,6 +40,10 @@ _TAKEN = frozenset(
 _INSUFFICIENT = re.compile(r"Insufficient ([\w.-]+/[\w.-]+)")
 _QUOTA = re.compile(r"exceeded quota: .*", re.DOTALL)
 _LOG_LINES = 3
+# The reason under which kubelets tell of probes, and where they name the container.
+_PROBE_FAILED = "Unhealthy"
+_FIELD_PATH = re.compile(r"ontainers\{(.+)\}$")
+_PROBE_CHARACTERS = 300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,15 +148,63 @@ def because(facts: Facts, text: str, *, is_job: bool = False) -> Readiness:
         text: what is known without them.
         is_job: whether a pod that ended badly is tried again, so that only one that cannot start counts.
     """
-    found = worst(facts.pods, facts)
+    found = worst(_of_job(facts.pods) if is_job else facts.pods, facts)
     if found is None:
         own = facts.own_events()
-        known = [text, event_text(own[-1])] if own and not facts.pods else [text]
-        return waiting(": ".join(filter(None, dict.fromkeys(known))))
+        more = event_text(own[-1]) if own and not facts.pods else _first_unready(facts.pods)
+        return waiting(": ".join(filter(None, dict.fromkeys([text, more]))))
     joined = f"{text}: {found.reason}" if text and text != found.reason else found.reason
     if found.is_final and (found.is_stuck or not is_job):
         return failed(joined)
     return waiting(joined, resource=found.resource, queue=found.queue)
+
+
+def _of_job(pods: Sequence[Pod]) -> Sequence[Pod]:
+    """Leave out the pods that ended badly once others are there in their place."""
+    living = [pod for pod in pods if (pod.get("status") or {}).get("phase") not in ("Failed", "Succeeded")]
+    return living or pods
+
+
+def _first_unready(pods: Sequence[Pod]) -> str:
+    """Say what the containers of the first pod wait for that runs without being ready."""
+    staying = (pod for pod in pods if not (pod.get("metadata") or {}).get("deletionTimestamp"))
+    running = (pod for pod in staying if (pod.get("status") or {}).get("phase") == "Running")
+    return next((unready(pod) for pod in running if not is_ready(pod)), "")
+
+
+def unready(pod: Pod) -> str:
+    """Say what a pod waits for of which nobody has said anything bad."""
+    status = pod.get("status") or {}
+    if status.get("phase") != "Running":
+        return "is being started" if condition(pod, "PodScheduled") else "is not scheduled yet"
+    for container in _containers(status):
+        if "running" in (container.get("state") or {}) and not container.get("ready"):
+            return f"container {container.get('name')} runs, but {_awaited(pod, container)}"
+    lacking = ", ".join(str(one.get("name")) for one in _containers(status) if not one.get("ready"))
+    said = condition_text(condition(pod, "Ready"))
+    return f"not ready: {lacking}" if lacking else said or "runs, but is not ready yet"
+
+
+def _awaited(pod: Pod, container: Mapping[str, Any]) -> str:
+    """Say what a running container waits for; the words of a command may hold what nobody is to read."""
+    kind = "startup" if container.get("started") is False else "readiness"
+    probe = _spec_of(pod, container).get(f"{kind}Probe")
+    if not isinstance(probe, Mapping):
+        return "is not ready yet"
+    forms = {
+        "httpGet": "GET {path} on port {port}",
+        "tcpSocket": "TCP port {port}",
+        "grpc": "gRPC on port {port}",
+    }
+    asks = {name: probe[name] for name in forms if isinstance(probe.get(name), Mapping)}
+    texts = [forms[name].format_map({"path": "/", "port": "", **asked}) for name, asked in asks.items()]
+    return f"its {kind} probe{f' ({texts[0]})' if texts else ''} has not succeeded yet"
+
+
+def _spec_of(pod: Pod, container: Mapping[str, Any]) -> Mapping[str, Any]:
+    spec = pod.get("spec") or {}
+    declared = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    return next((one for one in declared if one.get("name") == container.get("name")), {})
 
 
 def refused(message: str) -> Readiness:
@@ -227,14 +279,14 @@ def _broken_start(pod: Pod, facts: Facts) -> Trouble | None:
             return Trouble(reason=f"container {name}: {reason}{detail}", is_final=late, is_stuck=late)
         if reason == CRASHES:
             late = container.get("restartCount", 0) >= MOST_RESTARTS or _troubled_s(pod, facts) > GRACE_S
-            text = _crash(pod, container, facts)
+            text = "; ".join(filter(None, (_crash(pod, container, facts), _killed_by(pod, container, facts))))
             return Trouble(reason=f"container {name}: {CRASHES}{f': {text}' if text else ''}", is_final=late)
         crashed = _crash(pod, container, facts)
         if container.get("restartCount") and not container.get("ready") and crashed:
             # Between two crashes it runs, or waits for its probe.
-            times = container["restartCount"]
+            times, probe = container["restartCount"], _killed_by(pod, container, facts)
             text = f"container {name}: {crashed}, restarted {times} time{'s' * (times != 1)}"
-            return Trouble(reason=text)
+            return Trouble(reason=f"{text}; {probe}" if probe else text)
     return None
 
 
@@ -277,15 +329,49 @@ def _ending(pod: Pod, facts: Facts) -> str:
     return str(status.get("message") or status.get("reason") or "the pod failed")
 
 
+def _killed_by(pod: Pod, container: Mapping[str, Any], facts: Facts) -> str:
+    """Give the failed probe after which a kubelet starts a container again; its exit code says nothing."""
+    probes = [
+        event for event in _unhealthy(pod, facts) if _container_of(event) in ("", container.get("name"))
+    ]
+    texts = [_probe_failure(event) for event in probes]
+    return next((text for text in reversed(texts) if text.startswith(("Liveness", "Startup"))), "")
+
+
 def _first_event(pod: Pod, facts: Facts) -> Trouble | None:
     """Take what a kubelet only says in events, as a volume that cannot be mounted or a probe that fails."""
-    status = pod.get("status") or {}
-    known = {"Pending": None, "Running": "Unhealthy"}
-    if status.get("phase") not in known:
+    phase = (pod.get("status") or {}).get("phase")
+    if phase == "Pending" and (events := facts.events_of(pod)):
+        return Trouble(reason=_told(events[-1]))
+    if phase != "Running":
         return None
-    wanted = known[status["phase"]]
-    events = [event for event in facts.events_of(pod) if wanted in (None, event.get("reason"))]
-    return Trouble(reason=event_text(events[-1])) if events else None
+    names = {one.get("name") for one in _containers(pod["status"]) if not one.get("ready")}
+    events = [one for one in _unhealthy(pod, facts) if not names or _container_of(one) in ("", *names)]
+    return Trouble(reason=_told(events[-1])) if events else None
+
+
+def _unhealthy(pod: Pod, facts: Facts) -> list[Mapping[str, Any]]:
+    return [event for event in facts.events_of(pod) if event.get("reason") == _PROBE_FAILED]
+
+
+def _told(event: Mapping[str, Any]) -> str:
+    if event.get("reason") != _PROBE_FAILED:
+        return event_text(event)
+    name = _container_of(event)
+    return f"container {name}: {_probe_failure(event)}" if name else _probe_failure(event)
+
+
+def _probe_failure(event: Mapping[str, Any]) -> str:
+    """Give the kubelet's words, `Readiness probe failed: …`; the output of a command may have many lines."""
+    lines = str(event.get("message") or event.get("reason")).strip().splitlines()
+    text = " | ".join(lines[:_LOG_LINES])
+    return text if len(text) <= _PROBE_CHARACTERS else f"{text[:_PROBE_CHARACTERS]}…"
+
+
+def _container_of(event: Mapping[str, Any]) -> str:
+    """Give the container that an event is about (`spec.containers{main}`), empty if it does not say."""
+    match = _FIELD_PATH.search(str((event.get("involvedObject") or {}).get("fieldPath") or ""))
+    return match[1] if match else ""
 
 
 def event_text(event: Mapping[str, Any]) -> str:

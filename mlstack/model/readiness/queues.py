@@ -36,7 +36,7 @@ def queue(facts: Facts) -> Readiness:
         return suspended(why or "stopped")
     if active.get("reason") in _PERMANENT:
         return failed(why)
-    return unseen(facts, "Kueue controller") or waiting(why or "is not active yet")
+    return unseen(facts) or waiting(why or "is not active yet")
 
 
 @rule("kueue.x-k8s.io/Workload")
@@ -55,5 +55,5 @@ def workload(facts: Facts) -> Readiness:
         return ready()
     why = condition_text(facts.condition("QuotaReserved")) or condition_text(facts.condition("Admitted"))
     if not why:
-        return unseen(facts, "Kueue controller") or waiting("waiting for quota", queue="quota")
+        return unseen(facts) or waiting("waiting for quota", queue="quota")
     return waiting(f"waiting for quota: {why}", queue="quota")

@@ -148,7 +148,8 @@ def _uid(data: Data) -> str:
 
 
 def _about(event: Data) -> str:
-    return str((event.get("involvedObject") or {}).get("uid"))
+    about = event.get("involvedObject")
+    return str(about.get("uid")) if isinstance(about, Mapping) else ""
 
 
 def _event_time(event: Data) -> str:

@@ -36,7 +36,7 @@ def inference_service(facts: Facts) -> Readiness:
         return ready()
     said = [text for one in lacking if (text := condition_text(one))]
     text = said[0] if said else "its model is being loaded" if conditions else "is being started"
-    return unseen(facts, "KServe controller") or pods.because(facts, text)
+    return unseen(facts) or pods.because(facts, text)
 
 
 def _model_failure(facts: Facts) -> str:
@@ -51,7 +51,7 @@ def knative_service(facts: Facts) -> Readiness:
     if facts.has("Ready"):
         return ready()
     said = condition_text(facts.condition("Ready"))
-    return unseen(facts, "Knative controller") or pods.because(facts, said or "is being started")
+    return unseen(facts) or pods.because(facts, said or "is being started")
 
 
 @rule("machinelearning.seldon.io/SeldonDeployment")
@@ -63,7 +63,7 @@ def seldon_deployment(facts: Facts) -> Readiness:
         return ready()
     if state == "Failed":
         return failed(why or "failed")
-    return unseen(facts, "Seldon operator") or pods.because(facts, why or f"is {state.lower() or 'new'}")
+    return unseen(facts) or pods.because(facts, why or f"is {state.lower() or 'new'}")
 
 
 @rule("argoproj.io/Rollout")
@@ -76,7 +76,7 @@ def rollout(facts: Facts) -> Readiness:
         return failed(why or "degraded")
     if phase == "Paused" or facts.spec.get("paused"):
         return suspended(why or "paused")
-    return unseen(facts, "Argo Rollouts controller") or pods.because(facts, why or "is being rolled out")
+    return unseen(facts) or pods.because(facts, why or "is being rolled out")
 
 
 @rule("kubeflow.org/Notebook")
@@ -90,4 +90,4 @@ def notebook(facts: Facts) -> Readiness:
     text = ": ".join(str(container[name]) for name in ("reason", "message") if container.get(name))
     if pods.worst(facts.pods, facts) is None and text:
         return waiting(text)
-    return unseen(facts, "notebook controller") or pods.because(facts, "is being started")
+    return unseen(facts) or pods.because(facts, "is being started")

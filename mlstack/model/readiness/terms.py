@@ -93,13 +93,13 @@ def terms_of(
     component_s: Mapping[str, float] | None = None,
     wait_for_jobs: bool = False,
 ) -> Terms:
-    """Give the terms of an object: annotations before its component's timeout before that of the run.
+    """Give the terms of an object: its annotation before its component's timeout, that of the run above all.
 
     A timeout that somebody chose holds for pods without a node as well.
 
     Args:
         wanted: the object as the files bring it.
-        timeout_s: what was chosen for the run, None if nothing was.
+        timeout_s: what was chosen for the run, None if nothing was; it bounds what the files say.
         component_s: timeouts of components by name.
         wait_for_jobs: whether what runs to an end is waited for until it runs.
 
@@ -109,7 +109,9 @@ def terms_of(
     policy = _policy(wanted)
     chosen = _timeout(wanted)
     if chosen is None:
-        chosen = (component_s or {}).get(wanted.component, timeout_s)
+        chosen = (component_s or {}).get(wanted.component)
+    if timeout_s is not None:
+        chosen = timeout_s if chosen is None else min(chosen, timeout_s)
     is_job = runs_to_an_end(wanted.data) and not wait_for_jobs and WAIT_ANNOTATION not in wanted.annotations
     return Terms(
         policy=policy,

@@ -65,7 +65,7 @@ def training_job(facts: Facts) -> Readiness:
     lacking = [(role, have, want) for role, have, want in counts if have < want]
     if not lacking:
         return ready(", ".join(_counted(role, have, want) for role, have, want in counts))
-    return unseen(facts, "training operator") or _at_work_in_part(facts, counts, lacking[0])
+    return unseen(facts) or _at_work_in_part(facts, counts, lacking[0])
 
 
 def _at_work_in_part(
@@ -160,7 +160,7 @@ def train_job(facts: Facts) -> Readiness:
     if facts.has("Suspended") or facts.spec.get("suspend"):
         return suspended()
     return _jobs_at_work(facts, facts.status.get("jobsStatus")) or (
-        unseen(facts, "Kubeflow Trainer") or pods.because(facts, _started(facts), is_job=True)
+        unseen(facts) or pods.because(facts, _started(facts), is_job=True)
     )
 
 
@@ -174,7 +174,7 @@ def job_set(facts: Facts) -> Readiness:
     if facts.has("Suspended") or facts.spec.get("suspend"):
         return suspended()
     return _jobs_at_work(facts, facts.status.get("replicatedJobsStatus")) or (
-        unseen(facts, "JobSet controller") or pods.because(facts, _started(facts), is_job=True)
+        unseen(facts) or pods.because(facts, _started(facts), is_job=True)
     )
 
 
@@ -204,9 +204,7 @@ def leader_worker_set(facts: Facts) -> Readiness:
     if facts.has("Available") and not facts.has("UpdateInProgress"):
         return ready(f"{want} of {want} groups")
     have = number(facts.status, "readyReplicas")
-    return unseen(facts, "LeaderWorkerSet controller") or pods.because(
-        facts, f"{have} of {want} groups ready"
-    )
+    return unseen(facts) or pods.because(facts, f"{have} of {want} groups ready")
 
 
 _VOLCANO_ENDS = {"Failed": "failed", "Terminated": "was terminated", "Aborted": "was aborted"}
@@ -223,7 +221,7 @@ def volcano_job(facts: Facts) -> Readiness:
         return done(phase.lower())
     if phase == "Running":
         return ready(f"{number(facts.status, 'running')} pods run")
-    return unseen(facts, "Volcano controller") or pods.because(
+    return unseen(facts) or pods.because(
         facts, str(state.get("message") or "") or f"is {phase.lower() or 'not looked at yet'}", is_job=True
     )
 
@@ -242,9 +240,7 @@ def elastic_job(facts: Facts) -> Readiness:
     is_whole = facts.condition("GangReady").get("status") != "False"
     if phase == "completing" or (phase in ("running", "scaling") and is_whole):
         return ready(phase)
-    return unseen(facts, "elastic controller") or pods.because(
-        facts, why or f"is {phase or 'new'}", is_job=True
-    )
+    return unseen(facts) or pods.because(facts, why or f"is {phase or 'new'}", is_job=True)
 
 
 def _elastic_reason(facts: Facts) -> str:

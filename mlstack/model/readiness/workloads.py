@@ -31,17 +31,37 @@ def deployment(facts: Facts) -> Readiness:
     want, have = number(facts.spec, "replicas", 1), facts.status
     if facts.spec.get("paused"):
         return suspended("its rollout is paused")
-    if facts.condition("Progressing").get("reason") == "ProgressDeadlineExceeded":
+    deadline = facts.condition("Progressing")
+    if deadline.get("reason") == "ProgressDeadlineExceeded" and not _queues(facts):
         found = pods.worst(facts.pods, facts)
-        if found is None or found.is_final:
-            return failed(found.reason if found else condition_text(facts.condition("Progressing")))
-    if number(have, "updatedReplicas") < want or number(have, "readyReplicas") < want:
-        return _pods_missing(facts, min(number(have, "updatedReplicas"), number(have, "readyReplicas")), want)
-    if number(have, "replicas") > want:
-        return waiting(f"{number(have, 'replicas') - want} old pods are ending")
+        return failed(found.reason if found else _refusal(facts) or condition_text(deadline))
+    surplus = number(have, "replicas") - want
+    new = _new_pods_ready(facts)
+    if new < want or number(have, "readyReplicas") < want:
+        is_update = number(have, "replicas") > number(have, "updatedReplicas")
+        return _pods_missing(facts, new, want, what="new pods" if is_update else "pods")
+    if surplus > 0:
+        return _ending(surplus, "old pod")
     if number(have, "availableReplicas") < want:
         return waiting(f"{number(have, 'availableReplicas')} of {want} pods are available")
     return ready(f"{want} of {want} pods")
+
+
+def _new_pods_ready(facts: Facts) -> int:
+    """Count the ready pods of the newest template; the status counts those of all templates together."""
+    have = facts.status
+    updated, total, fit = (number(have, f"{name}eplicas") for name in ("updatedR", "r", "readyR"))
+    if total <= updated:
+        return min(updated, fit)
+    if facts.pods:
+        return min(updated, sum(pods.is_ready(pod) for pod in facts.pods))
+    # Unless old pods are broken too, whatever is not ready is new.
+    return max(0, min(updated, fit) - (total - fit))
+
+
+def _queues(facts: Facts) -> bool:
+    found = pods.worst(facts.pods, facts)
+    return bool(found.queue if found else pods.refused(_refusal(facts)).queue)
 
 
 @rule("apps/StatefulSet")
@@ -57,7 +77,7 @@ def stateful_set(facts: Facts) -> Readiness:
     if number(have, "readyReplicas") < want:
         return _pods_missing(facts, number(have, "readyReplicas"), want)
     if number(have, "replicas") > want:
-        return waiting(f"{number(have, 'replicas') - want} pods too many are ending")
+        return _ending(number(have, "replicas") - want, "surplus pod")
     if strategy.get("type") == "OnDelete":
         return ready(f"{want} of {want} pods")
     partition = number(strategy.get("rollingUpdate") or {}, "partition")
@@ -97,7 +117,9 @@ def daemon_set(facts: Facts) -> Readiness:
     With the strategy OnDelete old pods stay until a person deletes them: nothing is to be waited for.
     """
     have = facts.status
-    if "desiredNumberScheduled" not in have:
+    # The API server itself writes zeros into the status of a new one: 0 of 0 nodes would be ready at once.
+    is_counted = "observedGeneration" in have or "generation" not in facts.metadata
+    if "desiredNumberScheduled" not in have or not is_counted:
         return waiting("its controller has not counted the nodes yet")
     want = number(have, "desiredNumberScheduled")
     updates = (facts.spec.get("updateStrategy") or {}).get("type") != "OnDelete"
@@ -113,7 +135,7 @@ def replica_set(facts: Facts) -> Readiness:
     if number(have, "readyReplicas") < want or number(have, "availableReplicas") < want:
         return _pods_missing(facts, number(have, "readyReplicas"), want)
     if number(have, "replicas") > want:
-        return waiting(f"{number(have, 'replicas') - want} pods too many are ending")
+        return _ending(number(have, "replicas") - want, "surplus pod")
     return ready(f"{want} of {want} pods")
 
 
@@ -142,14 +164,19 @@ def cron_job(facts: Facts) -> Readiness:
     return suspended() if facts.spec.get("suspend") else ready()
 
 
-def _pods_missing(facts: Facts, have: int, want: int, *, is_job: bool = False) -> Readiness:
+def _ending(count: int, what: str) -> Readiness:
+    return waiting(f"{count} {what}{'s are' if count > 1 else ' is'} ending")
+
+
+def _pods_missing(
+    facts: Facts, have: int, want: int, *, is_job: bool = False, what: str = "pods"
+) -> Readiness:
     """Count the pods and say what the first troubled one waits for."""
-    counted = f"{have} of {want} pods ready"
-    if pods.worst(facts.pods, facts) is not None:
-        return pods.because(facts, counted, is_job=is_job)
-    refusal = _refusal(facts) if len(facts.pods) < want else ""
+    counted = f"{have} of {want} {what} ready"
+    has_trouble = pods.worst(facts.pods, facts) is not None
+    refusal = _refusal(facts) if len(facts.pods) < want and not has_trouble else ""
     if not refusal:
-        return waiting(counted)
+        return pods.because(facts, counted, is_job=is_job)
     found = pods.refused(refusal)
     return waiting(f"{counted}: {found.reason}", queue=found.queue)
 

@@ -49,7 +49,7 @@ def field_rule(path: str, *values: Scalar) -> ReadyRule:
         ({"phase": "Sold", **said("False", "Broken", "late")}, ("failed", "late")),
         ({"phase": "New"}, ("waiting", "has no condition `Usable` yet")),
         ({}, ("waiting", "has no condition `Usable` yet")),
-        ({"conditions": {"Usable": "True"}}, ("waiting", "has no condition `Usable` yet")),
+        ({"conditions": {"Usable": "True"}}, ("waiting", "cannot be judged: status.conditions is no list")),
     ],
 )
 def test_failed_comes_before_done_before_ready_and_the_rest_waits(

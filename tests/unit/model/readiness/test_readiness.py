@@ -47,8 +47,18 @@ def stuck(reason: str, message: str = "", *, created: str = OLD) -> dict[str, An
     return pod(created=created, containerStatuses=[{"name": "main", "state": state}])
 
 
-def event(uid: str, reason: str, message: str = "", kind: str = "Warning") -> dict[str, Any]:
-    return {"type": kind, "reason": reason, "message": message, "involvedObject": {"uid": uid}}
+def runs(name: str = "p", *, ready: bool = False, spec: Any = None, **container: Any) -> dict[str, Any]:
+    """Build a pod whose container `main` runs."""
+    status = {"name": "main", "ready": ready, "state": {"running": {}}, **container}
+    made = pod(name, phase="Running", conditions=conditions(Ready=str(ready)), containerStatuses=[status])
+    return {**made, "spec": {"containers": [{"name": "main", **(spec or {})}]}}
+
+
+def event(
+    uid: str, reason: str, message: str = "", kind: str = "Warning", container: str = ""
+) -> dict[str, Any]:
+    about = {"uid": uid} | ({"fieldPath": f"spec.containers{{{container}}}"} if container else {})
+    return {"type": kind, "reason": reason, "message": message, "involvedObject": about}
 
 
 def node(**allocatable: str) -> dict[str, Any]:
@@ -113,7 +123,10 @@ def test_a_young_custom_resource_without_status_waits() -> None:
 
 
 def test_a_kind_without_a_status_is_ready_at_once() -> None:
-    assert told(judge("x.org/v1", "Thing", created=YOUNG, has_status=False)) == ("ready", "")
+    assert told(judge("x.org/v1", "Thing", created=YOUNG, has_status=False)) == (
+        "ready",
+        "its kind has no status to wait for",
+    )
     assert judge("x.org/v1", "Thing", created=YOUNG, has_status=True).state == "waiting"
 
 
@@ -226,7 +239,61 @@ def test_an_autoscaler_that_adds_a_node_is_told() -> None:
 def test_a_failing_probe_is_told() -> None:
     events = [event("uid-p", "Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 503")]
     found = judge_pod(pod(phase="Running"), events=events)
-    assert found.reason == "Unhealthy: Readiness probe failed: HTTP probe failed with statuscode: 503"
+    assert found.reason == "Readiness probe failed: HTTP probe failed with statuscode: 503"
+
+
+@pytest.mark.parametrize(
+    ("probe", "started", "reason"),
+    [
+        ({"readinessProbe": {"tcpSocket": {"port": 80}}}, True, "its readiness probe (TCP port 80)"),
+        ({"readinessProbe": {"exec": {"command": ["x", "-p", "word"]}}}, True, "its readiness probe"),
+        (
+            {"startupProbe": {"grpc": {"port": 9}}, "readinessProbe": {}},
+            False,
+            "its startup probe (gRPC on port 9)",
+        ),
+        (
+            {"readinessProbe": {"httpGet": {"path": "/a", "port": "web"}}},
+            True,
+            "its readiness probe (GET /a on port web)",
+        ),
+    ],
+)
+def test_a_probe_that_has_not_answered_yet_is_named(probe: Any, started: bool, reason: str) -> None:
+    found = judge_pod(runs(spec=probe, started=started))
+    assert found.reason == f"container main runs, but {reason} has not succeeded yet"
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "ReplicaSet"])
+def test_a_probe_that_fails_is_the_reason_of_its_workload(kind: str) -> None:
+    said = [
+        event("uid-p", "Unhealthy", "Startup probe failed: early", container="other"),
+        event("uid-p", "Unhealthy", "Readiness probe failed: one\ntwo", container="main"),
+    ]
+    status = {"readyReplicas": 0, "updatedReplicas": 1, "replicas": 1}
+    found = judge("apps/v1", kind, status=status, pods=[runs()], events=said)
+    assert found.reason == "0 of 1 pods ready: container main: Readiness probe failed: one | two"
+
+
+def test_a_container_that_a_probe_has_killed_says_so() -> None:
+    said = [event("uid-p", "Unhealthy", "Liveness probe failed: refused", container="main")]
+    last = {"lastState": {"terminated": {"exitCode": 137, "reason": "Error"}}, "restartCount": 2}
+    found = judge_pod(runs(**last), events=said)
+    assert found.reason == (
+        "container main: exit code 137, restarted 2 times; Liveness probe failed: refused"
+    )
+    looping = runs(**last, state={"waiting": {"reason": "CrashLoopBackOff"}})
+    told_of = judge_pod(looping, events=said).reason
+    assert told_of == "container main: CrashLoopBackOff: exit code 137; Liveness probe failed: refused"
+
+
+def test_a_readiness_gate_says_what_it_waits_for() -> None:
+    gated = runs()
+    gated["status"]["containerStatuses"][0]["ready"] = True
+    gated["status"]["conditions"] = conditions(
+        Ready=("False", "ReadinessGatesNotReady", "gate x is not True")
+    )
+    assert judge_pod(gated).reason == "gate x is not True"
 
 
 def test_a_failed_pod_names_its_container() -> None:
@@ -350,7 +417,45 @@ def test_deployment_fails_with_its_pod() -> None:
 
 def test_deployment_with_old_pods_waits() -> None:
     status = counts(1, *DEPLOYED) | {"replicas": 2}
-    assert told(judge("apps/v1", "Deployment", status=status)) == ("waiting", "1 old pods are ending")
+    found = judge("apps/v1", "Deployment", status=status, pods=[runs("new", ready=True)])
+    assert told(found) == ("waiting", "1 old pod is ending")
+
+
+@pytest.mark.parametrize(
+    ("pods", "reason"),
+    [
+        ([], "0 of 1 new pods ready"),
+        ([unscheduled()], "0 of 1 new pods ready: no node of this cluster has nvidia.com/gpu"),
+        ([runs("new")], "0 of 1 new pods ready: container main runs, but is not ready yet"),
+    ],
+    ids=["pods unknown", "no node", "not ready"],
+)
+def test_old_pods_stay_until_new_ones_work_which_is_no_ending(pods: list[Any], reason: str) -> None:
+    surged = counts(1, *DEPLOYED) | {"replicas": 2, "unavailableReplicas": 1}
+    found = judge("apps/v1", "Deployment", status=surged, pods=pods, nodes=[])
+    assert (found.state, found.reason.partition(" (")[0]) == ("waiting", reason)
+
+
+def test_pods_of_the_old_template_are_not_counted_as_new() -> None:
+    status = counts(3, *DEPLOYED) | {"replicas": 4, "updatedReplicas": 1}
+    found = judge("apps/v1", "Deployment", spec={"replicas": 3}, status=status, pods=[unscheduled()])
+    assert found.reason.startswith("0 of 3 new pods ready: no node has nvidia.com/gpu free")
+
+
+def test_a_rollout_that_breaks_beside_working_pods_fails() -> None:
+    surged = counts(1, *DEPLOYED) | {"replicas": 2}
+    found = judge("apps/v1", "Deployment", status=surged, pods=[stuck("InvalidImageName")])
+    assert told(found) == ("failed", "0 of 1 new pods ready: container main: InvalidImageName")
+
+
+def test_past_its_deadline_a_probe_that_fails_is_the_reason() -> None:
+    status = {"conditions": conditions(Progressing=("False", "ProgressDeadlineExceeded", "timed out"))}
+    events = [event("uid-p", "Unhealthy", "Readiness probe failed: no")]
+    found = judge("apps/v1", "Deployment", status=status, pods=[runs("p")], events=events)
+    assert told(found) == ("failed", "Readiness probe failed: no")
+    quota = ("True", "FailedCreate", "exceeded quota: gpus")
+    status["conditions"] += conditions(ReplicaFailure=quota)
+    assert judge("apps/v1", "Deployment", status=status).state == "waiting"
 
 
 def test_deployment_past_its_deadline_fails_unless_it_only_queues() -> None:
@@ -385,6 +490,20 @@ def test_pods_that_are_going_or_were_evicted_are_no_failure() -> None:
         "waiting",
         "0 of 1 pods ready: The node was low on resource: memory",
     )
+
+
+def test_the_zeros_of_a_new_daemon_set_are_no_count_of_nodes() -> None:
+    names = ("currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady")
+    new = {"status": counts(0, *names), "metadata": {"generation": 1}}
+    waits = ("waiting", "its controller has not counted the nodes yet")
+    assert told(judge("apps/v1", "DaemonSet", **new)) == waits
+    new["status"] |= {"observedGeneration": 1}
+    assert told(judge("apps/v1", "DaemonSet", **new)) == ("ready", "0 of 0 nodes")
+
+
+def test_a_job_says_what_the_pod_waits_for_that_is_tried_next() -> None:
+    found = judge("batch/v1", "Job", pods=[pod("a", phase="Failed"), unscheduled(name="b")])
+    assert found.reason.startswith("0 of 1 pods ready: no node has nvidia.com/gpu free")
 
 
 def test_a_failed_pod_of_a_job_is_tried_again() -> None:
