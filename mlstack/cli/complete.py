@@ -1,11 +1,119 @@
-"""What the shell offers when Tab is pressed: names found by listing folders, where they tell enough."""
+"""What the shell offers when Tab is pressed: names found by listing folders, where they tell enough.
+
+Folders and packages are other people's: only what the rules of names allow is offered, and nothing that any
+shell would read as more than a word leaves `answer`. The scripts evaluate nothing of what they get.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+import re
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import typer
+
+from mlstack.errors import UsageError
+from mlstack.model import names
+
+SCRIPTS = {
+    "bash": r"""
+_mlstack_completion() {
+    local IFS=$'\n' line
+    COMPREPLY=()
+    while IFS= read -r line; do
+        case $line in *[!A-Za-z0-9._/,:=@+-]*) printf -v line %q "$line" ;; esac
+        COMPREPLY+=("$line")
+    done < <(COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD _MLSTACK_COMPLETE=complete_bash \
+        command mlstack 2>/dev/null)
+}
+
+complete -o default -F _mlstack_completion mlstack
+""",
+    "zsh": r"""
+#compdef mlstack
+
+_mlstack_completion() {
+    local line
+    local -a values shown
+    while IFS= read -r line; do
+        values+=("${line%%$'\t'*}")
+        shown+=("${line/$'\t'/  -- }")
+    done < <(_TYPER_COMPLETE_ARGS="${words[1,CURRENT]}" _TYPER_COMPLETE_FISH_ACTION=get-args \
+        _MLSTACK_COMPLETE=complete_fish command mlstack 2>/dev/null)
+    if (( $#values == 0 )); then
+        _files
+        return
+    fi
+    [[ $PREFIX == --*=* ]] && compset -P '--*='
+    compadd -l -d shown -a values
+}
+
+if [[ ${funcstack[1]} == _mlstack ]]; then
+    _mlstack_completion "$@"
+else
+    compdef _mlstack_completion mlstack
+fi
+""",
+    "fish": r"""
+function __mlstack_complete
+    set -lx _MLSTACK_COMPLETE complete_fish
+    set -lx _TYPER_COMPLETE_FISH_ACTION get-args
+    set -lx _TYPER_COMPLETE_ARGS (commandline -cp | string collect)
+    set -l offered (command mlstack 2>/dev/null)
+    if test (count $offered) -gt 0
+        printf '%s\n' $offered
+    else
+        __fish_complete_path (commandline -ct)
+    end
+end
+
+complete --command mlstack --no-files --arguments '(__mlstack_complete)'
+""",
+}
+"""The completion scripts of shells; that of PowerShell is typer's."""
+
+# A word that every shell takes as it stands, wherever it stands.
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9._/,:@+-][A-Za-z0-9._/,:=@+-]*")
+
+
+def answer(command: Any, environ: MutableMapping[str, str], context: Any) -> str:
+    """Give what a completion script asks for by its variables; nothing when it asks what cannot be.
+
+    The scripts of earlier installations evaluate what they get (that of zsh twice), so help texts go through
+    the same sieve as names.
+
+    Args:
+        command: the whole command line.
+        environ: the environment of the process.
+        context: what the commands find as `ctx.obj`.
+    """
+    from typer import _completion_classes as shells
+
+    known = {
+        "complete_bash": shells.BashComplete,
+        "complete_zsh": shells.ZshComplete,
+        "complete_fish": shells.FishComplete,
+        "complete_powershell": shells.PowerShellComplete,
+        "complete_pwsh": shells.PowerShellComplete,
+    }
+    asked = known.get(environ.get("_MLSTACK_COMPLETE", ""))
+    if asked is None:
+        return ""
+
+    class Plain(asked):  # type: ignore[misc,valid-type]
+        def get_completions(self, args: list[str], incomplete: str) -> list[Any]:
+            offered = super().get_completions(args, incomplete)
+            for item in offered:
+                item.help = " ".join(re.sub(r"[^\w .,;()/-]", "", item.help or "", flags=re.ASCII).split())
+            return [item for item in offered if _PLAIN_WORD.fullmatch(item.value)]
+
+    try:
+        mend_words(environ)
+        return str(Plain(command, {"obj": context}, "mlstack", "_MLSTACK_COMPLETE").complete())
+    except Exception:  # whoever presses Tab is told nothing; the command itself says what is wrong
+        return ""
 
 
 def formats(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -82,39 +190,43 @@ def _root() -> Path | None:
 def _environments(root: Path | None) -> Iterator[str]:
     if root is not None:
         base = root / "environments"
-        for found in base.rglob("environment.yaml"):
-            yield found.parent.relative_to(base).as_posix()
+        found = (path.parent.relative_to(base).as_posix() for path in base.rglob("environment.yaml"))
+        yield from _allowed(found, names.check_environment_name)
 
 
 def _components(root: Path | None) -> Iterator[str]:
     if root is not None:
         base = root / "components"
-        for found in base.rglob("*"):
-            if found.suffix in (".yaml", ".yml", ".json") and found.name != "params.yaml":
-                yield ".".join(found.relative_to(base).with_suffix("").parts)
+        files = (path for path in base.rglob("*") if path.suffix in (".yaml", ".yml", ".json"))
+        found = (path.relative_to(base).with_suffix("") for path in files if path.name != "params.yaml")
+        yield from _allowed((".".join(path.parts) for path in found), names.check_app_name)
 
 
 def _prototypes(root: Path | None) -> Iterator[str]:
     if root is not None:
-        for found in (root / "vendor").glob("*/*/*/prototype.yaml"):
-            yield found.parent.name
+        found = (path.parent.name for path in (root / "vendor").glob("*/*/*/prototype.yaml"))
+        yield from _allowed(found, names.check_package_name)
 
 
 def _packages(root: Path | None) -> Iterator[str]:
     if root is not None:
-        for found in (root / "vendor").glob("*/*/package.yaml"):
-            yield f"{found.parents[1].name}/{found.parent.name.partition('@')[0]}"
+        folders = (path.parent for path in (root / "vendor").glob("*/*/package.yaml"))
+        found = (f"{folder.parent.name}/{folder.name.partition('@')[0]}" for folder in folders)
+        yield from _allowed(found, names.parse_package_ref)
 
 
 def _parameters(component: str) -> Iterator[str]:
-    from mlstack.errors import MlstackError
     from mlstack.files.appdir import AppDir
     from mlstack.model.app import Component
 
-    try:
-        app = AppDir.find(Path.cwd())
-        found = app.component(component)
-        if isinstance(found, Component):
-            yield from app.prototype(found.prototype).params
-    except MlstackError:  # whoever presses Tab is told nothing; the command itself says what is wrong
-        return
+    app = AppDir.find(Path.cwd())
+    found = app.component(component)
+    if isinstance(found, Component):
+        yield from app.prototype(found.prototype).params
+
+
+def _allowed(found: Iterator[str], check: Callable[[str], object]) -> Iterator[str]:
+    for name in found:
+        with suppress(UsageError):
+            check(name)
+            yield name
