@@ -5,7 +5,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from threading import Event
 from typing import Generic, TypeVar
 
-from mlstack.errors import MlstackError, UnreachableError
+from mlstack.errors import MlstackError, NotReadyError, UnreachableError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -101,7 +101,8 @@ def together(errors: Sequence[MlstackError]) -> MlstackError:
     for error in errors:
         name, colon, text = error.message.partition(": ") if error.message.startswith("`") else ("", "", "")
         said.setdefault(text or error.message, []).extend([name.removesuffix(" is refused")] if colon else [])
-    lines = [f"{len(errors)} objects were refused", *(f"  {_listed(*each)}" for each in said.items())]
+    ended = "did not get there in time" if isinstance(first, NotReadyError) else "were refused"
+    lines = [f"{len(errors)} objects {ended}", *(f"  {_listed(*each)}" for each in said.items())]
     hints = list(dict.fromkeys(error.hint for error in errors if error.hint))
     joined = MlstackError.__new__(type(first))
     joined.__dict__.update(first.__dict__)

@@ -11,7 +11,6 @@ from mlstack.engine.proposal import Proposal
 from mlstack.engine.records import inventory as inventories
 from mlstack.engine.records import recording
 from mlstack.engine.records.history import History
-from mlstack.engine.records.lock import WAIT_S
 from mlstack.engine.removing.remains import Remains, find
 from mlstack.engine.target import Target
 from mlstack.engine.writing.execute import Run
@@ -55,22 +54,33 @@ class DeletePlan(Proposal):
                 hint="nothing was deleted; run the command again to see what is there now",
             )
         settle = partial(inventories.settle, run, inventory, changes, on_event=on_event)
+        removed = partial(
+            recording.record_removal,
+            self.remains.reached,
+            self.changes,
+            run.outcomes,
+            clock=clock,
+            on_event=run.tell,
+        )
         try:
             run.delete(
                 changes, depends=self.changes.depends, grace_period_s=self.grace_period_s, wait=self.wait
             )
+        except KeyboardInterrupt as stop:
+            recording.before_leaving(partial(removed, error=stop))
+            raise
         except UnreachableError:
             raise
         except MlstackError:
             with suppress(ClusterError):  # it still lists everything that is there
                 settle(in_vain=True)
             raise
-        if run.outcomes.get(Identity("", "Namespace", "", self.place.namespace), _KEPT).kind == "deleted":
+        namespace = run.outcomes.get(Identity("", "Namespace", "", self.place.namespace), _KEPT)
+        if namespace.kind in ("deleted", "terminating"):
             return  # with everything that was kept in it
         left = settle(forgotten=self.remains.forgotten)
         if self.remains.reached.selective:
-            reached = self.remains.reached
-            recording.record_removal(reached, self.changes, run.outcomes, clock=clock, on_event=on_event)
+            removed()
         else:
             inventories.remove(run.cluster, left)
             self._forget(run.cluster, clock=clock, on_event=on_event)
@@ -93,7 +103,8 @@ def compute(
     grace_period_s: int | None = None,
     wait: bool = True,
     dry_run: bool = False,
-    lock_timeout_s: float = WAIT_S,
+    timeout_s: float | None = None,
+    lock_timeout_s: float | None = None,
 ) -> DeletePlan:
     """Find what would be deleted; nothing is.
 
@@ -104,7 +115,8 @@ def compute(
         grace_period_s: time that pods get to end, in seconds; None for their own.
         wait: go on until everything is gone.
         dry_run: make a plan that deletes nothing when carried out.
-        lock_timeout_s: how long to wait for another run on the environment.
+        timeout_s: how long anything is waited for; None goes on as long as anything goes now and then.
+        lock_timeout_s: how long to wait for another run on the environment; None for 30 s in `timeout_s`.
 
     Raises:
         ConfigError: the environment's own file is wrong.
@@ -122,6 +134,7 @@ def compute(
         dry_run=dry_run,
         holder=target.holder,
         lock_timeout_s=lock_timeout_s,
+        timeout_s=timeout_s,
     )
     if plan.writes and not dry_run:
         changes = remains.changes

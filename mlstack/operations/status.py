@@ -1,9 +1,9 @@
 """`status`: whether what was applied works, and why not: component, object, pods."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from mlstack.cluster.api import Opener
-from mlstack.engine.comparing.surroundings import placed
+from mlstack.cluster.api import Cluster, ObjectRef, Opener
+from mlstack.engine.comparing.surroundings import namespaces_of, placed
 from mlstack.engine.records import inventory as inventories
 from mlstack.engine.removing.prune import prune
 from mlstack.engine.target import Reached, Target, reach
@@ -11,13 +11,20 @@ from mlstack.engine.waiting.inspect import inspect
 from mlstack.engine.waiting.judge import Seen
 from mlstack.engine.waiting.logs import Logs
 from mlstack.engine.waiting.lookout import UNSEEN, Lookout
-from mlstack.errors import ClusterError
+from mlstack.engine.writing.wait import Gone, holders
+from mlstack.engine.writing.write import ref_of
+from mlstack.errors import ClusterError, ForbiddenError
 from mlstack.files.appdir import AppDir
 from mlstack.model.app import Component
 from mlstack.model.clock import Clock
 from mlstack.model.diff import Change
 from mlstack.model.health import ComponentStatus, LeftOver, ObjectStatus, PodStatus, StatusResult
-from mlstack.model.objects import selector
+from mlstack.model.objects import DesiredState, KubeObject, selector
+from mlstack.model.obstacles import obstacles
+from mlstack.model.readiness.operators import Operator, how_to_install, is_unseen, operator_of
+
+# How often it is looked whether what was going is gone.
+_AGAIN_S = 2.0
 
 
 def status(target: Target, *, opener: Opener, clock: Clock) -> StatusResult:
@@ -32,7 +39,7 @@ def status(target: Target, *, opener: Opener, clock: Clock) -> StatusResult:
         ConfigError: a file, parameter or template is wrong.
         ClusterError: the cluster cannot be asked or is another one.
     """
-    report = _Report(reach(target, opener, confined=False))
+    report = _Report(reach(target, opener, confined=False), clock)
     seen, notes = inspect(
         report.wanted,
         report.reached.cluster,
@@ -70,7 +77,7 @@ def watch(
         ConfigError: a file, parameter or template is wrong.
         ClusterError: the cluster cannot be asked or is another one.
     """
-    report = _Report(reach(target, opener, confined=False))
+    report = _Report(reach(target, opener, confined=False), clock)
     reached = report.reached
     lookout = Lookout(
         reached.cluster,
@@ -89,8 +96,7 @@ def watch(
             is_late = ends_s is not None and clock.now_s() >= ends_s
             if not is_late and any(one.readiness is UNSEEN for one in seen):
                 continue
-            if last is None:
-                report.find_left_over(seen)
+            report.follow_left_over(seen)
             found = report.of(seen, (*lookout.notes, *_outage(lookout)))
             if found != last:
                 on_change(found)
@@ -108,29 +114,55 @@ def _outage(lookout: Lookout) -> tuple[str, ...]:
 class _Report:
     """Writes down what is seen of one environment."""
 
-    def __init__(self, reached: Reached) -> None:
-        self.reached = reached
+    def __init__(self, reached: Reached, clock: Clock) -> None:
+        self.reached, self._clock = reached, clock
         self.wanted = placed(reached.state.objects, reached.cluster)
         self.labels = selector(app=reached.state.app, environment=reached.state.environment)
         self._left_over: tuple[LeftOver, ...] = ()
         self._notes: tuple[str, ...] = ()
+        self._going: tuple[str, ...] = ()
+        self._found_s = 0.0
+
+    def follow_left_over(self, seen: Sequence[Seen]) -> None:
+        """Look up what the files no longer bring, once, and again from time to time while any of it goes."""
+        is_first, is_going = not self._found_s, self._going or self._is_terminating
+        if is_first or (is_going and self._clock.now_s() - self._found_s >= _AGAIN_S):
+            self.find_left_over(seen)
+
+    @property
+    def _is_terminating(self) -> bool:
+        return any(row.is_terminating for row in self._left_over)
 
     def find_left_over(self, seen: Sequence[Seen]) -> None:
         """Look up what the inventory has and the files no longer bring."""
         state, cluster = self.reached.state, self.reached.cluster
+        self._found_s = self._clock.now_s()
         brought = [_as_it_is(one) for one in seen]
         try:
+            self._going = tuple(_namespaces_going(self.wanted, state, cluster))
             inventory = inventories.read(
                 cluster, app=state.app, environment=state.environment, namespace=state.namespace
             )
             if not inventory.exists and any(one.live for one in seen):
                 inventory = inventories.found_again(cluster, inventory)
-            found = prune(self.reached, inventory, brought)
+            changes = prune(self.reached, inventory, brought).changes
+            going = [change for change in changes if _is_going(change)]
+            held = dict(
+                zip(
+                    (one.identity for one in going),
+                    holders(cluster, [_gone(change) for change in going]),
+                    strict=True,
+                )
+            )
         except ClusterError as error:
             self._notes = (f"what the files no longer bring may be missing: {error.message}",)
             return
         self._notes = inventory.notes
-        self._left_over = tuple(_left_over(change) for change in found.changes)
+        self._left_over = tuple(
+            _left_over(change, held.get(change.identity))
+            for change in changes
+            if held.get(change.identity, "") is not None  # gone meanwhile
+        )
 
     def of(self, seen: Sequence[Seen], notes: Sequence[str]) -> StatusResult:
         """Give the whole state."""
@@ -138,14 +170,14 @@ class _Report:
         app, environment = reached.target.app, reached.place.name
         rows = tuple(_component(app, name, seen, environment) for name in state.components)
         return StatusResult(
-            ok=all(row.ok for row in rows),
+            ok=all(row.ok for row in rows) and not self._going and not self._is_terminating,
             app=state.app,
             environment=state.environment,
             namespace=state.namespace,
             context=reached.place.context,
             components=rows,
             left_over=self._left_over,
-            notes=(*state.notes, *self._notes, *notes),
+            notes=(*state.notes, *self._going, *self._notes, *notes),
         )
 
 
@@ -162,7 +194,29 @@ def _as_it_is(seen: Seen) -> Change:
     )
 
 
-def _left_over(change: Change) -> LeftOver:
+def _is_going(change: Change) -> bool:
+    return change.found is not None and bool(change.found.metadata.get("deletionTimestamp"))
+
+
+def _gone(change: Change) -> Gone:
+    return Gone(ref_of(change), change.live_uid)
+
+
+def _namespaces_going(wanted: Sequence[KubeObject], state: DesiredState, cluster: Cluster) -> Iterator[str]:
+    """Say which of the environment's namespaces are being deleted, and what holds them."""
+    for name in namespaces_of(wanted, state):
+        ref = ObjectRef("v1", "Namespace", "", name)
+        try:
+            live = cluster.get(ref)
+        except ForbiddenError:  # whoever may work in one namespace only may not read namespaces
+            continue
+        if live is not None and live["metadata"].get("deletionTimestamp"):
+            held = f": {left}" if (left := obstacles(live)) else ""
+            yield f"namespace `{name}` is terminating, and all that it holds goes with it{held}"
+
+
+def _left_over(change: Change, held: str | None) -> LeftOver:
+    """Give a row; `held` says what holds an object that is being deleted."""
     identity = change.identity
     return LeftOver(
         object=str(identity),
@@ -171,7 +225,8 @@ def _left_over(change: Change) -> LeftOver:
         name=identity.name,
         component=change.component,
         is_kept=change.action == "kept",
-        reason=change.reason,
+        is_terminating=held is not None,
+        reason=change.reason if held is None else held,
     )
 
 
@@ -211,17 +266,20 @@ def _hint(app: AppDir, seen: Seen, environment: str) -> str:
     name = seen.wanted.component
     if seen.readiness.state == "missing":
         return f"mlstack apply {environment} -c {name}"
-    if seen.readiness.reason.startswith("no training operator"):
-        return (
-            "look at the operator's Deployment, its `--namespace` and `--enable-scheme`;"
-            f" to install it: mlstack apply {environment} -c kubeflow-core"
-        )
+    if is_unseen(seen.wanted.data, seen.readiness):
+        operator = operator_of(seen.wanted.api_version, seen.wanted.kind)
+        return _operator_hint(operator, environment) if operator else ""
     if seen.readiness.resource and _takes(app, name, "num_gpus"):
         return (
             "add GPU nodes with the device plugin,"
             f" or: mlstack param set --env={environment} {name} num_gpus 0"
         )
     return ""
+
+
+def _operator_hint(operator: Operator, environment: str) -> str:
+    flags = ", its `--namespace` and `--enable-scheme`" if operator.job_kind else ""
+    return f"look at the Deployment of the {operator.name}{flags}; {how_to_install(operator, environment)}"
 
 
 def _takes(app: AppDir, name: str, parameter: str) -> bool:

@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from mlstack.engine.records.survey import Survey, survey
+from mlstack.engine.records.survey import Live, Survey, survey
 from mlstack.engine.target import Reached
 from mlstack.errors import MlstackError, UsageError
 from mlstack.model import pruning
 from mlstack.model.diff import Change
 from mlstack.model.inventory import Inventory, Member
 from mlstack.model.objects import Identity, KubeObject
+from mlstack.model.obstacles import obstacles
 from mlstack.model.order import last_first
 from mlstack.model.pruning import Spare, Verdict
 
@@ -124,11 +125,19 @@ def _change(member: Member, seen: Survey, verdict: Verdict) -> Change | None:
         component=member.component,
         api_version=member.api_version,
         action="delete" if verdict.fate == "delete" else "kept",
-        reason=verdict.reason or f"component `{member.component}` no longer brings it",
+        reason=verdict.reason or _why(member, live),
         live_uid=str(live["metadata"]["uid"]) if live else "",
         writes=verdict.fate == "delete",
         found=None if live is None else KubeObject(data=live, component=member.component),
     )
+
+
+def _why(member: Member, live: Live | None) -> str:
+    why = f"component `{member.component}` no longer brings it"
+    if live is None or not live["metadata"].get("deletionTimestamp"):
+        return why
+    held = obstacles(live)
+    return f"{why}; it is being deleted already{f', and {held}' if held else ''}"
 
 
 def _ordered(changes: list[Change]) -> tuple[Change, ...]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mlstack.cluster.api import Cluster, Opener
 from mlstack.engine import parallel
@@ -10,19 +9,15 @@ from mlstack.engine.comparing.surroundings import placed
 from mlstack.engine.records import inventory as inventories
 from mlstack.engine.records import scan
 from mlstack.engine.records.survey import Live, Survey, ref_of, survey
-from mlstack.engine.removing.leftovers import leftovers
+from mlstack.engine.removing.leftovers import leftovers, namespaces_going, refuse_along, taken_along
 from mlstack.engine.target import Reached, Target, reach
-from mlstack.errors import ConfigError, MlstackError, NotFoundError, ObjectNotFoundError, RegistryError
+from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
 from mlstack.model import pruning
 from mlstack.model.diff import Change, Changes
 from mlstack.model.inventory import Inventory, Member
-from mlstack.model.kinds import kinds_of_crd
 from mlstack.model.objects import DesiredState, Identity, KubeObject
 from mlstack.model.order import last_first
 from mlstack.model.pruning import Spare, Verdict
-
-# Names of objects that go with a definition: more than these are counted, not listed.
-_NAMED = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +62,8 @@ def find(target: Target, opener: Opener, *, spare: Spare) -> Remains:
     if isinstance(fault, NotFoundError) and not members:
         raise fault
     seen = survey(cluster, [*members, *_of_files(reached, known), *_own_namespace(reached, spare)])
-    verdicts = {one.identity: _verdict(one, seen, known, spare) for one in seen.members}
+    verdicts = _along(seen, {one.identity: _verdict(one, seen, known, spare) for one in seen.members}, spare)
+    noted = refuse_along(cluster, known, verdicts, spare)
     found = _changes(reached, seen, verdicts)
     going = [change.found for change in found if change.action == "delete" and change.found is not None]
     changes = Changes(
@@ -78,7 +74,7 @@ def find(target: Target, opener: Opener, *, spare: Spare) -> Remains:
         cluster=reached.identity,
         changes=found,
         depends=state.depends,
-        notes=tuple(_notes(reached, known, fault, going)),
+        notes=(*_notes(reached, known, fault, going), *noted),
     )
     lost = (key for key, one in verdicts.items() if key in known.members and one.fate in ("gone", "foreign"))
     return Remains(reached=reached, changes=changes, inventory=known, forgotten=frozenset(lost))
@@ -129,6 +125,19 @@ def _verdict(member: Member, seen: Survey, known: Inventory, spare: Spare) -> Ve
     return pruning.judge(seen.live.get(member.identity), member, known, spare=spare)
 
 
+def _along(seen: Survey, verdicts: Mapping[Identity, Verdict], spare: Spare) -> Mapping[Identity, Verdict]:
+    """Let what is kept go, where it may, with a namespace that goes."""
+    going = namespaces_going(verdicts)
+    if spare.foreign or not going:
+        return verdicts
+    return {
+        key: Verdict("delete", f"goes with namespace `{key.namespace}`")
+        if key.namespace in going and one.fate == "kept" and not pruning.is_claim(key) and key in seen.live
+        else one
+        for key, one in verdicts.items()
+    }
+
+
 def _changes(reached: Reached, seen: Survey, verdicts: Mapping[Identity, Verdict]) -> tuple[Change, ...]:
     """Give what becomes of everything that is there, in the order of execution."""
     full = _full(reached.cluster, [one for one in seen.members if verdicts[one.identity].fate == "delete"])
@@ -173,30 +182,5 @@ def _notes(
     yield from known.notes
     if fault is not None:
         yield f"by the inventory alone, as the files cannot be rendered: {fault.message}"
-    yield from _taken_along(going, reached.cluster)
+    yield from taken_along(going, reached.cluster)
     yield from leftovers(going, reached.cluster)
-
-
-def _taken_along(going: Sequence[KubeObject], cluster: Cluster) -> Iterator[str]:
-    """Name the objects that go with the definitions, in all namespaces."""
-    for definition in going:
-        kinds = kinds_of_crd(definition.data)
-        if not kinds:
-            continue
-        served = kinds[-1]
-        try:
-            listing = cluster.list(served.api_version, served.kind, metadata_only=True)
-        except ObjectNotFoundError:
-            continue
-        names = [_place_of(item) for item in listing.items]
-        if names:
-            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-            yield (
-                f"with definition `{definition.name}` go {len(names)} {served.kind} of all namespaces: "
-                f"{', '.join(names[:_NAMED])}{more}"
-            )
-
-
-def _place_of(item: Mapping[str, Any]) -> str:
-    metadata = item["metadata"]
-    return f"{metadata['namespace']}/{metadata['name']}" if metadata.get("namespace") else metadata["name"]

@@ -1,6 +1,7 @@
 """Wait at the gates of a run: until what others depend on works, and a webhook's Service answers."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from mlstack.cluster.api import Cluster, ObjectRef
 from mlstack.engine.waiting.judge import SERVICE_LABEL, has_endpoint
@@ -9,7 +10,7 @@ from mlstack.engine.waiting.lookout import Lookout
 from mlstack.engine.waiting.ready import until_ready
 from mlstack.errors import ForbiddenError, NotReadyError, ObjectNotFoundError
 from mlstack.model.clock import Clock
-from mlstack.model.events import Event, OnEvent
+from mlstack.model.events import STILL_S, Event, OnEvent
 from mlstack.model.objects import Identity, KubeObject
 from mlstack.model.readiness.assess import assess
 from mlstack.model.readiness.base import Facts
@@ -106,14 +107,15 @@ class Gates:
             raise NotReadyError(f"`{job.identity}` did not end within {timeout_s:.0f} s")
 
     def _until(self, holds: Callable[[], bool], timeout_s: float, told: Event) -> bool:
-        begun_s, pause, said = self._clock.now_s(), _FIRST_PAUSE_S, False
+        begun_s = self._clock.now_s()
+        pause, due_s = _FIRST_PAUSE_S, _SAY_AFTER_S
         while not holds():
             waited_s = self._clock.now_s() - begun_s
             if waited_s >= timeout_s:
                 return False
-            if waited_s >= _SAY_AFTER_S and not said:
-                said = True
-                self._on_event(told)
+            if waited_s >= due_s:
+                self._on_event(told if due_s == _SAY_AFTER_S else replace(told, kind="still"))
+                due_s = waited_s + STILL_S
             self._clock.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_S)
         return True

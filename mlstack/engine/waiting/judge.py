@@ -9,8 +9,8 @@ from mlstack.engine.waiting.logs import Logs
 from mlstack.errors import ClusterError, ForbiddenError, ObjectNotFoundError
 from mlstack.model.kinds import Kinds
 from mlstack.model.objects import KubeObject
-from mlstack.model.readiness.assess import assess
-from mlstack.model.readiness.base import RULES, Facts, Readiness, key_of
+from mlstack.model.readiness.assess import ODD, assess, unjudged
+from mlstack.model.readiness.base import RULES, UNSEEN, Facts, Readiness, key_of
 from mlstack.model.readiness.platform import services_of
 from mlstack.model.readiness.pods import crash
 from mlstack.model.readiness.relatives import Data, Relatives
@@ -20,9 +20,10 @@ T = TypeVar("T")
 
 # Nodes come and go; what they have is asked for again after this time.
 FRESH_S = 10.0
+# A kind that was defined a moment ago is not listed at once.
+_SOON_S = 1.0
 
 MISSING = Readiness(state="missing", reason="not applied")
-_CRD_API = "apiextensions.k8s.io/v1"
 SERVICE_LABEL = "kubernetes.io/service-name"
 
 
@@ -74,6 +75,12 @@ class Judge:
         """Judge one object and its pods."""
         if live is None:
             return Seen(wanted=wanted, live=None, readiness=MISSING)
+        try:
+            return self._judged(wanted, live, now_s)
+        except ODD:
+            return Seen(wanted=wanted, live=live, readiness=unjudged(live))
+
+    def _judged(self, wanted: KubeObject, live: Data, now_s: float) -> Seen:
         pods = self.relatives.pods_of(live)
         shown = () if wanted.kind in ("Pod", "PersistentVolumeClaim") else pods
         return Seen(
@@ -107,9 +114,10 @@ class Judge:
             return {"nodes": self._asked(now_s, self._nodes, "nodes")}
         if facts.data.get("kind") == "PersistentVolumeClaim" and not facts.pods:
             return {"late_classes": self._asked(now_s, self._late_classes, "classes")}
-        if self._is_silent(facts):
+        if self._is_silent(facts) or (found.reason == UNSEEN and _is_custom(facts)):
             key = (str(facts.data.get("apiVersion")), str(facts.data.get("kind")))
-            return {"has_status": self._asked(now_s, lambda: self._has_status(*key), "status", *key)}
+            answer = self._asked(now_s, lambda: self._has_status(*key), "status", *key, fresh_s=_SOON_S)
+            return {"has_status": answer}
         return {}
 
     def _said(self, facts: Facts, *, ask: bool) -> dict[str, Any]:
@@ -150,19 +158,10 @@ class Judge:
         return frozenset(str(one["metadata"]["name"]) for one in late)
 
     def _has_status(self, api_version: str, kind: str) -> bool | None:
-        """Tell whether the definition of a kind declares a status that only controllers write."""
-        found = self._cluster.kinds().lookup(api_version, kind)
-        if found is None:
-            return None
-        name = f"{found.plural}.{found.group}"
-        definition = self._cluster.get(ObjectRef(_CRD_API, "CustomResourceDefinition", "", name))
-        if definition is None:
-            return None
-        versions: Sequence[Mapping[str, Any]] = definition["spec"].get("versions") or ()
-        version = api_version.rpartition("/")[2]
-        return any(
-            one.get("name") == version and "status" in (one.get("subresources") or {}) for one in versions
-        )
+        """Tell whether a kind has a status that only its controller writes; it may have come a moment ago."""
+        known = self._cluster.kinds().lookup(api_version, kind)
+        known = known or self._cluster.kinds(refresh=True).lookup(api_version, kind)
+        return known.has_status if known is not None else None
 
     def _endpoints(self, facts: Facts, now_s: float) -> Mapping[tuple[str, str], bool] | None:
         def ready(service: tuple[str, str]) -> bool | None:
@@ -176,7 +175,11 @@ class Judge:
         key = key_of(facts.data)
         if facts.status or key in RULES or key in self._rules:
             return False
-        return Kinds.builtin().lookup(str(facts.data["apiVersion"]), str(facts.data["kind"])) is None
+        return _is_custom(facts)
+
+
+def _is_custom(facts: Facts) -> bool:
+    return Kinds.builtin().lookup(str(facts.data["apiVersion"]), str(facts.data["kind"])) is None
 
 
 def has_endpoint(cluster: Cluster, namespace: str, name: str) -> bool:

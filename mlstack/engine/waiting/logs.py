@@ -91,7 +91,12 @@ class Logs:
 
 
 def hidden(objects: Iterable[KubeObject], secrets: Iterable[str]) -> tuple[str, ...]:
-    """Give the texts that must stand in no log: those of secret parameters and of Secrets, longest first."""
-    found = {*secrets, *(text for one in objects for text in masking.texts_of_secret(one.data))}
-    telling = (text for text in found if masking.is_telling(text))
-    return tuple(sorted(telling, key=lambda text: (-len(text), text)))
+    """Give the texts that must stand in no log: those of secret parameters and of Secrets."""
+    held = (
+        value
+        for one in objects
+        if masking.is_secret(one.data)
+        for value in masking.values_of_secret(one.data)
+    )
+    texts = (value if isinstance(value, str) else value.decode("utf-8", "replace") for value in held)
+    return tuple(dict.fromkeys((*secrets, *texts)))

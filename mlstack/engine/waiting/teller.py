@@ -1,10 +1,10 @@
 """When a person is told what objects wait for: soon, once, and not of what only passes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from mlstack.model.clock import Clock
-from mlstack.model.events import Event, OnEvent
+from mlstack.model.events import STILL_S, Event, EventKind, OnEvent
 from mlstack.model.objects import Identity
 from mlstack.model.readiness.base import Readiness
 
@@ -25,23 +25,35 @@ class Teller:
     on_event: OnEvent
     _seen: dict[Identity, tuple[str, float]] = field(default_factory=dict)
     _told: dict[Identity, tuple[str, float]] = field(default_factory=dict)
+    _told_s: float | None = None
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, kind: EventKind = "pending") -> None:
         """Tell something about the run as a whole."""
-        self.on_event(Event("pending", None, text))
+        self.on_event(Event(kind, None, text))
 
     def tell(self, waiting: Mapping[Identity, Readiness]) -> None:
-        """Take what waits now, and tell what is new and has stayed."""
-        due: dict[str, list[Identity]] = {}
-        for who in self._due(waiting):
-            due.setdefault(waiting[who].reason or waiting[who].state, []).append(who)
-        for reason, names in due.items():
+        """Take what waits now, and tell what is new and has stayed; all of it where nothing is for long."""
+        due, now_s = list(self._due(waiting)), self.clock.now_s()
+        self._tell_reasons(waiting, due, "pending")
+        if self._told_s is None or due:
+            self._told_s = now_s
+        elif now_s - self._told_s >= STILL_S:
+            self._told_s = now_s
+            self._tell_reasons(waiting, waiting, "still")
+
+    def _tell_reasons(
+        self, waiting: Mapping[Identity, Readiness], due: Iterable[Identity], kind: EventKind
+    ) -> None:
+        reasons: dict[str, list[Identity]] = {}
+        for who in due:
+            reasons.setdefault(waiting[who].reason or waiting[who].state, []).append(who)
+        for reason, names in reasons.items():
             if len(names) > TOGETHER:
                 some = ", ".join(str(who) for who in names[:_NAMED])
-                self.say(f"{len(names)} objects ({some} …): {reason}")
+                self.say(f"{len(names)} objects ({some} …): {reason}", kind)
                 continue
             for who in names:
-                self.on_event(Event("pending", who, reason))
+                self.on_event(Event(kind, who, reason))
 
     def tell_left(self, left: Mapping[Identity, Readiness]) -> None:
         """Tell of what nobody waits for any longer."""

@@ -1,6 +1,7 @@
 """Carry out Changes along the graph of what needs what; whatever happens, what was done is kept and told."""
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from threading import Event as Flag
 from threading import Lock
 from typing import Any
@@ -14,6 +15,7 @@ from mlstack.engine.writing.crossing import Crossing
 from mlstack.engine.writing.schedule import Schedule
 from mlstack.engine.writing.send import Again
 from mlstack.engine.writing.stopping import EndedClock, StoppedClock
+from mlstack.engine.writing.wait import DeletionWatcher, Steps
 from mlstack.engine.writing.write import Writer
 from mlstack.errors import MlstackError, NotReadyError
 from mlstack.model import order
@@ -42,6 +44,7 @@ class Run:
         terms: on what terms an object is waited for where others depend on it.
         rules: the app's own readiness rules.
         secrets: texts that must stand in no reason.
+        timeout_s: how long anything is waited for at most; None for what is usual for each thing.
 
     Attributes:
         outcomes: the event that ended each object.
@@ -59,12 +62,14 @@ class Run:
         terms: TermsOf | None = None,
         rules: ReadyRules | None = None,
         secrets: Sequence[str] = (),
+        timeout_s: float | None = None,
     ) -> None:
         """Begin with nothing done."""
         self.outcomes: dict[Identity, Event] = {}
         self.written: dict[Identity, Mapping[str, Any]] = {}
         self.standings: dict[Identity, Standing] = {}
         self._begun: dict[Identity, Change] = {}
+        self._timeout_s = timeout_s
         self._closed, self._rules, self._secrets = False, rules, secrets
         self._on_event, self._lock, self._again = on_event, Lock(), again
         self._stopped = Flag()
@@ -79,14 +84,25 @@ class Run:
     @property
     def records(self) -> Cluster:
         """Give the cluster for what is kept of the environment: webhooks that start are waited for."""
-        return patient(self._cluster, clock=self._clock, on_event=self.tell)
+        return patient(self._cluster, clock=self._clock, on_event=self.tell, timeout_s=self._limit_s)
+
+    @property
+    def _limit_s(self) -> float:
+        return inf if self._timeout_s is None else self._timeout_s
 
     def use(self, cluster: Cluster) -> None:
         """Write through another view of the cluster from now on, as one that a lock fences."""
         self._cluster = PatientCluster(
-            cluster, clock=self._clock, told=lambda text: self._say("waiting", None, text), answered=True
+            cluster,
+            clock=self._clock,
+            told=lambda text: self._say("waiting", None, text),
+            answered=True,
+            timeout_s=self._limit_s,
+            still=lambda text: self._say("still", None, text),
         )
-        self._writer = Writer(self._cluster, clock=self._clock, say=self._say, again=self._again)
+        self._writer = Writer(
+            self._cluster, clock=self._clock, say=self._say, again=self._again, timeout_s=self._limit_s
+        )
         self._gates = Gates(
             self._cluster,
             clock=EndedClock(self._clock, self._stopped),
@@ -124,14 +140,14 @@ class Run:
             changes: what is to be done.
             depends: for each component all components it depends on.
             grace_period_s: time that pods get to end, in seconds; None for their own.
-            wait: go on with the next object only once the one before is gone.
+            wait: go on with what comes after an object only once that is gone.
 
         Raises:
             MlstackError: as `apply`.
         """
 
-        def delete(change: Change) -> None:
-            self._delete(change, grace_period_s, wait=wait)
+        def delete(change: Change) -> Steps:
+            return self._delete(change, grace_period_s, wait=wait)
 
         graph = order.graph([change.subject for change in changes], depends, strict=False)
         self._go(graph.reversed(), changes, delete, _DELETE)
@@ -140,18 +156,18 @@ class Run:
         self,
         graph: Graph,
         changes: Sequence[Change],
-        work: Callable[[Change], None],
+        work: Callable[[Change], Steps],
         binding: frozenset[Bond],
     ) -> None:
         by_identity = {change.identity: change for change in changes}
         crossing = Crossing(graph, by_identity, self._gates) if binding == _APPLY else None
 
-        def do(node: Node) -> None:
+        def do(node: Node) -> Steps:
             if isinstance(node, Gate):
                 if crossing is not None and crossing.waits(node):
                     crossing.wait(node)
             elif by_identity[node].writes:
-                work(by_identity[node])
+                yield from work(by_identity[node])
             else:
                 self._idle(by_identity[node])
 
@@ -164,9 +180,13 @@ class Run:
             if not isinstance(node, Gate):
                 self._end("skipped", by_identity[node], why)
 
+        deletions = DeletionWatcher(
+            self._cluster, clock=self._clock, on_event=self.tell, timeout_s=self._timeout_s
+        )
         schedule = Schedule(
             graph,
             work=do,
+            wait=deletions.wait,
             skipped=skipped,
             is_idle=is_idle,
             because=_because if binding == _APPLY else _because_still_there,
@@ -178,6 +198,8 @@ class Run:
         except KeyboardInterrupt:
             self._close()
             raise
+        finally:
+            deletions.close()
         if schedule.failures:
             raise _together(schedule.failures)
 
@@ -188,18 +210,18 @@ class Run:
     def _idle(self, change: Change) -> None:
         self._end("unchanged" if change.action == "unchanged" else "kept", change, change.reason)
 
-    def _write(self, change: Change) -> None:
+    def _write(self, change: Change) -> Steps:
         with _Failure(self, change) as failure:
-            applied = self._writer.write(change, failure.reached)
+            applied = yield from self._writer.write(change, failure.reached)
         self.written[change.identity] = applied.object
         for text in applied.warnings:
             self._say("warning", change.identity, text)
         self._end(_DONE.get(change.action, "unchanged"), change, "; ".join(change.notes))
 
-    def _delete(self, change: Change, grace_period_s: int | None, *, wait: bool) -> None:
+    def _delete(self, change: Change, grace_period_s: int | None, *, wait: bool) -> Steps:
         with _Failure(self, change):
-            was_there = self._writer.delete(change, grace_period_s=grace_period_s, wait=wait)
-        self._end(*(("deleted", change, "") if was_there else ("gone", change, "was gone already")))
+            end = yield from self._writer.delete(change, grace_period_s=grace_period_s, wait=wait)
+        self._end(end.outcome, change, end.text)
 
     def _close(self) -> None:
         """Tell of what was under way when a person interrupted; what comes later is not heard any more."""

@@ -1,13 +1,15 @@
 """Make one change in a cluster, through everything that passes: webhooks that start, objects that go."""
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Any, Literal, TypeVar
 
 from mlstack.cluster.api import Applied, Cluster, ObjectRef, Propagation
 from mlstack.engine.records.admission import WEBHOOK_S
 from mlstack.engine.writing import renew
 from mlstack.engine.writing.send import Again, Sender
-from mlstack.engine.writing.wait import GONE_S, instances_held, until_established, until_gone
+from mlstack.engine.writing.wait import ESTABLISHED_S, GONE_S, Gone, is_same, until_established
 from mlstack.errors import (
     ConflictError,
     ForbiddenError,
@@ -20,9 +22,10 @@ from mlstack.errors import (
 )
 from mlstack.model.clock import Clock
 from mlstack.model.diff import Change
-from mlstack.model.events import EventKind
+from mlstack.model.events import STILL_S, EventKind
 from mlstack.model.kinds import kinds_of_crd
 from mlstack.model.objects import Identity
+from mlstack.model.obstacles import obstacles, own_finalizers
 
 T = TypeVar("T")
 Say = Callable[[EventKind, Identity, str], None]
@@ -34,30 +37,39 @@ CONFLICT_S = 60.0
 # An API server takes a moment to check objects by what their definition has become.
 SCHEMA_S = 5.0
 
-# An empty namespace takes 6 s to go, one with pods a minute.
-NAMESPACE_GONE_S = 90.0
-
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
 
 
+@dataclass(frozen=True)
+class Deleted:
+    """How a deletion ended: it is gone or goes by itself, was gone, or is held by somebody's finalizer."""
+
+    outcome: Literal["deleted", "gone", "terminating"]
+    text: str = ""
+
+
 class Writer:
-    """Makes changes, one a call; safe to use from several threads.
+    """Makes changes, each in steps between which an object has to be gone; safe to use from several threads.
 
     Args:
         cluster: where to write.
         clock: for waits.
         say: told what is waited for.
         again: looks at an object that moved since its change was worked out.
+        timeout_s: how long anything is waited for at most.
     """
 
-    def __init__(self, cluster: Cluster, *, clock: Clock, say: Say, again: Again | None = None) -> None:
+    def __init__(
+        self, cluster: Cluster, *, clock: Clock, say: Say, again: Again | None = None, timeout_s: float = inf
+    ) -> None:
         """Hold the parts."""
         self._cluster, self._clock, self._say = cluster, clock, say
+        self._timeout_s = timeout_s
         self._sender = Sender(cluster, again=again)
         self._redefined: set[tuple[str, str]] = set()
 
-    def write(self, change: Change, reached: Callable[[str], None]) -> Applied:
+    def write(self, change: Change, reached: Callable[[str], None]) -> Generator[Gone, None, Applied]:
         """Bring an object about; what is in the way, because it is being deleted, is waited for.
 
         Args:
@@ -70,32 +82,39 @@ class Writer:
         ref = ref_of(change)
         if change.action == "recreate":
             self._say("waiting", change.identity, "until the old one is gone")
-            self._take_away(change, ref)
+            yield from self._take_away(change, ref)
             reached("was deleted and is not made anew yet: ")
         elif change.action == "create" and change.live_uid:
             self._say("waiting", change.identity, "is being deleted; until it is gone")
-        if change.action in ("recreate", "create") and change.live_uid:
-            self._until_free(ref, change.live_uid)
-        applied = self._written(change, ref)
+            yield from _free(ref, change.live_uid)
+        applied = yield from self._written(change, ref)
         reached("")
         if change.identity.kind == "CustomResourceDefinition":
-            until_established(self._cluster, ref, clock=self._clock)
+            until_established(
+                self._cluster,
+                ref,
+                clock=self._clock,
+                timeout_s=min(ESTABLISHED_S, self._timeout_s),
+                still=lambda: self._say("still", change.identity, "until the API server serves it"),
+            )
             if change.action == "update" and change.desired:
                 kinds = kinds_of_crd(change.desired.data)
                 self._redefined |= {(kind.group, kind.kind) for kind in kinds}
         return applied
 
-    def delete(self, change: Change, *, grace_period_s: int | None, wait: bool = True) -> bool:
-        """Delete an object, as a rule wait until it is gone, and tell whether it was there.
+    def delete(
+        self, change: Change, *, grace_period_s: int | None, wait: bool = True
+    ) -> Generator[Gone, None, Deleted]:
+        """Delete an object, as a rule wait until it is gone, and tell how that ended.
 
         Raises:
             MlstackError: it cannot be deleted, or does not go.
         """
         ref = ref_of(change)
 
-        def delete() -> None:
+        def delete() -> Mapping[str, Any] | None:
             try:
-                self._cluster.delete(
+                return self._cluster.delete(
                     ref, propagation="Foreground", uid=change.live_uid or None, grace_period_s=grace_period_s
                 )
             except ConflictError as error:
@@ -104,80 +123,68 @@ class Writer:
                 raise
 
         try:
-            self._persist(change, delete)
+            left = self._persist(change, delete)
         except ObjectNotFoundError:
-            return False
+            return Deleted("gone", "was gone already")
+        if left is None:
+            return Deleted("deleted")
         if wait:
-            self._until_gone(ref, change.live_uid)
-        return True
-
-    def _until_free(self, ref: ObjectRef, uid: str) -> None:
-        """Return when an object that is being deleted has left its name to another one."""
-        try:
-            self._until_gone(ref, uid)
-        except NotReadyError as error:
-            message = f"`{ref}` is being deleted and {error.message.removeprefix(f'`{ref}` ')}"
-            raise ForbiddenError(
-                message, why="terminating", hint=f"kubectl get {_address(ref)} -o yaml"
-            ) from error
-
-    def _until_gone(self, ref: ObjectRef, uid: str) -> None:
-        timeout_s = NAMESPACE_GONE_S if ref.kind == "Namespace" else GONE_S
-        try:
-            until_gone(self._cluster, ref, uid, clock=self._clock, timeout_s=timeout_s)
-        except NotReadyError as error:
-            held = instances_held(self._cluster, ref)
-            if held:
-                error.message += f"; {held}"
-                error.args = (error.message,)
-            raise
+            yield Gone(ref, str(left["metadata"]["uid"]))
+        elif own_finalizers(left):  # the garbage collector's go by themselves
+            return Deleted("terminating", obstacles(left))
+        return Deleted("deleted")
 
     def _is_there(self, ref: ObjectRef, uid: str) -> bool:
         live = self._cluster.get(ref)
-        return live is not None and live["metadata"].get("uid") == uid
+        return live is not None and is_same(live, uid)
 
-    def _take_away(self, change: Change, ref: ObjectRef) -> None:
+    def _take_away(self, change: Change, ref: ObjectRef) -> Generator[Gone, None, None]:
         pods = renew.old_pods(self._cluster, change)
-        self._end(change, ref, change.live_uid, renew.propagation(change))
-        until_gone(self._cluster, ref, change.live_uid, clock=self._clock)
-        for pod in pods:
-            self._end(change, pod.ref, pod.uid, "Background")
-        for pod in pods:
-            until_gone(self._cluster, pod.ref, pod.uid, clock=self._clock)
+        if self._end(change, ref, change.live_uid, renew.propagation(change)):
+            yield Gone(ref, change.live_uid)
+        left = [pod for pod in pods if self._end(change, pod.ref, pod.uid, "Background")]
+        for pod in left:
+            yield Gone(pod.ref, pod.uid)
 
-    def _end(self, change: Change, ref: ObjectRef, uid: str, propagation: Propagation) -> None:
-        def delete() -> None:
+    def _end(self, change: Change, ref: ObjectRef, uid: str, propagation: Propagation) -> bool:
+        """Delete an object and tell whether it is still there."""
+
+        def delete() -> bool:
             try:
-                self._cluster.delete(ref, propagation=propagation, uid=uid)
+                return self._cluster.delete(ref, propagation=propagation, uid=uid) is not None
             except ObjectNotFoundError:  # somebody was quicker, or an answer of the server was lost
-                return
+                return False
 
-        self._persist(change, delete)
+        return self._persist(change, delete)
 
-    def _written(self, change: Change, ref: ObjectRef) -> Applied:
+    def _written(self, change: Change, ref: ObjectRef) -> Generator[Gone, None, Applied]:
         """Write, and once more if the object was being deleted: what is written to such an object is lost."""
         applied = self._persist(change, lambda: self._sender.send(change))
         metadata = applied.object.get("metadata") or {}
         if not metadata.get("deletionTimestamp"):
             return applied
         self._say("waiting", change.identity, "is being deleted by somebody; until it is gone")
-        self._until_free(ref, str(metadata["uid"]))
+        yield from _free(ref, str(metadata["uid"]))
         desired = {} if change.desired is None else change.desired.data
         return self._persist(change, lambda: self._cluster.apply(desired))
 
     def _persist(self, change: Change, ask: Callable[[], T]) -> T:
         """Ask until there is an answer that stays."""
-        begun, pause, said = self._clock.now_s(), _FIRST_PAUSE_S, ""
+        begun = told_s = self._clock.now_s()
+        pause, said = _FIRST_PAUSE_S, ""
         while True:
             try:
                 return ask()
             except MlstackError as error:
-                patience_s = self._schema_s(change, error) or _patience_s(error)
-                if self._clock.now_s() - begun >= patience_s:
+                patience_s = min(self._schema_s(change, error) or _patience_s(error), self._timeout_s)
+                now_s = self._clock.now_s()
+                if now_s - begun >= patience_s:
                     raise
-                if error.message != said:
-                    said = error.message
-                    self._say("waiting", change.identity, said.removeprefix(f"`{change.identity}`: "))
+                is_due = now_s - told_s >= STILL_S
+                if error.message != said or is_due:
+                    said, told_s = error.message, now_s
+                    text = said.removeprefix(f"`{change.identity}`: ")
+                    self._say("still" if is_due else "waiting", change.identity, text)
             self._clock.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_S)
 
@@ -187,9 +194,14 @@ class Writer:
         return SCHEMA_S if is_redefined and isinstance(error, InvalidError) else 0.0
 
 
-def _address(ref: ObjectRef) -> str:
-    place = f" -n {ref.namespace}" if ref.namespace else ""
-    return f"{ref.kind.lower()} {ref.name}{place}"
+def _free(ref: ObjectRef, uid: str) -> Generator[Gone, None, None]:
+    """Return when an object that is being deleted has left its name to another one."""
+    try:
+        yield Gone(ref, uid)
+    except NotReadyError as error:
+        error.message = f"`{ref}`: is being deleted and {error.message.removeprefix(f'`{ref}`: ')}"
+        error.args = (error.message,)
+        raise
 
 
 def ref_of(change: Change) -> ObjectRef:

@@ -7,7 +7,7 @@ import pytest
 
 from mlstack.cluster.api import ObjectRef
 from mlstack.cluster.memory import MemoryCluster
-from mlstack.errors import InvalidError, NotFoundError
+from mlstack.errors import InvalidError, NotFoundError, UsageError
 from mlstack.model.pruning import Spare
 from mlstack.model.report import RunResult
 from tests.support.deploying import Stack, config_map, crd, deployment, tfjob
@@ -87,6 +87,17 @@ def test_what_belongs_to_others_stays(stack: Stack, clusters: Clusters, tmp_path
         "shared": "belongs to environment `minikube` of app `other`",
         "foreign": "was not made by mlstack",
     }
+
+
+def test_what_has_lost_its_label_is_not_said_to_be_made_by_others(stack: Stack, clusters: Clusters) -> None:
+    stack.write("a", config_map("one"))
+    stack.apply()
+    lost = {"metadata": {"labels": {"mlstack.dev/app": None}}}
+    clusters["minikube"].patch(ObjectRef("v1", "ConfigMap", "ml", "one"), lost)
+    (row,) = stack.delete().objects
+    assert row.text == (
+        "was applied by mlstack, and has lost its label `mlstack.dev/app`: nothing says whose it is"
+    )
 
 
 def test_claims_stay_unless_asked(stack: Stack) -> None:
@@ -284,14 +295,84 @@ def test_a_failed_deletion_stays_listed(
     assert ours(cluster) == []
 
 
-def test_who_does_not_wait_is_back_at_once(stack: Stack, clusters: Clusters) -> None:
-    cluster = clusters["minikube"]
-    held = config_map("held")
-    held["metadata"]["finalizers"] = ["example.com/held"]
-    stack.write("a", held, config_map("one"))
+KEPT = {"mlstack.dev/prune": "false"}
+NAMESPACES = Spare(namespaces=False)
+
+
+def kept(name: str) -> dict[str, Any]:
+    found = config_map(name)
+    return {**found, "metadata": {**found["metadata"], "annotations": KEPT}}
+
+
+def foreign(name: str, **metadata: Any) -> dict[str, Any]:
+    return {**config_map(name), "metadata": {"name": name, "namespace": "ml", **metadata}}
+
+
+IN_THE_WAY = [
+    ([claim("data")], [], "PersistentVolumeClaim ml/data: volume claims are kept", {"claims": False}),
+    ([], [claim("of-db-0")], "PersistentVolumeClaim ml/of-db-0: was not made by mlstack", {"claims": False}),
+    ([kept("precious")], [], "ConfigMap ml/precious: is kept: annotation", {"foreign": False}),
+    ([], [foreign("theirs")], "ConfigMap ml/theirs: was not made by mlstack", {"foreign": False}),
+]
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "told", "allowed"), IN_THE_WAY, ids=["claim", "set", "kept", "foreign"]
+)
+def test_a_namespace_goes_only_with_what_may_go(
+    stack: Stack,
+    clusters: Clusters,
+    own: list[dict[str, Any]],
+    others: list[dict[str, Any]],
+    told: str,
+    allowed: dict[str, bool],
+) -> None:
+    stack.write("a", config_map("one"), *own)
     stack.apply()
-    before = stack.clock.now_s()
-    assert outcomes(stack.delete(wait=False)) == {"held": "deleted", "one": "deleted"}
-    assert stack.clock.now_s() == before
-    live = cluster.get(ObjectRef("v1", "ConfigMap", "ml", "held"))
-    assert live is not None and live["metadata"]["deletionTimestamp"]
+    for found in others:
+        clusters["minikube"].create(found)
+    option = "--claims" if "claims" in allowed else "--foreign"
+    for dry_run in (True, False):
+        with pytest.raises(UsageError) as refused:
+            stack.delete(spare=NAMESPACES, dry_run=dry_run)
+        assert f"\n  {told}" in refused.value.message
+        assert refused.value.hint is not None and f": {option};" in refused.value.hint
+        assert "ml/one" not in refused.value.message
+    assert clusters["minikube"].get(ObjectRef("v1", "ConfigMap", "ml", "one")) is not None
+    result = stack.delete(spare=Spare(namespaces=False, **allowed))
+    assert set(outcomes(result).values()) == {"deleted"}
+    assert clusters["minikube"].get(ObjectRef("v1", "Namespace", "", "ml")) is None
+
+
+def test_what_goes_with_others_or_is_in_every_namespace_stands_in_no_way(
+    stack: Stack, clusters: Clusters
+) -> None:
+    stack.write("a", deployment("web"))
+    stack.apply()
+    cluster = clusters["minikube"]
+    owner = cluster.get(ObjectRef("apps/v1", "Deployment", "ml", "web"))
+    assert owner is not None
+    reference = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "name": "web",
+        "uid": owner["metadata"]["uid"],
+    }
+    cluster.create(foreign("web-1", ownerReferences=[reference]))
+    cluster.create(foreign("kube-root-ca.crt"))
+    account = {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": "default", "namespace": "ml"},
+    }
+    cluster.create(account)
+    assert outcomes(stack.delete(spare=NAMESPACES)) == {"web": "deleted", "ml": "deleted"}
+
+
+def test_the_objects_of_a_component_that_stays_keep_the_namespace(stack: Stack) -> None:
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}}
+    stack.write("a", namespace)
+    stack.write("b", config_map("two"))
+    stack.apply()
+    with pytest.raises(UsageError, match=r"ConfigMap ml/two: is of component `b`, which stays"):
+        stack.delete(components=["a"], spare=NAMESPACES)

@@ -270,7 +270,8 @@ def test_what_others_took_is_left_alone_and_forgotten(stack: Stack, clusters: Cl
     assert sorted(result.notes) == [
         "ConfigMap ml/remade is left alone: it was made anew by somebody else",
         "ConfigMap ml/taken is left alone: it belongs to environment `prod` of app `other`",
-        "ConfigMap ml/unmarked is left alone: it was not made by mlstack",
+        "ConfigMap ml/unmarked is left alone: it was applied by mlstack, and has lost its label"
+        " `mlstack.dev/app`: nothing says whose it is",
     ]
     assert all(cluster.get(ref(name)) for name in ("taken", "remade", "unmarked"))
     assert listed(clusters) == ["one"]

@@ -107,6 +107,25 @@ def test_a_job_without_operator_gets_the_hint(stack: Stack) -> None:
     assert "mlstack apply minikube -c kubeflow-core" in row.hint
 
 
+@pytest.mark.parametrize(
+    ("version", "operator", "hint"),
+    [("v1", "training operator", "kubeflow/trainer"), ("v2beta1", "MPI operator", "kubeflow/mpi-operator")],
+)
+def test_an_mpi_job_names_the_operator_of_its_version(
+    stack: Stack, version: str, operator: str, hint: str
+) -> None:
+    definition = crd("mpijobs", "MPIJob", group="kubeflow.org")
+    definition["spec"]["versions"][0]["name"] = version
+    job = {"apiVersion": f"kubeflow.org/{version}", "kind": "MPIJob", "metadata": {"name": "a"}}
+    worker = {"template": {"spec": {"containers": [{"name": "a", "image": "a"}]}}}
+    stack.write("a", {**job, "spec": {"mpiReplicaSpecs": {"Worker": worker}}}, definition)
+    stack.apply()
+    stack.clock.sleep(60)
+    row = next(one for one in stack.status().components[0].objects if one.kind == "MPIJob")
+    assert row.reason == f"no {operator} has picked it up after 60 s"
+    assert (hint in row.hint, "kubeflow-core" in row.hint) == (True, False)
+
+
 def test_only_pods_of_the_newest_revision_count(stack: Stack, clusters: Clusters) -> None:
     stack.write("a", deployment())
     stack.apply()

@@ -39,7 +39,7 @@ def test_only_a_kind_with_a_status_is_given_time_for_one(
     assert state(still, judge(still), still.apply(WIDGET)) == expected
 
 
-def test_a_definition_that_may_not_be_read_is_taken_for_one_with_a_status(
+def test_whether_a_kind_has_a_status_is_known_to_who_may_not_read_definitions(
     still: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     still.cluster.create(crd(group="example.com"))
@@ -50,8 +50,21 @@ def test_a_definition_that_may_not_be_read_is_taken_for_one_with_a_status(
         raise ForbiddenError("`ada` may not get definitions")
 
     monkeypatch.setattr(still.cluster, "get", refuse)
-    assert one.judge(wanted, live, now_s=still.clock.now_s()).readiness.state == "waiting"
-    assert one.notes == ["reasons may be missing: `ada` may not get definitions"]
+    assert one.judge(wanted, live, now_s=still.clock.now_s()).readiness.state == "ready"
+    assert one.notes == []
+
+
+@pytest.mark.parametrize(("subresources", "expected"), [({"status": {}}, "waiting"), ({}, "ready")])
+def test_without_a_status_of_its_own_no_generation_is_ever_observed(
+    still: Watched, subresources: dict[str, Any], expected: str
+) -> None:
+    definition = crd(group="example.com")
+    definition["spec"]["versions"][0]["subresources"] = subresources
+    still.cluster.create(definition)
+    wanted = still.apply(WIDGET)
+    live = still.cluster.get(ObjectRef.of(wanted.data)) or {}
+    written = {**live, "metadata": {**live["metadata"], "generation": 2}, "status": {"observedGeneration": 1}}
+    assert judge(still).judge(wanted, written, now_s=still.clock.now_s()).readiness.state == expected
 
 
 def webhook() -> dict[str, Any]:

@@ -85,6 +85,16 @@ def test_a_component_and_an_object_have_timeouts_of_their_own(still: Watched) ->
     assert still.waited_s == pytest.approx(30, abs=6)
 
 
+@pytest.mark.parametrize("annotations", [{"timeout": "1h"}, {}], ids=["object", "component"])
+def test_the_timeout_of_the_run_bounds_what_the_files_say(
+    still: Watched, annotations: dict[str, str]
+) -> None:
+    own = still.apply(annotated(deployment("own"), **annotations))
+    with pytest.raises(NotReadyError):
+        still.wait(own, timeout_s=20, component_s={"a": 3600})
+    assert still.waited_s == pytest.approx(20, abs=6)
+
+
 def test_without_a_controller_time_runs_out(still: Watched) -> None:
     with pytest.raises(NotReadyError, match="`Deployment ml/web` is not ready after"):
         still.wait(still.apply(deployment()))

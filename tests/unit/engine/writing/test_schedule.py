@@ -11,6 +11,7 @@ import pytest
 
 from mlstack.engine.parallel import WORKERS
 from mlstack.engine.writing.schedule import Schedule
+from mlstack.engine.writing.wait import Steps
 from mlstack.errors import ForbiddenError, LockedError, MlstackError, UnreachableError
 from mlstack.model import order
 from mlstack.model.graph import Gate, Node
@@ -25,9 +26,14 @@ def config_maps(count: int) -> list[KubeObject]:
 
 
 def schedule(count: int, work: Callable[[Node], None], stopped: Event | None = None) -> Schedule:
+    def steps(node: Node) -> Steps:
+        work(node)
+        yield from ()
+
     return Schedule(
         order.graph(config_maps(count)),
-        work=work,
+        work=steps,
+        wait=lambda gone, then: then(None),
         skipped=lambda node, why: None,
         is_idle=lambda node: isinstance(node, Gate),
         because=lambda node, end, after: end,

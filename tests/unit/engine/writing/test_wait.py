@@ -1,4 +1,4 @@
-"""Waiting for definitions, for the end of objects, and for another try."""
+"""Waiting for definitions."""
 
 from typing import Any
 
@@ -27,10 +27,6 @@ def definition(**states: str) -> dict[str, Any]:
     return {"apiVersion": REF.api_version, "kind": REF.kind, "status": {"conditions": conditions}}
 
 
-def live(uid: str = "1", *finalizers: str) -> dict[str, Any]:
-    return {"metadata": {"uid": uid, "finalizers": list(finalizers)}}
-
-
 def test_a_definition_is_waited_for() -> None:
     clock = VirtualClock(0)
     fresh: dict[str, Any] = {**definition(), "status": {"conditions": None}}
@@ -45,17 +41,10 @@ def test_a_refused_definition_ends_the_wait() -> None:
     assert clock.now_s() == 0
 
 
-def test_a_definition_that_never_comes_ends_the_wait() -> None:
-    clock = VirtualClock(0)
+def test_a_definition_that_never_comes_is_told_and_ends_the_wait() -> None:
+    clock, told = VirtualClock(0), list[float]()
     with pytest.raises(NotReadyError, match="not served within 60 s"):
-        wait.until_established(Cluster(definition()), REF, clock=clock)
-
-
-def test_gone_is_gone_or_replaced() -> None:
-    wait.until_gone(Cluster(live(), live(), None), REF, "1", clock=VirtualClock())
-    wait.until_gone(Cluster(live(), live("2")), REF, "1", clock=VirtualClock())
-
-
-def test_what_holds_an_object_is_named() -> None:
-    with pytest.raises(NotReadyError, match=r"not gone within 5 s; .*still there: example\.com/hold"):
-        wait.until_gone(Cluster(live("1", "example.com/hold")), REF, "1", clock=VirtualClock(), timeout_s=5)
+        wait.until_established(
+            Cluster(definition()), REF, clock=clock, still=lambda: told.append(clock.now_s())
+        )
+    assert told == [pytest.approx(30, abs=1)]

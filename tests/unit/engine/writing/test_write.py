@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, TypeVar
 
 import pytest
 
@@ -12,6 +13,7 @@ from mlstack.cluster.api import Applied, ObjectRef
 from mlstack.cluster.memory import MemoryCluster
 from mlstack.engine.records.admission import WEBHOOK_S
 from mlstack.engine.writing import wait, write
+from mlstack.engine.writing.wait import DeletionWatcher, Gone
 from mlstack.engine.writing.write import Writer
 from mlstack.errors import (
     ConflictError,
@@ -26,9 +28,11 @@ from mlstack.errors import (
 )
 from mlstack.files.kubernetes import load_schemas
 from mlstack.model.diff import Change
+from mlstack.model.events import silent
 from mlstack.model.objects import KubeObject
 from tests.support.deploying import VirtualClock, config_map, crd
 
+Result = TypeVar("Result")
 REF = ObjectRef("v1", "ConfigMap", "ml", "settings")
 
 
@@ -71,8 +75,8 @@ def change(action: Any = "create", **facts: Any) -> Change:
 class Told:
     """Writes changes to a cluster and keeps what is told."""
 
-    def __init__(self, cluster: MemoryCluster) -> None:
-        self.clock = VirtualClock(0)
+    def __init__(self, cluster: MemoryCluster, clock: VirtualClock | None = None) -> None:
+        self.cluster, self.clock = cluster, clock or VirtualClock(0)
         self.said: list[str] = []
         self.reached: list[str] = []
         self.writer = Writer(
@@ -80,7 +84,25 @@ class Told:
         )
 
     def write(self, one: Change) -> Applied:
-        return self.writer.write(one, self.reached.append)
+        return self.go(self.writer.write(one, self.reached.append))
+
+    def delete(self, one: Change) -> str:
+        return self.go(self.writer.delete(one, grace_period_s=None)).outcome
+
+    def go(self, steps: Generator[Gone, None, Result]) -> Result:
+        """Do all steps of a change."""
+        watcher = DeletionWatcher(self.cluster, clock=self.clock, on_event=silent, timeout_s=None)
+        answers: SimpleQueue[MlstackError | None] = SimpleQueue()
+        try:
+            gone = next(steps)
+            while True:
+                watcher.wait(gone, answers.put)
+                error = answers.get(timeout=10)
+                gone = next(steps) if error is None else steps.throw(error)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # the exception forgets the type
+        finally:
+            watcher.close()
 
 
 KIND = ObjectNotFoundError("`ConfigMap ml/settings`: the cluster does not know this kind", what="kind")
@@ -174,15 +196,14 @@ def test_what_is_written_to_an_object_that_goes_is_written_again_when_it_is_gone
     class Releasing(VirtualClock):
         def sleep(self, seconds: float) -> None:
             super().sleep(seconds)
-            if self.now_s() > 1 and (cluster.get(REF) or {})["metadata"].get("finalizers"):
+            if self.now_s() > 1 and (cluster.get(REF) or {"metadata": {}})["metadata"].get("finalizers"):
                 cluster.patch(REF, {"metadata": {"finalizers": None}})
 
-    said: list[str] = []
-    writer = Writer(cluster, clock=Releasing(0), say=lambda kind, identity, text: said.append(text))
-    applied = writer.write(change("update", live_uid=old["metadata"]["uid"]), lambda text: None)
+    told = Told(cluster, Releasing(0))
+    applied = told.write(change("update", live_uid=old["metadata"]["uid"]))
     assert applied.object["metadata"]["uid"] != old["metadata"]["uid"]
     assert (cluster.get(REF) or {})["data"] == {"a": "1"}
-    assert said == ["is being deleted by somebody; until it is gone"]
+    assert told.said == ["waiting: is being deleted by somebody; until it is gone"]
 
 
 def test_a_recreation_says_how_far_it_came() -> None:
@@ -200,15 +221,15 @@ def test_deletion_tells_whether_there_was_anything() -> None:
     cluster = Flaky()
     uid = cluster.apply(settings().data).object["metadata"]["uid"]
     told = Told(cluster)
-    assert told.writer.delete(change("delete", live_uid=uid), grace_period_s=None)
-    assert not told.writer.delete(change("delete", live_uid=uid), grace_period_s=None)
+    assert told.delete(change("delete", live_uid=uid)) == "deleted"
+    assert told.delete(change("delete", live_uid=uid)) == "gone"
 
 
 def test_another_object_of_the_same_name_is_left_alone() -> None:
     cluster = Flaky()
     cluster.apply(settings().data)
     told = Told(cluster)
-    assert not told.writer.delete(change("delete", live_uid="another"), grace_period_s=None)
+    assert told.delete(change("delete", live_uid="another")) == "gone"
     assert cluster.get(REF) is not None
     assert told.clock.now_s() == 0
 
@@ -219,5 +240,5 @@ def test_what_does_not_go_is_told_with_what_holds_it() -> None:
     uid = cluster.apply(held).object["metadata"]["uid"]
     told = Told(cluster)
     with pytest.raises(NotReadyError, match=r"finalizers are still there: ex\.com/hold"):
-        told.writer.delete(change("delete", live_uid=uid), grace_period_s=None)
+        told.delete(change("delete", live_uid=uid))
     assert told.clock.now_s() >= wait.GONE_S
