@@ -13,7 +13,7 @@ from mlstack.model.fieldmanagers import Owner, owner_of, row_of
 from mlstack.model.fieldpaths import FieldPattern
 from mlstack.model.fieldrules import ConflictRule, Taker
 from mlstack.model.objects import MANAGER
-from mlstack.model.payload import Path
+from mlstack.model.payload import Path, value_at
 
 FORCE_FIELDS = "mlstack.dev/force-fields"
 IGNORE_FIELDS = "mlstack.dev/ignore-fields"
@@ -32,6 +32,7 @@ class Policy:
         rules: of the app.
         adopted: managers whose fields become ours.
         forced: whether everything else is ours.
+        keep_foreign: whether fields that only people's tools set stay.
     """
 
     force: tuple[FieldPattern, ...] = ()
@@ -39,6 +40,7 @@ class Policy:
     rules: tuple[ConflictRule, ...] = ()
     adopted: frozenset[Owner] = frozenset()
     forced: bool = False
+    keep_foreign: bool = False
 
     def taker(self, owner: Owner, path: Path) -> Taker:
         """Say who gets a field that a manager would lose to us."""
@@ -51,6 +53,12 @@ class Policy:
                 return rule.take
         ours = owner in self.adopted or self.forced or row_of(owner) is not None
         return "ours" if ours else "theirs"
+
+    def keeps(self, owner: Owner, path: Path) -> bool:
+        """Tell whether a field stays that a person's tool set and that the files do not have."""
+        if any(found.covers(path) for found in self.force):
+            return False
+        return self.keep_foreign or self.taker(owner, path) == "theirs"
 
     def ignored(self, path: Path) -> bool:
         """Tell whether a field is to be left as it is, even where nobody else owns it."""
@@ -98,6 +106,24 @@ def lost(live: Mapping[str, Any], forced: Mapping[str, Any]) -> tuple[Lost, ...]
         for owner, gone in _gone(live, forced)
         if (moved := tuple(path for path in gone if _touches(path, ours, whole)))
     )
+
+
+def emptied(
+    live: Mapping[str, Any], sent: Mapping[str, Any], gone: Iterable[Path], policy: Policy
+) -> tuple[Lost, ...]:
+    """Give the empty maps of a payload that stay a program's once what others put into them is gone.
+
+    While something is in them nobody loses them; afterwards they would be ours for one apply, no longer.
+    """
+    above = {path[:length] for path in gone for length in range(1, len(path) + 1)}
+    empty = {path for path in above if value_at(sent, path) == {}}
+    losses = []
+    for entry in fields.entries(live) if empty else ():
+        owner, whole = owner_of(entry), empty.intersection(_wholes(entry.tree))
+        theirs = tuple(sorted(path for path in whole if policy.taker(owner, path) == "theirs"))
+        if theirs and entry.key != (MANAGER, "Apply", ""):
+            losses.append(Lost(owner=owner, paths=theirs))
+    return tuple(losses)
 
 
 def swept(live: Mapping[str, Any], forced: Mapping[str, Any]) -> tuple[Lost, ...]:
@@ -157,6 +183,16 @@ def describe_left(loss: Lost) -> str:
 def describe_dropped(loss: Lost) -> str:
     """Say in one line which fields go that the files had once and somebody changed meanwhile."""
     return f"removes {_listed(loss.texts)}, which {loss.owner} changed and the files no longer have"
+
+
+def describe_foreign(live: Mapping[str, Any], loss: Lost) -> str:
+    """Say in one line which fields of an object go that a person added and that no file has."""
+    time = max((entry.time for entry in fields.entries(live) if owner_of(entry) == loss.owner), default="")
+    when = f" at {time.replace('T', ' ').removesuffix('Z')} UTC" if time else ""
+    return (
+        f"removes {_listed(loss.texts)}, which {loss.owner} set{when} and no file has"
+        " (--keep-foreign-fields keeps that)"
+    )
 
 
 def describe_swept(loss: Lost) -> str:

@@ -64,6 +64,8 @@ class Change:
         handover: fields that an autoscaler is to own: held for it between our letting go of them and its
             first write.
         left: path and manager of each field that is left to somebody else.
+        labels: path and manager of each label and annotation that a person added since the last apply.
+        made_elsewhere: whether another tool made the object, from which it is not taken over.
         fingerprint: hash of what differs, with the true values.
         found: the live object of a deletion, its metadata at least: the order is read from it.
     """
@@ -85,6 +87,8 @@ class Change:
     prepare: tuple[Mapping[str, Any], ...] = ()
     handover: Mapping[str, Any] | None = None
     left: tuple[tuple[str, str], ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    made_elsewhere: bool = False
     fingerprint: str = ""
     found: KubeObject | None = None
 

@@ -90,6 +90,7 @@ def differences(
     *,
     tree: fields.Tree | None = None,
     gone: Sequence[Path] = (),
+    after: Mapping[str, Any] | None = None,
     files_changed: bool | None = None,
     applied: Mapping[str, Any] | None = None,
     secrets: Sequence[str] = (),
@@ -103,6 +104,7 @@ def differences(
         wanted: the server's answer to a forced dry run of what the files say.
         tree: the fields to look at; None for those that we own and those we would own.
         gone: further fields of the live object that are not wanted, which the dry run could not show.
+        after: the object without these; None if they leave nothing behind.
         files_changed: whether the files say something else of it than when it was applied last; None
             if that is not known.
         applied: what was applied last, if that is known.
@@ -113,7 +115,7 @@ def differences(
     identity = KubeObject(data=live).identity
     found = [
         *fields.located(live, wanted, ours if tree is None else tree),
-        *fields.located(live, payloads.cut(live, gone), fields.tree_along(gone)),
+        *fields.located(live, payloads.cut(live, gone) if after is None else after, fields.tree_along(gone)),
     ]
     return tuple(
         books.judge(path, shown)
@@ -135,9 +137,11 @@ class _Books:
 
     def judge(self, path: tuple[str, ...], change: FieldChange) -> Difference:
         """Give the difference with its cause."""
-        if any(_owns(entry, path) for entry in self._ours):
+        owners = [entry for entry in self._others if _depth(entry, path)]
+        # Who fills an empty map of ours owns what is in it, and we the map.
+        deepest = max((_depth(entry, path) for entry in owners), default=0)
+        if any(_depth(entry, path) >= max(deepest, 1) for entry in self._ours):
             return _difference(change, "stale")
-        owners = [entry for entry in self._others if _owns(entry, path)]
         if owners:
             return self._by(change, max(owners, key=lambda entry: entry.time))
         return self._without_owner(path, change)
@@ -169,7 +173,7 @@ class _Books:
 def marked_by(live: Mapping[str, Any]) -> Entry | None:
     """Give who set our mark on a live object: us, or somebody who copied it; None if nobody is recorded."""
     label = ("f:metadata", "f:labels", f"f:{APP_LABEL}")
-    return next((entry for entry in fields.entries(live) if _owns(entry, label)), None)
+    return next((entry for entry in fields.entries(live) if _depth(entry, label)), None)
 
 
 def is_made_by_hand(entry: Entry) -> bool:
@@ -181,16 +185,16 @@ def _is_person(entry: Entry) -> bool:
     return fieldmanagers.is_persons_tool(fieldmanagers.owner_of(entry))
 
 
-def _owns(entry: Entry, path: Sequence[str]) -> bool:
-    """Tell whether a manager owns a field, something around it as a whole, or something in it."""
+def _depth(entry: Entry, path: Sequence[str]) -> int:
+    """Give how far down a manager owns a field: itself or something in it, or around it as a whole; or 0."""
     tree: fields.Tree = entry.tree
-    for key in path:
+    for depth, key in enumerate(path, 1):
         if key not in tree:
-            return False
+            return 0
         tree = tree[key]
         if not tree:  # the thing as a whole is owned, with all it holds
-            return True
-    return True
+            return depth
+    return len(path)
 
 
 def _difference(

@@ -10,6 +10,10 @@ HANDOVER = f"{MANAGER}-handover"
 """Holds a field between us, who let go of it, and the autoscaler that has not written it yet."""
 
 
+BEFORE_FIRST_APPLY = "before-first-apply"
+"""The server's name for whoever wrote before it kept books: people and programs alike."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Owner:
     """A field manager as the API server tells it from others.
@@ -70,7 +74,7 @@ MANAGERS: tuple[ManagerRow, ...] = (
     ManagerRow(
         name=r"Lens|OpenLens|Freelens|node-fetch|Headlamp|headlamp|octant|dashboard|Mozilla|rancher-ui"
     ),
-    ManagerRow(name="before-first-apply", operation="Update", subresources=("",)),
+    ManagerRow(name=BEFORE_FIRST_APPLY, operation="Update", subresources=("",)),
 )
 
 

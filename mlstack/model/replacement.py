@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from mlstack.model.fields import FieldChange
 from mlstack.model.objects import KubeObject
+from mlstack.model.readiness import operators
 from mlstack.model.table import Table
 
 Rule = Callable[[KubeObject, Sequence[FieldChange]], str | None]
@@ -41,9 +42,9 @@ def needs_new_run(live: KubeObject, changed: Sequence[FieldChange]) -> str | Non
 def training_job(live: KubeObject, changed: Sequence[FieldChange]) -> str | None:
     """Recreate when more than `runPolicy` and metadata differ.
 
-    The training operator ignores most changes of a running job, and counts a worker that it removes
-    itself as failed, so scaling down ends the job. A suspended job has no pods and reads its
-    specification when it resumes.
+    The operators (the training operator, the MPI operator for its own MPIJobs) ignore most changes of a
+    running job, and count a worker that they remove themselves as failed, so scaling down ends the job. A
+    suspended job has no pods and reads its specification when it resumes.
     """
     lasting = [change for change in changed if not _follows(change.path)]
     if not lasting or _has_condition(live, "Suspended"):
@@ -51,9 +52,9 @@ def training_job(live: KubeObject, changed: Sequence[FieldChange]) -> str | None
     what = ", ".join(dict.fromkeys(words(change) for change in lasting[:3]))
     more = f" and {len(lasting) - 3} more" if len(lasting) > 3 else ""
     if _has_condition(live, "Succeeded") or _has_condition(live, "Failed"):
-        why = "the training operator does not change a finished job."
+        why = f"the {operators.name_of(live.data)} does not change a finished job."
     else:
-        why = "the training operator does not change a running job."
+        why = f"the {operators.name_of(live.data)} does not change a running job."
     return f"{live.name}: {what}{more} needs a new run: {why}"
 
 

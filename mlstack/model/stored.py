@@ -27,7 +27,10 @@ LIMIT_BYTES = 900_000
 """How much one ConfigMap may hold: the API server takes 1 MiB of data, and metadata wants room too."""
 PART_LABEL = "mlstack.dev/inventory-part"
 
+# Whoever may write ConfigMaps in the namespace may write these too: what they say drives no endless loop.
+_MOST_PARTS, _FORMAT_DIGITS = 1000, 10
 _FORMAT = "1"
+_ELSEWHERE = "made-elsewhere"
 _FORMAT_KEY, _MEMBERS_KEY, _PARTS_KEY = "format", "members", "parts"
 
 
@@ -75,8 +78,13 @@ def documents(
 
 
 def part_names(parent: Mapping[str, Any]) -> tuple[str, ...]:
-    """Give the names of the further ConfigMaps that a parent names."""
-    return tuple(str((parent.get("data") or {}).get(_PARTS_KEY) or "").split())
+    """Give the names of the further ConfigMaps that a parent names, as far as they can be such."""
+    head = f"{(parent.get('metadata') or {}).get('name', '')}.i"
+    return tuple(dict.fromkeys(name for name in _named(parent)[:_MOST_PARTS] if name.startswith(head)))
+
+
+def _named(parent: Mapping[str, Any]) -> list[str]:
+    return str((parent.get("data") or {}).get(_PARTS_KEY) or "").split()
 
 
 def members(parent: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> dict[Identity, Member]:
@@ -87,8 +95,11 @@ def members(parent: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> di
         NewerError: they are of a later format.
     """
     data = parent.get("data") or {}
-    if str(data.get(_FORMAT_KEY, "")).isdecimal() and int(data[_FORMAT_KEY]) > int(_FORMAT):
-        raise NewerError(data[_FORMAT_KEY])
+    said = str(data.get(_FORMAT_KEY, ""))
+    if said.isdecimal() and len(said) < _FORMAT_DIGITS and int(said) > int(_FORMAT):
+        raise NewerError(said)
+    if len(_named(parent)) != len(part_names(parent)):
+        raise DamagedError("it names parts that it cannot have")
     if data.get(_FORMAT_KEY) != _FORMAT or not (data.keys() & {_MEMBERS_KEY, _PARTS_KEY}):
         raise DamagedError(f"it has no members of format {_FORMAT}")
     texts = [str(data.get(_MEMBERS_KEY) or "")]
@@ -145,17 +156,20 @@ def _line(one: Member) -> str:
     identity = one.identity
     fields = [one.api_version, identity.kind, identity.namespace, identity.name]
     fields += [one.component, one.uid, one.payload_hash, one.owned_hash]
+    if one.people_hash or one.made_elsewhere:
+        fields += [one.people_hash, _ELSEWHERE if one.made_elsewhere else ""]
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False) + "\n"
 
 
 def _member(line: str) -> Member:
     try:
         fields = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DamagedError("a line is no JSON") from error
-    if not isinstance(fields, list) or len(fields) != 8 or not all(isinstance(one, str) for one in fields):
-        raise DamagedError("a line has not the eight texts of a member")
-    api_version, kind, namespace, name, component, uid, payload, owned = fields
+    is_list = isinstance(fields, list) and all(isinstance(one, str) for one in fields)
+    if not is_list or len(fields) not in (8, 10):
+        raise DamagedError("a line has not the texts of a member")
+    api_version, kind, namespace, name, component, uid, payload, owned, *more = fields
     if not (api_version and kind and name):
         raise DamagedError("a member has no kind or name")
     return Member(
@@ -165,4 +179,6 @@ def _member(line: str) -> Member:
         uid=uid,
         payload_hash=payload,
         owned_hash=owned,
+        people_hash=more[0] if more else "",
+        made_elsewhere=_ELSEWHERE in more[1:],
     )

@@ -5,6 +5,8 @@ from typing import Any
 
 from mlstack.model.prototype import Param, schema_types
 
+INVENTED_KEY = "mlstacktrial"
+"""What is added to a map to see where it goes: nobody else's key."""
 _STRINGS = ("trial", "trial-1", "/trial", "trial/trial:1", "1", "10Gi", "https://trial.example", "30099")
 
 
@@ -37,9 +39,11 @@ def _of_schema(schema: Mapping[str, Any], current: Any) -> Iterator[Any]:
         yield from _lists(schema, current)
     if "object" in types:
         now = dict(current) if isinstance(current, Mapping) else {}
+        if now:
+            yield {}
         candidates: tuple[Any, ...] = ("trial", 1, {})
         for inner in candidates:
-            yield {**now, "trial": inner}
+            yield {**now, INVENTED_KEY: inner}
 
 
 def _numbers(schema: Mapping[str, Any], current: Any) -> Iterator[Any]:

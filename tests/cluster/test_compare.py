@@ -14,7 +14,7 @@ from mlstack.cli import kube
 from mlstack.cluster.api import ObjectRef
 from mlstack.errors import ConflictError, OutdatedError
 from mlstack.model.report import RunResult
-from mlstack.operations import apply
+from mlstack.operations import apply, drift
 from tests.support.cluster import TestCluster
 from tests.support.counted import Counted
 from tests.support.deploying import Stack, config_map, crd, deployment, is_established, secret
@@ -529,17 +529,36 @@ def test_the_number_stays_with_an_autoscaler_of_somebody_else_that_took_over(
     assert minikube.request("GET", where)["spec"]["replicas"] == 5
 
 
-def test_a_number_set_through_scale_by_the_controllers_stays(
-    stack: Stack, minikube: TestCluster, namespace: str
+@pytest.mark.parametrize("applied", [True, False], ids=["applied meanwhile", "not applied meanwhile"])
+def test_the_number_of_a_foreign_autoscaler_is_told_and_comes_back_once_that_is_gone(
+    stack: Stack, minikube: TestCluster, namespace: str, applied: bool
 ) -> None:
+    where, left = path(namespace, "web"), "leaves `spec.replicas` to `HorizontalPodAutoscaler theirs`"
     stack.write("a", deployment(replicas=2))
     stack.apply()
-    scaled(minikube, path(namespace, "web"), 5)
-    assert stack.diff().ok
-    stack.write("a", deployment(replicas=2, image="nginx:1.28"))
-    stack.apply()
-    live = minikube.request("GET", path(namespace, "web"))["spec"]
-    assert (live["replicas"], live["template"]["spec"]["containers"][0]["image"]) == (5, "nginx:1.28")
+    theirs = autoscaler()
+    theirs["metadata"] = {"name": "theirs", "namespace": namespace}
+    minikube.request("POST", path(namespace, "", "horizontalpodautoscalers").rstrip("/"), theirs)
+    (note,) = drift.drift(stack.target(), opener=stack.opener).notes
+    assert note == f"`Deployment {namespace}/web` {left} (2 in the cluster, 2 in the files)"
+    scaled(minikube, where, 5)
+    found = drift.drift(stack.target(), opener=stack.opener)
+    assert (found.ok, found.notes) == (True, (note.replace("(2 in", "(5 in"),))
+    assert stack.diff().notes == (f"`Deployment {namespace}/web` {left}",)
+    if applied:
+        stack.write("a", deployment(replicas=2, image="nginx:1.28"))
+        stack.apply()
+        live = minikube.request("GET", where)["spec"]
+        assert (live["replicas"], live["template"]["spec"]["containers"][0]["image"]) == (5, "nginx:1.28")
+        assert stack.apply().counts == {"unchanged": 1}
+    minikube.kubectl("delete", "hpa", "theirs", "-n", namespace)
+    found = drift.drift(stack.target(), opener=stack.opener)
+    ((one,),) = [row.differences for row in found.objects]
+    assert (one.path, one.live, one.wanted, one.manager) == ("spec.replicas", 5, 2, "kube-controller-manager")
+    assert stack.apply().counts == {"updated": 1}
+    live = minikube.request("GET", where)
+    assert (live["spec"]["replicas"], owners(live, "f:spec", "f:replicas")) == (2, {"mlstack"})
+    assert stack.apply().counts == {"unchanged": 1}
 
 
 def test_replicas_of_ours_are_handed_over_without_a_dip(

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mlstack.cli import kube
+from mlstack.errors import OutdatedError
 from mlstack.model.drift import Difference
-from mlstack.operations import drift
+from mlstack.operations import apply, drift
 from mlstack.operations.drift import DriftResult, DriftRow
 from tests.support.cluster import TestCluster
+from tests.support.counted import Counted
 from tests.support.deploying import Stack, config_map, crd, deployment, is_established, secret
 from tests.support.waiting import wait_until
 
@@ -283,3 +286,357 @@ def test_without_the_right_to_read_the_history_it_is_said(
     assert any("what was applied last cannot be read" in note for note in found.notes)
     (unseen,) = [note for note in found.notes if "no right to list" in note]  # told once, and not at length
     assert unseen.endswith("more kinds: such objects may be missed") and len(unseen) < 250
+
+
+# --- what people add -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def kubectl(minikube: TestCluster, namespace: str) -> Callable[..., None]:
+    """Runs kubectl in the test's namespace."""
+    return lambda *words, **facts: minikube.kubectl(*words, "-n", namespace, **facts) and None
+
+
+def patched(kubectl: Callable[..., None], what: str, **content: Any) -> None:
+    kubectl("patch", *what.split("/"), "-p", json.dumps(content))
+
+
+def live_of(cluster: TestCluster, namespace: str, what: str) -> dict[str, Any]:
+    kind, name = what.split("/")
+    group = "apis/apps/v1" if kind == "deployments" else "api/v1"
+    found: dict[str, Any] = cluster.request("GET", f"/{group}/namespaces/{namespace}/{kind}/{name}")
+    return found
+
+
+def meddle(kubectl: Callable[..., None]) -> None:
+    """Add by hand what is dear to somebody: a container, a network, variables, keys."""
+    side = {"name": "side", "image": "busybox:1", "securityContext": {"runAsUser": 0}}
+    mount = {"name": "main", "volumeMounts": [{"name": "root", "mountPath": "/root"}]}
+    volume = {"name": "root", "hostPath": {"path": "/"}}
+    pod = {"hostNetwork": True, "containers": [side, mount], "volumes": [volume]}
+    patched(kubectl, "deployment/web", spec={"template": {"spec": pod}})
+    kubectl("set", "env", "deployment/web", "-c", "main", "C=3")
+    patched(kubectl, "service/web", spec={"sessionAffinity": "ClientIP"})
+    patched(kubectl, "secret/keys", stringData={"more": "loud"})
+    patched(kubectl, "configmap/settings", data={"more": "yes"}, binaryData={"raw": "AAA="})
+
+
+WHERE = ("configmaps/settings", "secrets/keys", "services/web", "deployments/web")
+POD = "spec.template.spec"
+ADDED = {
+    "data.more",
+    "binaryData",
+    "spec.sessionAffinity",
+    "spec.sessionAffinityConfig",
+    f"{POD}.hostNetwork",
+    f"{POD}.containers[side]",
+    f"{POD}.containers[main].env[C]",
+    f"{POD}.containers[main].volumeMounts",
+    f"{POD}.volumes",
+}
+
+
+def contents(minikube: TestCluster, namespace: str) -> list[Any]:
+    found = [live_of(minikube, namespace, where) for where in WHERE]
+    return [{key: one.get(key) for key in ("spec", "data", "binaryData")} for one in found]
+
+
+def test_what_people_add_is_shown_with_manager_and_time_and_goes(
+    stack: Stack, minikube: TestCluster, namespace: str, kubectl: Callable[..., None]
+) -> None:
+    before = contents(minikube, namespace)
+    meddle(kubectl)
+    found = [one for row in rows(look(stack)).values() for one in row.differences]
+    assert {one.path for one in found} >= ADDED - {"spec.sessionAffinity"}
+    assert {(one.cause, one.manager) for one in found} == {
+        ("person", "kubectl-patch"),
+        ("person", "kubectl-set"),
+    }
+    assert all(one.time.startswith("20") for one in found)
+    report = stack.diff()
+    assert report.counts == {"update": 4}
+    assert {one.path for row in report.objects for one in row.fields} >= ADDED
+    notes = [note for row in report.objects for note in row.notes]
+    assert all("removes" in note and " UTC and no file has" in note for note in notes), notes
+    assert not any(word in repr((found, report)) for word in ("loud", "bG91ZA"))
+    stack.apply(keep_foreign_fields=True)
+    assert contents(minikube, namespace) != before
+    assert not look(stack).ok
+    assert stack.apply().counts == {"updated": 4}
+    assert contents(minikube, namespace) == before
+    assert look(stack).ok
+    assert stack.apply().counts == {"unchanged": 4}
+    owners = {
+        entry["manager"]
+        for where in WHERE
+        for entry in live_of(minikube, namespace, where)["metadata"]["managedFields"]
+        if "f:spec" in entry["fieldsV1"] or "f:data" in entry["fieldsV1"]
+    }
+    assert owners == {"mlstack"}
+
+
+def test_a_service_that_a_person_opened_is_closed_again(
+    stack: Stack, minikube: TestCluster, namespace: str, kubectl: Callable[..., None]
+) -> None:
+    before = live_of(minikube, namespace, "services/web")["spec"]
+    port = {"name": "ssh", "port": 22, "nodePort": 30022}
+    patched(kubectl, "service/web", spec={"type": "NodePort", "ports": [port]})
+    assert {one.path for one in rows(look(stack))["Service"].differences} >= {
+        "spec.ports[22,TCP]",
+        "spec.type",
+    }
+    stack.apply()
+    assert live_of(minikube, namespace, "services/web")["spec"] == before
+    assert look(stack).ok
+
+
+def test_what_a_person_set_and_took_back_is_no_drift(
+    stack: Stack, minikube: TestCluster, namespace: str, kubectl: Callable[..., None]
+) -> None:
+    patched(kubectl, "service/web", spec={"sessionAffinity": "ClientIP"})
+    patched(kubectl, "service/web", spec={"sessionAffinity": "None"})
+    pod = {"dnsPolicy": "Default", "containers": [{"name": "main", "imagePullPolicy": "Always"}]}
+    patched(kubectl, "deployment/web", spec={"template": {"spec": pod}})
+    pod = {"dnsPolicy": "ClusterFirst", "containers": [{"name": "main", "imagePullPolicy": "IfNotPresent"}]}
+    patched(kubectl, "deployment/web", spec={"template": {"spec": pod}})
+    assert look(stack).ok
+    assert stack.diff().ok
+    before = live_of(minikube, namespace, "services/web")["metadata"]
+    assert stack.apply().counts == {"unchanged": 4}
+    assert live_of(minikube, namespace, "services/web")["metadata"] == before
+
+
+def test_what_programs_add_stays_and_what_of_a_person_lies_in_it(
+    stack: Stack, minikube: TestCluster, namespace: str, kubectl: Callable[..., None]
+) -> None:
+    def write(manager: str, *containers: dict[str, Any]) -> None:
+        minikube.request(
+            "PATCH",
+            f"/apis/apps/v1/namespaces/{namespace}/deployments/web?fieldManager={manager}",
+            {"spec": {"template": {"spec": {"containers": list(containers)}}}},
+            content_type="application/strategic-merge-patch+json",
+        )
+
+    write("mesh-injector", {"name": "proxy", "image": "proxy:1"})
+    kubectl("set", "image", "deployment/web", "proxy=proxy:2")
+    write("kubectl-patch", {"name": "side", "image": "side:1"})
+    write("vpa-updater", {"name": "side", "resources": {"limits": {"cpu": "1"}}})
+    before = live_of(minikube, namespace, "deployments/web")["spec"]
+    assert look(stack).ok
+    report = stack.diff()
+    assert report.ok
+    assert any(
+        "leaves `spec.template.spec.containers[side]` to `kubectl-patch`" in one for one in report.notes
+    )
+    stack.apply()
+    assert live_of(minikube, namespace, "deployments/web")["spec"] == before
+
+
+def test_labels_and_annotations_of_people_stay_and_are_told_once(
+    stack: Stack, minikube: TestCluster, namespace: str, kubectl: Callable[..., None]
+) -> None:
+    kubectl("label", "deployment/web", "team=red")
+    kubectl("annotate", "secret/keys", "owner=me")
+    kubectl("rollout", "restart", "deployment/web")
+    kept = [live_of(minikube, namespace, where)["metadata"] for where in ("deployments/web", "secrets/keys")]
+    pod = live_of(minikube, namespace, "deployments/web")["spec"]["template"]
+    for found in (look(stack), stack.diff()):
+        assert found.ok
+        (note,) = found.notes
+        assert all(
+            word in note for word in ("labels.team", "annotations.owner", "restartedAt", "kubectl-label")
+        )
+    assert stack.apply().counts == {"unchanged": 4}
+    (note,) = stack.notes
+    assert "labels and annotations that people added stay" in note
+    assert stack.apply().counts == {"unchanged": 4}
+    assert (stack.notes, look(stack).notes, stack.diff().notes) == ([], (), ())
+    found = live_of(minikube, namespace, "deployments/web")
+    assert (found["metadata"]["labels"], found["spec"]["template"]) == (kept[0]["labels"], pod)
+    assert live_of(minikube, namespace, "secrets/keys")["metadata"] == kept[1]
+
+
+@pytest.mark.parametrize("how", ["annotation", "rule"])
+def test_fields_of_people_are_kept_where_the_app_says_so(
+    stack: Stack, minikube: TestCluster, namespace: str, kubectl: Callable[..., None], how: str
+) -> None:
+    paths = ("data.more", "data.also")
+    found = objects()
+    if how == "annotation":
+        found[0]["metadata"]["annotations"] = {"mlstack.dev/ignore-fields": ", ".join(paths)}
+        stack.write("web", *found)
+    else:
+        rules = "".join(f"  - {{path: {path}, manager: kubectl*, take: theirs}}\n" for path in paths)
+        text = (stack.root / "app.yaml").read_text()
+        (stack.root / "app.yaml").write_text(f"{text}conflicts:\n{rules}")
+    stack.apply()
+    patched(kubectl, "configmap/settings", data={"more": "1", "also": "2", "not": "3"})
+    assert only(look(stack)).path == "data.not"
+    stack.apply()
+    assert live_of(minikube, namespace, "configmaps/settings")["data"].keys() == {"a", "b", "more", "also"}
+    assert look(stack).ok
+    assert stack.apply().counts == {"unchanged": 4}
+
+
+@pytest.mark.parametrize("flags", [(), ("--server-side", "--force-conflicts")])
+def test_what_people_add_with_kubectl_apply_goes_from_what_we_made(
+    stack: Stack, minikube: TestCluster, namespace: str, kubectl: Callable[..., None], flags: tuple[str, ...]
+) -> None:
+    before = live_of(minikube, namespace, "deployments/web")["spec"]
+    more = deployment(replicas=2, env=[{"name": "A", "value": "1"}, {"name": "X", "value": "9"}])
+    more["spec"]["template"]["spec"]["hostNetwork"] = True
+    kubectl("apply", *flags, "-f", "-", input=json.dumps(more))
+    found = {one.path: one.manager for one in rows(look(stack))["Deployment"].differences}
+    manager = "kubectl" if flags else "kubectl-client-side-apply"
+    assert found == {
+        "spec.template.spec.hostNetwork": manager,
+        "spec.template.spec.containers[main].env[X]": manager,
+    }
+    assert stack.apply().counts == {"updated": 1, "unchanged": 3}
+    assert live_of(minikube, namespace, "deployments/web")["spec"] == before
+    assert look(stack).ok
+
+
+def test_what_made_an_object_keeps_its_fields_and_what_is_patched_later_goes(
+    stack: Stack, minikube: TestCluster, namespace: str, kubectl: Callable[..., None]
+) -> None:
+    theirs = {**config_map("theirs", a="1", b="2"), "metadata": {"name": "theirs"}}
+    kubectl("apply", "-f", "-", input=json.dumps(theirs))
+    stack.write("more", config_map("theirs", a="1"))
+    stack.apply()
+    patched(kubectl, "configmap/theirs", data={"c": "3"})
+    assert only(look(stack)).path == "data.c"
+    for _ in range(2):
+        stack.apply()
+        assert live_of(minikube, namespace, "configmaps/theirs")["data"] == {"a": "1", "b": "2"}
+    assert look(stack).ok
+    stack.apply(adopt=True)
+    assert live_of(minikube, namespace, "configmaps/theirs")["data"] == {"a": "1"}
+
+
+def test_what_cannot_be_taken_away_is_told_before_anything_is_written(
+    stack: Stack, minikube: TestCluster, namespace: str, kubectl: Callable[..., None]
+) -> None:
+    patched(kubectl, "configmap/settings", immutable=True)
+    assert only(look(stack)).path == "immutable"
+    (row,) = [row for row in stack.diff().objects if row.fields]
+    assert [one.path for one in row.fields] == ["immutable"]
+    assert "cannot change while the object exists" in row.refused[0]
+    assert "mlstack.dev/recreate" in row.hint
+    settings = objects()[0]
+    settings["metadata"]["annotations"] = {"mlstack.dev/recreate": "true"}
+    stack.write("web", settings, *objects()[1:])
+    stack.apply()
+    assert "immutable" not in live_of(minikube, namespace, "configmaps/settings")
+
+
+def test_a_number_that_no_file_says_stays_where_a_person_scaled(
+    stack: Stack, minikube: TestCluster, namespace: str, kubectl: Callable[..., None]
+) -> None:
+    bare = objects()[3]
+    del bare["spec"]["replicas"]
+    bare["metadata"]["name"] = "bare"
+    stack.write("more", bare)
+    stack.apply()
+    kubectl("scale", "deployment/bare", "--replicas=2")  # of which the server keeps no record
+    assert stack.diff().ok
+    patched(kubectl, "deployment/bare", spec={"replicas": 3})
+    assert look(stack).ok
+    assert f"`Deployment {namespace}/bare` leaves `spec.replicas` to `kubectl-patch`" in stack.diff().notes
+    stack.apply()
+    assert live_of(minikube, namespace, "deployments/bare")["spec"]["replicas"] == 3
+
+
+def test_a_plan_and_a_rollback_take_away_what_people_added(
+    stack: Stack, minikube: TestCluster, namespace: str, kubectl: Callable[..., None]
+) -> None:
+    before = contents(minikube, namespace)
+    meddle(kubectl)
+    plan = stack.plan()
+    patched(kubectl, "configmap/settings", data={"later": "1"})
+    with pytest.raises(OutdatedError, match=r"data\.later"):
+        apply.execute(plan, clock=stack.clock)
+    patched(kubectl, "configmap/settings", data={"later": None})
+    stack.rollback(1)
+    assert contents(minikube, namespace) == before
+    assert look(stack).ok
+
+
+def without_empty(value: Any) -> Any:
+    """Leave out empty maps; the server itself drops one that was filled and emptied."""
+    if not isinstance(value, dict):
+        return [without_empty(one) for one in value] if isinstance(value, list) else value
+    return {key: without_empty(inner) for key, inner in value.items() if inner != {}}
+
+
+def test_what_a_person_puts_into_an_empty_map_of_ours_goes(
+    stack: Stack, minikube: TestCluster, namespace: str, kubectl: Callable[..., None]
+) -> None:
+    """As `kubectl create deployment --dry-run=client -o yaml` writes them."""
+    bare = deployment("bare", resources={}, securityContext={})
+    bare["spec"]["strategy"] = {}
+    bare["spec"]["template"]["spec"]["securityContext"] = {}
+    stack.write("more", bare)
+    stack.apply()
+    before = without_empty(live_of(minikube, namespace, "deployments/bare")["spec"])
+    root = {"securityContext": {"runAsUser": 0}}
+    main = {"name": "main", "resources": {"limits": {"cpu": "1"}}, **root}
+    pod = {"spec": {"containers": [main], **root}}
+    strategy = {"type": "Recreate", "rollingUpdate": None}
+    patched(kubectl, "deployment/bare", spec={"strategy": strategy, "template": pod})
+    found = rows(look(stack))["Deployment"].differences
+    assert {one.path: (one.cause, one.manager) for one in found} == dict.fromkeys(
+        (
+            "spec.strategy.type",
+            "spec.template.spec.containers[main].resources.limits",
+            "spec.template.spec.containers[main].securityContext.runAsUser",
+            "spec.template.spec.securityContext.runAsUser",
+        ),
+        ("person", "kubectl-patch"),
+    )
+    stack.apply()
+    assert without_empty(live_of(minikube, namespace, "deployments/bare")["spec"]) == before
+    assert look(stack).ok
+    assert stack.apply().counts == {"unchanged": 5}
+
+
+def test_a_custom_resource_is_put_back_as_the_files_say(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    group = f"{namespace}.drift.example.com"
+    spec = {"size": 1, "tags": ["a"], "empty": {}}
+    widget = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "one"}, "spec": spec}
+    stack.write("widgets", crd(group=group), widget)
+    stack.apply()
+    edit = {"spec": {"more": {"b": 1}, "empty": {"x": 1}, "tags": ["a", "b"]}, "status": {"seen": 1}}
+    try:
+        words = ("patch", f"widgets.{group}", "one", "-n", namespace, "--type=merge", "-p", json.dumps(edit))
+        minikube.kubectl(*words)
+        (row,) = rows(look(stack)).values()
+        assert {one.path for one in row.differences} == {"spec.more", "spec.empty.x", "spec.tags"}
+        stack.apply()
+        live = minikube.request("GET", f"/apis/{group}/v1/namespaces/{namespace}/widgets/one")
+        assert live["spec"] == spec
+        assert look(stack).ok
+        assert stack.apply().counts == {"unchanged": 6}
+    finally:
+        minikube.kubectl("delete", "crd", f"widgets.{group}", "--wait=false")
+
+
+def test_what_the_files_take_in_of_what_a_person_added_is_as_they_say(
+    stack: Stack, minikube: TestCluster, namespace: str, kubectl: Callable[..., None]
+) -> None:
+    side = {"name": "side", "image": "side:1"}
+    pod = {"containers": [{**side, "securityContext": {"runAsUser": 0}}]}
+    patched(kubectl, "deployment/web", spec={"template": {"spec": pod}})
+    wanted = objects()
+    wanted[3]["spec"]["template"]["spec"]["containers"].append(side)
+    stack.write("web", *wanted)
+    (row,) = [row for row in stack.diff().objects if row.fields]
+    assert [one.path for one in row.fields] == ["spec.template.spec.containers[side].securityContext"]
+    stack.apply()
+    opener, counted = stack.opener, []
+    stack.opener = lambda context: counted.append(Counted(opener(context))) or counted[-1]
+    assert stack.apply().counts == {"unchanged": 4}
+    assert counted[0].asked["dry run"] == 1  # of the Secret, of which no hash is kept
+    assert counted[0].written == []

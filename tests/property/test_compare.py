@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mlstack.cluster.api import ObjectRef
@@ -20,6 +20,7 @@ from mlstack.model.diff import Changes
 from mlstack.model.events import silent
 from mlstack.model.inventory import Inventory, Member, owned_hash, payload_hash
 from mlstack.model.objects import DesiredState, KubeObject
+from mlstack.model.options import ApplyOptions
 from tests.support.deploying import VirtualClock, config_map
 
 SCHEMAS = load_schemas("1.36")
@@ -128,6 +129,7 @@ def test_what_was_approved_is_done_or_nothing(
 
 
 @given(DATA, WRITES, DATA)
+@example({}, [("operator", {"a": "1"}), ("kubectl-edit", {"a": "2"})], {})
 def test_nothing_is_to_do_after_an_apply_among_others(
     first: dict[str, str], writes: list[Any], now: dict[str, str]
 ) -> None:
@@ -143,3 +145,44 @@ def test_nothing_is_to_do_after_an_apply_among_others(
     left = {path for path, _ in change.left}
     ours = {fields.path_text(path) for path in fields.paths(fields.owned(before, "mlstack"))}
     assert not left & ours
+
+
+EDITS = st.lists(
+    st.tuples(
+        st.sampled_from(["kubectl-edit", "k9s", "operator"]),
+        st.dictionaries(st.sampled_from("abcd"), st.none() | st.sampled_from("123"), max_size=3),
+    ),
+    max_size=4,
+)
+
+
+@given(DATA, EDITS, DATA, st.booleans())
+def test_nothing_of_people_stays_but_labels_and_everything_of_programs(
+    first: dict[str, str], edits: list[Any], now: dict[str, str], keeps: bool
+) -> None:
+    cluster = MemoryCluster(SCHEMAS, clock=VirtualClock())
+    before = reached(cluster, first, App())
+    apply(before)
+    inventory = inventory_of(cluster, before)
+    write(cluster, edits)
+    cluster.patch(REF, {"metadata": {"labels": {"team": "red"}}}, manager="kubectl-label")
+    meddled, about = live_of(cluster), reached(cluster, now, App())
+    owners = {
+        key.removeprefix("f:"): entry.manager
+        for entry in fields.entries(meddled)
+        for key in entry.tree.get("f:data", {})
+        if key != "."
+    }
+    options = ApplyOptions(keep_foreign_fields=keeps)
+    apply(about, observe(about, options=options, inventory=inventory))
+    live = live_of(cluster)
+    stays = {"operator"} | ({"kubectl-edit", "k9s"} if keeps else set())
+    for key in "abcd":
+        owner, value = owners.get(key), meddled.get("data", {}).get(key)
+        if key in now:
+            assert live["data"][key] == (value if owner == "operator" else now[key])
+        else:
+            assert live.get("data", {}).get(key) == (value if owner in stays else None)
+    assert live["metadata"]["labels"]["team"] == "red"
+    (again,) = observe(about, options=options, inventory=inventory).changes
+    assert (again.action, again.writes) == ("unchanged", False)

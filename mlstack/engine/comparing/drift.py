@@ -6,19 +6,22 @@ from typing import Any
 
 from mlstack.cluster.api import ObjectRef
 from mlstack.engine import parallel
-from mlstack.engine.comparing import probe
-from mlstack.engine.comparing.observe import outlook_of
+from mlstack.engine.comparing import probe, takeover
+from mlstack.engine.comparing.observe import kept_labels, outlook_of
+from mlstack.engine.comparing.outlook import Number
 from mlstack.engine.comparing.settle import with_uid
 from mlstack.engine.comparing.surroundings import Surroundings, placed
 from mlstack.engine.records import inventory as inventories
 from mlstack.engine.records import scan
 from mlstack.engine.target import Reached
-from mlstack.errors import InvalidError
-from mlstack.model import displacing, drift, dropped, fields, pruning
+from mlstack.errors import ConflictError, InvalidError
+from mlstack.model import displacing, drift, dropped, fields, payload, pruning
 from mlstack.model.drift import ObjectDrift
 from mlstack.model.fields import Entry
 from mlstack.model.inventory import Inventory, Member, owned_hash, payload_hash
 from mlstack.model.objects import MANAGER, Identity, KubeObject
+
+_MOVES = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,24 +69,44 @@ class _Judge:
     def __init__(self, reached: Reached, inventory: Inventory) -> None:
         self._cluster, self._inventory = reached.cluster, inventory
         self._secrets = reached.state.secrets
-        self._outlook = outlook_of(reached, Surroundings(reached.state, reached.cluster))
+        world = Surroundings(reached.state, reached.cluster)
+        self._outlook = outlook_of(reached, world, inventory=inventory)
+        self._labels: dict[Identity, tuple[tuple[str, str], ...]] = {}
+        self._left: dict[Identity, str] = {}
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Say what could not be seen."""
         fault = self._outlook.earlier.fault
+        left = (text for _, text in sorted(self._left.items()))
+        said = (*left, *kept_labels(sorted(self._labels.items())))
         what = "what was applied last cannot be read, so removed fields may be laid to nobody"
-        return (f"{what}: {fault}",) if fault else ()
+        return (*said, f"{what}: {fault}") if fault else said
 
     def judge(self, wanted: KubeObject) -> ObjectDrift:
+        """Tell how a live object stands; one that changes while it is looked at is looked at again."""
+        for _ in range(_MOVES):
+            try:
+                return self._judge_now(wanted)
+            except ConflictError as moved:
+                if moved.conflicts:
+                    raise
+        return self._judge_now(wanted)
+
+    def _judge_now(self, wanted: KubeObject) -> ObjectDrift:
         """Tell how a live object stands against what is wanted and what was applied."""
         member = self._inventory.members.get(wanted.identity)
         live = self._cluster.get(ObjectRef.of(wanted.data))
         if live is None or live["metadata"].get("deletionTimestamp"):
             return _absent(wanted, is_ending=live is not None, was_there=member is not None)
+        number = self._outlook.number(wanted, live)
+        if number.is_theirs:
+            numbers = (payload.value_at(one, number.path) for one in (live, wanted.data))
+            values = "{} in the cluster, {} in the files".format(*numbers)
+            self._left[wanted.identity] = f"`{wanted.identity}` {number.note} ({values})"
         if member is not None and self._is_as_left(wanted, live, member):
             return ObjectDrift(identity=wanted.identity, component=wanted.component, state="same")
-        found = self._differences(wanted, live, member)
+        found = self._differences(wanted, live, member, number)
         again = member is not None and bool(member.uid) and member.uid != live["metadata"]["uid"]
         return ObjectDrift(
             identity=wanted.identity,
@@ -100,12 +123,12 @@ class _Judge:
             and bool(member.payload_hash and member.owned_hash)
             and member.payload_hash == payload_hash(self._outlook.payload(wanted))
             and member.owned_hash == owned_hash(live)
+            and not self._outlook.is_meddled(wanted, live)
         )
 
     def _differences(
-        self, wanted: KubeObject, live: Mapping[str, Any], member: Member | None
+        self, wanted: KubeObject, live: Mapping[str, Any], member: Member | None, number: Number
     ) -> tuple[drift.Difference, ...]:
-        number = self._outlook.number(wanted, live)
         data, before = number.asked, self._outlook.earlier.of(wanted)
         facts: dict[str, Any] = {"secrets": self._secrets}
         if before:
@@ -115,26 +138,34 @@ class _Judge:
         try:
             forced = self._cluster.apply(with_uid(data, live["metadata"]["uid"]), force=True, dry_run=True)
         except InvalidError as error:
-            return self._without_answer(live, data, error, **facts)
-        found = dropped.dropped(
-            dropped.strange(forced.object, wanted.data),
-            live,
-            before,
-            self._outlook.policy(wanted),
-            spare=number.spared,
-        )
-        return drift.differences(live, forced.object, gone=found.all_paths, **facts)
+            return self._without_answer(wanted, live, data, error, **facts)
+        strange = dropped.strange(forced.object, wanted.data)
+        ended = dropped.dropped(strange, live, before, self._outlook.policy(wanted), spare=number.spared)
+        new = ended.out_of(strange)
+        foreign = self._outlook.foreign(wanted, live, new, number.spared)
+        self._labels[wanted.identity] = self._outlook.new_labels(wanted, live, new)
+        removal = takeover.removal(self._cluster, wanted, live, foreign.paths)
+        after = payload.cut(removal.after or live, ended.all_paths)
+        gone = (*ended.all_paths, *(foreign.paths if removal.changed else ()))
+        return drift.differences(live, forced.object, gone=gone, after=after, **facts)
 
     def _without_answer(
-        self, live: Mapping[str, Any], data: Mapping[str, Any], error: InvalidError, **facts: Any
+        self,
+        wanted: KubeObject,
+        live: Mapping[str, Any],
+        data: Mapping[str, Any],
+        error: InvalidError,
+        **facts: Any,
     ) -> tuple[drift.Difference, ...]:
         """Tell what an object is that cannot take the change: by a new one, or by what is written."""
-        copy = probe.as_new(self._cluster, data)
+        copy = probe.as_new(self._cluster, data, live)
+        foreign = self._outlook.foreign_of(wanted, live).paths
         if copy is None:
             tree = fields.union(fields.owned(live, MANAGER), fields.tree_of(_told(data)))
-            return drift.differences(live, data, tree=tree, **facts)
+            return drift.differences(live, data, tree=tree, gone=foreign, after=data, **facts)
         items = displacing.displaced(live, data, error.causes)
-        return drift.differences(live, copy, gone=items, **facts)
+        gone = tuple(dict.fromkeys((*items, *foreign)))
+        return drift.differences(live, copy, gone=gone, after=copy, **facts)
 
 
 def _told(data: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -8,7 +8,6 @@ from mlstack.engine.comparing.surroundings import placed
 from mlstack.engine.records.history import History
 from mlstack.engine.target import Reached
 from mlstack.errors import ClusterError, UnreachableError
-from mlstack.model import scaling
 from mlstack.model.history import UNNAMED, Revision
 from mlstack.model.objects import Identity, KubeObject
 
@@ -51,23 +50,6 @@ class Earlier:
             except ClusterError as error:
                 self._fault = error.message
                 return ()
-
-    def had_autoscaler(self, wanted: KubeObject) -> bool:
-        """Tell whether a set that was applied before brought an autoscaler for a workload."""
-        with self._lock:
-            if self._fault:
-                return False
-            try:
-                return any(self._scales(one, wanted.identity) for one in reversed(self._revisions()))
-            except UnreachableError:
-                raise
-            except ClusterError as error:
-                self._fault = error.message
-                return False
-
-    def _scales(self, revision: Revision, target: Identity) -> bool:
-        found = (scaling.autoscaler(data) for data in self._set(revision).values())
-        return any(one is not None and one.target == target for one in found)
 
     def _of(self, wanted: KubeObject) -> Iterator[Mapping[str, Any]]:
         for revision in reversed(self._revisions()):

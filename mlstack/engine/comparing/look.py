@@ -1,7 +1,7 @@
 """One object: what is there, and what a server-side apply would make of it."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mlstack.engine.comparing import refusals, takeover
@@ -9,6 +9,7 @@ from mlstack.engine.comparing.making import Making, precisely
 from mlstack.engine.comparing.otherwise import Otherwise
 from mlstack.engine.comparing.outlook import Number, Outlook
 from mlstack.engine.comparing.settle import Settled, settle
+from mlstack.engine.comparing.takeover import Removal
 from mlstack.errors import ConflictError, InvalidError, VersionGoneError
 from mlstack.model import (
     adoption,
@@ -17,6 +18,7 @@ from mlstack.model import (
     displacing,
     dropped,
     fields,
+    payload,
     renewal,
 )
 from mlstack.model.conflicts import Policy
@@ -24,12 +26,39 @@ from mlstack.model.diff import Change
 from mlstack.model.dropped import Dropped
 from mlstack.model.fieldmanagers import AUTOSCALING
 from mlstack.model.fields import FieldChange
+from mlstack.model.kinds import Kinds
 from mlstack.model.objects import MANAGER, KubeObject
+from mlstack.model.payload import Path
 from mlstack.model.replacement import needs_new_run
 
 # How often an object may be another one than a moment before, as while somebody recreates it; of a hundred
 # objects on a server that refuses one question of four, five times were not enough once in ten runs.
 _MOVES = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unsaid:
+    """What becomes of fields of one object that others own and no file has.
+
+    Attributes:
+        ended: those that the files had once.
+        foreign: those that people's tools set.
+        removal: what it means that these go.
+        labels: path and manager of labels and annotations that people added, unless they were told before.
+    """
+
+    ended: Dropped = field(default_factory=Dropped)
+    foreign: Dropped = field(default_factory=Dropped)
+    removal: Removal = field(default_factory=Removal)
+    labels: tuple[tuple[str, str], ...] = ()
+
+    def notes(self, live: Mapping[str, Any]) -> tuple[str, ...]:
+        """Say in a line each what goes and what stays."""
+        return (
+            *(conflicts.describe_dropped(one) for one in self.ended.taken),
+            *(conflicts.describe_foreign(live, one) for one in self.foreign.taken),
+            *(conflicts.describe_left(one) for one in (*self.ended.left, *self.foreign.left)),
+        )
 
 
 class Look:
@@ -60,7 +89,7 @@ class Look:
     def _change_now(self) -> Change:
         known = self.outlook.known
         seen = known.unchanged(self.wanted) if known else None
-        if seen is not None:
+        if seen is not None and not self.outlook.is_meddled(self.wanted, seen):
             return self._as_left(seen)
         reachable = self.world.is_reachable(self.wanted)
         is_absent = known is not None and known.is_absent(self.wanted)
@@ -69,7 +98,7 @@ class Look:
             return self._new(reachable)
         if live["metadata"].get("deletionTimestamp"):
             return self._ending(live)
-        if known and known.is_as_left(self.wanted, live):
+        if known and known.is_as_left(self.wanted, live) and not self.outlook.is_meddled(self.wanted, live):
             return self._as_left(live)
         return refusals.of_others(
             self.wanted,
@@ -80,7 +109,12 @@ class Look:
         )
 
     def _as_left(self, live: Mapping[str, Any]) -> Change:
-        return self._make.change(action="unchanged", writes=False, live_uid=live["metadata"]["uid"])
+        return self._make.change(
+            action="unchanged",
+            writes=False,
+            live_uid=live["metadata"]["uid"],
+            made_elsewhere=self.outlook.was_made_elsewhere(self.wanted, live),
+        )
 
     def _new(self, reachable: bool) -> Change:
         if not self.outlook.options.create:
@@ -112,31 +146,50 @@ class Look:
             return self._otherwise.outdated(live)
         except InvalidError as error:
             return self._otherwise.refused(live, error)
+        unsaid = self._unsaid(live, settled, number, policy)
+        fault = unsaid.removal.fault
+        if fault is not None:
+            return self._otherwise.fixed(live, unsaid.removal.changed, fault.causes, notes=unsaid.notes(live))
+        emptied = conflicts.emptied(live, settled.payload, unsaid.removal.paths, policy)
+        if emptied:
+            data = payload.cut(settled.payload, [path for loss in emptied for path in loss.paths])
+            again = settle(self.cluster, self.wanted, data, live, policy)
+            settled = replace(again, taken=settled.taken, left=(*settled.left, *emptied))
         gone: tuple[FieldChange, ...] = ()
-        if adoption.adoptable(live):
+        about: tuple[str, ...] = ()
+        is_taken_over = self.outlook.options.adopt and bool(adoption.adoptable(live))
+        if is_taken_over or self.outlook.was_made_elsewhere(self.wanted, live):
             gone = takeover.goes(self.cluster, live, settled, number.data, spare=number.spared)
-        ended = self._ended(live, settled, number, policy)
-        ending = {text for loss in ended.taken for text in loss.texts}
-        gone = tuple(one for one in gone if one.path not in ending)
+            ending = {text for loss in (*unsaid.ended.taken, *unsaid.foreign.taken) for text in loss.texts}
+            gone = tuple(one for one in gone if one.path not in ending)
+            about = tuple(takeover.describe(live, gone, adopt=is_taken_over))
         notes = (
             *settled.forced.warnings,
             *(conflicts.describe_taken(one) for one in settled.taken if one.said),
             *(conflicts.describe_left(one) for one in settled.left),
             *(conflicts.describe_swept(one) for one in conflicts.swept(live, settled.forced.object)),
-            *(conflicts.describe_dropped(one) for one in ended.taken),
-            *(conflicts.describe_left(one) for one in ended.left),
+            *unsaid.notes(live),
             *([number.note] if number.note else []),
-            *takeover.describe(live, gone, adopt=self.outlook.options.adopt),
+            *about,
         )
-        return self._compared(live, settled, number, gone, ended, tuple(dict.fromkeys(notes)))
+        return self._compared(live, settled, number, gone, unsaid, tuple(dict.fromkeys(notes)))
 
-    def _ended(self, live: Mapping[str, Any], settled: Settled, number: Number, policy: Policy) -> Dropped:
-        """Tell what becomes of fields that the files had once and that others own by now."""
+    def _unsaid(self, live: Mapping[str, Any], settled: Settled, number: Number, policy: Policy) -> Unsaid:
+        """Tell what becomes of fields of others that no file has."""
         found = dropped.strange(settled.forced.object, self.wanted.data)
         if not found:
-            return Dropped()
+            return Unsaid()
         before = self.outlook.earlier.of(self.wanted)
-        return dropped.dropped(found, live, before, policy, spare=number.spared)
+        ended = dropped.dropped(found, live, before, policy, spare=number.spared)
+        new = ended.out_of(found)
+        foreign = self.outlook.foreign(self.wanted, live, new, number.spared)
+        removal = takeover.removal(self.cluster, self.wanted, live, foreign.paths)
+        return Unsaid(
+            ended=ended,
+            foreign=foreign if removal.changed else replace(foreign, taken=()),
+            removal=removal,
+            labels=self.outlook.new_labels(self.wanted, live, new),
+        )
 
     def _compared(
         self,
@@ -144,7 +197,7 @@ class Look:
         settled: Settled,
         number: Number,
         gone: tuple[FieldChange, ...],
-        ended: Dropped,
+        unsaid: Unsaid,
         notes: tuple[str, ...],
     ) -> Change:
         """Tell what differs in what we own, and whether the object is written."""
@@ -156,17 +209,27 @@ class Look:
         if self.outlook.options.adopt and adoption.adoptable(live):
             changed |= {one.path: one for one in gone}
             prepare = adoption.take_over(live, api_version=self.wanted.api_version, spare=number.spared)
+        ended, removal = unsaid.ended, unsaid.removal
         if ended.paths:
             tree = fields.tree_along(ended.paths)
             changed |= {one.path: one for one in takeover.without(self.cluster, live, settled.payload, tree)}
-            prepare = displacing.take_items(
-                live, ended.paths, api_version=self.wanted.api_version, after=prepare
-            )
+        changed |= {one.path: one for one in removal.changed}
+        # What changes nothing is not worth a write, but goes along with one: else it is asked about for ever.
+        items = (*ended.paths, *(removal.paths if changed or prepare or own != new else ()))
+        if items:
+            prepare = self._prepared(live, items, prepare)
         facts = {
             "notes": notes,
-            "left": tuple(
-                (text, loss.owner.manager) for loss in (*settled.left, *ended.left) for text in loss.texts
+            "left": (
+                *number.left,
+                *(
+                    (text, loss.owner.manager)
+                    for loss in (*settled.left, *ended.left, *unsaid.foreign.left)
+                    for text in loss.texts
+                ),
             ),
+            "labels": unsaid.labels,
+            "made_elsewhere": self.outlook.was_made_elsewhere(self.wanted, live),
             "payload": number.sent(settled.payload),
             "prepare": prepare,
             "handover": number.handover,
@@ -177,6 +240,21 @@ class Look:
             return self._differing(live, tuple(changed.values()), facts, settled.forced.object)
         writes = own != new or bool(prepare) or number.changes_hands
         return self._make.change(action="unchanged", writes=writes, **facts)
+
+    def _prepared(
+        self, live: Mapping[str, Any], items: Sequence[Path], after: adoption.Patch
+    ) -> adoption.Patch:
+        """Give the patch that makes fields ours, so that an apply without them removes them.
+
+        An apply that empties a map of a custom resource leaves null in its place, which few definitions
+        allow: what lies in a map that the files set empty goes by the patch itself.
+        """
+        version, data = self.wanted.api_version, self.wanted.data
+        is_custom = Kinds.builtin().lookup(version, self.wanted.kind) is None
+        inside = [path for path in items if is_custom and payload.value_at(data, path[:-1]) in ({}, [])]
+        taken = [path for path in items if path not in inside]
+        patch = displacing.take_items(live, taken, api_version=version, after=after)
+        return (*patch, *payload.removals(live, inside))
 
     def _differing(
         self,

@@ -1,6 +1,6 @@
 """What is there, and what a server-side apply would make of it: live objects and dry runs → Changes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from mlstack.engine import parallel
@@ -16,9 +16,11 @@ from mlstack.engine.target import Reached
 from mlstack.model import objects, order
 from mlstack.model.diff import Change, Changes
 from mlstack.model.inventory import Inventory
+from mlstack.model.objects import Identity
 from mlstack.model.options import ApplyOptions
 
 _USUAL = ApplyOptions()
+_NAMED = 8
 
 
 def observe(
@@ -50,7 +52,7 @@ def observe(
     refuse_absent_targets((*extra, *wanted), cluster)
     everything = order.ordered((*extra, *wanted), state.depends)
     known = Known(cluster, state, inventory, adopt=options.adopt)
-    outlook = outlook_of(reached, world, options, check_new=check_new)
+    outlook = outlook_of(reached, world, options, inventory=inventory, check_new=check_new)
     known.look_around([found for found in everything if world.is_reachable(found)], outlook.payload)
     looking = replace(outlook, known=known)
     results = parallel.run(lambda found: Look(looking, found).change(), everything)
@@ -70,14 +72,18 @@ def observe(
             *state.notes,
             *(f"namespace `{one.name}` is created first" for one in extra),
             *_left(changes),
+            *kept_labels((change.identity, change.labels) for change in changes),
             *_unread(outlook.earlier),
         ),
     )
 
 
-def looking_again(reached: Reached, options: ApplyOptions = _USUAL) -> Callable[[Change], Change]:
+def looking_again(
+    reached: Reached, options: ApplyOptions = _USUAL, inventory: Inventory | None = None
+) -> Callable[[Change], Change]:
     """Give what looks at one object once more, when it moved after its change was worked out."""
-    outlook = outlook_of(reached, Surroundings(reached.state, reached.cluster), options, check_new=False)
+    world = Surroundings(reached.state, reached.cluster)
+    outlook = outlook_of(reached, world, options, inventory=inventory)
 
     def again(change: Change) -> Change:
         if change.desired is None:
@@ -88,7 +94,12 @@ def looking_again(reached: Reached, options: ApplyOptions = _USUAL) -> Callable[
 
 
 def outlook_of(
-    reached: Reached, world: Surroundings, options: ApplyOptions = _USUAL, *, check_new: bool = False
+    reached: Reached,
+    world: Surroundings,
+    options: ApplyOptions = _USUAL,
+    *,
+    inventory: Inventory | None = None,
+    check_new: bool = False,
 ) -> Outlook:
     """Give what holds for every object of a run."""
     return Outlook(
@@ -99,6 +110,7 @@ def outlook_of(
         rules=reached.target.app.app().conflicts,
         environments=frozenset(map(objects.label_of, reached.target.app.environment_names())),
         check_new=check_new,
+        members=inventory.members if inventory else {},
     )
 
 
@@ -126,6 +138,15 @@ def _left(changes: Sequence[Change]) -> tuple[str, ...]:
     return tuple(
         f"`{change.identity}` {note}" for change in silent for note in change.notes if "leaves" in note
     )
+
+
+def kept_labels(found: Iterable[tuple[Identity, Sequence[tuple[str, str]]]]) -> tuple[str, ...]:
+    """Say in one line which labels and annotations of people stay; nothing if there are none."""
+    texts = [f"`{path}` of `{identity}` ({manager})" for identity, rows in found for path, manager in rows]
+    if not texts:
+        return ()
+    more = f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
+    return (f"labels and annotations that people added stay: {', '.join(texts[:_NAMED])}{more}",)
 
 
 def _unread(earlier: Earlier) -> tuple[str, ...]:

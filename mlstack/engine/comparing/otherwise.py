@@ -1,13 +1,14 @@
 """Changes that a dry run cannot tell: the server refuses it, or cannot be asked yet."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlstack.engine.comparing import probe, refusals
 from mlstack.engine.comparing.making import Making
-from mlstack.errors import InvalidError, MlstackError
-from mlstack.model import adoption, displacing, fields, payload, renewal
+from mlstack.errors import Cause, InvalidError, MlstackError
+from mlstack.model import adoption, conflicts, displacing, fields, payload, renewal
 from mlstack.model.diff import Change, Refusal
+from mlstack.model.dropped import Dropped
 from mlstack.model.fields import FieldChange
 from mlstack.model.objects import MANAGER
 from mlstack.model.renewal import Verdict
@@ -28,7 +29,8 @@ class Otherwise:
     def refused(self, live: Mapping[str, Any], error: InvalidError) -> Change:
         """Tell a change that cannot be made in place from an object that is wrong: ask under another name."""
         is_definition = refusals.is_definition(self._wanted)
-        copy = self._wanted.data if is_definition else probe.attempt(self._world.cluster, self._wanted.data)
+        wanted = self._wanted.data
+        copy = wanted if is_definition else probe.attempt(self._world.cluster, wanted, live)
         fault = copy if isinstance(copy, MlstackError) else None
         if not isinstance(copy, MlstackError):
             items = displacing.displaced(live, self._make.data, error.causes)
@@ -40,14 +42,41 @@ class Otherwise:
         tree = fields.union(fields.owned(live, MANAGER), fields.owned(after, MANAGER))
         if after is self._wanted.data:  # as it is written, without what the server would fill in
             tree = fields.tree_of(after)
-        changed = tuple(fields.compare(live, after, tree))
+        foreign = self._make.outlook.foreign_of(self._wanted, live)
+        found = (
+            *fields.compare(live, after, tree),
+            *fields.compare(live, after, fields.tree_along(foreign.paths)),
+        )
+        changed = tuple({one.path: one for one in found}.values())
         lost = refusals.losses(self._world.cluster, live, self._wanted.data) if is_definition else ()
         why = needs_new_run(self._wanted.with_data(live), changed)
         fixed = "; ".join(lost) or renewal.sentence(self._wanted, error.causes, changed)
         verdict = renewal.judge(self._wanted, self._world.state.environment, fixed=fixed, why=why)
         if fault is not None and verdict.recreate:
             verdict = renewal.unless_refused(verdict, fault)
-        return self.anew(live, changed, verdict)
+        return self.anew(live, changed, verdict, self._notes(live, foreign, changed))
+
+    @staticmethod
+    def _notes(live: Mapping[str, Any], foreign: Dropped, changed: Sequence[FieldChange]) -> tuple[str, ...]:
+        """Say what people added and goes with the object; nothing of what a new one has too."""
+        differing = {one.path for one in changed}
+        return tuple(
+            conflicts.describe_foreign(live, loss)
+            for loss in foreign.taken
+            if any(text.startswith(path) for text in loss.texts for path in differing)
+        )
+
+    def fixed(
+        self,
+        live: Mapping[str, Any],
+        changed: tuple[FieldChange, ...],
+        causes: Sequence[Cause],
+        notes: tuple[str, ...],
+    ) -> Change:
+        """Give the change of an object from which fields cannot go while it exists."""
+        fixed = renewal.sentence(self._wanted, causes, changed)
+        verdict = renewal.judge(self._wanted, self._world.state.environment, fixed=fixed, why=None)
+        return self.anew(live, changed, verdict, notes)
 
     def unasked(self) -> Change:
         """Give the change of an object whose definition changes first: until then the server cannot tell."""

@@ -6,9 +6,12 @@ from typing import Any
 from mlstack.cluster.api import Cluster, ObjectRef
 from mlstack.engine import parallel
 from mlstack.errors import ForbiddenError, MlstackError, ObjectNotFoundError
-from mlstack.model import objects
+from mlstack.model import names, objects
 from mlstack.model.kinds import Kind, Kinds, kinds_of_crd
 from mlstack.model.objects import DesiredState, KubeObject
+from mlstack.model.readiness import operators
+
+_MOST_HINTS = 3
 
 
 def placed(wanted: Sequence[KubeObject], cluster: Cluster) -> tuple[KubeObject, ...]:
@@ -89,11 +92,13 @@ class Surroundings:
         if not unknown:
             return
         kinds = sorted({f"{found.kind} ({found.api_version})" for found in unknown})
+        served = self.cluster.kinds()
+        hints = [_kind_hint(found, served, self.state.environment) for found in unknown]
         raise ObjectNotFoundError(
             f"the cluster has no kind {', '.join(f'`{kind}`' for kind in kinds)}",
             what="kind",
             where=f"component {unknown[0].component}",
-            hint=_kind_hint(unknown[0], self.state.environment),
+            hint="; ".join(list(dict.fromkeys(hints))[:_MOST_HINTS]),
         )
 
     def missing_namespace(self, wanted: Sequence[KubeObject], *, create: bool) -> tuple[KubeObject, ...]:
@@ -139,9 +144,35 @@ def _certain(answer: bool | MlstackError) -> bool:
     return answer
 
 
-def _kind_hint(unknown: KubeObject, environment: str) -> str:
-    if unknown.group == "kubeflow.org":
-        return f"install the operator's definitions first: `mlstack apply {environment} -c kubeflow-core`"
-    if unknown.group == "paddlepaddle.org":
-        return f"mlstack generate elastic-controller NAME, then mlstack apply {environment} -c NAME"
-    return f"install the definitions of `{unknown.group}` first, or make them part of the app"
+def _kind_hint(unknown: KubeObject, served: Kinds, environment: str) -> str:
+    """Say how the cluster comes to know a kind, or what was meant."""
+    api_version, kind, group = unknown.api_version, unknown.kind, unknown.group
+    operator = operators.operator_of(api_version, kind)
+    there = [one for one in served.of_group(group) if one.kind == kind]
+    versions = [one.api_version for one in there if _is_same_operator(operator, one)]
+    if versions:
+        return f"the cluster serves `{kind}` as {' and '.join(versions)}: write that `apiVersion`"
+    if why := operators.retired(api_version, kind):
+        return f"nobody serves `{kind}` any more: {why}"
+    if operator is not None:
+        today = f"the {operator.name} serves {operator.instead} today; " if operator.instead else ""
+        install = operators.how_to_install(operator, environment)
+        return f"`{kind}` is served by the {operator.name}: {today}{install}"
+    near = operators.likely_kind(api_version, kind) or names.nearest(kind, _kinds_there(group, served))
+    if near and near != kind:
+        return f"did you mean `{near}`?"
+    if "." in group and not group.endswith(".k8s.io"):
+        return f"install the definitions of `{group}` first, or make them part of the app"
+    elsewhere = sorted({one.api_version for one in Kinds.builtin() if one.kind == kind})
+    if elsewhere:
+        return f"Kubernetes serves `{kind}` as {' and '.join(elsewhere)}: write that `apiVersion`"
+    return f"Kubernetes has no such kind: kubectl api-resources{f' --api-group={group}' if group else ''}"
+
+
+def _is_same_operator(operator: operators.Operator | None, kind: Kind) -> bool:
+    other = operators.operator_of(kind.api_version, kind.kind)
+    return operator is None or (other is not None and other.name == operator.name)
+
+
+def _kinds_there(group: str, served: Kinds) -> list[str]:
+    return [one.kind for one in served.of_group(group)]

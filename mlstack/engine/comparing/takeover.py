@@ -1,15 +1,17 @@
-"""What it means to take an object over from the tool that applied it before (`--adopt`)."""
+"""Taking over: all of the tool that applied an object before (`--adopt`), or what people added to it."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from mlstack.cluster.api import Cluster
+from mlstack.cluster.api import Cluster, ObjectRef
 from mlstack.engine.comparing import probe
 from mlstack.engine.comparing.settle import Settled
-from mlstack.model import adoption, fields, payload
+from mlstack.errors import ConflictError, ForbiddenError, InvalidError
+from mlstack.model import adoption, dropped, fields, payload, renewal
 from mlstack.model.fieldmanagers import owner_of
 from mlstack.model.fields import MISSING, FieldChange
-from mlstack.model.objects import MANAGER
+from mlstack.model.objects import MANAGER, KubeObject
 
 _NAMED = 4  # a note, not a list: a diff with `--adopt` has them all
 
@@ -54,13 +56,62 @@ def without(
         return ()
     paths = list(fields.paths(tree))
     after = payload.cut(live, paths)
-    fresh = probe.as_new(cluster, data)
+    fresh = probe.as_new(cluster, data, live)
     for path in paths:
         value = MISSING if path[-1].startswith("k:") else payload.value_at(fresh or {}, path)
         after = after if value is MISSING else payload.put(after, path, value)
     return tuple(
         found for found in fields.compare(live, after, tree) if not adoption.is_allocated(found.path)
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Removal:
+    """What it means that fields which people's tools set go.
+
+    Attributes:
+        paths: the fields, with the maps and lists that hold nothing else.
+        after: the object without them.
+        changed: what changes; nothing where the server gives the same values.
+        fault: why they cannot go while the object exists.
+    """
+
+    paths: tuple[payload.Path, ...] = ()
+    after: Mapping[str, Any] = field(default_factory=dict)
+    changed: tuple[FieldChange, ...] = ()
+    fault: InvalidError | None = None
+
+
+def removal(
+    cluster: Cluster, wanted: KubeObject, live: Mapping[str, Any], found: Sequence[payload.Path]
+) -> Removal:
+    """Ask the server what an object is without some fields: defaults and webhooks have their say.
+
+    Args:
+        cluster: where to ask; nothing is written.
+        wanted: the object as it is wanted.
+        live: the object as it is.
+        found: the fields.
+
+    Raises:
+        ConflictError: the object changed meanwhile.
+    """
+    found = [path for path in found if payload.value_at(live, path) is not MISSING]
+    if not found:
+        return Removal()
+    paths, fault = dropped.widened(live, wanted.data, found), None
+    try:
+        test = {"op": "test", "path": "/metadata/uid", "value": live["metadata"]["uid"]}
+        patch = (test, *payload.removals(live, paths))
+        after = cluster.patch(ObjectRef.of(wanted.data), patch, kind="json", dry_run=True).object
+    except InvalidError as error:
+        if not error.causes:
+            raise ConflictError(error.message) from error
+        after, fault = payload.cut(live, paths), error if renewal.says_fixed(error.causes) else None
+    except ForbiddenError:  # as a policy says; the write will tell
+        after = payload.cut(live, paths)
+    changed = tuple(fields.compare(live, after, fields.tree_along(found)))
+    return Removal(paths=paths, after=after, changed=changed, fault=fault if changed else None)
 
 
 def describe(live: Mapping[str, Any], gone: tuple[FieldChange, ...], *, adopt: bool) -> Iterator[str]:

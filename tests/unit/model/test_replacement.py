@@ -106,3 +106,12 @@ def test_changes_are_named_in_words(change: FieldChange, words: str) -> None:
 def test_many_changes_are_counted() -> None:
     many = [changed(f"spec.tfReplicaSpecs.{role}.replicas") for role in ("Worker", "PS", "Chief", "Master")]
     assert "and 1 more" in (needs_new_run(job(), many) or "")
+
+
+@pytest.mark.parametrize(("version", "operator"), [("v1", "training operator"), ("v2beta1", "MPI operator")])
+def test_an_mpi_job_names_the_operator_of_its_version(version: str, operator: str) -> None:
+    live = {"apiVersion": f"kubeflow.org/{version}", "kind": "MPIJob", "metadata": {"name": "a"}, "spec": {}}
+    change = changed("spec.mpiReplicaSpecs.Worker.replicas")
+    assert f"the {operator} does not change a running job" in str(
+        needs_new_run(KubeObject(data=live), [change])
+    )

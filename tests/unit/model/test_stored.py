@@ -78,7 +78,13 @@ def test_parts_are_named_by_what_they_hold() -> None:
         {"format": "1", "members": '{"a":1}\n'},
         {"format": "1", "members": '["","","","","","","",""]\n'},
         {"format": "1", "members": '["v1","Pod","ml",7,"","","",""]\n'},
+        {"format": "1", "members": "[" * 200_000},
+        {"format": "9" * 5000, "members": ""},
+        {"format": "1", "parts": "foreign\n"},
+        {"format": "1", "parts": "".join(f".i{number}\n" for number in range(100_000))},
+        {"format": "1", "parts": ".i1\n" * 2},
     ],
+    ids=lambda data: str(data)[:60],
 )
 def test_damage_is_seen(data: dict[str, str]) -> None:
     with pytest.raises(stored.DamagedError):

@@ -78,7 +78,7 @@ def test_a_removed_field_is_known_from_the_last_apply(applied: Stack, cluster: M
 def test_what_the_files_dropped_after_others_changed_it_is_laid_to_them(
     applied: Stack, cluster: MemoryCluster
 ) -> None:
-    cluster.patch(SETTINGS, {"data": {"b": "2", "mine": "x"}}, manager="kubectl-edit")
+    cluster.patch(SETTINGS, {"data": {"b": "2"}}, manager="kubectl-edit")
     applied.write("web", config_map(a="1"), deployment(replicas=2))
     (one,) = rows(look(applied))["settings"].differences
     assert (one.path, one.action, one.live, one.cause, one.manager) == (
@@ -177,3 +177,71 @@ def test_what_cannot_change_in_place_is_told_all_the_same(stack: Stack, cluster:
     changed["spec"]["template"]["metadata"]["labels"]["tier"] = "a"
     stack.write("web", changed)
     assert {one.cause for one in rows(look(stack))["web"].differences} == {"stale"}
+
+
+def test_what_a_foreign_autoscaler_has_is_told_and_comes_back_once_that_is_gone(
+    applied: Stack, cluster: MemoryCluster
+) -> None:
+    scaler = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "theirs", "namespace": "ml"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "maxReplicas": 9,
+        },
+    }
+    cluster.create(scaler, manager="kubectl-autoscale")
+    cluster.patch(WEB, {"spec": {"replicas": 7}}, manager="kube-controller-manager", subresource="scale")
+    found = look(applied)
+    assert (found.ok, found.notes) == (
+        True,
+        (
+            "`Deployment ml/web` leaves `spec.replicas` to `HorizontalPodAutoscaler theirs`"
+            " (7 in the cluster, 2 in the files)",
+        ),
+    )
+    applied.apply()
+    cluster.delete(ObjectRef("autoscaling/v2", "HorizontalPodAutoscaler", "ml", "theirs"))
+    assert not look(applied).ok
+    applied.apply()
+    live = cluster.get(WEB)
+    assert live is not None
+    assert live["spec"]["replicas"] == 2
+    assert look(applied).ok
+
+
+def test_what_people_add_goes_and_what_a_program_adds_stays(applied: Stack, cluster: MemoryCluster) -> None:
+    before = cluster.get(WEB)
+    assert before is not None
+    side = {"name": "side", "image": "x", "securityContext": {"privileged": True}}
+    cluster.patch(
+        WEB,
+        [
+            {"op": "add", "path": "/spec/template/spec/containers/-", "value": side},
+            {"op": "add", "path": "/spec/template/spec/hostNetwork", "value": True},
+        ],
+        kind="json",
+        manager="kubectl-patch",
+    )
+    cluster.patch(SETTINGS, {"data": {"theirs": "1"}}, manager="operator")
+    cluster.patch(SETTINGS, {"data": {"mine": "1"}, "metadata": {"labels": {"team": "red"}}}, manager="k9s")
+    found = look(applied)
+    assert {one.path: (one.manager, one.time != "") for row in found.objects for one in row.differences} == {
+        "spec.template.spec.containers[side]": ("kubectl-patch", True),
+        "spec.template.spec.hostNetwork": ("kubectl-patch", True),
+        "data.mine": ("k9s", True),
+    }
+    assert found.notes == (
+        "labels and annotations that people added stay:"
+        " `metadata.labels.team` of `ConfigMap ml/settings` (k9s)",
+    )
+    assert applied.apply(keep_foreign_fields=True).counts == {"unchanged": 2}
+    assert applied.apply().counts == {"updated": 2}
+    live, settings = cluster.get(WEB), cluster.get(SETTINGS)
+    assert live is not None
+    assert settings is not None
+    assert live["spec"] == before["spec"]
+    assert settings["data"] == {"a": "1", "b": "1", "theirs": "1"}
+    assert settings["metadata"]["labels"]["team"] == "red"
+    assert look(applied).ok
