@@ -18,10 +18,12 @@ _LONGEST_WHAT = 32
 @VIEWS.register("HistoryResult")
 def history(result: HistoryResult) -> Page:
     """Show a line a revision, newest first."""
+    notes = tuple(f"note: {note}" for note in result.notes)
     if not result.revisions:
         place = f"`{result.environment}` (context {result.context}, namespace {result.namespace})"
         return Page(
-            (Line(f"{place}: no history yet", hang=2),), notes=(f"next: mlstack apply {result.environment}",)
+            (Line(f"{place}: no history yet", hang=2),),
+            notes=(*notes, f"next: mlstack apply {result.environment}"),
         )
     rows = tuple(
         (str(one.number), _when(one), one.who, shorten(one.what, _LONGEST_WHAT), _end(one), _counts(one))
@@ -30,6 +32,7 @@ def history(result: HistoryResult) -> Page:
     return Page(
         (Table(("REV", "WHEN", "WHO", "WHAT", "RESULT", "OBJECTS"), rows, cut="OBJECTS"),),
         tuple(str(one.number) for one in result.revisions),
+        notes,
     )
 
 
@@ -79,6 +82,8 @@ def _when(found: Revision) -> str:
 
 
 def _end(found: Revision) -> str:
+    if found.result == "interrupted":
+        return f"interrupted: {found.changed} of {found.planned} changes"
     return "done, but others are not" if found.result == "done" and found.unsettled else found.result
 
 

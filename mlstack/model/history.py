@@ -11,12 +11,14 @@ from mlstack.model.fields import FieldChange
 from mlstack.model.kinds import kinds_of_crd
 from mlstack.model.objects import DesiredState, KubeObject
 
-Result = Literal["done", "failed", "not ready"]
+Result = Literal["done", "failed", "not ready", "interrupted"]
 
 T = TypeVar("T")
 
 UNNAMED = "…"
 """Stands among the components that do not work for too many to be named."""
+CHANGING = frozenset({"created", "updated", "recreated", "deleted"})
+"""Outcomes after which an object is not as it was."""
 KEPT = 10
 """How many revisions of an environment stay."""
 
@@ -34,6 +36,7 @@ class Revision:
         components: full names of the components that were applied.
         unsettled: components of the set whose last run did not end well.
         counts: number of objects of each outcome.
+        planned: number of objects that were to be created, changed or deleted; 0 where that is not known.
         objects: number of objects of the set.
         version: of mlstack.
         digest: `sha256:…` of the set; equal sets have equal digests.
@@ -49,11 +52,17 @@ class Revision:
     components: tuple[str, ...] = ()
     unsettled: tuple[str, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
+    planned: int = 0
     objects: int = 0
     version: str = ""
     digest: str = ""
     size_bytes: int = 0
     parts: int = 1
+
+    @property
+    def changed(self) -> int:
+        """Count the objects that were created, changed or deleted."""
+        return sum(number for outcome, number in self.counts.items() if outcome in CHANGING)
 
     @property
     def is_good(self) -> bool:
@@ -90,6 +99,7 @@ def merged(known: DesiredState, applied: DesiredState) -> DesiredState:
         depends={**_others(known.depends, applied), **applied.depends},
         timeouts={**_others(known.timeouts, applied), **applied.timeouts},
         has_secrets=known.has_secrets or applied.has_secrets,
+        secrets=tuple(dict.fromkeys((*known.secrets, *applied.secrets))),
     )
 
 
@@ -125,28 +135,31 @@ def unsettled(previous: Revision | None, applied: Iterable[str], result: Result)
     return tuple(sorted(before - names if result == "done" else before | names))
 
 
-def gone_back(earlier: DesiredState, now: DesiredState) -> tuple[DesiredState, tuple[str, ...]]:
+def gone_back(
+    earlier: DesiredState, now: DesiredState, *, may_lose: bool = False
+) -> tuple[DesiredState, tuple[str, ...]]:
     """Give an earlier set as far as one can go back to it, and say what stays as it is today.
 
     A claim holds data: it is neither replaced nor made smaller. A definition that would lose fields or
-    versions would take along what is stored in them.
+    versions would take along what is stored in them; it goes back only if it `may_lose` them.
     """
     today = {one.identity: one for one in now.objects}
-    reasons = {one.identity: _lasting(one, today.get(one.identity)) for one in earlier.objects}
+    reasons = {one.identity: _lasting(one, today.get(one.identity), may_lose) for one in earlier.objects}
     kept = [today[one.identity] if reasons[one.identity] else one for one in earlier.objects]
     told = tuple(f"{who} stays as it is: {why}" for who, why in reasons.items() if why)
     return replace(earlier, objects=tuple(kept)), told
 
 
-def _lasting(earlier: KubeObject, today: KubeObject | None) -> str:
+def _lasting(earlier: KubeObject, today: KubeObject | None, may_lose: bool) -> str:
     """Say why an object cannot get its earlier form again, nothing if it can."""
     if today is None or today.data == earlier.data:
         return ""
     if is_claim(earlier):
         return "a claim is not rolled back"
-    if kinds_of_crd(earlier.data) and not definitions.is_allowed(earlier.data):
+    if kinds_of_crd(earlier.data) and not may_lose and not definitions.is_allowed(earlier.data):
         lost = definitions.losses(today.data, earlier.data)
-        return f"going back would lose something ({lost[0]})" if lost else ""
+        if lost:
+            return f"going back would lose something ({lost[0]}); if that is wanted: --allow-destructive-crds"
     return ""
 
 

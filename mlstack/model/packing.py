@@ -29,6 +29,12 @@ CONTENT = "set.json.gz"
 _FACTS_CHARACTERS = 200_000  # the API server takes 262,144 bytes of annotations
 _GZIP = 16 + zlib.MAX_WBITS
 
+# Whoever may write Secrets in the namespace may write such facts: no number of theirs drives a loop or takes
+# memory before it is known to be a possible one.
+MOST_BYTES = 256_000_000
+"""What a set may take, unpacked: some 50,000 objects."""
+_MOST_NUMBER = 10**12
+
 
 @dataclass(frozen=True, kw_only=True)
 class Packed:
@@ -62,6 +68,7 @@ def _canonical(state: DesiredState) -> bytes:
         "components": list(state.components),
         "depends": {name: list(others) for name, others in state.depends.items()},
         "timeouts": dict(state.timeouts),
+        **({"secrets": sorted(state.secrets)} if state.secrets else {}),  # to be masked where it is shown
         "objects": [
             {"component": one.component, "object": one.data}
             for one in sorted(state.objects, key=lambda one: one.identity)
@@ -87,7 +94,13 @@ def unpack(revision: Revision, parts: Sequence[bytes]) -> DesiredState:
         raise damaged(revision.number) from error
     if _digest(text) != revision.digest:
         raise damaged(revision.number)
-    document = json.loads(text)
+    try:
+        return _state_of(json.loads(text), revision)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise damaged(revision.number) from error
+
+
+def _state_of(document: Mapping[str, Any], revision: Revision) -> DesiredState:
     return DesiredState(
         app=document["app"],
         environment=document["environment"],
@@ -97,6 +110,7 @@ def unpack(revision: Revision, parts: Sequence[bytes]) -> DesiredState:
         timeouts=document.get("timeouts", {}),
         objects=tuple(_object(one, revision.number) for one in document["objects"]),
         has_secrets=any(one["object"].get("kind") == "Secret" for one in document["objects"]),
+        secrets=tuple(document.get("secrets", ())),
     )
 
 
@@ -182,10 +196,18 @@ def revisions(items: Iterable[Mapping[str, Any]]) -> tuple[Revision, ...]:
     found = list(items)
     there = {_name(item) for item in found}
     read = [(item, _revision(item)) for item in found]
-    complete = [
-        one for item, one in read if one is not None and there.issuperset(_names_of(_name(item), one))
-    ]
+    complete = [one for item, one in read if one is not None and _is_complete(item, one, there)]
     return tuple(sorted(complete, key=lambda one: one.number))
+
+
+def impossible(items: Iterable[Mapping[str, Any]]) -> tuple[int, ...]:
+    """Give the numbers of the revisions among metadata of Secrets whose facts nobody could have written."""
+    heads = [item for item in items if FACTS in _annotations(item)]
+    return tuple(sorted({_known_number(item) for item in heads if _revision(item) is None}))
+
+
+def _is_complete(item: Mapping[str, Any], found: Revision, there: set[str]) -> bool:
+    return found.parts <= len(there) and there.issuperset(_names_of(_name(item), found))
 
 
 def _names_of(head: str, revision: Revision) -> tuple[str, ...]:
@@ -197,22 +219,29 @@ def _revision(item: Mapping[str, Any]) -> Revision | None:
     try:
         facts = json.loads(_annotations(item)[FACTS])
         return Revision(
-            number=_number(item),
+            number=_possible(_number(item), _MOST_NUMBER),
             time=str(facts["time"]),
             who=str(facts["who"]),
             what=str(facts["what"]),
             result=facts["result"],
-            components=tuple(facts["components"]),
-            unsettled=tuple(facts["unsettled"]),
-            counts=dict(facts["counts"]),
-            objects=int(facts["objects"]),
+            components=tuple(map(str, facts["components"])),
+            unsettled=tuple(map(str, facts["unsettled"])),
+            counts={str(name): _possible(count) for name, count in facts["counts"].items()},
+            planned=_possible(facts.get("planned", 0)),
+            objects=_possible(facts["objects"]),
             version=str(facts["version"]),
             digest=str(facts["digest"]),
-            size_bytes=int(facts["size_bytes"]),
-            parts=int(facts["parts"]),
+            size_bytes=_possible(facts["size_bytes"]),
+            parts=_possible(facts["parts"], 1 + MOST_BYTES // PART_BYTES, least=1),
         )
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         return None
+
+
+def _possible(number: object, most: int = MOST_BYTES, *, least: int = 0) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
+        raise ValueError("no such number was ever written")
+    return number
 
 
 def _annotations(item: Mapping[str, Any]) -> Mapping[str, str]:
@@ -239,8 +268,8 @@ def next_number(items: Iterable[Mapping[str, Any]]) -> int:
 
 def _known_number(item: Mapping[str, Any]) -> int:
     try:
-        return _number(item)
-    except (KeyError, ValueError):
+        return _possible(_number(item), _MOST_NUMBER)
+    except (KeyError, TypeError, ValueError):
         return 0
 
 

@@ -1,20 +1,21 @@
 """`history`: what was applied to an environment when and by whom, one revision of it, and two compared."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from mlstack.cluster.api import Opener
+from mlstack.engine.desired import known_secrets
 from mlstack.engine.records.history import History
 from mlstack.engine.records.recording import history_of
 from mlstack.engine.target import Target
 from mlstack.errors import NotFoundError
-from mlstack.model import history, order, report
+from mlstack.model import history, order, packing, report
 from mlstack.model.app import API_VERSION
 from mlstack.model.clock import Clock
 from mlstack.model.diff import Changes
 from mlstack.model.history import Revision
-from mlstack.model.masking import mask_object
+from mlstack.model.masking import mask_object, mask_values
 from mlstack.model.objects import KubeObject
 from mlstack.model.report import ObjectChange
 
@@ -31,6 +32,7 @@ class HistoryResult:
         namespace: where the history is kept.
         context: the kubectl context.
         revisions: newest first.
+        notes: remarks, as on revisions that are damaged.
     """
 
     api_version: str = API_VERSION
@@ -40,6 +42,7 @@ class HistoryResult:
     namespace: str
     context: str
     revisions: tuple[Revision, ...]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +127,7 @@ def list_all(target: Target, *, opener: Opener, clock: Clock) -> HistoryResult:
         namespace=kept.namespace,
         context=target.place().context,
         revisions=kept.revisions()[::-1],
+        notes=tuple(packing.damaged(number).message for number in kept.impossible()),
     )
 
 
@@ -136,21 +140,22 @@ def show(target: Target, number: int | None = None, *, opener: Opener, clock: Cl
     """
     kept = history_of(target, opener, clock=clock)
     found = _newest(kept) if number is None else kept.find(number)
-    state = kept.load(found)
+    state, secrets = kept.load(found), known_secrets(target.app, target.environment)
     return RevisionResult(
         app=kept.app,
         environment=kept.environment,
         namespace=kept.namespace,
         context=target.place().context,
         revision=found,
-        objects=tuple(_object(one) for one in order.ordered(state.objects, state.depends)),
+        objects=tuple(
+            _object(one, (*state.secrets, *secrets)) for one in order.ordered(state.objects, state.depends)
+        ),
     )
 
 
-def _object(found: KubeObject) -> RevisionObject:
-    return RevisionObject(
-        object=str(found.identity), component=found.component, manifest=mask_object(found.data)
-    )
+def _object(found: KubeObject, secrets: Sequence[str]) -> RevisionObject:
+    manifest = mask_values(mask_object(found.data), secrets)
+    return RevisionObject(object=str(found.identity), component=found.component, manifest=manifest)
 
 
 def diff(
@@ -165,6 +170,7 @@ def diff(
     kept = history_of(target, opener, clock=clock)
     first = kept.find(older)
     second = _newest(kept) if newer is None else kept.find(newer)
+    before, after = kept.load(first), kept.load(second)
     context = target.place().context
     changes = Changes(
         app=kept.app,
@@ -172,7 +178,8 @@ def diff(
         namespace=kept.namespace,
         context=context,
         cluster=None,
-        changes=history.compared(kept.load(first), kept.load(second)),
+        changes=history.compared(before, after),
+        secrets=(*before.secrets, *after.secrets, *known_secrets(target.app, target.environment)),
     )
     told = report.report(changes)
     return RevisionDiff(

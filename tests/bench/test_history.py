@@ -2,7 +2,6 @@
 
 import base64
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,32 +9,13 @@ import pytest
 
 from tests.bench.apps import MLSTACK, crowded_app
 from tests.bench.measure import Command, Timing, run_once, show
-from tests.controlplane.recipes import Programs, obtain_all
-from tests.support import isolation
+from tests.controlplane.recipes import Programs
 from tests.support.cluster import TestCluster
-from tests.support.controlplane import ControlPlane
 from tests.support.kubeconfig import write_kubeconfig
 
 pytestmark = pytest.mark.bench
 
 FIRST = "apply, first"
-
-
-@pytest.fixture(scope="module")
-def programs() -> Programs:
-    built = obtain_all(print)
-    try:
-        isolation.enter_network_namespace()
-    except isolation.NoIsolationError as error:
-        pytest.skip(str(error))
-    return built
-
-
-@pytest.fixture(scope="module")
-def cluster(programs: Programs) -> Iterator[TestCluster]:
-    plane = ControlPlane.start(programs)
-    yield plane.clusters["gke"]
-    plane.stop()
 
 
 def test_history_of_1000_objects(tmp_path: Path, cluster: TestCluster, programs: Programs) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+import re
+import signal
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ import pytest
 
 from mlstack.cli import kube
 from mlstack.errors import ClusterError, MlstackError, WrongClusterError
+from mlstack.model.pruning import Spare
 from mlstack.operations import apply, history
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
@@ -69,7 +73,7 @@ def test_what_was_applied_comes_back_and_what_came_later_goes_but_for_claims(
 
     assert minikube.request("GET", path(namespace, "configmaps", "settings"))["data"] == {"a": "1"}
     assert minikube.request("GET", path(namespace, "deployments", "web"))["spec"]["replicas"] == 1
-    assert minikube.find(path(namespace, "configmaps", "later")) is None
+    minikube.wait_until_gone(path(namespace, "configmaps", "later"))
     kept = minikube.request("GET", path(namespace, "persistentvolumeclaims", "data"))["metadata"]
     assert kept["uid"] == uid
     assert "deletionTimestamp" not in kept
@@ -177,6 +181,38 @@ def test_a_run_killed_while_it_writes_its_revision_leaves_nothing_behind(
         assert len(secrets(minikube, namespace)) == sum(one.parts for one in stack.revisions())
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda one: one.name)
+def test_a_run_ended_by_a_signal_says_in_the_history_how_far_it_came(
+    stack: Stack, kubeconfig: Path, minikube: TestCluster, namespace: str, number: signal.Signals
+) -> None:
+    with closing(Shell(root=stack.root, kubeconfig=kubeconfig)) as shell:
+        stack.write("web", *(config_map(f"c{at:03}", a="1") for at in range(200)))
+        started = shell.start("apply", "minikube", "--yes")
+        started.wait_for_lines(5)
+        started.interrupt(number)
+        assert started.end() == 128 + number
+        code, listed = shell.run("history", "minikube")
+        assert code == 0
+        found = re.search(r"interrupted: (\d+) of 200 changes", listed.out)
+        assert found is not None, listed.out
+        assert 5 <= int(found[1]) < 200
+        assert shell.run("apply", "minikube", "--yes")[0] == 0
+        assert [one.result for one in stack.revisions()] == ["done", "interrupted"]
+        held = path(namespace, "configmaps", "c100")
+        _patch(minikube, held, {"metadata": {"finalizers": ["example.com/held"]}})
+        deleting = shell.start("delete", "minikube", "--yes")
+        minikube.wait_for(held, lambda live: live["metadata"].get("deletionTimestamp"))
+        deleting.interrupt(number)
+        assert deleting.end() == 128 + number
+        assert (stack.revisions()[0].what, stack.revisions()[0].result) == ("delete", "interrupted")
+        _patch(minikube, held, {"metadata": {"finalizers": None}})
+        assert shell.run("delete", "minikube", "--yes")[0] == 0
+
+
+def _patch(cluster: TestCluster, where: str, change: dict[str, Any]) -> None:
+    cluster.request("PATCH", where, change, content_type="application/merge-patch+json")
+
+
 def _more_secrets(cluster: TestCluster, namespace: str, there: int) -> bool | None:
     return len(secrets(cluster, namespace)) > there or None
 
@@ -240,15 +276,17 @@ def test_a_failed_apply_is_rolled_back(stack: Stack, minikube: TestCluster, name
     broken = {**crd(group=f"{namespace}.broken.org"), "nonsense": 1}  # new definitions are not tried before
     stack.write("web", config_map(a="2"), deployment(replicas=3), config_map("later"), claim(), broken)
     plan = stack.plan(on_failure="rollback")
+    known = apply.known_good(plan, clock=stack.clock)
     with pytest.raises(ClusterError) as caught:
         apply.execute(plan, clock=stack.clock)
-    back = apply.retreat(plan, caught.value, clock=stack.clock)
+    back = apply.retreat(plan, caught.value, known=known, clock=stack.clock)
     assert back.proposal is not None
     assert any("PersistentVolumeClaim" in note and "stays" in note for note in back.notes)
     apply.execute(back.proposal, clock=stack.clock)
     assert minikube.request("GET", path(namespace, "configmaps", "settings"))["data"] == {"a": "1"}
     assert minikube.request("GET", path(namespace, "deployments", "web"))["spec"]["replicas"] == 1
-    assert minikube.find(path(namespace, "configmaps", "later")) is None
+    later = path(namespace, "configmaps", "later")
+    wait_until(lambda: minikube.find(later) is None, what="the end of what the failed apply made")
     assert minikube.find(path(namespace, "persistentvolumeclaims", "data")) is not None
     assert [one.result for one in stack.revisions()] == ["done", "failed", "done"]
 
@@ -262,10 +300,11 @@ def test_an_apply_that_is_not_ready_is_rolled_back(
     hopeless["spec"]["template"]["metadata"]["annotations"] = {"mlstack.dev/test-waiting": "ImagePullBackOff"}
     stack.write("web", config_map(a="2"), hopeless)
     plan = stack.plan(on_failure="rollback", wait=True, timeout_s=5.0)
+    known = apply.known_good(plan, clock=stack.clock)
     with pytest.raises(MlstackError) as caught:
         apply.execute(plan, clock=stack.clock)
     assert caught.value.exit_code == 7
-    back = apply.retreat(plan, caught.value, clock=stack.clock)
+    back = apply.retreat(plan, caught.value, known=known, clock=stack.clock)
     assert back.proposal is not None
     apply.execute(back.proposal, clock=stack.clock)
     assert minikube.request("GET", path(namespace, "configmaps", "settings"))["data"] == {"a": "1"}
@@ -327,3 +366,34 @@ def test_claims_of_a_stateful_set_that_would_go_with_it_stay(
     found = minikube.request("GET", path(namespace, "persistentvolumeclaims", "data-db-0"))
     assert "deletionTimestamp" not in found["metadata"]
     assert minikube.request("GET", path(namespace, "configmaps", "settings"))["data"] == {"a": "1"}
+
+
+def test_a_definition_loses_fields_again_only_where_that_is_allowed(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    group = f"{namespace}.example.com"
+
+    def write(**spec: str) -> None:
+        definition = crd("lamps", "Lamp", group=group)
+        schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        types = {name: {"type": "string"} for name in spec}
+        schema["properties"]["spec"] = {"type": "object", "properties": types}
+        lamp = {"apiVersion": f"{group}/v1", "kind": "Lamp", "metadata": {"name": "one"}, "spec": spec}
+        stack.write("lamps", definition, lamp)
+
+    def fields() -> set[str]:
+        address = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/lamps.{group}"
+        version = minikube.request("GET", address)["spec"]["versions"][0]
+        return set(version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"])
+
+    write(size="large")
+    stack.apply()
+    write(size="large", color="red")
+    stack.apply()
+    stack.rollback(1)
+    assert fields() == {"size", "color"}
+    stack.rollback(1, allow_destructive=True)
+    assert fields() == {"size"}
+    lamp = minikube.request("GET", f"/apis/{group}/v1/namespaces/{namespace}/lamps/one")
+    assert lamp["spec"] == {"size": "large"}
+    stack.delete(spare=Spare(definitions=False))

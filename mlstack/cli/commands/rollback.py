@@ -9,6 +9,7 @@ import typer
 from mlstack.cli import complete, options, progress
 from mlstack.cli.adapters import opener, target_of
 from mlstack.cli.commands.history import split_words
+from mlstack.cli.output import say
 from mlstack.cli.parsing import family
 
 commands = family("Back to what was applied before.")
@@ -34,11 +35,12 @@ def rollback(
     prune: options.Prune = True,
     allow_large_prune: options.AllowLargePrune = False,
     force_conflicts: options.ForceConflicts = False,
+    keep_foreign_fields: options.KeepForeignFields = False,
     allow_destructive: options.AllowDestructive = False,
     wait: options.Wait = True,
     timeout: options.Timeout = None,
     wait_for_jobs: options.WaitForJobs = False,
-    lock_timeout: options.LockTimeout = 30.0,
+    lock_timeout: options.LockTimeout = None,
     yes: options.Yes = False,
     yes_i_mean: options.YesIMean = None,
     kubeconfig: options.Kubeconfig = None,
@@ -60,6 +62,7 @@ def rollback(
         prune=prune,
         allow_large_prune=allow_large_prune,
         force_conflicts=force_conflicts,
+        keep_foreign_fields=keep_foreign_fields,
         allow_destructive=allow_destructive,
         wait=wait,
         timeout_s=timeout,
@@ -71,7 +74,15 @@ def rollback(
         plan = operation.compute(
             target, *numbers, opener=opener(ctx.obj, kubeconfig), clock=ports.clock, options=chosen
         )
-    if not dry_run and not runs.confirmed(plan, verb="rollback", ports=ports, yes=yes, yes_i_mean=yes_i_mean):
+    # A revision lies in Secrets that others may write: what it brings is always looked at by somebody.
+    if not plan.report.ok:
+        say(
+            f"note: {plan.what} brings what Secrets of namespace `{plan.place.namespace}` say was applied;"
+            " whoever may write those there could have written it"
+        )
+    if not dry_run and not runs.confirmed(
+        plan, verb="rollback", ports=ports, yes=yes, yes_i_mean=yes_i_mean, always=True
+    ):
         return 1
     with runs.reporting(plan, output) as on_event:
         result = operation.execute(plan, on_event=on_event, clock=ports.clock)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from mlstack.cluster.api import Cluster, ObjectRef
@@ -24,7 +25,7 @@ _WEBHOOK = re.compile(r'admission webhook [`"]([^`"]+)[`"](?: denied the request
 _EXEMPT = f"let it pass what has the label {objects.MANAGED_BY_LABEL}={objects.MANAGER}"
 
 
-def patient(cluster: Cluster, *, clock: Clock, on_event: OnEvent) -> Cluster:
+def patient(cluster: Cluster, *, clock: Clock, on_event: OnEvent, timeout_s: float = inf) -> Cluster:
     """Give a cluster whose webhooks are waited for while they start, as with any other object."""
     return PatientCluster(
         cluster,
@@ -32,6 +33,8 @@ def patient(cluster: Cluster, *, clock: Clock, on_event: OnEvent) -> Cluster:
         told=lambda text: on_event(Event("waiting", None, text)),
         answered=True,
         webhook_s=WEBHOOK_S,
+        timeout_s=timeout_s,
+        still=lambda text: on_event(Event("still", None, text)),
     )
 
 

@@ -18,7 +18,7 @@ from mlstack.errors import (
     ObjectNotFoundError,
     TransientError,
 )
-from mlstack.model import history, objects, packing
+from mlstack.model import history, masking, objects, packing
 from mlstack.model.app import Environment
 from mlstack.model.clock import Clock
 from mlstack.model.history import Revision
@@ -71,6 +71,14 @@ class History:
         """
         return packing.revisions(self._items())
 
+    def impossible(self) -> tuple[int, ...]:
+        """Give the numbers of revisions whose facts nobody could have written.
+
+        Raises:
+            ClusterError: the cluster cannot be asked.
+        """
+        return packing.impossible(self._items())
+
     def find(self, number: int) -> Revision:
         """Give one revision.
 
@@ -78,10 +86,13 @@ class History:
             NotFoundError: there is none of that number.
             ClusterError: the cluster cannot be asked.
         """
-        known = self.revisions()
+        items = self._items()
+        known = packing.revisions(items)
         found = next((one for one in known if one.number == number), None)
         if found is not None:
             return found
+        if number in packing.impossible(items):
+            raise packing.damaged(number)
         kept = f"; there are {known[0].number} to {known[-1].number}" if known else "; no history is kept"
         raise NotFoundError(
             f"environment `{self.environment}` has no revision {number}{kept}",
@@ -102,7 +113,10 @@ class History:
             return packing.content_of(secret, revision.number)
 
         names = packing.names(self.name, revision.number, revision.parts)
-        return packing.unpack(revision, parallel.whole(parallel.run(part, names)))
+        state = packing.unpack(revision, parallel.whole(parallel.run(part, names)))
+        masking.note_objects({"items": [one.data for one in state.objects]})
+        masking.note(*state.secrets)
+        return state
 
     def record(
         self, draft: Revision, state: DesiredState, *, selective: bool = False, if_news: bool = False
@@ -131,7 +145,10 @@ class History:
         return self._write(made, whole, packed, items)
 
     def record_removal(self, draft: Revision) -> Revision | None:
-        """Write a revision without the components of the draft; None if there is no history to go on with.
+        """Write a revision after components were to go; None if there is no history to go on with.
+
+        Args:
+            draft: what is known of the run; a set that is not `done` has its components still.
 
         Raises:
             ClusterError: it cannot be written.
@@ -140,8 +157,9 @@ class History:
         known = packing.revisions(items)
         if not known:
             return None
-        whole = history.without(self.load(known[-1]), draft.components)
-        settled = history.unsettled(known[-1], draft.components, "done")
+        gone = draft.components if draft.result == "done" else ()
+        whole = history.without(self.load(known[-1]), gone)
+        settled = history.unsettled(known[-1], draft.components, draft.result)
         return self._write(replace(draft, unsettled=settled), whole, packing.pack(whole), items)
 
     def _write(

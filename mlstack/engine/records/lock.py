@@ -17,7 +17,7 @@ from mlstack.engine.records.admission import Record, patient
 from mlstack.errors import ClusterError, LockedError
 from mlstack.model.app import Environment
 from mlstack.model.clock import Clock
-from mlstack.model.events import Event, OnEvent
+from mlstack.model.events import STILL_S, Event, EventKind, OnEvent
 from mlstack.model.holder import Holder, spoken
 from mlstack.model.inventory import name_of
 from mlstack.model.objects import COMPONENT_LABEL, marks
@@ -146,7 +146,7 @@ def _taken(
     lease: Lease, place: Environment, holder: Holder, *, clock: Clock, on_event: OnEvent, timeout_s: float
 ) -> Taken:
     """Take the lock, waiting for another run for a while."""
-    deadline, told = clock.now_s() + timeout_s, ""
+    deadline, told, told_s = clock.now_s() + timeout_s, "", 0.0
     while True:
         try:
             return lease.take(is_gone=holder.is_gone)
@@ -154,10 +154,11 @@ def _taken(
             remaining_s = deadline - clock.now_s()
             if remaining_s <= 0:
                 raise _locked(place, found) from None
-            if found.term.holder != told:
-                told = found.term.holder
+            if found.term.holder != told or clock.now_s() - told_s >= STILL_S:
+                kind: EventKind = "still" if found.term.holder == told else "pending"
+                told, told_s = found.term.holder, clock.now_s()
                 text = f"until environment `{place.name}` is free: held by {describe(found.term)}"
-                on_event(Event("waiting", None, text))
+                on_event(Event(kind, None, text))
             clock.sleep(min(_PAUSE_S, remaining_s))
 
 

@@ -1,9 +1,11 @@
 """How a run enters the history of its environment: what it did, how it ended, and the set it was about."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 import mlstack
+from mlstack.cluster.ahead import soon
 from mlstack.cluster.api import Opener
 from mlstack.engine import guard
 from mlstack.engine.records.history import History
@@ -12,11 +14,14 @@ from mlstack.errors import ClusterError, MlstackError, NotReadyError, Unreachabl
 from mlstack.model.clock import Clock
 from mlstack.model.diff import Changes
 from mlstack.model.events import Event, OnEvent
-from mlstack.model.history import Result, Revision, timestamp
+from mlstack.model.history import CHANGING, Result, Revision, timestamp
 from mlstack.model.objects import Identity
 from mlstack.model.report import run_result
 
-_CHANGING = frozenset({"created", "updated", "recreated", "deleted"})
+_CHANGING = frozenset({"created", "updated", "recreated", "deleted", "terminating"})
+
+# What ends programs by SIGTERM kills them when they have not gone after 10 s (Docker) or 30 s (Kubernetes).
+LEAVING_S = 6.0
 
 
 def record(
@@ -25,7 +30,7 @@ def record(
     outcomes: Mapping[Identity, Event],
     *,
     what: str,
-    error: MlstackError | None,
+    error: MlstackError | KeyboardInterrupt | None,
     waited: bool,
     history: History,
     clock: Clock,
@@ -33,7 +38,8 @@ def record(
 ) -> None:
     """Write a revision if the run changed anything; that it cannot be written is told, and no failure.
 
-    A run that found all as wanted writes one too where the newest says something else: a run before it
+    One that was interrupted writes one whatever it had done, which says how far it came. A run that found
+    all as wanted writes one too where the newest says something else: a run before it
     was killed before it could, or failed and what it wrote works by now.
 
     Args:
@@ -47,7 +53,8 @@ def record(
         clock: tells the time.
         on_event: told when no history can be kept.
     """
-    changed = any(event.kind in _CHANGING for event in outcomes.values())
+    changed = any(event.kind in CHANGING for event in outcomes.values())
+    changed = changed or (isinstance(error, KeyboardInterrupt) and bool(changes.visible))
     missing = {change.identity for change in changes.changes if change.action == "missing"}
     if not changed and (error is not None or missing or not waited):
         return
@@ -75,23 +82,34 @@ def record_removal(
     *,
     clock: Clock,
     on_event: OnEvent,
+    error: KeyboardInterrupt | None = None,
 ) -> None:
     """Write a revision without components that were deleted; that it cannot be written is no failure.
+
+    Of a deletion that was interrupted it has them still, as what does not work.
 
     Args:
         reached: what was deleted, and where.
         changes: what was to be done.
         outcomes: how each object ended.
+        error: what ended the run early.
         clock: tells the time.
         on_event: told when no history can be kept.
     """
     draft = _draft(reached, changes, outcomes, what=of(reached.target, "delete"), clock=clock)
     # The files need not know a component any more.
     names = {*draft.components, *(change.component for change in changes.changes)} - {""}
+    draft = replace(draft, components=tuple(sorted(names)), result=_result(error))
     try:
-        history(reached, clock=clock).record_removal(replace(draft, components=tuple(sorted(names))))
+        history(reached, clock=clock).record_removal(draft)
     except ClusterError as failure:
         on_event(_unkept(failure))
+
+
+def before_leaving(record: Callable[[], None]) -> None:
+    """Write down how far a run came that was asked to end, as long as its user may be kept for that."""
+    with suppress(TimeoutError):
+        soon(record)(LEAVING_S)
 
 
 def _draft(
@@ -105,6 +123,7 @@ def _draft(
         result="done",
         components=tuple(reached.state.components),
         counts=dict(run_result(changes, outcomes).counts),
+        planned=len(changes.visible),
         version=mlstack.__version__,
     )
 
@@ -126,9 +145,9 @@ def of(target: Target, verb: str) -> str:
     return f"{verb}{components}{own}"
 
 
-def _result(error: MlstackError | None) -> Result:
-    if error is None:
-        return "done"
+def _result(error: MlstackError | KeyboardInterrupt | None) -> Result:
+    if error is None or isinstance(error, KeyboardInterrupt):
+        return "done" if error is None else "interrupted"
     return "not ready" if isinstance(error, NotReadyError) else "failed"
 
 

@@ -1,6 +1,6 @@
 """Find the objects of an environment by their marks, over every kind there is: a repair, not the rule."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mlstack.cluster.api import Cluster
@@ -37,11 +37,33 @@ def scan(cluster: Cluster, inventory: Inventory) -> tuple[tuple[Member, ...], tu
 def marked(cluster: Cluster, inventory: Inventory) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
     """Give the metadata of every object with our marks, whoever set them, and what could not be seen."""
     query = objects.selector(app=inventory.app, environment=inventory.environment)
-    kinds = list(_kinds(cluster))
 
     def look(kind: Kind) -> Sequence[Mapping[str, Any]]:
         return _items(cluster, kind, f"{query},{objects.COMPONENT_LABEL}", inventory.namespace)
 
+    items, unseen = _gathered(list(_kinds(cluster)), look)
+    return items, (f"{unseen}: such objects may be missed",) if unseen else ()
+
+
+def contents(cluster: Cluster, namespace: str) -> tuple[tuple[Mapping[str, Any], ...], str]:
+    """Give the metadata of all that a namespace holds but Events and Leases, and what may not be listed.
+
+    Args:
+        cluster: where to look; nothing is written.
+        namespace: name of the namespace.
+    """
+
+    def look(kind: Kind) -> Sequence[Mapping[str, Any]]:
+        return cluster.list(kind.api_version, kind.kind, namespace=namespace, metadata_only=True).items
+
+    kinds = [kind for kind in _kinds(cluster) if kind.namespaced and kind.kind != "Lease"]
+    return _gathered(kinds, look)
+
+
+def _gathered(
+    kinds: Sequence[Kind], look: Callable[[Kind], Sequence[Mapping[str, Any]]]
+) -> tuple[tuple[Mapping[str, Any], ...], str]:
+    """Give the objects of many kinds, and which kinds may not be listed."""
     found: dict[str, Mapping[str, Any]] = {}
     unseen: list[str] = []
     for kind, items in zip(kinds, parallel.run(look, kinds), strict=True):
@@ -51,10 +73,10 @@ def marked(cluster: Cluster, inventory: Inventory) -> tuple[tuple[Mapping[str, A
             elif not isinstance(items, ObjectNotFoundError | InvalidError):
                 raise items
             continue
-        for item in items:  # an object may be served by two groups
-            found.setdefault(item["metadata"]["uid"], item)
-    notes = [f"no right to list {_listed(sorted(unseen))}: such objects may be missed"] if unseen else []
-    return tuple(found.values()), tuple(notes)
+        for item in items:  # an object may be served by two groups; what is only computed has no UID
+            if item["metadata"].get("uid"):
+                found.setdefault(item["metadata"]["uid"], item)
+    return tuple(found.values()), f"no right to list {_listed(sorted(unseen))}" if unseen else ""
 
 
 def _listed(kinds: Sequence[str]) -> str:

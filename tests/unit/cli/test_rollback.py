@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,13 @@ import pytest
 
 from mlstack.cli.commands.history import split_words
 from mlstack.cluster.api import ObjectRef
+from mlstack.engine.records.history import History
 from mlstack.errors import UsageError
 from mlstack.model import emit
+from mlstack.model import objects as objects_of
+from mlstack.model.history import Revision
+from mlstack.model.inventory import Inventory, payload_hash
+from mlstack.model.objects import DesiredState, KubeObject
 from tests.support.builders import MINIMAL_APP, write_tree
 from tests.support.cli import Runner
 from tests.support.deploying import config_map, crd, secret, tfjob
@@ -184,6 +190,111 @@ def test_a_component_that_never_worked_goes_again(run: Runner) -> None:
     assert live(run, "ConfigMap", "settings") is not None
 
 
+BINDING = ObjectRef("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "planted")
+
+
+def plant(run: Runner, *objects: Mapping[str, Any]) -> None:
+    """Write a revision as anybody can who may write Secrets in the namespace: it says it worked."""
+    held = History(
+        cluster=run.cluster("minikube"),
+        app="demo",
+        environment="minikube",
+        namespace="default",
+        clock=run.clock,
+    )
+    marks = {"app": "demo", "environment": "minikube", "component": "web"}
+    made = tuple(
+        KubeObject(
+            data={**one, "metadata": {**one["metadata"], "labels": objects_of.marks(**marks)}},
+            component="web",
+        )
+        for one in objects
+    )
+    draft = Revision(number=0, time="2026-11-22T02:25:46Z", who="eve", what="apply", result="done")
+    state = DesiredState(
+        app="demo", environment="minikube", namespace="default", objects=made, components=("web",)
+    )
+    held.record(replace(draft, components=("web",)), state)
+
+
+def to_cluster_admin() -> dict[str, Any]:
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+    subject = {"kind": "User", "name": "eve", "apiGroup": "rbac.authorization.k8s.io"}
+    return {
+        "apiVersion": BINDING.api_version,
+        "kind": BINDING.kind,
+        "metadata": {"name": BINDING.name},
+        "roleRef": role,
+        "subjects": [subject],
+    }
+
+
+def in_default(data: dict[str, Any]) -> dict[str, Any]:
+    return {**data, "metadata": {**data["metadata"], "namespace": "default"}}
+
+
+def test_a_planted_revision_is_never_gone_back_to_by_itself(run: Runner) -> None:
+    write("web", config_map(a="1"), config_map("kept", b="1"))
+    run.ok("apply minikube --yes")
+    plant(run, to_cluster_admin(), in_default(config_map(a="evil")))
+    write("web", config_map(a="2"), config_map("kept", b="1"), config_map("new"), broken())
+    failed = run("apply minikube --yes --on-failure=rollback")
+    assert failed.code == 6
+    assert run.cluster("minikube").get(BINDING) is None
+    assert live(run, "ConfigMap", "settings")["data"] == {"a": "2"}
+    assert live(run, "ConfigMap", "kept") is not None
+    assert live(run, "ConfigMap", "new") is None
+    assert "ClusterRoleBinding planted is not brought back: before this run the cluster had not" in failed.err
+    assert "mlstack rollback minikube 3" in failed.err
+
+
+def test_a_planted_revision_of_kinds_that_are_not_there_stands_in_no_way(run: Runner) -> None:
+    unknown = {"apiVersion": "none.example.com/v1", "kind": "Nothing", "metadata": {"name": "planted"}}
+    plant(run, unknown, in_default(config_map(a="1")))
+    write("web", config_map(a="2"))
+    assert run("apply minikube --yes --on-failure=rollback").code == 0
+
+
+def test_hashes_that_somebody_forged_bear_nothing_out(run: Runner) -> None:
+    inventory = ObjectRef("v1", "ConfigMap", "default", "mlstack-demo.minikube")
+    plant(run, in_default(config_map(a="evil")))
+    evil = run.cluster("minikube").get(inventory)
+    assert evil is not None
+    lines = [json.loads(line) for line in evil["data"]["members"].splitlines()]
+    sent = History(
+        cluster=run.cluster("minikube"),
+        app="demo",
+        environment="minikube",
+        namespace="default",
+        clock=run.clock,
+    )
+    object_ = sent.load(sent.revisions()[-1]).objects[0]
+    labelled = Inventory(app="demo", environment="minikube", namespace="default").label(object_.data)
+    forged = [[*line[:6], payload_hash(labelled), *line[7:]] for line in lines]
+    text = "".join(json.dumps(line) + "\n" for line in forged)
+    run.cluster("minikube").patch(inventory, {"data": {"members": text}})
+    write("web", config_map(a="2"), broken())
+    assert run("apply minikube --yes --on-failure=rollback").code == 6
+    assert live(run, "ConfigMap", "settings")["data"] == {"a": "2"}
+
+
+def test_a_revision_that_somebody_planted_is_shown_and_asked_for(run: Runner) -> None:
+    plant(run, to_cluster_admin(), in_default(config_map(a="1")))
+    refused = run("rollback minikube 2")
+    assert refused.code == 2
+    assert "would create 1 object in `minikube`, and nobody is here to confirm it" in refused.err
+    run.answer = False
+    asked = run("rollback minikube 2")
+    assert asked.code == 1
+    assert "+ create ClusterRoleBinding planted" in asked.err
+    assert "whoever may write those there could have written it" in asked.err
+    assert run.cluster("minikube").get(BINDING) is None
+    run.answer = None
+    told = run("rollback minikube 2 --yes")
+    assert told.code == 0
+    assert "whoever may write those there could have written it" in told.err
+
+
 def test_a_claim_that_a_failed_apply_brought_stays_and_is_told(run: Runner) -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": spec}
@@ -245,3 +356,27 @@ def test_no_secret_is_shown(run: Runner, line: str) -> None:
     shown = run(line)
     for hidden in ("hunter", "aHVudGVy"):
         assert hidden not in shown.out + shown.err
+
+
+def test_a_definition_goes_back_only_where_that_is_allowed(run: Runner) -> None:
+    def fields(*names: str) -> dict[str, Any]:
+        made = crd(group="x.org")
+        properties = {name: {"type": "string"} for name in names}
+        spec = {"type": "object", "properties": properties}
+        made["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = {
+            "type": "object",
+            "properties": {"spec": spec},
+        }
+        return made
+
+    write("web", config_map(a="1"), fields("size"))
+    run.ok("apply minikube")
+    write("web", config_map(a="2"), fields("size", "colour"))
+    run.ok("apply minikube")
+    kept = run("rollback minikube 2")
+    assert "if that is wanted: --allow-destructive-crds" in kept.err
+    found = run("rollback minikube 2 --allow-destructive-crds --yes")
+    live_crd = live(run, "CustomResourceDefinition", "widgets.x.org", "apiextensions.k8s.io/v1")
+    schema = live_crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    assert set(schema["properties"]["spec"]["properties"]) == {"size"}
+    assert (found.code, "stays as it is" in found.err) == (0, False)

@@ -1,5 +1,10 @@
 """Going back on a cluster in memory: what comes back, what goes, what stays, what is said."""
 
+import base64
+import gzip
+import hashlib
+import json
+import time
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -10,6 +15,7 @@ from mlstack.cluster.api import ObjectRef
 from mlstack.cluster.memory import MemoryCluster
 from mlstack.engine.records.history import History
 from mlstack.errors import (
+    ClusterError,
     ForbiddenError,
     MlstackError,
     NotFoundError,
@@ -18,7 +24,7 @@ from mlstack.errors import (
     WrongClusterError,
 )
 from mlstack.model import packing
-from mlstack.operations import rollback
+from mlstack.operations import history, rollback
 from tests.support.cut import CutCluster
 from tests.support.deploying import Stack, config_map, secret
 
@@ -311,3 +317,56 @@ def test_a_damaged_newest_revision_does_not_stand_in_the_way(twice: Stack, clust
     twice.rollback(1)
     assert live(clusters, "ConfigMap", "settings")["data"] == {"a": "1"}
     assert any("revision 2 is damaged" in note for note in twice.notes)
+
+
+def planted(clusters: Clusters, number: int = 3, content: bytes | None = None, **facts: Any) -> None:
+    """Write a revision as somebody can who may write Secrets, and has read one."""
+    secrets = clusters["minikube"].list("v1", "Secret", namespace="ml").items
+    first = next(item for item in secrets if item["metadata"]["name"] == "mlstack-demo.minikube.r1")
+    known = json.loads(first["metadata"]["annotations"][packing.FACTS])
+    metadata = {
+        "name": f"mlstack-demo.minikube.r{number}",
+        "namespace": "ml",
+        "labels": {**first["metadata"]["labels"], packing.REVISION_LABEL: str(number)},
+        "annotations": {packing.FACTS: json.dumps({**known, **facts})},
+    }
+    data = first["data"] if content is None else {packing.CONTENT: base64.b64encode(content).decode()}
+    made = {"apiVersion": "v1", "kind": "Secret", "type": packing.TYPE, "metadata": metadata, "data": data}
+    clusters["minikube"].create(made)
+
+
+BOMB = gzip.compress(b"0" * 60_000_000, mtime=0)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"parts": 10**9},
+        {"parts": -1},
+        {"parts": "many"},
+        {"size_bytes": 10**15},
+        {"size_bytes": -1},
+        {"counts": {"created": "many"}},
+        {"counts": []},
+        {"objects": 10**40},
+        {"planned": None},
+        {"size_bytes": 50_000_000, "content": BOMB},
+        {"size_bytes": 200_000, "content": gzip.compress(b"[" * 200_000, mtime=0)},
+    ],
+    ids=lambda facts: " ".join(f"{name}={value}"[:30] for name, value in facts.items() if name != "content"),
+)
+def test_numbers_that_nobody_wrote_end_at_once_with_one_message(
+    twice: Stack, clusters: Clusters, facts: dict[str, Any]
+) -> None:
+    content = facts.get("content")
+    digest = {"digest": f"sha256:{hashlib.sha256(gzip.decompress(content)).hexdigest()}"} if content else {}
+    planted(clusters, **{**facts, **digest})
+    begun_s = time.monotonic()
+    with pytest.raises(ClusterError, match="revision 3 is damaged: its Secrets are not what was written"):
+        twice.rollback(3)
+    assert time.monotonic() - begun_s < 2
+    listed = history.list_all(twice.target(), opener=twice.opener, clock=twice.clock)
+    assert (len(listed.notes) == 1) == (content is None)
+    twice.write("a", config_map(a="3"))
+    assert twice.apply().ok
+    assert twice.revisions()[0].number == 4
