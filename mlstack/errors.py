@@ -2,6 +2,7 @@
 
 MlstackError                 anything below, to catch broadly                          exit 70
 ├─ UsageError                the command line is wrong, or a question had no answer        2
+│  └─ TypedValueError        a parameter was typed wrongly: a ParamError too
 ├─ ConfigError               a file of the app, package or environment is wrong            3
 │  ├─ SchemaError            a file does not fit its JSON Schema
 │  ├─ ParamError             a parameter is unknown, of the wrong type or out of range
@@ -57,11 +58,15 @@ class MlstackError(Exception):
         """Give the message alone."""
         return self.message
 
-    def describe(self) -> str:
-        """Write the lines a person reads: `error: … (where)`, then `hint: …` if there is one."""
+    def messages(self) -> tuple[str, ...]:
+        """Give what a person reads: `error: … (where)`, then `hint: …` if there is one."""
         place = f" ({self.where})" if self.where else ""
-        hint = f"\nhint: {self.hint}" if self.hint else ""
-        return f"error: {self.message}{place}{hint}"
+        told = f"error: {self.message}{place}"
+        return (told, f"hint: {self.hint}") if self.hint else (told,)
+
+    def describe(self) -> str:
+        """Write the messages below each other."""
+        return "\n".join(self.messages())
 
 
 class UsageError(MlstackError):
@@ -82,6 +87,10 @@ class SchemaError(ConfigError):
 
 class ParamError(ConfigError):
     """Raised when a parameter is unknown, has the wrong type or lies outside its bounds."""
+
+
+class TypedValueError(UsageError, ParamError):
+    """Raised when a parameter that somebody typed has the wrong type or lies outside its bounds."""
 
 
 class TemplateError(ConfigError):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlstack.cli import streams
 from mlstack.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -107,13 +108,12 @@ class MachineClock(SystemClock):
 def connect(context: str, kubeconfig: str | None) -> Cluster:
     """Open the real cluster behind a kubectl context; once it has answered, it is waited for."""
     from mlstack.cli import kube
-    from mlstack.cli.output import say
     from mlstack.cluster.patient import PatientCluster
 
     return PatientCluster(
         kube.connect(context, kubeconfig=kubeconfig),
         clock=SystemClock(),
-        told=lambda text: say(f"waiting: {text}"),
+        told=lambda text: streams.say(f"waiting: {text}"),
         webhook_s=WEBHOOK_S,
     )
 
@@ -143,7 +143,9 @@ def own_namespace(session: Session, context: str | None, kubeconfig: str | None)
 
 def opener(session: Session, kubeconfig: str | None) -> Callable[[str], Cluster]:
     """Give the function that operations use to open a cluster by its context."""
-    return lambda context: session.ports.connect(context, kubeconfig)
+    from mlstack.cluster.view import SecretAware
+
+    return lambda context: SecretAware(session.ports.connect(context, kubeconfig))
 
 
 def interactive() -> bool:
@@ -165,15 +167,13 @@ def who() -> str:
 
 def ask(question: str) -> bool:
     """Ask on stderr; anything but a clear yes, and the end of input, is a no."""
-    sys.stderr.write(f"{question} [y/N] ")
-    sys.stderr.flush()
+    streams.prompt(f"{question} [y/N]")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def ask_text(question: str) -> str:
     """Ask on stderr and give the line that was typed, empty at the end of input."""
-    sys.stderr.write(f"{question} ")
-    sys.stderr.flush()
+    streams.prompt(question)
     return sys.stdin.readline().strip()
 
 

@@ -4,6 +4,8 @@ import gc
 import os
 import sys
 
+from mlstack.cli import streams
+
 TYPE_CHECKING = False  # as in `typing`, which is an import
 if TYPE_CHECKING:
     from mlstack.cli.interruption import Interruption
@@ -68,6 +70,7 @@ def _prepare_streams() -> None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 # stays open
         elif mode == "w":
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    streams.guard()
 
 
 def _run(words: list[str]) -> int:
@@ -75,8 +78,9 @@ def _run(words: list[str]) -> int:
         from mlstack import __version__
 
         try:
-            sys.stdout.write(f"mlstack {__version__}\n")
-            sys.stdout.flush()
+            output = streams.raw(sys.stdout)
+            output.write(f"mlstack {__version__}\n")
+            output.flush()
             return 0
         except OSError:
             pass  # the plain path says why

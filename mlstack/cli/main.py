@@ -15,9 +15,10 @@ from mlstack import __version__
 from mlstack.cli.adapters import Ports, Session, real_ports
 from mlstack.cli.helping import nearest_option
 from mlstack.cli.interruption import INTERRUPTED_EXIT_CODE, Interruption
-from mlstack.cli.output import ClosedOutputError, say, stop_writing, write
+from mlstack.cli.output import ClosedOutputError, guarded, json_escaped, say, stop_writing, write
 from mlstack.cli.parsing import Group, command_of
 from mlstack.errors import INTERNAL_EXIT_CODE, MlstackError
+from mlstack.model import masking
 
 USAGE_EXIT_CODE = 2
 FILE_EXIT_CODE = 3
@@ -124,7 +125,11 @@ def main(argv: Sequence[str] | None = None, *, ports: Ports | None = None) -> in
         ports: the ways out of the process; None takes the real ones.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    session = Session(ports=ports or real_ports())
+    with guarded(), masking.collecting():
+        return _ended(words, Session(ports=ports or real_ports()))
+
+
+def _ended(words: list[str], session: Session) -> int:
     interruption = Interruption.of_process()
     try:
         with interruption:
@@ -149,14 +154,12 @@ def main(argv: Sequence[str] | None = None, *, ports: Ports | None = None) -> in
 
 
 def _run(words: list[str], session: Session) -> int:
-    if "_MLSTACK_COMPLETE" in os.environ:
-        from typer.completion import completion_init  # type: ignore[attr-defined]
-
+    command = command_of(program, None)
+    if os.environ.get("_MLSTACK_COMPLETE"):
         from mlstack.cli import complete
 
-        completion_init()
-        complete.mend_words(os.environ)
-    command = command_of(program, None)
+        write(complete.answer(command, os.environ, session))
+        return 0
     code = command.main(args=words, prog_name="mlstack", standalone_mode=False, obj=session)
     sys.stdout.flush()
     return code if isinstance(code, int) else 0
@@ -167,13 +170,10 @@ def _fail(words: Sequence[str], code: int, message: str, where: str | None, hint
         import json
 
         facts = {"message": message, "where": where, "hint": hint, "exitCode": code}
-        say(
-            json.dumps(
-                {"error": {key: fact for key, fact in facts.items() if fact is not None}}, ensure_ascii=False
-            )
-        )
+        told = {"error": {key: fact for key, fact in facts.items() if fact is not None}}
+        say(json_escaped(json.dumps(masking.scrubbed_value(told), ensure_ascii=False)))
     else:
-        say(MlstackError(message, where=where, hint=hint).describe())
+        say(*MlstackError(message, where=where, hint=hint).messages())
     return code
 
 
@@ -183,7 +183,8 @@ def _bug(words: Sequence[str], session: Session, error: Exception) -> int:
 
         say("".join(traceback.format_exception(error)).rstrip())
     message = f"internal fault: {type(error).__name__}: {error}"
-    hint = f"run `mlstack --debug {' '.join(words)}` and report what it prints" if not session.debug else None
+    again = f"run it again as `mlstack --debug {words[0] if words else ''} …`, and report what it prints"
+    hint = None if session.debug else again
     return _fail(words, INTERNAL_EXIT_CODE, message, None, hint)
 
 
@@ -206,7 +207,7 @@ def _reason(error: OSError) -> str:
 
 
 def _wants_json(words: Sequence[str]) -> bool:
-    pairs = zip(words, [*words[1:], ""], strict=True)
+    pairs = zip(words, [*words[1:], ""], strict=False)
     return any(
         word in ("-ojson", "-o=json", "--output=json") or pair in _JSON_PAIRS
         for pair in pairs

@@ -160,6 +160,9 @@ Adopt = Annotated[
 ForceConflicts = Annotated[
     bool, typer.Option("--force-conflicts", help="Take fields from the programs that own them too.")
 ]
+KeepForeignFields = Annotated[
+    bool, typer.Option("--keep-foreign-fields", help="Leave what people set by hand and no file has.")
+]
 AllowDestructive = Annotated[
     bool,
     typer.Option("--allow-destructive-crds", help="Let definitions lose fields and versions that exist."),
@@ -177,22 +180,29 @@ YesIMean = Annotated[
     typer.Option("--yes-i-mean", metavar="ENV", help="The name of the protected environment you mean."),
 ]
 LockTimeout = Annotated[
-    float,
+    float | None,
     typer.Option(
         "--lock-timeout",
         metavar="DURATION",
         parser=duration,
-        help="How long to wait for another run on the environment; 0 refuses at once.",
+        help="How long to wait for another run on the environment; 0 refuses at once. Default: 30s.",
+        show_default=False,
     ),
 ]
-Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Whether to return only when everything works.")]
+Wait = Annotated[
+    bool,
+    typer.Option(
+        "--wait/--no-wait", help="Whether to return only when everything works, and what was deleted is gone."
+    ),
+]
 Timeout = Annotated[
     float | None,
     typer.Option(
         "--timeout",
         metavar="DURATION",
         parser=duration,
-        help="How long to wait for that (90s, 5m, 1h); 5m where nothing is said.",
+        help="How long to wait for anything (90s, 5m, 1h): until it works, until it is gone."
+        " Default: 5m, and 2m in which nothing goes.",
         show_default=False,
     ),
 ]

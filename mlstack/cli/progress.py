@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from mlstack.cli.page import Line, Page, Table, fold, layout
+from mlstack.cli.streams import raw
 
 STYLES = {"": "", "add": "green", "remove": "red", "change": "yellow", "head": "bold", "dim": "dim"}
 WIDEST_PROSE = 100
@@ -17,7 +18,9 @@ def show(page: Page, *, to_stderr: bool = False) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(stderr=to_stderr, highlight=False, emoji=False, markup=False)
+    # The only writer of control sequences: its lines were made safe when they were laid out.
+    stream = raw(sys.stderr if to_stderr else sys.stdout)
+    console = Console(file=stream, highlight=False, emoji=False, markup=False)
     for block in page.blocks:
         for line in _laid_out(block, console.width):
             console.print(Text(line.text, style=STYLES[line.style]), soft_wrap=True)
@@ -42,7 +45,7 @@ def waiting(text: str) -> Iterator[None]:
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(text):
+    with Console(file=raw(sys.stderr)).status(text):
         yield
 
 
@@ -53,7 +56,7 @@ def redrawing() -> Iterator[Callable[[Page], None]]:
     from rich.live import Live
     from rich.text import Text
 
-    console = Console(highlight=False, emoji=False, markup=False)
+    console = Console(file=raw(sys.stdout), highlight=False, emoji=False, markup=False)
     with Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop") as live:
 
         def draw(page: Page) -> None:

@@ -7,7 +7,9 @@ and every error, is left to the plain path, which prints the same for the rest.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from mlstack.cli import streams
@@ -24,14 +26,15 @@ def render(words: Sequence[str]) -> int | None:
     wanted = _plain_form(words)
     if wanted is None:
         return None
-    try:
-        told, text = _printed(*wanted)
-    except Exception:  # whatever it is, the plain path meets it again and tells it at its boundary
-        return None
-    return _print(told, text)
+    with ExitStack() as noting:
+        try:
+            told, text = _printed(*wanted, noting)
+        except Exception:  # whatever it is, the plain path meets it again and tells it at its boundary
+            return None
+        return _print(told, text)
 
 
-def _printed(environment: str, components: Sequence[str]) -> tuple[str, str]:
+def _printed(environment: str, components: Sequence[str], noting: ExitStack) -> tuple[str, str]:
     """Give what goes to stderr and to stdout: as remembered, else rendered.
 
     Raises:
@@ -46,7 +49,12 @@ def _printed(environment: str, components: Sequence[str]) -> tuple[str, str]:
     remembered = outputs.get(key)
     if remembered is not None:
         return remembered
+    from mlstack.model import masking
+
+    noting.enter_context(masking.collecting())
     state = _rendered(root, store, environment, components)
+    if state.has_secrets and sys.stdout.isatty():
+        raise PermissionError("on a terminal secrets are hidden")
     from mlstack.cli import objects
 
     printed = objects.notes_text(state), objects.yaml_text(state.objects)
@@ -65,8 +73,8 @@ def _rendered(root: Path, store: cache.Cache, environment: str, components: Sequ
 def _print(told: str, text: str) -> int:
     try:
         if told:
-            streams.say(told)
-        streams.write(text)
+            streams.say(*told.split("\n"))
+        streams.write(text, exact=True)
     except streams.ClosedOutputError:
         return streams.stop_writing()
     except Exception as error:
@@ -74,7 +82,7 @@ def _print(told: str, text: str) -> int:
 
         if not isinstance(error, ConfigError):
             raise
-        streams.say(error.describe())
+        streams.say(*error.messages())
         return error.exit_code
     return 0
 

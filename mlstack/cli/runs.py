@@ -8,18 +8,19 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from mlstack.cli import views_changes
-from mlstack.cli.output import emit, is_terminal, say, show
+from mlstack.cli.output import ClosedOutputError, emit, is_terminal, say, show, stop_writing
 from mlstack.cli.page import Line, Page
-from mlstack.errors import MlstackError, UsageError
+from mlstack.errors import ConfigError, MlstackError, UsageError
 
 if TYPE_CHECKING:
     from mlstack.cli.adapters import Ports
     from mlstack.engine.deployment import Deployment
+    from mlstack.engine.rollback import KnownGood
     from mlstack.model.clock import Clock
     from mlstack.model.events import Event, OnEvent
     from mlstack.model.report import ChangeReport, RunResult
 
-QUIET = ("waiting", "pending", "warning", "note")
+QUIET = ("waiting", "pending", "still", "warning", "note")
 
 
 class Plan(Protocol):
@@ -73,6 +74,12 @@ def confirmed(
     if report.ok or yes_i_mean is not None:
         return True
     place = f"`{report.environment}` (context {report.context}, namespace {report.namespace})"
+    needs_answer = plan.protected or (
+        not yes and _needs_answer(plan, always=always, interactive=ports.interactive())
+    )
+    if needs_answer and not ports.interactive():  # a person sees them with the changes
+        for note in report.notes:
+            say(f"note: {note}")
     if plan.protected:
         return named(
             report.environment,
@@ -81,7 +88,7 @@ def confirmed(
             ports=ports,
             first=lambda: show(views_changes.change_summary(report), to_stderr=True),
         )
-    if yes or not _needs_answer(plan, always=always, interactive=ports.interactive()):
+    if not needs_answer:
         return True
     if not ports.interactive():
         look = f"mlstack {verb} {report.environment} --dry-run"
@@ -170,9 +177,9 @@ class Reporter:
     def __call__(self, event: Event) -> None:
         """Take one event."""
         if event.kind in QUIET:
-            # What only passes is for a terminal; what an object waits for is wanted in a log too.
-            if event.kind != "waiting" or is_terminal(sys.stderr):
-                word = "waiting" if event.kind == "pending" else event.kind
+            # What only passes is for a terminal, what is said again for a log; the rest is for both.
+            if event.kind not in ("waiting", "still") or is_terminal(sys.stderr) == (event.kind == "waiting"):
+                word = "waiting" if event.kind in ("pending", "still") else event.kind
                 say(f"{word}: {_sentence(event)}")
             return
         name = str(event.identity)
@@ -188,7 +195,17 @@ class Reporter:
     def _print(self, name: str) -> None:
         line = self._ended.pop(name)
         if self._prints:
-            show(Page((line,)))
+            _print_of_run(lambda: show(Page((line,))))
+
+
+def _print_of_run(write: Callable[[], object]) -> None:
+    """Print something of a run, which neither ends nor fails because nobody can read of it any more."""
+    try:
+        write()
+    except ClosedOutputError:
+        stop_writing()
+    except ConfigError as error:
+        say(f"note: {error.message}; this changes nothing about the run: `mlstack status` tells of it")
 
 
 def _sentence(event: Event) -> str:
@@ -222,20 +239,25 @@ def going_back(plan: Deployment, output_format: str, *, clock: Clock) -> Iterato
     if plan.options.on_failure != "rollback":
         yield plan
         return
+    from mlstack.operations import apply
+
+    known = apply.known_good(plan, clock=clock)
     with plan.locked_to_the_end() as locked:
         try:
             yield locked
         except MlstackError as error:
-            _go_back(locked, error, output_format, clock)
+            _go_back(locked, error, known, output_format, clock)
             raise
 
 
-def _go_back(plan: Deployment, error: MlstackError, output_format: str, clock: Clock) -> None:
+def _go_back(
+    plan: Deployment, error: MlstackError, known: KnownGood | None, output_format: str, clock: Clock
+) -> None:
     from mlstack.operations import apply
 
     say(f"failed: {error.message.partition(chr(10))[0]}")
     try:
-        found = apply.retreat(plan, error, clock=clock)
+        found = apply.retreat(plan, error, known=known, clock=clock)
         for note in found.notes:
             say(f"note: {note}")
         if found.proposal is None:
@@ -257,7 +279,7 @@ def _go_back(plan: Deployment, error: MlstackError, output_format: str, clock: C
 
 def _sum_up(result: RunResult | None, output_format: str) -> None:
     if result is not None and output_format == "table":
-        show(Page((views_changes.summary_line(result),)))
+        _print_of_run(lambda: show(Page((views_changes.summary_line(result),))))
 
 
 WRITTEN = ("created", "updated", "recreated")
@@ -266,8 +288,9 @@ WRITTEN = ("created", "updated", "recreated")
 def finish(result: RunResult, output_format: str) -> int:
     """Print the end of a run; in table form its objects were printed as they came."""
     if output_format != "table":
-        return emit(result, output_format)
-    show(Page((views_changes.summary_line(result),)))
+        _print_of_run(lambda: emit(result, output_format))
+        return 0 if result.ok else 1
+    _print_of_run(lambda: show(Page((views_changes.summary_line(result),))))
     if result.ok and not result.dry_run and any(row.outcome in WRITTEN for row in result.objects):
         say(f"next: mlstack status {result.environment}")
     return 0 if result.ok else 1

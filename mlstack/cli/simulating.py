@@ -173,7 +173,8 @@ def _scenario(name: str) -> Scenario:
         raise NotFoundError(
             f"no scenario `{name}`", hint=f"one of {', '.join(GOALS)}, or a file that describes one"
         )
-    return scenariofile.read(read_document(read_text(file), source=name).value, where=name)
+    document = read_document(read_text(file), source=name, is_yaml_1_2=True)
+    return scenariofile.read(document.value, where=name)
 
 
 def _drawn(outcome: Outcome) -> str:

@@ -29,13 +29,27 @@ def page(result: object) -> Page:
     return found(result) if found is not None else _as_yaml(result)
 
 
+# Longer than any text that people write on one line; the rest are files, keys and pictures.
+LONGEST_LINE = 2000
+_DIGITS = 12
+
+
 def one_line_value(value: Any) -> str:
-    """Write a value on one line, as a person would type it."""
+    """Write a value on one line, as a person would type it; what nobody could read by its size and digest."""
     from mlstack.model import emit
 
     if value is None or value == MASK:
         return value or ""
-    return emit.to_flow(value)
+    text = value if isinstance(value, str) else emit.to_flow(value)
+    return size_and_digest(text) if len(text) > LONGEST_LINE else emit.to_flow(value)
+
+
+def size_and_digest(text: str) -> str:
+    """Tell a long text from others: `(921600 bytes, sha256:0123456789ab…)`."""
+    from hashlib import sha256
+
+    content = text.encode("utf-8", "surrogatepass")
+    return f"({len(content)} bytes, sha256:{sha256(content).hexdigest()[:_DIGITS]}…)"
 
 
 def _as_yaml(result: object) -> Page:

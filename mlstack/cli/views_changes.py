@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mlstack.cli.page import WIDTH, Block, Line, Page, Style, text_width
-from mlstack.cli.views import VIEWS, one_line_value
+from mlstack.cli.views import LONGEST_LINE, VIEWS, one_line_value, size_and_digest
 
 if TYPE_CHECKING:
     from mlstack.model.fields import FieldChange
@@ -25,6 +25,7 @@ STYLES: Mapping[str, Style] = {
     "recreated": "change",
     "delete": "remove",
     "deleted": "remove",
+    "terminating": "remove",
     "removed": "remove",
     "failed": "remove",
     "skipped": "remove",
@@ -115,13 +116,23 @@ def _change(row: ObjectChange) -> Iterator[Block]:
 # configuration file of some hundred lines.
 MOST_LINES = 400
 FIRST_LINES = 40
+# Of two larger values nobody wants to know line by line how they differ, and finding out takes minutes.
+MOST_CHARACTERS = 256_000
+_FIRST_CHARACTERS = 60
+_MANY_LINES = 2000
 
 
 def _manifest(row: ObjectChange, environment: str) -> Iterator[Block]:
     if row.manifest is None:
         return
-    lines = [Line(f"  + {line}", "add") for line in _written(row.manifest)]
+    lines = [Line(f"  + {line}", "add") for line in _manifest_lines(row.manifest)]
     yield from _beginning(lines, f", as `mlstack render {environment} -c {row.component}` prints them")
+
+
+def _manifest_lines(manifest: Mapping[str, Any]) -> Iterator[str]:
+    from mlstack.model import emit
+
+    return (_bounded(line) for line in emit.to_yaml(manifest).splitlines())
 
 
 def _beginning(lines: Sequence[Line], where: str = "") -> Iterator[Line]:
@@ -152,7 +163,9 @@ def _different(field: FieldChange) -> Iterator[Line]:
 
     old = _written(field.old) if field.action != "added" else []
     new = _written(field.new) if field.action != "removed" else []
-    for group in SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(2):
+    # Lines that stand there again and again make the exact answer quadratic.
+    matcher = SequenceMatcher(None, old, new, autojunk=len(old) + len(new) > _MANY_LINES)
+    for group in matcher.get_grouped_opcodes(2):
         if group[0][1] > 0:
             yield Line("      …", "dim")
         for tag, old_start, old_end, new_start, new_end in group:
@@ -164,12 +177,21 @@ def _different(field: FieldChange) -> Iterator[Line]:
 
 
 def _written(value: Any) -> list[str]:
-    """Write a value as a file would hold it."""
+    """Write a value as a file would hold it, long lines by their beginning, size and digest."""
     from mlstack.model import emit
 
-    if isinstance(value, str):
-        return value.splitlines()
-    return emit.to_yaml(value).splitlines() if isinstance(value, Mapping | list) else [one_line_value(value)]
+    if not isinstance(value, str | Mapping | list):
+        return [one_line_value(value)]
+    text = value if isinstance(value, str) else emit.to_yaml(value)
+    if len(text) > MOST_CHARACTERS:
+        return [size_and_digest(text)]
+    return [_bounded(line) for line in text.splitlines()]
+
+
+def _bounded(line: str) -> str:
+    if len(line) <= LONGEST_LINE:
+        return line
+    return f"{line[:_FIRST_CHARACTERS]}… {size_and_digest(line)}"
 
 
 @VIEWS.register("RunResult")

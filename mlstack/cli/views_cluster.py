@@ -84,10 +84,14 @@ def _left_over(result: StatusResult) -> Iterator[Block]:
         return
     yield Line("no longer in the files:", "head")
     for row in result.left_over:
-        word, reason = ("kept", f": {row.reason}") if row.is_kept else ("surplus", "")
         origin = f" (of component {row.component})" if row.component else ""
-        yield Line(f"  {word:<8} {row.object}{origin}{reason}", "dim", hang=11)
-    if not all(row.is_kept for row in result.left_over):
+        reason = f": {row.reason}" if row.reason and (row.is_kept or row.is_terminating) else ""
+        if row.is_terminating:
+            yield _state("terminating", f"{row.object}{origin}", reason, indent=2)
+        else:
+            word = "kept" if row.is_kept else "surplus"
+            yield Line(f"  {word:<8} {row.object}{origin}{reason}", "dim", hang=11)
+    if not all(row.is_kept or row.is_terminating for row in result.left_over):
         yield Line(f"      hint: mlstack apply {result.environment} deletes what is surplus", hang=12)
 
 

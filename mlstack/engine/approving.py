@@ -13,11 +13,11 @@ from mlstack.engine.target import Target
 from mlstack.errors import ClusterError, ConfigError, ConflictError, UsageError, WrongClusterError
 from mlstack.files import inputs
 from mlstack.model import approval as approvals
+from mlstack.model import masking
 from mlstack.model import overrides as parameters
 from mlstack.model.app import ClusterIdentity, Component
 from mlstack.model.approval import Approval, Seal
 from mlstack.model.diff import Change, Changes
-from mlstack.model.masking import mask_values
 from mlstack.model.objects import Identity
 from mlstack.model.options import DECIDING, ApplyOptions
 from mlstack.model.overrides import Overrides
@@ -60,21 +60,29 @@ def approve(found: Deployment, *, now_s: float, salt: str) -> Approval:
         created=datetime.fromtimestamp(int(now_s), UTC).isoformat().replace("+00:00", "Z"),
         salt=salt,
         costly=seal.costly,
-        objects=tuple(
-            approvals.approved(
-                replace(one, fields=veiled(one.fields, changes.secrets)), digests[one.identity]
-            )
-            for one in changes.changes
-        ),
+        objects=tuple(approvals.approved(one, digests[one.identity]) for one in _veiled(changes).changes),
         counts=dict(sorted(changes.counts().items())),
-        notes=changes.notes,
+        notes=tuple(map(masking.scrubbed, changes.notes)),
     )
 
 
 def _veiled(changes: Changes) -> Changes:
     """Give changes as people may read them; their digests are those of the true values all the same."""
-    shown = (replace(one, fields=veiled(one.fields, changes.secrets)) for one in changes.changes)
-    return replace(changes, changes=tuple(shown))
+    return replace(changes, changes=tuple(_shown(one, changes.secrets) for one in changes.changes))
+
+
+def _shown(change: Change, secrets: Sequence[str]) -> Change:
+    """Give a change for a file that others read: what a run knows of secrets stands nowhere in it."""
+    fields = (
+        replace(field, old=masking.scrubbed_value(field.old), new=masking.scrubbed_value(field.new))
+        for field in veiled(change.fields, secrets)
+    )
+    return replace(
+        change,
+        fields=tuple(fields),
+        reason=masking.scrubbed(change.reason),
+        notes=tuple(map(masking.scrubbed, change.notes)),
+    )
 
 
 def sealed_inputs(target: Target, seal: Seal) -> dict[str, str]:
@@ -100,7 +108,7 @@ def _holds_secret(change: Change, secrets: Sequence[str]) -> bool:
     if (change.identity.group, change.identity.kind) == ("", "Secret"):
         return True
     data = change.desired.data if change.desired is not None else {}
-    return bool(secrets) and mask_values(data, secrets) != data
+    return bool(secrets) and masking.mask_values(data, secrets) != data
 
 
 def _text(given: Mapping[str, Any]) -> str:

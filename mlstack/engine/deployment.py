@@ -65,7 +65,7 @@ class Deployment(Proposal):
     @property
     def again(self) -> Again:
         """Give what looks at an object that moved since its change was worked out."""
-        return looking_again(self.reached, self.options)
+        return looking_again(self.reached, self.options, self.inventory)
 
     @property
     def terms(self) -> TermsOf:
@@ -127,13 +127,16 @@ class Deployment(Proposal):
         except MlstackError as error:
             record(run.outcomes, error=error)
             raise
+        except KeyboardInterrupt as stop:
+            recording.before_leaving(partial(record, run.outcomes, error=stop))
+            raise
         recorded = soon(partial(record, run.outcomes, error=None))  # neither record needs the other
         try:
             inventories.settle(run, widened, now.changes.changes, forgotten=now.forgotten, on_event=run.tell)
-        except MlstackError:
+            recorded()
+        except (MlstackError, KeyboardInterrupt):
             recorded()
             raise
-        recorded()
 
     def _as_it_is_now(self, run: Run) -> "Deployment":
         """Give this deploy worked out again if another run was faster, as long as it holds nothing new."""
@@ -159,7 +162,9 @@ class Deployment(Proposal):
             )
             self._wait(run, clock, on_event)
             run.delete(
-                [change for change in self.left(run) if change.desired is None], depends=self.changes.depends
+                [change for change in self.left(run) if change.desired is None],
+                depends=self.changes.depends,
+                wait=self.options.wait,
             )
         except UnreachableError:
             raise
@@ -243,6 +248,7 @@ def propose(
         what=what or recording.of(reached.target, "apply"),
         holder=reached.target.holder,
         lock_timeout_s=options.lock_timeout_s,
+        timeout_s=options.timeout_s,
     )
     if made.writes and not made.dry_run:
         changes = found.changes

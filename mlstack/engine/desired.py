@@ -2,20 +2,20 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from mlstack.engine.parse import PlaceOf, at_template, check_object, objects_of, place_of_line
-from mlstack.errors import ConfigError, TemplateError, TemplateRefusedError, YamlError
+from mlstack.errors import ConfigError, MlstackError, TemplateError, TemplateRefusedError, YamlError
 from mlstack.files import schema, yamlread
 from mlstack.files.appdir import AppDir
 from mlstack.files.document import Document
 from mlstack.files.renders import Render, Renders
-from mlstack.model import objects, order
+from mlstack.model import masking, objects, order
 from mlstack.model.app import Component, Environment, Manifest
 from mlstack.model.kinds import Kinds
-from mlstack.model.masking import secret_texts
 from mlstack.model.names import check_namespace
 from mlstack.model.normalise import normalised
 from mlstack.model.objects import DesiredState, KubeObject, Source
@@ -108,6 +108,7 @@ def _loaded(
     made = [made for one in rendered for made in one.objects]
     stamped = _stamped(made, rendered, app=app.app().name, environment=found)
     objects.refuse_duplicates(stamped)
+    masking.allow(_names(app.app().name, found, stamped))
     notes = [note for one in rendered for note in one.notes]
     notes += app.undeclared_globals(found.name, selected)
     return DesiredState(
@@ -127,6 +128,26 @@ def _loaded(
         or any(each.kind == "Secret" for each in stamped),
         secrets=tuple(dict.fromkeys(text for one in rendered for text in one.secrets)),
     )
+
+
+def known_secrets(app: AppDir, environment: str) -> tuple[str, ...]:
+    """Give the texts of secret parameters as the app's files have them now, as far as these can be read."""
+    known: dict[str, None] = {}
+    with suppress(MlstackError):
+        for component in app.components():
+            if isinstance(component, Component):
+                with suppress(MlstackError):  # of others it is known all the same
+                    prototype = app.prototype(component.prototype)
+                    values = app.resolve(component, environment).values
+                    known.update(dict.fromkeys(masking.secret_texts(values, prototype.params)))
+    return tuple(known)
+
+
+def _names(app: str, environment: Environment, made: Iterable[KubeObject]) -> Iterator[str]:
+    """Give what people know things by, which is no secret even where one says the same."""
+    yield from (app, environment.name, environment.namespace, environment.context)
+    for each in made:
+        yield from (each.name, each.namespace, each.kind, each.component)
 
 
 def preview(
@@ -243,7 +264,7 @@ class Loader:
             namespace=namespace,
             notes=(*resolved.notes, *(f"{component.full_name}: {note}" for note in notes)),
             has_secrets=prototype.has_secrets(resolved.values),
-            secrets=secret_texts(resolved.values, prototype.params),
+            secrets=masking.secret_texts(resolved.values, prototype.params),
         )
 
     def _made(
@@ -298,6 +319,7 @@ class Loader:
         self, documents: Iterable[yamlread.Document], component: str, file: str, place_of: PlaceOf
     ) -> Iterator[KubeObject]:
         for document in documents:
+            masking.note_objects(document.value)
             yield from objects_of(
                 document, component=component, file=file, place_of=place_of, locate=self._locate
             )
@@ -327,6 +349,7 @@ class Loader:
         for found, data in zip(made, changed, strict=True):
             over = {path: at for one in patches if one.matches(found.data) for path, at in one.places.items()}
             source = found.source and replace(found.source, places={**found.source.places, **over})
+            masking.note_object(data)
             if source is not None and data is not found.data:
                 check_object(data, source.at)
             yield replace(found, data=data, source=source)

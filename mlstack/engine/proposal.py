@@ -44,7 +44,8 @@ class Proposal:
         cluster: where the changes go.
         dry_run: write nothing.
         holder: who takes the environment's lock.
-        lock_timeout_s: how long to wait for another run that holds it.
+        lock_timeout_s: how long to wait for another run that holds it; None for 30 s, within `timeout_s`.
+        timeout_s: how long anything is waited for at most, the lock too; None for what is usual.
         lock: what holds the lock over this run and others; None holds it for this run alone.
     """
 
@@ -55,7 +56,8 @@ class Proposal:
     cluster: Cluster
     dry_run: bool
     holder: Holder = field(default_factory=Holder)
-    lock_timeout_s: float = locking.WAIT_S
+    lock_timeout_s: float | None = None
+    timeout_s: float | None = None
     lock: LastingLock | None = None
 
     @property
@@ -128,6 +130,7 @@ class Proposal:
             terms=self.terms,
             rules=self.rules,
             secrets=hidden([change.subject for change in self.changes.changes], self.changes.secrets),
+            timeout_s=self.timeout_s,
         )
         try:
             self.cluster.expect(min(parallel.WORKERS, len(self.changes.writes)))
@@ -167,10 +170,16 @@ class Proposal:
             holder=self.holder,
             clock=clock,
             on_event=on_event,
-            timeout_s=self.lock_timeout_s,
+            timeout_s=self._lock_s,
         )
         with ExitStack() as stack:
             yield self._entered(lock, stack)
+
+    @property
+    def _lock_s(self) -> float:
+        if self.lock_timeout_s is not None:
+            return self.lock_timeout_s
+        return locking.WAIT_S if self.timeout_s is None else min(locking.WAIT_S, self.timeout_s)
 
     def _entered(self, lock: AbstractContextManager[Cluster], stack: ExitStack) -> Cluster:
         """Give the cluster to write to, with the lock held; without it if its namespace is not there."""
@@ -204,6 +213,8 @@ class Proposal:
             )
             for change in self.changes.changes
         }
+        for note in self.changes.notes:
+            on_event(Event("note", None, note))
         for end in ends.values():
             on_event(end)
         return self._result(ends)

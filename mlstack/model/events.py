@@ -1,6 +1,6 @@
 """What a long operation tells while it runs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,11 +11,13 @@ EventKind = Literal[
     "updated",
     "recreated",
     "deleted",
+    "terminating",
     "unchanged",
     "kept",
     "gone",
     "waiting",
     "pending",
+    "still",
     "warning",
     "note",
     "failed",
@@ -23,12 +25,16 @@ EventKind = Literal[
 ]
 
 
+STILL_S = 30.0
+"""So often it is said what is still waited for: a log silent for longer looks like a run that hangs."""
+
+
 @dataclass(frozen=True)
 class Event:
     """One thing that happened.
 
     Attributes:
-        kind: what happened.
+        kind: what happened; `pending` is waited for, `still` after a long time that nobody heard of.
         identity: the object it happened to, None for the whole run.
         text: the sentence for a person.
     """
@@ -43,3 +49,9 @@ OnEvent = Callable[[Event], None]
 
 def silent(event: Event) -> None:
     """Take an event and tell nobody."""
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """Write the first names for a sentence, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mlstack.errors import ParamError
+from mlstack.errors import ParamError, TypedValueError
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,13 @@ def param_error(faults: Sequence[ParamFault], *, subject: str = "") -> ParamErro
         faults: at least one.
         subject: whose parameters they are, for the headline of several (`of component `cnn``).
     """
+    is_typed = all((fault.where or "").startswith("--") for fault in faults)
+    kind = TypedValueError if is_typed else ParamError
     if len(faults) == 1:
-        return ParamError(faults[0].message, where=faults[0].where, hint=faults[0].hint)
+        return kind(faults[0].message, where=faults[0].where, hint=faults[0].hint)
     lines = [f"{len(faults)} parameters{' ' + subject if subject else ''} are wrong"]
     lines += [
         f"  {fault.message} ({fault.where})" if fault.where else f"  {fault.message}" for fault in faults
     ]
     hints = list(dict.fromkeys(fault.hint for fault in faults if fault.hint))
-    return ParamError("\n".join(lines), hint="\n      ".join(hints) or None)
+    return kind("\n".join(lines), hint="\n      ".join(hints) or None)

@@ -136,6 +136,15 @@ def paths(tree: Tree) -> Iterator[tuple[str, ...]]:
             yield (key, *rest)
 
 
+def has(tree: Tree, path: Sequence[str]) -> bool:
+    """Tell whether a tree owns a field, or something in it."""
+    for key in path:
+        if key not in tree:
+            return False
+        tree = tree[key]
+    return True
+
+
 def tree_along(paths: Iterable[Sequence[str]]) -> dict[str, Any]:
     """Give the tree that owns these fields and no others."""
     tree: dict[str, Any] = {}

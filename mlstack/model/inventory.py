@@ -15,6 +15,7 @@ from typing import Any
 
 from mlstack.model import fields
 from mlstack.model.applyset import labelled, set_id
+from mlstack.model.fieldmanagers import HANDOVER, is_persons_tool, owner_of
 from mlstack.model.objects import MANAGER, Identity, group_of
 
 _HASH_CHARACTERS = 16  # 64 bits: enough to see that something is not what it was
@@ -34,6 +35,8 @@ class Member:
         payload_hash: hash of what was sent; empty if that is not known to have arrived, and for Secrets.
         owned_hash: hash of our own fields as the server recorded them after that; where another environment
             brings the same object and has it, its `shared_hash`.
+        people_hash: hash of the fields of people's tools at that time, empty if they had none.
+        made_elsewhere: whether another tool made it, from which it was not taken over.
     """
 
     identity: Identity
@@ -42,6 +45,8 @@ class Member:
     uid: str = ""
     payload_hash: str = ""
     owned_hash: str = ""
+    people_hash: str = ""
+    made_elsewhere: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,6 +153,16 @@ def owned_hash(live: Mapping[str, Any]) -> str:
     """
     tree = fields.owned(live, MANAGER)
     return _hash(tree) if tree else ""
+
+
+def people_hash(live: Mapping[str, Any]) -> str:
+    """Give the hash of the fields that people's tools own in a live object, empty if they own none."""
+    found = [
+        (*one.key, one.tree)
+        for one in fields.entries(live)
+        if one.key != (MANAGER, "Apply", "") and one.manager != HANDOVER and is_persons_tool(owner_of(one))
+    ]
+    return _hash(sorted(found, key=lambda one: one[:3])) if found else ""
 
 
 def shared_hash(live: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from mlstack.model.diff import Change
-from mlstack.model.inventory import Inventory, Member, owned_hash, payload_hash, shared_hash
+from mlstack.model.inventory import Inventory, Member, owned_hash, payload_hash, people_hash, shared_hash
 from mlstack.model.objects import Identity
 
 
@@ -56,6 +56,8 @@ def _member(change: Change, known: Member | None) -> Member:
         uid=change.live_uid,
         payload_hash=known.payload_hash if known else "",
         owned_hash=known.owned_hash if known else "",
+        people_hash=known.people_hash if known else "",
+        made_elsewhere=change.made_elsewhere,
     )
 
 
@@ -74,6 +76,7 @@ def _after(change: Change, known: Member | None, live: Mapping[str, Any] | None)
             uid=str(live["metadata"].get("uid") or change.live_uid),
             payload_hash=payload_hash(_sent(change)),
             owned_hash=_live_hash(change, live),
+            people_hash=people_hash(live),
         )
     if change.writes:
         return known or _before(change, None)

@@ -21,9 +21,14 @@ def obstacles(live: Mapping[str, Any]) -> str:
     return "; ".join(_obstacles(live))
 
 
+def own_finalizers(live: Mapping[str, Any]) -> list[str]:
+    """Give the finalizers of an object that do not go by themselves."""
+    return [str(one) for one in (live.get("metadata") or {}).get("finalizers") or () if one not in _OWN]
+
+
 def _obstacles(live: Mapping[str, Any]) -> Iterator[str]:
     metadata = live.get("metadata") or {}
-    named = [str(one) for one in metadata.get("finalizers") or () if one not in _OWN]
+    named = own_finalizers(live)
     if named:
         yield f"its finalizers are still there: {', '.join(named)}"
     elif "foregroundDeletion" in (metadata.get("finalizers") or ()):

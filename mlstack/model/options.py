@@ -15,12 +15,14 @@ class ApplyOptions:
         create: make objects that are missing.
         adopt: take over objects of other apps and environments, and what kubectl or Helm applied.
         force_conflicts: take fields from programs that own them too.
+        keep_foreign_fields: leave what people's tools set and no file has.
         allow_destructive: let definitions lose fields and versions.
-        lock_timeout_s: how long to wait for another run on the environment; 0 refuses at once.
+        lock_timeout_s: how long to wait for another run on the environment, 0 refuses at once; None for 30 s,
+            and no longer than for anything else.
         prune: delete what the environment has in its cluster and the files no longer bring.
         allow_large_prune: also if that is more than half of it.
-        wait: return only when everything works.
-        timeout_s: how long to wait for that; None for 300 s, and less for pods that no node can take.
+        wait: return only when everything works, and what was deleted is gone.
+        timeout_s: how long anything is waited for; None for 300 s, and less for pods that no node can take.
         wait_for_jobs: wait also for what runs to an end, until it runs.
         on_failure: `rollback` applies the last revision that worked again, as far as the run was about it.
     """
@@ -29,8 +31,9 @@ class ApplyOptions:
     create: bool = True
     adopt: bool = False
     force_conflicts: bool = False
+    keep_foreign_fields: bool = False
     allow_destructive: bool = False
-    lock_timeout_s: float = 30.0
+    lock_timeout_s: float | None = None
     prune: bool = True
     allow_large_prune: bool = False
     wait: bool = True
@@ -39,5 +42,13 @@ class ApplyOptions:
     on_failure: OnFailure = "stop"
 
 
-DECIDING = ("create", "adopt", "force_conflicts", "allow_destructive", "prune", "allow_large_prune")
+DECIDING = (
+    "create",
+    "adopt",
+    "force_conflicts",
+    "keep_foreign_fields",
+    "allow_destructive",
+    "prune",
+    "allow_large_prune",
+)
 """Options that decide what happens; the others are about how it is done."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mlstack.model import masking
 from mlstack.model.faults import ParamFault, param_error
 from mlstack.model.names import nearest
 from mlstack.model.prototype import Param
@@ -189,6 +190,7 @@ class Declared:
 
     def resolve(self, layers: Sequence[Layer]) -> Resolved:
         """Resolve the parameters of one component, as the function `resolve` says."""
+        masking.note_params(self._values, self._params)
         faults: list[ParamFault] = []
         notes: dict[str, None] = {}
         chains: dict[str, tuple[Setting, ...]] = {}
@@ -240,6 +242,8 @@ class _LayerReading:
                 faults.append(self._twice(name, seen[name], spelling))
                 continue
             seen[name] = spelling
+            if self._params[name].secret:
+                masking.note(raw)
             faults.extend(self._hostile(name, spelling, raw))
             self._note_deprecation(name, spelling, raw)
             yield name, self._setting(name, spelling, raw)

@@ -23,16 +23,22 @@ KEEPING: Mapping[str, frozenset[str]] = {
 LARGE = 4
 """From so many deletions on, more than half of all members looks like a mistake; small sets change often."""
 
+_LOST = f"was applied by mlstack, and has lost its label `{objects.APP_LABEL}`: nothing says whose it is"
+
 Fate = Literal["gone", "foreign", "kept", "delete"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spare:
-    """Which kinds are kept because deleting them takes other people's things along."""
+    """What is kept because deleting it takes data or other people's things along.
+
+    `foreign` is what a namespace that goes holds of others, and what annotations keep in it.
+    """
 
     definitions: bool = True
     namespaces: bool = True
     claims: bool = True
+    foreign: bool = True
 
     def reason(self, identity: Identity) -> str:
         """Say why an object is kept, nothing if it is not."""
@@ -41,9 +47,14 @@ class Spare:
             return "definitions are kept: deleting one deletes its objects in every namespace (delete --crds)"
         if self.namespaces and kind == ("", "Namespace"):
             return "namespaces are kept: deleting one deletes everything in it (delete --namespaces)"
-        if self.claims and kind == ("", "PersistentVolumeClaim"):
+        if self.claims and is_claim(identity):
             return "volume claims are kept: deleting one deletes its data (delete --claims)"
         return ""
+
+
+def is_claim(identity: Identity) -> bool:
+    """Tell whether an object is a claim of a volume: it holds data."""
+    return (identity.group, identity.kind) == ("", "PersistentVolumeClaim")
 
 
 @dataclass(frozen=True)
@@ -87,7 +98,7 @@ def whose(live: Mapping[str, Any], inventory: Inventory) -> str:
     wanted = objects.marks(app=inventory.app, environment=inventory.environment, component="")
     app, environment = labels.get(objects.APP_LABEL), labels.get(objects.ENVIRONMENT_LABEL)
     if app is None:
-        return "was not made by mlstack"
+        return _LOST if is_applied_by_us(live) else "was not made by mlstack"
     if (app, environment) != (wanted[objects.APP_LABEL], wanted[objects.ENVIRONMENT_LABEL]):
         return f"belongs to environment `{environment}` of app `{app}`"
     if labels.get(applyset.MEMBER_LABEL, inventory.id) != inventory.id:

@@ -9,13 +9,22 @@ from mlstack.model.app import API_VERSION
 from mlstack.model.diff import Action, Change, Changes
 from mlstack.model.events import Event
 from mlstack.model.fields import FieldChange
-from mlstack.model.masking import MASK, mask_object, mask_values
+from mlstack.model.masking import MASK, mask_object, mask_values, mask_whole
 from mlstack.model.objects import Identity
 from mlstack.model.readiness.base import State
 from mlstack.model.readiness.terms import Standing
 
 Outcome = Literal[
-    "created", "updated", "recreated", "deleted", "unchanged", "kept", "gone", "failed", "skipped"
+    "created",
+    "updated",
+    "recreated",
+    "deleted",
+    "terminating",
+    "unchanged",
+    "kept",
+    "gone",
+    "failed",
+    "skipped",
 ]
 
 RunKind = Literal["ApplyResult", "DeleteResult"]
@@ -95,7 +104,7 @@ class ObjectResult:
         namespace: its namespace, empty for cluster-scoped objects.
         name: its name.
         component: full name of the component that brings it.
-        outcome: what happened.
+        outcome: what happened; `terminating` was deleted, is held by a finalizer, and nobody waited.
         text: the reason or remark, empty if there is nothing to say.
         state: how it stood when the wait for it ended, empty if nobody waited.
         reason: what it waited for, or why it failed.
@@ -252,7 +261,7 @@ def masked(identity: Identity, changes: Iterable[FieldChange]) -> tuple[FieldCha
 def _masked(change: FieldChange) -> FieldChange:
     if not change.path.startswith(("data", "stringData")) and "last-applied" not in change.path:
         return change
-    hidden = {side: _mask(getattr(change, side)) for side in ("old", "new")}
+    hidden = {side: mask_whole(getattr(change, side)) for side in ("old", "new")}
     return replace(change, **hidden)
 
 
@@ -265,12 +274,29 @@ def _veiled(change: FieldChange, secrets: Sequence[str]) -> FieldChange:
     old, new = (mask_values(value, secrets) for value in (change.old, change.new))
     if (old, new) == (change.old, change.new):
         return change
-    if isinstance(change.old, Mapping | list) or isinstance(change.new, Mapping | list):
-        return replace(change, old=old, new=new)
-    return replace(change, old=_mask(change.old), new=_mask(change.new))
+    return replace(change, old=_as_hidden(old, new), new=_as_hidden(new, old))
 
 
-def _mask(value: Any) -> Any:
+def _as_hidden(value: Any, beside: Any) -> Any:
+    """Give a value masked where the one beside it is: an earlier secret stood there."""
+    if isinstance(value, Mapping) and isinstance(beside, Mapping):
+        return {name: _as_hidden(inner, beside.get(name)) for name, inner in value.items()}
+    if isinstance(value, list) and isinstance(beside, list) and len(value) == len(beside):
+        return [_as_hidden(*pair) for pair in zip(value, beside, strict=True)]
+    return _hidden(value) if _holds_mask(beside) or _holds_mask(value) else value
+
+
+def _hidden(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return dict.fromkeys(value, MASK)
+        return {name: _hidden(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_hidden(inner) for inner in value]
     return None if value is None else MASK
+
+
+def _holds_mask(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_holds_mask, value.values()))
+    return (
+        any(map(_holds_mask, value)) if isinstance(value, list) else isinstance(value, str) and MASK in value
+    )

@@ -16,6 +16,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,30}")
 _INTEGERS = range(-(2**63), 2**63)
 _NUMBER = re.compile(r"[+-]?([0-9]{1,30}(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 _STRUCTURED = ("array", "object")
+_NULLS = {"null": None, '"null"': "null", "'null'": "null"}
 
 
 def split_path(text: str) -> tuple[str, ...]:
@@ -32,12 +33,12 @@ def join_path(path: Sequence[str | int]) -> str:
 def coerce(param: Param, value: Any) -> Any:
     """Give the value that `value` means for this parameter; a value that fits no type stays as it is.
 
-    The string `null` means unset, as in values files of old. Strings become booleans and numbers where
-    the schema takes no string, lists where it is `csv`, maps where it is `kv`.
+    The string `null` means unset where the schema takes no string, as in values files of old; there strings
+    become booleans and numbers too. They become lists where it is `csv`, maps where it is `kv`.
     """
     if not isinstance(value, str):
         return value
-    if value == "null":
+    if value == "null" and param.types and "string" not in param.types:
         return None
     if value in param.value_aliases:
         return param.value_aliases[value]
@@ -74,6 +75,7 @@ def parse_text(
     """Give the value that a person typed, by the parameter's declared type.
 
     Text that fits no declared type is given back: the schema's message is better than one from here.
+    `null` takes the value away; the text of that name is `"null"`, with its quotes.
 
     Args:
         param: the declared parameter; None where nothing is declared, which goes by YAML's rules.
@@ -85,6 +87,8 @@ def parse_text(
         return text
     if param is None or not param.types:
         return _by_yaml(text, read or _read_json)
+    if "string" in param.types and text in _NULLS:
+        return _NULLS[text]
     opens = text.lstrip()[:1]
     wants_structure = param.format is not None or bool(param.types & set(_STRUCTURED))
     if wants_structure and (opens in ("[", "{") or (param.format is None and "string" not in param.types)):

@@ -18,7 +18,7 @@ from mlstack.model.options import ApplyOptions
 from mlstack.model.report import RunResult
 
 if TYPE_CHECKING:
-    from mlstack.engine.rollback import Retreat
+    from mlstack.engine.rollback import KnownGood, Retreat
 
 _USUAL = ApplyOptions()
 
@@ -84,12 +84,24 @@ def execute(plan: Deployment, *, clock: Clock, on_event: OnEvent = silent) -> Ru
     return plan.run(clock=clock, on_event=on_event)
 
 
-def retreat(failed: Deployment, error: MlstackError, *, clock: Clock) -> Retreat:
+def known_good(plan: Deployment, *, clock: Clock) -> KnownGood | None:
+    """Give what an apply may go back to without a question, before it begins; None if nothing.
+
+    Raises:
+        ClusterError: the cluster cannot be asked, or the last revision that worked is damaged.
+    """
+    from mlstack.engine import rollback
+
+    return rollback.known_good(plan, clock=clock)
+
+
+def retreat(failed: Deployment, error: MlstackError, *, known: KnownGood | None, clock: Clock) -> Retreat:
     """Work out how to go back after a failed apply; its proposal is carried out by `execute`.
 
     Args:
         failed: the apply.
         error: what ended it.
+        known: what `known_good` gave before it began.
         clock: tells the time.
 
     Raises:
@@ -97,4 +109,4 @@ def retreat(failed: Deployment, error: MlstackError, *, clock: Clock) -> Retreat
     """
     from mlstack.engine import rollback
 
-    return rollback.retreat(failed, error, clock=clock)
+    return rollback.retreat(failed, error, known=known, clock=clock)

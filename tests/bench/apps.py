@@ -47,6 +47,21 @@ def settings_app(folder: Path, *, objects: int) -> Path:
     return folder
 
 
+def mixed_app(folder: Path, *, deployments: int, maps: int) -> Path:
+    """Make an app of plain manifests: Deployments of one pod, and ConfigMaps."""
+    _mlstack(folder.parent, "init", folder.name)
+    made = [_web(number) for number in range(deployments)] + [_settings(number) for number in range(maps)]
+    (folder / "components" / "mixed.yaml").write_text(emit.to_yaml_documents(made))
+    return folder
+
+
+def _web(number: int) -> dict[str, Any]:
+    labels = {"app": f"web-{number:03}"}
+    pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "web:1"}]}}
+    spec = {"selector": {"matchLabels": labels}, "template": pod}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": labels["app"]}, "spec": spec}
+
+
 def _settings(number: int) -> dict[str, Any]:
     text = "\n".join(f"setting{line} = {number}-{'x' * 16}" for line in range(40))
     metadata = {"name": f"settings-{number:03}"}

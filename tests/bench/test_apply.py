@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from io import StringIO
@@ -15,10 +15,8 @@ from mlstack.cluster.transport import Request, Transport
 from tests.bench.apps import MLSTACK, crowded_app, serving_app, settings_app
 from tests.bench.delay import delayed
 from tests.bench.measure import Command, Timing, run_in_turn, run_once, show
-from tests.controlplane.recipes import Programs, obtain_all
-from tests.support import isolation
+from tests.controlplane.recipes import Programs
 from tests.support.cluster import TestCluster
-from tests.support.controlplane import ControlPlane
 from tests.support.kubeconfig import write_kubeconfig
 
 pytestmark = pytest.mark.bench
@@ -27,23 +25,6 @@ COMPONENTS = 100
 MAPS = 300
 ROUNDS = 3
 KUBECTL, OURS, DIFF = "kubectl apply --server-side", "mlstack apply", "mlstack diff"
-
-
-@pytest.fixture(scope="module")
-def programs() -> Programs:
-    built = obtain_all(print)
-    try:
-        isolation.enter_network_namespace()
-    except isolation.NoIsolationError as error:
-        pytest.skip(str(error))
-    return built
-
-
-@pytest.fixture(scope="module")
-def cluster(programs: Programs) -> Iterator[TestCluster]:
-    plane = ControlPlane.start(programs)
-    yield plane.clusters["gke"]
-    plane.stop()
 
 
 @dataclass(frozen=True, kw_only=True)

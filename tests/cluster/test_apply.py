@@ -323,13 +323,13 @@ def test_what_kubectl_scaled_is_put_back_and_said(
 def test_what_kubectl_edited_is_put_back(stack: Stack, minikube: TestCluster, namespace: str) -> None:
     stack.write("a", config_map(a="1"))
     stack.apply()
-    patch = '{"data": {"a": "by hand", "theirs": "stays"}}'
+    patch = '{"data": {"a": "by hand", "more": "by hand"}}'
     minikube.kubectl(
         "patch", "configmap", "settings", "-n", namespace, "-p", patch, "--field-manager=kubectl-edit"
     )
     stack.apply()
     live = minikube.request("GET", path(namespace, "configmaps", "settings"))
-    assert live["data"] == {"a": "1", "theirs": "stays"}
+    assert live["data"] == {"a": "1"}
 
 
 def test_a_value_set_by_hand_before_we_wanted_it_is_owned_afterwards(

@@ -17,6 +17,7 @@ from mlstack.operations import apply, plan
 from mlstack.operations.plan import PlanResult
 from tests.support.cluster import TestCluster
 from tests.support.deploying import Stack, config_map, crd, deployment, secret
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -83,7 +84,8 @@ def test_a_plan_is_applied_as_it_was_approved(
         "old": "deleted",
     }
     assert minikube.request("GET", settings)["data"] == {"a": "2"}
-    assert minikube.find(f"/api/v1/namespaces/{namespace}/configmaps/old") is None
+    old = f"/api/v1/namespaces/{namespace}/configmaps/old"
+    wait_until(lambda: minikube.find(old) is None, what="the end of what was pruned")
 
 
 def test_nobody_else_may_read_the_file_and_no_secret_is_in_it(stack: Stack, file: Path) -> None:

@@ -24,7 +24,7 @@ from mlstack.errors import ClusterError, ConflictError, ForbiddenError, InvalidE
 from mlstack.model import emit
 from mlstack.model.holder import Holder
 from mlstack.model.report import ObjectChange, RunResult
-from mlstack.operations import apply
+from mlstack.operations import apply, drift
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
 from tests.support.deploying import Objects, RealClock, Stack, config_map, crd, deployment, is_established
@@ -299,6 +299,55 @@ def test_no_part_of_a_pod_template_is_told(stack: Stack) -> None:
         stack.apply()
     assert "hush-hush" not in f"{refused.value.message} {refused.value.hint}"
     assert len(refused.value.message) < 300
+
+
+def with_labels(data: Data, metadata: Any) -> Data:
+    template = {**data["spec"]["template"], "metadata": metadata}
+    return {**data, "spec": {**data["spec"], "template": template}}
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [{}, {"creationTimestamp": None}, {"labels": {}}, {"labels": {"job-name": "it"}}],
+    ids=["empty", "null", "no labels", "its name"],
+)
+def test_a_job_made_anew_is_shown_as_it_will_be(
+    stack: Stack, minikube: TestCluster, namespace: str, metadata: Any
+) -> None:
+    stack.write("a", with_labels(job(), metadata))
+    stack.apply()
+    minikube.kubectl("patch", "job", "it", "-n", namespace, "-p", '{"spec": {"suspend": true}}')
+    stack.write("a", with_labels(job("job:2"), metadata))
+    plan, row = stack.plan(), row_of(stack, "it")
+    assert (row.action, row.refused) == ("recreate", ())
+    fields = [(one.path, one.old, one.new) for one in row.fields]
+    assert fields == [
+        ("spec.template.spec.containers[main].image", "job:1", "job:2"),
+        ("spec.suspend", True, False),
+    ]
+    (drifted,) = drift.drift(stack.target(), opener=stack.opener).objects
+    assert [(one.path, one.live, one.wanted) for one in drifted.differences] == fields
+    assert [one.cause for one in drifted.differences] == ["stale", "person"]
+    assert "probe" not in repr((row, drifted))
+    assert plan.changes.changes[0].digest == stack.plan().changes.changes[0].digest
+    apply.execute(plan, clock=stack.clock)
+    assert stack.diff().ok
+
+
+def test_what_the_server_chooses_for_an_object_made_anew_is_not_foretold(stack: Stack) -> None:
+    selector = {"manualSelector": True, "selector": {"matchLabels": {"x": "y"}}}
+    manual = with_labels(job(), {"labels": {"x": "y"}})
+    service = an_object("v1", "Service", "svc", spec={"clusterIP": "None", "ports": [{"port": 80}]})
+    stack.write("a", {**manual, "spec": {**manual["spec"], **selector}}, annotated(service, recreate="true"))
+    stack.apply()
+    opened = {**service, "spec": {"type": "NodePort", "ports": [{"port": 80}]}}
+    stack.write("a", manual, annotated(opened, recreate="true"))
+    found = {one.path: one for one in row_of(stack, "it").fields}["spec.selector"]
+    assert found.new == {"matchLabels": {"batch.kubernetes.io/controller-uid": "(UID of the new object)"}}
+    fields = {one.path: (one.action, one.new) for one in row_of(stack, "svc").fields}
+    assert fields == {"spec.clusterIP": ("removed", None), "spec.type": ("changed", "NodePort")}
+    stack.apply()
+    assert stack.diff().ok
 
 
 # --- a StatefulSet and its claims ---------------------------------------------------------------------

@@ -129,6 +129,60 @@ def test_a_pod_without_gpu_is_told_soon(stack: Stack) -> None:
     assert states(error.partial) == {"web": "waiting"}
 
 
+def test_a_rollout_says_what_its_new_pod_waits_for(stack: Stack) -> None:
+    stack.write("web", deployment(**SMALL))
+    assert states(stack.apply(wait=True)) == {"web": "ready"}
+    stack.write("web", deployment(**GPU))
+    run = Background(stack, timeout_s=10)
+    why = "0 of 1 new pods ready: no node of this cluster has nvidia.com/gpu (0/1 nodes: Insufficient"
+    run.told(why)
+    row = stack.status().components[0].objects[0]
+    assert (row.state, row.reason.startswith(why)) == ("waiting", True)
+    assert row.reason in run.failure().message
+    assert not [event for _, event in run.told_s if "ending" in event.text]
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "DaemonSet", "Job"])
+def test_a_probe_that_fails_is_told_while_waiting(
+    stack: Stack, minikube: TestCluster, namespace: str, kind: str
+) -> None:
+    probe = {"httpGet": {"path": "/healthz", "port": 8080}}
+    stack.write("web", unready(kind, readinessProbe=probe))
+    run = Background(stack, timeout_s=12, wait_for_jobs=True)
+    run.told("container main runs, but its readiness probe (GET /healthz on port 8080) has not succeeded yet")
+    said = "Readiness probe failed: HTTP probe failed with statuscode: 503"
+    say_unhealthy(minikube, namespace, said)
+    run.told(f"container main: {said}")
+    assert f"0 of 1 pods ready: container main: {said}" in stack.status().components[0].objects[0].reason
+    assert said in run.failure().message
+
+
+def unready(kind: str, **container: Any) -> dict[str, Any]:
+    """Give a workload of any kind whose container runs and is never ready."""
+    base = annotated(deployment(**SMALL, **container), unready="")
+    names = ("template",) if kind == "Job" else ("selector", "template")
+    spec = {name: base["spec"][name] for name in names}
+    if kind == "Job":
+        spec["template"]["spec"]["restartPolicy"] = "Never"
+    group = "batch/v1" if kind == "Job" else "apps/v1"
+    return {"apiVersion": group, "kind": kind, "metadata": {"name": "web"}, "spec": spec}
+
+
+def say_unhealthy(cluster: TestCluster, namespace: str, message: str) -> None:
+    """Send the event of a kubelet about a probe of the only pod."""
+    (pod,) = cluster.request("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
+    about = {name: pod["metadata"][name] for name in ("name", "namespace", "uid")}
+    event = {
+        "metadata": {"generateName": "probe-"},
+        "type": "Warning",
+        "reason": "Unhealthy",
+        "message": message,
+        "involvedObject": {**about, "apiVersion": "v1", "kind": "Pod", "fieldPath": "spec.containers{main}"},
+        "lastTimestamp": pod["metadata"]["creationTimestamp"],
+    }
+    cluster.request("POST", f"/api/v1/namespaces/{namespace}/events", event)
+
+
 def test_a_quota_is_told_as_what_it_is(stack: Stack, minikube: TestCluster, namespace: str) -> None:
     quota = {
         "apiVersion": "v1",
@@ -379,3 +433,26 @@ readiness:
     tell(observedGeneration=2, phase="Lost", message="at sea", conditions=[usable("False", "")])
     assert "`status.phase` is Lost: at sea" in run.failure(30).message
     assert not stack.status().ok
+
+
+def test_a_kind_without_a_status_is_not_waited_for(
+    stack: Stack, minikube: TestCluster, namespace: str
+) -> None:
+    group = "silent.example.com"
+    definition = crd(group=group)
+    properties = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    properties["status"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    widget = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {}}
+    stack.write("a", definition, widget)
+    try:
+        begun_s = time.monotonic()
+        result = stack.apply(wait=True, timeout_s=30)
+        assert time.monotonic() - begun_s < 8
+        assert result.objects[-1].reason == "its kind has no status to wait for"
+        path = f"/apis/{group}/v1/namespaces/{namespace}/widgets/w"
+        status = {"status": {"observedGeneration": 1}}
+        minikube.request("PATCH", path, status, content_type="application/merge-patch+json")
+        assert stack.apply(wait=True, timeout_s=8).ok
+        assert stack.status().ok
+    finally:
+        minikube.kubectl("delete", "crd", f"widgets.{group}", "--wait=false")

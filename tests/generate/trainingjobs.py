@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mlstack.elastic.spec import OLD_GPU
+from mlstack.elastic.childnames import RENDEZVOUS_PORT
+from mlstack.elastic.spec import DEFAULT_PORT, IMAGE, MAX_PORT, OLD_GPU
 from mlstack.elastic.specfields import spellings
-from mlstack.elastic.trainingjob import KIND, MAX_NAME
+from mlstack.elastic.trainingjob import KIND, MAX_NAME, MAX_PORTS, MAX_SERVERS, MAX_TRAINERS
 from mlstack.files.kubernetes import load_schemas
 from mlstack.model.schemas import Schemas
 from tests.generate.crds import BOOLEAN, COUNT, INT32, KUBERNETES, POSITIVE, TIME, Rule, rules, written
@@ -26,7 +27,17 @@ FILES = (
     PACKAGE / "elastic-controller" / "files" / "crds" / "trainingjobs.yaml",
     PACKAGE / "crds" / "trainingjobs.yaml",  # elastic-job is checked without the controller
 )
-PHASES = ("Pending", "Admitted", "Running", "Scaling", "Completing", "Succeeded", "Failed", "Suspended")
+PHASES = (
+    "Pending",
+    "Admitted",
+    "Running",
+    "Scaling",
+    "Completing",
+    "Paused",
+    "Succeeded",
+    "Failed",
+    "Suspended",
+)
 TEXT = {"type": "string", "maxLength": 4096}
 LABELS = {"type": "object", "maxProperties": 64, "additionalProperties": STRING}
 NAME = {"type": "string", "maxLength": 253}
@@ -39,6 +50,9 @@ SCALED = "max-instance"
 ASKED, LIMITED = "self.resources.requests", "self.resources.limits"
 # What a pod asks for is never negative; exponents are those that the controller reads.
 AMOUNT = r"^[+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,3})?$"
+
+
+IMAGE_NAME = {"type": "string", "maxLength": 1024, "pattern": f"^{IMAGE}$"}
 
 
 def wants_cpu(amounts: str) -> str:
@@ -159,12 +173,12 @@ def spec(schemas: Schemas) -> dict[str, Any]:
 
     labels = LABELS
     fields = {
-        "image": {"type": "string", "maxLength": 1024},
+        "image": IMAGE_NAME,
         "imagePullPolicy": {"type": "string", "enum": ["Always", "IfNotPresent", "Never"]},
         "imagePullSecrets": old("LocalObjectReference"),
         "port": {**INT32, **PORT},
-        "ports_num": COUNT,
-        "ports_num_for_sparse": COUNT,
+        "ports_num": {**COUNT, "maximum": MAX_PORTS},
+        "ports_num_for_sparse": {**COUNT, "maximum": MAX_PORTS},
         "fault_tolerant": BOOLEAN,
         "passes": COUNT,
         "volumes": old("Volume"),
@@ -181,6 +195,7 @@ def spec(schemas: Schemas) -> dict[str, Any]:
         "podLabels": labels,
         "podAnnotations": labels,
         "priority": INT32,
+        "priorityClassName": NAME,
         "weight": POSITIVE,
         "scaling": {"type": "string", "enum": ["Auto", "Manual"]},
         "suspend": BOOLEAN,
@@ -204,9 +219,35 @@ def spec(schemas: Schemas) -> dict[str, Any]:
         "fault_tolerant must be true when trainer.min-instance is below trainer.max-instance:"
         " trainers come and go",
     )
+    ranked: Rule = (
+        f"{value('priorityClassName', default=repr(''))} == '' || {value('priority', default='0')} == 0",
+        "priority and priorityClassName both say the priority of the job: give one of them",
+    )
     fixed = [stays(name) for name in ("image", "port", "ports_num", "ports_num_for_sparse")]
-    validations = [*rules(elastic, *fixed), *kept("pserver"), *kept("master")]
+    validations = [*rules(elastic, ranked, *ports(), mounts(), *fixed), *kept("pserver"), *kept("master")]
     return {**level(fields, validations), "required": ["trainer"]}
+
+
+def ports() -> list[Rule]:
+    """Refuse ports that there are not, and the one at which trainers meet where pods share a node's."""
+    first = value("port", default=str(DEFAULT_PORT))
+    count = f"{value('ports_num', default='1')} + {value('ports_num_for_sparse', default='1')}"
+    shared = value("host_network", default="false")
+    return [
+        (f"{first} + {count} <= {MAX_PORT + 1}", f"the ports from port on must end at {MAX_PORT} at most"),
+        (
+            f"!{shared} || {first} > {RENDEZVOUS_PORT} || {first} + {count} <= {RENDEZVOUS_PORT}"
+            f" && {first} < {RENDEZVOUS_PORT}",
+            f"with host_network the ports must leave out {RENDEZVOUS_PORT}, at which trainers meet",
+        ),
+    ]
+
+
+def mounts() -> Rule:
+    """Refuse a mount of a volume that is not there; either list is null in what EDL's controller stored."""
+    none = "has(self.volumes) && self.volumes.exists(volume, volume.name == mount.name)"
+    held = " && ".join(f"(!has({path}) || {path}.all(mount, {none}))" for path in paths("VolumeMounts"))
+    return held, "VolumeMounts must name volumes that are in volumes"
 
 
 def level(
@@ -273,8 +314,8 @@ def trainer() -> dict[str, Any]:
     fields = {
         "entrypoint": TEXT,
         "workspace": TEXT,
-        "min-instance": COUNT,
-        "max-instance": COUNT,
+        "min-instance": {**COUNT, "maximum": MAX_TRAINERS},
+        "max-instance": {**COUNT, "maximum": MAX_TRAINERS},
         "resources": resources(),
         "priorityClassName": NAME,
         "terminationGracePeriodSeconds": COUNT,
@@ -308,7 +349,7 @@ def trainer() -> dict[str, Any]:
 def pserver() -> dict[str, Any]:
     """Write the role that holds the parameters: never scaled."""
     fields = {
-        "min-instance": COUNT,
+        "min-instance": {**COUNT, "maximum": MAX_SERVERS},
         "max-instance": COUNT,
         "resources": resources(),
         "entrypoint": TEXT,
@@ -333,7 +374,7 @@ def master() -> dict[str, Any]:
         "storage": storage(),
         "priorityClassName": NAME,
         "etcd": {"type": "string", "enum": ["Sidecar", "External", "None"]},
-        "etcdImage": {"type": "string", "minLength": 1, "maxLength": 1024},
+        "etcdImage": {**IMAGE_NAME, "minLength": 1},
         **MANIFEST,
     }
     endpoint = value("etcd-endpoint", default="''")
@@ -349,7 +390,27 @@ def resources() -> dict[str, Any]:
     """Write requests and limits."""
     quantity = {**INT_OR_STRING, "minimum": 0, "pattern": AMOUNT, "maxLength": 64}
     amounts = {"type": "object", "maxProperties": 16, "additionalProperties": quantity}
-    return {"type": "object", "properties": {"limits": amounts, "requests": amounts}}
+    device = f"(name.contains('/') && !name.contains('kubernetes.io/') || name == '{OLD_GPU}')"
+    asked, limit = (f"quantity(string(self.{kind}[name]))" for kind in ("requests", "limits"))
+    limited = "has(self.limits) && name in self.limits"
+    within: Rule = (
+        f"!has(self.requests) || self.requests.all(name, !({limited}) || !{asked}.isGreaterThan({limit}))",
+        "a request must not be more than its limit",
+    )
+    whole: Rule = (
+        f"!has(self.limits) || self.limits.all(name, !{device} || {limit}.isInteger())",
+        "limits of devices, as GPUs, must be whole numbers",
+    )
+    same: Rule = (
+        f"!has(self.requests) || self.requests.all(name, !({device} || name.startsWith('hugepages-'))"
+        f" || {limited} && {asked}.compareTo({limit}) == 0)",
+        "what is requested of devices, as GPUs, and of huge pages must be their limit too",
+    )
+    return {
+        "type": "object",
+        "properties": {"limits": amounts, "requests": amounts},
+        "x-kubernetes-validations": rules(within, whole, same),
+    }
 
 
 def storage() -> dict[str, Any]:
@@ -404,6 +465,7 @@ def status() -> dict[str, Any]:
             },
             "pserver": {"type": "object", "properties": counts},
             "master": {"type": "object", "properties": counts},
+            "priority": INT32,
             "selector": STRING,
             "scaleRecords": {"type": "array", "items": record, "x-kubernetes-list-type": "atomic"},
             "admittedTime": TIME,
@@ -434,11 +496,21 @@ def setbacks() -> dict[str, Any]:
         "trainerRetryTime": "When others come for them; the pause doubles each time, up to a minute.",
         "failedRounds": "How often in a row all trainers failed; six times end the job.",
         "failedTrainer": "UID of a trainer of the last such round.",
-        "gangRetries": "How often in a row its master or parameter servers found no node.",
+        "gangRetries": "How often in a row its pods were refused, or some of them found no node.",
         "gangRetryTime": "When the gang is tried again; the wait doubles each time, up to an hour.",
         "gangRetryGeneration": "Generation of the spec that waits; one that was changed is tried at once.",
+        "gangRefusal": "Why the API server does not take its pods; empty where they found no node.",
+        "trainerCeiling": "Trainers beyond which it was refused more.",
+        "growthRetries": "How often in a row it was refused more.",
+        "growthRetryTime": "When more are tried again; the wait doubles each time, up to an hour.",
+        "growthRetryGeneration": "Generation of the spec of which no more were taken.",
+        "growthRefusal": "Why no more were taken.",
     }
-    types = (INT32, INT32, TIME, INT32, STRING, INT32, TIME, {"type": "integer", "format": "int64"})
+    generation = {"type": "integer", "format": "int64"}
+    types = (
+        *(INT32, INT32, TIME, INT32, STRING, INT32, TIME, generation, STRING),
+        *(INT32, INT32, TIME, generation, STRING),
+    )
     fields = {
         name: {**kind, "description": text} for (name, text), kind in zip(said.items(), types, strict=True)
     }

@@ -55,16 +55,37 @@ def test_yaml_reads_back_the_same(reader: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("reader", READERS)
-@given(value=strategies.values.filter(has_short_keys))
-def test_flow_and_json_read_back_the_same_as_yaml(reader: str, value: Any) -> None:
+@given(value=strategies.values)
+def test_one_line_reads_back_the_same(reader: str, value: Any) -> None:
     assert typed(READERS[reader](emit.to_flow([value]))) == typed([value])
+
+
+@pytest.mark.parametrize("reader", READERS)
+@given(value=strategies.values.filter(has_short_keys))
+def test_json_reads_back_the_same_as_yaml(reader: str, value: Any) -> None:
     assert typed(READERS[reader](emit.to_json(value))) == typed(value)
 
 
 @given(value=strategies.values)
 def test_json_reads_back_the_same(value: Any) -> None:
     assert typed(json.loads(emit.to_json(value))) == typed(value)
-    assert typed(json.loads(emit.to_flow([value]))) == typed([value])
+    assert typed(json.loads(emit.to_compact_json([value]))) == typed([value])
+
+
+UNWRITABLE = st.one_of(
+    st.sampled_from(
+        ["a\x00b", "\ud800", "a\udfff", 2**63, -(2**63) - 1, float("inf"), float("nan"), b"a", {1}]
+    ),
+    st.builds(lambda: -(10**5000)),  # which Python itself cannot show
+    st.dictionaries(st.sampled_from(["\x00", "\udc80", 1, None, True, 1.5, ()]), st.none(), min_size=1),
+)
+
+
+@given(value=UNWRITABLE, others=st.lists(strategies.values, max_size=3))
+def test_what_cannot_be_written_is_refused_by_every_form(value: Any, others: list[Any]) -> None:
+    for write in (emit.to_yaml, emit.to_flow, emit.to_json, emit.to_compact_json):
+        with pytest.raises((ValueError, TypeError), match=r"cannot hold|does not fit|must be a|is no "):
+            write([*others, {"a": value}])
 
 
 @given(value=strategies.values)

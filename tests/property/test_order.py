@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Event, Lock
+from threading import Event, Lock, Thread
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlstack.cluster.api import ObjectRef
 from mlstack.engine.writing.schedule import Schedule
+from mlstack.engine.writing.wait import Gone, Steps
 from mlstack.errors import ConfigError, MlstackError
 from mlstack.model import dag, dependencies, order, ranks
 from mlstack.model.dependencies import DEPENDS_ON
@@ -135,14 +137,17 @@ def run(graph: Graph, work: Callable[[Node], None]) -> tuple[list[Node], dict[No
     skipped: dict[Node, str] = {}
     mutex = Lock()
 
-    def do(node: Node) -> None:
+    def do(node: Node) -> Steps:
         work(node)
+        if isinstance(node, KubeObject) and node.data["metadata"]["name"] == "x":
+            yield Gone(ObjectRef.of(node.data), "uid")
         with mutex:
             done.append(node)
 
     schedule = Schedule(
         graph,
         work=do,
+        wait=lambda gone, then: Thread(target=then, args=(None,)).start(),
         skipped=skipped.__setitem__,
         is_idle=lambda node: isinstance(node, Gate),
         because=lambda node, end, after: f"{node} {end}",

@@ -27,10 +27,11 @@ _ECDSA_SHA256 = bytes.fromhex("300a06082a8648ce3d040302")
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """A self-signed certificate and its key, as PEM."""
+    """A certificate and its key, as PEM, and the name of its subject with its secret number."""
 
     certificate: str
     key: str
+    subject: tuple[str, int]
 
     def write(self, folder: Path, name: str) -> tuple[Path, Path]:
         """Write both files and give their places."""
@@ -40,27 +41,43 @@ class Certificate:
         return files
 
 
-def self_signed(host: str, *, seed: str = "") -> Certificate:
-    """Make a certificate for a host name or IP address, good from 2020 to 2049."""
+def self_signed(
+    host: str, *, seed: str = "", issuer: Certificate | None = None, has_alternative: bool = True
+) -> Certificate:
+    """Make a certificate for a host name or IP address, good from 2020 to 2049.
+
+    Args:
+        host: the name.
+        seed: others for the same name differ by it.
+        issuer: who signs it, if not it itself.
+        has_alternative: whether the name stands as subject alternative name too, as it must.
+    """
     secret = _number(f"key {host} {seed}")
+    by, signer = issuer.subject if issuer else (host, secret)
     public = _bits(b"\x04" + b"".join(part.to_bytes(32, "big") for part in _times(secret, _G) or ()))
-    name = _tlv(0x30, _tlv(0x31, _tlv(0x30, bytes.fromhex("0603550403") + _tlv(0x0C, host.encode()))))
+    more = _alternative_name(host) if has_alternative else b""
     body = _tlv(
         0x30,
         _tlv(0xA0, _integer(2))
         + _integer(_number(f"serial {host} {seed}") >> 100)
         + _ECDSA_SHA256
-        + name
+        + _name(by)
         + _tlv(0x30, _tlv(0x17, b"200101000000Z") + _tlv(0x17, b"491231235959Z"))
-        + name
+        + _name(host)
         + _tlv(0x30, _tlv(0x30, _EC_KEY + _CURVE) + public)
-        + _tlv(0xA3, _tlv(0x30, _basic_constraints() + _alternative_name(host))),
+        + _tlv(0xA3, _tlv(0x30, _basic_constraints() + more)),
     )
-    signed = _tlv(0x30, body + _ECDSA_SHA256 + _bits(_sign(secret, body)))
+    signed = _tlv(0x30, body + _ECDSA_SHA256 + _bits(_sign(signer, body)))
     key = _tlv(
         0x30, _integer(1) + _tlv(0x04, secret.to_bytes(32, "big")) + _tlv(0xA0, _CURVE) + _tlv(0xA1, public)
     )
-    return Certificate(certificate=_pem("CERTIFICATE", signed), key=_pem("EC PRIVATE KEY", key))
+    return Certificate(
+        certificate=_pem("CERTIFICATE", signed), key=_pem("EC PRIVATE KEY", key), subject=(host, secret)
+    )
+
+
+def _name(text: str) -> bytes:
+    return _tlv(0x30, _tlv(0x31, _tlv(0x30, bytes.fromhex("0603550403") + _tlv(0x0C, text.encode()))))
 
 
 def _basic_constraints() -> bytes:

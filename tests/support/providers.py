@@ -34,6 +34,9 @@ class FakeProvider:
         gives: what it answers instead of tokens, as status and JSON.
         own: the token that it gives, instead of made-up ones.
         silent: keep the refresh-token instead of giving another one.
+        wants_form: refuse who shows the client's password beside the form.
+        moved: where it sends those that ask it for tokens.
+        endpoint: where it says that tokens are to be asked for, instead of itself.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -46,7 +49,8 @@ class FakeProvider:
         self.paths: list[str] = []
         self.gives: tuple[int, Any] | None = None
         self.own = ""
-        self.silent = False
+        self.silent = self.wants_form = False
+        self.moved = ""
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
         self._server.handle_error = lambda request, client: None  # type: ignore[method-assign]
@@ -54,6 +58,7 @@ class FakeProvider:
             self._server.socket, server_side=True, do_handshake_on_connect=False
         )
         self.url = f"https://127.0.0.1:{self._server.server_address[1]}"
+        self.endpoint: Any = f"{self.url}/token"
 
     def user(self, token: str | None, **more: str) -> dict[str, Any]:
         """Give the user of a kubeconfig that has a token of it."""
@@ -80,10 +85,14 @@ class FakeProvider:
     def answer(self, form: dict[str, str]) -> tuple[int, Any]:
         """Take a refresh-token for other ones."""
         self.asked.append(form)
+        if self.wants_form and "authorization" in form:
+            return 401, {"error": "invalid_client"}
         number = len(self.asked)
         if self.gives is not None:
             return self.gives
-        if form.get("refresh_token") != ("refresh-1" if self.silent else f"refresh-{number}"):
+        if form.get("refresh_token") != (
+            "refresh-1" if self.silent or self.wants_form else f"refresh-{number}"
+        ):
             return 400, {"error": "invalid_grant", "error_description": str(form)}
         tokens = {"access_token": "a", "token_type": "Bearer", "id_token": self.given(number)}
         return 200, tokens if self.silent else {**tokens, "refresh_token": f"refresh-{number + 1}"}
@@ -94,16 +103,24 @@ def _handler(provider: FakeProvider) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             provider.paths.append(self.path)
             found = self.path == "/.well-known/openid-configuration"
-            self._give(200 if found else 404, {"token_endpoint": f"{provider.url}/token"} if found else {})
+            self._give(200 if found else 404, {"token_endpoint": provider.endpoint} if found else {})
 
         def do_POST(self) -> None:
             raw = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            self._give(*provider.answer({key: values[-1] for key, values in parse_qs(raw).items()}))
+            form = {key: values[-1] for key, values in parse_qs(raw).items()}
+            if "Authorization" in self.headers:
+                form["authorization"] = self.headers["Authorization"]
+            if provider.moved:
+                self._give(307, {})
+                return
+            self._give(*provider.answer(form))
 
         def _give(self, code: int, body: Mapping[str, Any]) -> None:
             data = json.dumps(body).encode()
             self.send_response(code)
             self.send_header("Content-Type", "application/json")
+            if code == 307:
+                self.send_header("Location", provider.moved)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)

@@ -9,13 +9,14 @@ from typing import Any
 from mlstack.cluster.api import Cluster, ObjectRef, WatchEvent
 from mlstack.cluster.memory import MemoryCluster
 from mlstack.cluster.view import ClusterView
-from mlstack.elastic.config import PolicyConfig
+from mlstack.elastic.config import PolicyConfig, PriorityGrants
 from mlstack.elastic.controller import sources
 from mlstack.elastic.observed import pods as podfacts
 from mlstack.elastic.observed.placement import Place, is_eligible
 from mlstack.elastic.reconcile import Pass, Reconciler
 from mlstack.elastic.world import World
 from mlstack.files.kubernetes import load_schemas
+from mlstack.model.objects import MANAGER
 from tests.support.elastic import node
 
 Obj = dict[str, Any]
@@ -34,16 +35,32 @@ class StageClock:
 
 
 class Counting(ClusterView):
-    """A cluster that notes what is written to it."""
+    """A cluster that notes what is written to it.
+
+    Attributes:
+        writes: how often something was written.
+        tries: names of the pods that were tried by dry run.
+        refuses: is asked before each write, dry runs aside, and raises what it fails with.
+        admits: is given each object that is to be created, by dry run too, and likewise raises.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
         self.writes = 0
+        self.tries: list[str] = []
         self.refuses: Callable[[], None] = lambda: None
+        self.admits: Callable[[Obj], None] = lambda obj: None
+
+    def create(self, obj: Any, *, manager: str = MANAGER, dry_run: bool = False) -> Any:
+        if dry_run:
+            self.tries.append(obj["metadata"]["name"])
+        self.admits(obj)
+        return super().create(obj, manager=manager, dry_run=dry_run)
 
     def _written(self, write: Any, *, dry_run: bool, deletes: ObjectRef | None = None) -> Any:
-        self.writes += 1
-        self.refuses()
+        if not dry_run:
+            self.writes += 1
+            self.refuses()
         return super()._written(write, dry_run=dry_run, deletes=deletes)
 
 
@@ -80,6 +97,12 @@ class Stage:
         self.world = World()
         self.reconciler = Reconciler(self.cluster, self.world, config, **options)
         self._versions: dict[str, str] = {}
+
+    def grant(self, grants: PriorityGrants) -> None:
+        """Begin anew with a controller that knows which priorities jobs may have."""
+        self.restart()
+        self.world = World(grants)
+        self.reconciler = Reconciler(self.cluster, self.world)
 
     def hear(self) -> None:
         """Let the controller hear what happened."""
@@ -153,12 +176,10 @@ class Stage:
 
     def run_pods(self, *, but: tuple[str, ...] = ()) -> None:
         """Bind pods where there is room, on the node that they were planned for if they can, and run them."""
-        pods = {pod["metadata"]["name"]: podfacts.parse(pod) for pod in self.all("Pod")}
-        for name, facts in sorted(pods.items()):
+        pods = {pod["metadata"]["name"]: (pod, podfacts.parse(pod)) for pod in self.all("Pod")}
+        for name, (obj, facts) in sorted(pods.items()):
             if facts.ending or facts.phase == "Running" or name in but:
                 continue
-            obj = self.get("Pod", name)
-            assert obj is not None
             place = facts.node or self._place(obj, facts)
             ref = ObjectRef.of(obj)
             if not place and not facts.is_tried:

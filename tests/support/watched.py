@@ -104,8 +104,8 @@ class Watched:
 
     @property
     def told(self) -> list[tuple[str, str]]:
-        """Give what was told: about whom, and what."""
-        return [(str(event.identity or ""), event.text) for event in self.events]
+        """Give what was told: about whom, and what; not what was said again after a long time."""
+        return [(str(event.identity or ""), event.text) for event in self.events if event.kind != "still"]
 
     def _take(self, found: Found) -> None:
         self.found = {who: one.readiness for who, one in found.items()}

@@ -36,8 +36,10 @@ def generate(
         typer.Option("--set", metavar="PARAM=VALUE", help="A parameter; `--PARAM VALUE` means the same."),
     ] = None,
     values: Annotated[
-        Path | None,
-        typer.Option("--values", "--values-file", metavar="FILE", help="A YAML file of parameters."),
+        list[Path] | None,
+        typer.Option(
+            "--values", "--values-file", metavar="FILE", help="A YAML file of parameters; repeatable."
+        ),
     ] = None,
     module: Annotated[
         str | None, typer.Option("--module", metavar="NAME", help="The module it goes to.")
@@ -58,7 +60,11 @@ def generate(
     if prototype is None:
         raise UsageError("which prototype?", hint="mlstack prototype list")
     wanted = Wanted(
-        prototype=prototype, name=name, module=module, texts=pairs(params or []), values_file=values
+        prototype=prototype,
+        name=name,
+        module=module,
+        texts=pairs(params or []),
+        values_files=tuple(values or ()),
     )
     result = operation.generate(app_dir(ctx.obj, folder), wanted, replace=force, store=code_store())
     return emit(result, output)

@@ -92,12 +92,13 @@ def apply(
     allow_large_prune: options.AllowLargePrune = False,
     adopt: options.Adopt = False,
     force_conflicts: options.ForceConflicts = False,
+    keep_foreign_fields: options.KeepForeignFields = False,
     allow_destructive: options.AllowDestructive = False,
     on_failure: options.OnFailure = "stop",
     wait: options.Wait = True,
     timeout: options.Timeout = None,
     wait_for_jobs: options.WaitForJobs = False,
-    lock_timeout: options.LockTimeout = 30.0,
+    lock_timeout: options.LockTimeout = None,
     yes: options.Yes = False,
     yes_i_mean: options.YesIMean = None,
     kubeconfig: options.Kubeconfig = None,
@@ -117,6 +118,7 @@ def apply(
         allow_large_prune=allow_large_prune,
         adopt=adopt,
         force_conflicts=force_conflicts,
+        keep_foreign_fields=keep_foreign_fields,
         allow_destructive=allow_destructive,
         lock_timeout_s=lock_timeout,
         wait=wait,
@@ -161,14 +163,21 @@ def delete(
     include_claims: Annotated[
         bool, typer.Option("--claims", help="Delete volume claims too, and with them their data.")
     ] = False,
+    include_foreign: Annotated[
+        bool,
+        typer.Option(
+            "--foreign", help="With `--namespaces`: also what others made in them, and what annotations keep."
+        ),
+    ] = False,
     grace_period: Annotated[
         int | None, typer.Option("--grace-period", metavar="SECONDS", min=0, help="Time for pods to end.")
     ] = None,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Whether to go on until everything is gone.")
     ] = True,
+    timeout: options.Timeout = None,
     dry_run: options.DryRun = False,
-    lock_timeout: options.LockTimeout = 30.0,
+    lock_timeout: options.LockTimeout = None,
     yes: options.Yes = False,
     yes_i_mean: options.YesIMean = None,
     kubeconfig: options.Kubeconfig = None,
@@ -181,7 +190,14 @@ def delete(
     from mlstack.operations import delete as operation
 
     target = target_of(ctx.obj, folder, env, components, context=context, namespace=namespace)
-    spare = Spare(definitions=not include_crds, namespaces=not include_namespaces, claims=not include_claims)
+    if include_foreign and not include_namespaces:
+        raise UsageError("`--foreign` is about what lies in a namespace that goes", hint="add --namespaces")
+    spare = Spare(
+        definitions=not include_crds,
+        namespaces=not include_namespaces,
+        claims=not include_claims,
+        foreign=not include_foreign,
+    )
     with progress.waiting("looking at the cluster"):
         plan = operation.compute(
             target,
@@ -190,6 +206,7 @@ def delete(
             grace_period_s=grace_period,
             wait=wait,
             dry_run=dry_run,
+            timeout_s=timeout,
             lock_timeout_s=lock_timeout,
         )
     if not dry_run and not runs.confirmed(
@@ -285,8 +302,11 @@ def _write(state: DesiredState, out: Path, output_format: str) -> int:
 
     if output_format == "name":
         raise UsageError("`--out` writes whole objects, `-o name` only names", hint="leave one of them out")
-    made = {out / path: content for path, content in objects.files(state.objects, output_format).items()}
-    atomic.write_files(made)
+    made = objects.files(state.objects, output_format)
+    atomic.write_files(
+        {out / path: content for path, (_, content) in made.items()},
+        private=[out / path for path, (found, _) in made.items() if found.kind == "Secret"],
+    )
     for note in state.notes:
         say(f"note: {note}")
     say(f"{len(made)} files in {out}")

@@ -55,6 +55,7 @@ def diff(
     prune: options.Prune = True,
     adopt: options.Adopt = False,
     force_conflicts: options.ForceConflicts = False,
+    keep_foreign_fields: options.KeepForeignFields = False,
     kubeconfig: options.Kubeconfig = None,
     folder: options.Dir = None,
     output: options.Output = "table",
@@ -77,7 +78,13 @@ def diff(
             if live:
                 found = _drifted(target, cluster)
             else:
-                how = ApplyOptions(dry_run=True, prune=prune, adopt=adopt, force_conflicts=force_conflicts)
+                how = ApplyOptions(
+                    dry_run=True,
+                    prune=prune,
+                    adopt=adopt,
+                    force_conflicts=force_conflicts,
+                    keep_foreign_fields=keep_foreign_fields,
+                )
                 found = _differing(target, cluster, how)
     except MlstackError as error:
         if error.partial is not None:  # all but what the server does not accept
@@ -147,6 +154,7 @@ def plan(
     allow_large_prune: options.AllowLargePrune = False,
     adopt: options.Adopt = False,
     force_conflicts: options.ForceConflicts = False,
+    keep_foreign_fields: options.KeepForeignFields = False,
     allow_destructive: options.AllowDestructive = False,
     wait: options.Wait = True,
     timeout: options.Timeout = None,
@@ -169,6 +177,7 @@ def plan(
         allow_large_prune=allow_large_prune,
         adopt=adopt,
         force_conflicts=force_conflicts,
+        keep_foreign_fields=keep_foreign_fields,
         allow_destructive=allow_destructive,
         wait=wait,
         timeout_s=timeout,

@@ -78,8 +78,10 @@ def preview(
         typer.Option("--set", metavar="PARAM=VALUE", help="A parameter; `--PARAM VALUE` means the same."),
     ] = None,
     values: Annotated[
-        Path | None,
-        typer.Option("--values", "--values-file", metavar="FILE", help="A YAML file of parameters."),
+        list[Path] | None,
+        typer.Option(
+            "--values", "--values-file", metavar="FILE", help="A YAML file of parameters; repeatable."
+        ),
     ] = None,
     env: options.EnvOption = None,
     folder: options.Dir = None,
@@ -90,7 +92,9 @@ def preview(
     from mlstack.files.drafts import Wanted
     from mlstack.operations import prototype
 
-    wanted = Wanted(prototype=name, name=component, texts=pairs(params or []), values_file=values)
+    wanted = Wanted(
+        prototype=name, name=component, texts=pairs(params or []), values_files=tuple(values or ())
+    )
     app = app_dir(ctx.obj, folder)
     state = prototype.preview(app, wanted, environment=env or app.current_environment(), store=code_store())
     return objects.show(state, output)

@@ -16,7 +16,7 @@ from mlstack.cli.parsing import family
 
 commands = family("The shell and the program itself.")
 
-LIBRARIES = ("typer", "jinja2", "PyYAML", "jsonschema", "kubernetes", "rich")
+LIBRARIES = ("typer", "jinja2", "PyYAML", "jsonschema", "google-re2", "urllib3", "rich")
 
 
 class Shell(str, Enum):
@@ -46,7 +46,12 @@ def completion(
     """Print the completion script of a shell."""
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
-    write(get_completion_script(prog_name="mlstack", complete_var="_MLSTACK_COMPLETE", shell=shell.value))
+    from mlstack.cli.complete import SCRIPTS
+
+    script = SCRIPTS.get(shell.value) or get_completion_script(
+        prog_name="mlstack", complete_var="_MLSTACK_COMPLETE", shell=shell.value
+    )
+    write(script.strip())
     return 0
 
 

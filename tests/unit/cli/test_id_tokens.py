@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
 import subprocess
 import sys
 import traceback
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from mlstack.cli import kube
+from mlstack.cluster import kube as cluster_kube
 from mlstack.cluster.api import ObjectRef
 from mlstack.errors import ConfigError, ForbiddenError
 from tests.support.fakeapi import Answer, Asked, Script, always, kubeconfig, serve, status
@@ -81,7 +83,7 @@ def test_what_has_expired_is_renewed_once_and_kept(
     assert len(provider.asked) == 1
     form = provider.asked[0]
     assert (form["grant_type"], form["refresh_token"]) == ("refresh_token", "refresh-1")
-    assert (form["client_id"], form["client_secret"]) == ("mlstack", "hush")
+    assert form["authorization"] == "Basic bWxzdGFjazpodXNo"
     assert kept(config) == {**before, "id-token": provider.given(1), "refresh-token": "refresh-2"}
 
 
@@ -145,7 +147,7 @@ def test_a_provider_without_an_authority_is_still_verified(
     if empty is None:
         user["auth-provider"]["config"]["idp-certificate-authority"] = ""
     error = failed(tmp_path, user)
-    assert "has expired and cannot be renewed: the certificate of its provider cannot" in error.message
+    assert "cannot be renewed: its provider gives no answer: TLS fails: self-signed" in error.message
     assert (provider.paths, provider.asked) == ([], [])
 
 
@@ -154,7 +156,10 @@ def test_a_provider_without_an_authority_is_still_verified(
     [
         ({"refresh-token": ""}, "the kubeconfig has no `refresh-token`"),
         ({"client-id": ""}, "the kubeconfig has no `client-id`"),
-        ({"idp-issuer-url": "https://127.0.0.1:1"}, "its provider gives no answer that can be used"),
+        ({"idp-issuer-url": "https://127.0.0.1:1"}, "its provider gives no answer: connection refused"),
+        ({"idp-issuer-url": "https://a..b"}, "the address of its provider is not a URL of a host"),
+        ({"idp-issuer-url": "http://issuer.example"}, "nothing secret is sent to its provider over http://"),
+        ({"idp-certificate-authority": "/dev/zero"}, "its `idp-certificate-authority` cannot be read"),
         ({"refresh-token": "hush"}, "its provider refuses (invalid_grant)"),
     ],
     ids=lambda value: str(value)[:30],
@@ -166,7 +171,41 @@ def test_what_cannot_be_renewed_is_told_without_secrets(
     assert error.message == f"the id-token of context `test` has expired and cannot be renewed: {told}"
 
 
-def test_the_library_says_nothing_to_the_person(tmp_path: Path, provider: FakeProvider) -> None:
+def test_a_silent_provider_is_given_up(
+    tmp_path: Path, provider: FakeProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_kube, "TIMEOUT_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"https://127.0.0.1:{silent.getsockname()[1]}"
+        error = failed(tmp_path, provider.user(OLD, **{"idp-issuer-url": url}))
+    assert "its provider did not answer within 0.3 s" in error.message
+
+
+def test_a_provider_that_wants_its_password_in_the_form_gets_it_there(
+    tmp_path: Path, provider: FakeProvider
+) -> None:
+    provider.wants_form = True
+    config = kubeconfig(tmp_path, "https://127.0.0.1:1", user=provider.user(OLD, **{"client-secret": "hush"}))
+    kube.connect("test", kubeconfig=config)
+    assert [form.get("client_secret") for form in provider.asked] == [None, "hush"]
+
+
+def test_a_provider_that_leads_elsewhere_is_not_followed(tmp_path: Path, provider: FakeProvider) -> None:
+    with serve(always(Answer(body={}))).running() as elsewhere:
+        provider.moved = f"{elsewhere.url}/token"
+        error = failed(tmp_path, provider.user(OLD))
+    assert "gives no answer that can be used" in error.message
+    assert elsewhere.asked == []
+
+
+@pytest.mark.parametrize("endpoint", ["http://issuer.example/token", "https://a..b/token", "", 7])
+def test_tokens_are_asked_of_nobody_insecure(tmp_path: Path, provider: FakeProvider, endpoint: Any) -> None:
+    provider.endpoint = endpoint
+    assert "cannot be renewed" in failed(tmp_path, provider.user(OLD)).message
+    assert provider.asked == []
+
+
+def test_a_renewal_says_nothing_to_the_person(tmp_path: Path, provider: FakeProvider) -> None:
     user = provider.user(OLD, **{"idp-issuer-url": "https://127.0.0.1:1"})
     code = (
         "from mlstack.cli import kube\n"
@@ -228,7 +267,7 @@ def test_when_it_is_refused_again_that_is_told(tmp_path: Path, provider: FakePro
     assert len(api.asked) == 2
 
 
-def test_the_library_is_imported_to_renew_alone(tmp_path: Path, provider: FakeProvider) -> None:
+def test_no_library_is_imported(tmp_path: Path, provider: FakeProvider) -> None:
     config = kubeconfig(tmp_path, "https://127.0.0.1:1", user=provider.user(id_token(expires_s=LATER_S)))
     code = (
         "import sys, mlstack.cluster.kube\n"

@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from textwrap import indent
 
@@ -122,6 +124,12 @@ def test_version_option(capsys: pytest.CaptureFixture[str], words: list[str]) ->
     assert capsys.readouterr().out == f"mlstack {__version__}\n"
 
 
+def test_the_libraries_that_version_tells_come_with_mlstack() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    required = {re.split(r"[^\w.-]", each)[0] for each in project["dependencies"]}
+    assert set(shell.LIBRARIES) <= required
+
+
 def test_no_command_shows_help_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     captured = capsys.readouterr()
@@ -182,6 +190,8 @@ def test_full_disk_behind_stdout_is_reported(tmp_path: Path, words: list[str]) -
         ("versoin 2>&-", 2),
         ("versoin 2>/dev/full", 2),
         ("--version >/dev/full", 3),
+        ("--help >/dev/full", 3),
+        ("apply --help >/dev/full", 3),
     ],
 )
 def test_closed_or_full_streams_change_no_answer(line: str, code: int) -> None:

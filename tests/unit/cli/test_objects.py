@@ -1,10 +1,11 @@
 """Rendered objects on stdout and in a folder."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from tests.support.builders import read_tree
+from tests.support.builders import read_tree, write_tree
 from tests.support.cli import Runner
 from tests.support.registry import small_app
 
@@ -27,6 +28,26 @@ def test_folder_gets_one_file_an_object(run: Runner, tmp_path: Path) -> None:
         "shop.front/secret_default_front.yaml",
     ]
     assert b"---\n".join(files.values()).decode() == stream
+
+
+def test_every_object_has_a_file_of_its_own_on_every_system(run: Runner, tmp_path: Path) -> None:
+    names = ["a:b", "a-b", "A-b", "a_b", "a-B", "x" * 253, "x" * 252 + "y", "ü"]
+    kind = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole"
+    roles = [f"{kind}\nmetadata: {{name: {json.dumps(name)}}}\n" for name in names]
+    write_tree(Path(), {"components/roles.yaml": "---\n".join(roles)})
+    run.ok("render", "gke", "-c", "roles", "--out", str(tmp_path / "out"))
+    files = read_tree(tmp_path / "out")
+    assert len({name.casefold() for name in files}) == len(roles)
+    assert "roles/clusterrole.rbac.authorization.k8s.io_a%3Ab.yaml" in files
+    assert "roles/clusterrole.rbac.authorization.k8s.io_a-b.yaml" in files
+
+
+def test_secrets_in_a_folder_are_for_their_owner_alone(run: Runner, tmp_path: Path) -> None:
+    for _ in range(2):
+        run.ok("render", "gke", "--out", str(tmp_path / "out"))
+        modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "out").rglob("*.yaml")}
+        assert modes == {"configmap_default_front.yaml": 0o644, "secret_default_front.yaml": 0o600}
+        (tmp_path / "out/shop.front/secret_default_front.yaml").chmod(0o644)
 
 
 def test_folder_can_hold_json(run: Runner, tmp_path: Path) -> None:
@@ -66,3 +87,21 @@ def test_current_environment_counts_when_none_is_named(run: Runner) -> None:
 
 def test_two_environments_are_an_error(run: Runner) -> None:
     assert run("render gke gke").code == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("param set --as-string shop.front image null", "image: 'null'"),
+        ("""param set shop.front image '"null"'""", "image: 'null'"),
+        ("""param set --env gke shop.front image "'null'" """, "image: 'null'"),
+        ("component list", "image: nginx"),
+    ],
+)
+def test_the_text_null_is_a_text_where_it_is_meant(run: Runner, line: str, shown: str) -> None:
+    run.ok(line)
+    quotes = str.maketrans('"', "'")
+    assert shown in run.ok("render gke").translate(quotes)
+    assert "image: 'null'" in run.ok("render", "gke", "--set", "image='null'").translate(quotes)
+    assert run("render gke --set image=null").code == 3  # it is required
+    assert "image: 'null'" in run.ok("prototype", "preview", "web", "--image", '"null"').translate(quotes)

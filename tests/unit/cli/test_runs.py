@@ -1,7 +1,14 @@
 """Who is asked before a run, what a run prints, and what is left when it fails half-way."""
 
+import base64
 import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
+from typing import Any, TextIO
 
 import pytest
 
@@ -64,6 +71,48 @@ def test_diff_shows_the_beginning_of_what_nobody_reads_to_its_end(run: Runner) -
     printed = run("diff minikube -c long").out.splitlines()
     assert len(printed) < 50
     assert printed[-2].endswith("more lines, as `mlstack render minikube -c long` prints them")
+
+
+LARGE = {
+    "one line": lambda letter: {"data": {"a": letter * 900_000}},
+    "base64": lambda letter: {"binaryData": {"a": base64.b64encode(letter.encode() * 675_000).decode()}},
+    "many lines": lambda letter: {"data": {"a": f"{letter}\n" * 150_000}},
+    "one long line of several": lambda letter: {"data": {"a": f"first\n{letter * 900_000}\nlast\n"}},
+    "in a list": lambda letter: {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "spec": {"containers": [{"name": "a", "image": "a", "args": [letter * 90] * 9000}]},
+    },
+}
+
+
+@pytest.mark.parametrize("build", LARGE.values(), ids=LARGE)
+def test_diff_shows_a_large_value_by_its_size_and_digest(run: Runner, build: Any) -> None:
+    def write(letter: str) -> None:
+        data = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "large"}, **build(letter)}
+        Path("components/large.yaml").write_text(json.dumps(data))
+
+    write("a")
+    created = run("diff minikube -c large").out
+    run.ok("apply minikube -c large")
+    write("b")
+    changed = run("diff minikube -c large").out
+    assert max(len(created), len(changed)) < 5_000
+    assert len(re.findall(r"\(\d{6} bytes, sha256:[0-9a-f]{12}…\)", changed)) == 2
+    assert run("diff minikube -c large --live").out.count("sha256:") == 2
+
+
+def test_diff_of_thousands_of_equal_lines_takes_no_minutes(run: Runner) -> None:
+    def write(count: int) -> None:
+        data = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "rows"}}
+        Path("components/rows.yaml").write_text(json.dumps({**data, "data": {"a": "row\n" * count}}))
+
+    write(20_000)
+    run.ok("apply minikube -c rows")
+    write(20_001)
+    begun_s = time.monotonic()
+    assert run("diff minikube -c rows").code == 1
+    assert time.monotonic() - begun_s < 10
 
 
 def test_diff_shows_the_lines_that_differ_in_long_values(run: Runner) -> None:
@@ -227,3 +276,37 @@ def test_two_contexts_are_two_clusters_and_a_swap_is_refused(run: Runner) -> Non
     swapped = run("apply minikube")
     assert swapped.code == 6
     assert "minikube" in swapped.err
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+@pytest.mark.parametrize("outlet", ["full", "closed"])
+def test_a_run_that_nobody_can_read_of_goes_to_its_end(run: Runner, output: str, outlet: str) -> None:
+    with _lost(outlet) as stream, redirect_stdout(stream):
+        ran = run(f"apply minikube -o {output}")
+    assert (ran.code, color(run)) == (0, "red")
+    said = "note: cannot write the output: no space left on device; this changes nothing about the run"
+    assert (said in ran.err) == (outlet == "full")
+
+
+def test_a_failed_run_stays_one_when_nobody_can_read_of_it(run: Runner) -> None:
+    Path("components/front.yaml").write_text(
+        "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {type: 1}\n"
+    )
+    with _lost("full") as stream, redirect_stdout(stream):
+        assert run("apply minikube").code == 6
+
+
+@contextmanager
+def _lost(outlet: str) -> Iterator[TextIO]:
+    """Give a stream that takes nothing: a full disk, or a pipe whose reader has gone."""
+    if outlet == "full":
+        descriptor = os.open("/dev/full", os.O_WRONLY)
+    else:
+        reading, descriptor = os.pipe()
+        os.close(reading)
+    stream = os.fdopen(descriptor, "w")
+    try:
+        yield stream
+    finally:
+        with suppress(OSError):
+            stream.close()

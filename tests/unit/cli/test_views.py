@@ -16,8 +16,8 @@ from mlstack.operations.component import ComponentList, ComponentRow
 from mlstack.operations.env import EnvironmentChanged, EnvironmentList, EnvironmentRow
 from mlstack.operations.param import ParamList, ParamRow
 
-# Shown by other means: objects as manifests, plans by their report.
-NO_VIEW = {"DesiredState", "Deployment", "DeletePlan", "Retreat", "UnlockPlan"}
+# Shown by other means: objects as manifests, plans by their report, what a retreat goes by in its own.
+NO_VIEW = {"DesiredState", "Deployment", "DeletePlan", "KnownGood | None", "Retreat", "UnlockPlan"}
 
 
 def result_types() -> Iterator[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.cli import progress
+from mlstack.cli import progress, runs
 from mlstack.cli.commands.demo import StandingClock
 from mlstack.cli.page import Line, Page
 from mlstack.cluster.api import ObjectRef
@@ -253,3 +253,42 @@ def test_a_wrong_rule_ends_the_run_before_anything_is_done(run: Runner) -> None:
     app.write_text(app.read_text() + RULE.replace("ready:", "redy:"))
     ran = run("apply minikube")
     assert (ran.code, "did you mean `ready`?" in ran.err, "app.yaml:" in ran.err) == (3, True, True)
+
+
+@pytest.mark.parametrize("words", ["delete minikube", "apply minikube"])
+def test_a_deletion_that_takes_too_long_gives_7_and_a_line_every_30_s_in_a_log(
+    run: Runner, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    held = config_map("held")
+    held["metadata"]["finalizers"] = ["example.com/hold"]
+    write(held, config_map())
+    run.ok("apply minikube")
+    write(config_map())
+    for on_terminal in (False, True):
+        monkeypatch.setattr(runs, "is_terminal", lambda stream, answer=on_terminal: answer)
+        begun_s = run.clock.now_s()
+        ran = run(f"{words} --yes --timeout 70s")
+        assert ran.code == 7
+        assert 70 <= run.clock.now_s() - begun_s < 75
+        told = "`ConfigMap default/held`: was not gone within 70 s; its finalizers are still there"
+        assert f"error: {told}: example.com/hold (component model)\n" in ran.err
+        again = "waiting: ConfigMap default/held: until it is gone: its finalizers are still there"
+        assert ran.err.count(f"{again}: example.com/hold\n") == (0 if on_terminal else 2)
+
+
+def test_what_is_not_ready_is_said_every_30_s_in_a_log(run: Runner) -> None:
+    write(deployment(**GPU))
+    ran = run("apply minikube --timeout 100s")
+    assert ran.code == 7
+    assert ran.err.count(f"waiting: Deployment default/web: {REASON}\n") == 4
+
+
+def test_who_does_not_wait_is_told_what_is_still_going(run: Runner) -> None:
+    held = config_map("held")
+    held["metadata"]["finalizers"] = ["example.com/hold"]
+    write(held)
+    run.ok("apply minikube")
+    begun_s = run.clock.now_s()
+    out = " ".join(run.ok("delete minikube --yes --no-wait").split())
+    assert "terminating ConfigMap default/held: its finalizers are still there: example.com/hold" in out
+    assert run.clock.now_s() == begun_s

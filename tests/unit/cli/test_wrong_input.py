@@ -76,10 +76,45 @@ NAMES = [
     ),
     Wrong(
         "generate web back --image x --replicas many",
-        3,
+        2,
         '`replicas` must be an integer, got "many"',
         "--help",
     ),
+    *(
+        Wrong(
+            f"generate web {name} --image x",
+            2,
+            f"`{name}` cannot be a component: its file is that of the module's parameters",
+            "choose another name",
+            {"components/shop/params.yaml": HEAD.format("ModuleParams")},
+        )
+        for name in ("shop.params", "shop.Params")
+    ),
+    Wrong("generate web Front --image x", 2, "a component `front` is there, and `Front` differs", "on macOS"),
+    Wrong(
+        "generate web Shop.cart --image x",
+        2,
+        "a module `shop` is there, and `Shop` differs from it in letter case alone",
+        "choose another name",
+        {"components/shop/params.yaml": HEAD.format("ModuleParams")},
+    ),
+    Wrong(
+        "component rm front",
+        3,
+        f"`front` is the last target of `prod`; without one everything would be deployed ({ENV})",
+        "mlstack env set prod --targets NAME",
+        {ENV: HEAD.format("Environment") + "targets: [front, front]\n", "components/back.yaml": OBJECT},
+    ),
+    *(
+        Wrong(
+            line, 2, f"`{name}` cannot be an environment name: `{part}` in an environment's folder", "choose"
+        )
+        for part in ("patches", "Patches", "params.yaml", "environment.yaml")
+        for name in (f"prod/{part}", f"prod/{part}/eu")
+        for line in (f"env add {name}", f"env set prod --name {name}")
+    ),
+    Wrong("env add Prod", 2, "an environment `prod` is there, and `Prod` differs", "choose another name"),
+    Wrong("registry add Ours ../registry", 2, "a registry `ours` is there, and `Ours` differs", "choose"),
     Wrong("component rm frnt", 4, "no component `frnt`", "did you mean `front`?"),
     Wrong("env add prod", 2, "there is an environment `prod` already", "mlstack env describe prod"),
     Wrong("env add b --context minikub", 4, "no context `minikub`", "did you mean `minikube`?"),
@@ -88,7 +123,7 @@ NAMES = [
     Wrong("env set prod --namespace B_c", 2, "`B_c` cannot be a namespace", "use up to 63"),
     Wrong(
         "env set prod --kubernetes-version 1.99",
-        3,
+        2,
         "`kubernetesVersion` must be 1.30 to 1.37, got `1.99`",
         "mlstack env set prod --kubernetes-version 1.36",
     ),
@@ -135,26 +170,26 @@ VALUES = [
     ),
     Wrong(
         "param set front replicas x",
-        3,
+        2,
         '`replicas` must be an integer, got "x"',
         "mlstack prototype describe web",
     ),
     Wrong(
         "param set front replicas 10",
-        3,
+        2,
         "`replicas` must be 0 to 9 pods, got 10",
         "mlstack prototype describe web",
     ),
     Wrong(
         "param set front replicas 99999999999999999999",
-        3,
+        2,
         "`replicas` must be an integer, got",
         "describe web",
     ),
     Wrong(
-        "param set front color blue", 3, '`color` must be one of `red`, `green`, got "blue"', "describe web"
+        "param set front color blue", 2, '`color` must be one of `red`, `green`, got "blue"', "describe web"
     ),
-    Wrong("param set front image ''", 3, "`image` must not be empty", "mlstack prototype describe web"),
+    Wrong("param set front image ''", 2, "`image` must not be empty", "mlstack prototype describe web"),
     Wrong("param set front image --file nothing", 4, "no file `nothing`", "relative paths start at"),
     Wrong(
         "param set front image --file components",
@@ -177,25 +212,25 @@ VALUES = [
     Wrong("render prod --set color", 2, "`--set color` is not `key=value`", "write --set"),
     Wrong(
         "render prod --set colr=red",
-        3,
+        2,
         "no component has a parameter `colr` (--set colr)",
         "did you mean `color`?",
     ),
     Wrong(
         "render prod --set front.colr=red",
-        3,
+        2,
         "prototype `web` has no parameter `colr` (--set front.colr)",
         "did you mean `color`?",
     ),
     Wrong(
         "render prod --set front=red",
-        3,
+        2,
         "`front` is a component, no parameter (--set front)",
         "--set front.PARAM=VALUE",
     ),
     Wrong(
         "render prod --set replicas=x",
-        3,
+        2,
         '`replicas` must be an integer, got "x" (--set replicas)',
         "--set replicas=1",
     ),

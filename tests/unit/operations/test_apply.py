@@ -1,15 +1,26 @@
 """Applying to a cluster in memory: order, outcomes, failures, interruption."""
 
+import time
+from threading import Event as ThreadFlag
 from typing import Any
 
 import pytest
 
 from mlstack.cluster.api import Applied, ObjectRef
 from mlstack.cluster.memory import MemoryCluster
-from mlstack.errors import ConfigError, ConflictError, InvalidError, MlstackError, WrongClusterError
+from mlstack.engine.records import recording
+from mlstack.errors import (
+    ConfigError,
+    ConflictError,
+    InvalidError,
+    MlstackError,
+    ObjectNotFoundError,
+    WrongClusterError,
+)
 from mlstack.model.events import Event
+from mlstack.model.options import ApplyOptions
 from mlstack.model.report import Interrupted, RunResult
-from mlstack.operations import apply
+from mlstack.operations import apply, delete, rollback
 from tests.support.deploying import Stack, config_map, crd, deployment, secret, tfjob
 
 Clusters = dict[str, MemoryCluster]
@@ -192,6 +203,87 @@ def test_an_interrupted_run_says_what_was_done(stack: Stack) -> None:
     assert outcomes(caught.value.partial) == {"ml": "created", "settings": "created", "web": "skipped"}
 
 
+def at_object(name: str) -> Any:
+    """Stop a run, as a signal does, once an object is done."""
+
+    def stop(event: Event) -> None:
+        if event.identity is not None and event.identity.name == name and event.kind != "pending":
+            raise KeyboardInterrupt
+
+    return stop
+
+
+def test_an_interrupted_apply_stands_in_the_history(stack: Stack) -> None:
+    stack.write("a", *(config_map(f"c{number}", a="1") for number in range(3)))
+    with pytest.raises(Interrupted):
+        apply.execute(stack.plan(), clock=stack.clock, on_event=at_object("c1"))
+    (one,) = stack.revisions()
+    assert (one.result, one.planned, one.is_good) == ("interrupted", 4, False)
+    assert 1 <= one.changed <= 4
+    stack.write("a", config_map("c0", a="2"))
+    stack.apply()
+    assert [found.result for found in stack.revisions()] == ["done", "interrupted"]
+
+
+def test_an_interrupted_wait_says_that_all_was_written(stack: Stack) -> None:
+    stack.write("a", deployment())
+    with pytest.raises(Interrupted):
+        apply.execute(stack.plan(wait=True), clock=Stopping(stack.clock), on_event=lambda event: None)
+    (one,) = stack.revisions()
+    assert (one.result, one.changed, one.planned) == ("interrupted", 2, 2)
+
+
+class Stopping:
+    """A clock on which nobody waits: a signal comes first."""
+
+    def __init__(self, clock: Any) -> None:
+        self.now_s = clock.now_s
+
+    def sleep(self, seconds: float) -> None:
+        raise KeyboardInterrupt
+
+
+def test_an_interrupted_rollback_stands_in_the_history(stack: Stack) -> None:
+    for word in ("1", "2"):
+        stack.write("a", config_map("one", a=word), config_map("two", a=word))
+        stack.apply()
+    plan = rollback.compute(
+        stack.target(), 1, opener=stack.opener, clock=stack.clock, options=ApplyOptions(wait=False)
+    )
+    with pytest.raises(Interrupted):
+        rollback.execute(plan, clock=stack.clock, on_event=at_object("one"))
+    newest = stack.revisions()[0]
+    assert (newest.what, newest.result, newest.planned) == ("rollback to 1", "interrupted", 2)
+
+
+@pytest.mark.parametrize("components", [["a"], []], ids=["a component", "all"])
+def test_an_interrupted_deletion_stands_in_the_history(stack: Stack, components: list[str]) -> None:
+    stack.write("a", *(config_map(f"c{number}") for number in range(3)))
+    stack.write("b", config_map("other"))
+    stack.apply()
+    plan = delete.compute(stack.target(components=components), opener=stack.opener)
+    with pytest.raises(Interrupted):
+        delete.execute(plan, clock=stack.clock, on_event=at_object("c2"))
+    newest = stack.revisions()[0]
+    assert (newest.result, newest.planned) == ("interrupted", 4 - len(components))
+    assert "a" in newest.unsettled
+    stack.delete(components=components)
+
+
+def test_a_revision_that_cannot_be_written_holds_nobody_up_who_wants_to_leave(
+    stack: Stack, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "LEAVING_S", 0.05)
+    stack.write("a", config_map("one"), config_map("two"))
+    plan, never = stack.plan(), ThreadFlag()
+    monkeypatch.setattr(recording.History, "record", lambda *words, **options: never.wait(20))
+    begun_s = time.monotonic()
+    with pytest.raises(Interrupted):
+        apply.execute(plan, clock=stack.clock, on_event=at_object("one"))
+    never.set()
+    assert time.monotonic() - begun_s < 5
+
+
 def test_a_folder_that_cannot_be_written_stops_before_the_cluster(
     stack: Stack, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,3 +362,82 @@ def test_an_interruption_between_deletion_and_creation_is_told(
     assert (row.outcome, row.text) == ("failed", "was deleted and is not made anew yet: interrupted")
     monkeypatch.undo()
     assert outcomes(stack.apply())["cnn"] == "created"
+
+
+def custom(api_version: str, kind: str) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}, "spec": {}}
+
+
+CORE = "mlstack generate kubeflow-core kubeflow-core, then mlstack apply minikube -c kubeflow-core"
+HINTS = {
+    "kubeflow.org/v1 TFJob": f"training operator: the prototype `kubeflow-core` brings it, its parameter"
+    f" `jobKinds` naming tfjob: {CORE}",
+    "kubeflow.org/v1 PaddleJob": "its parameter `jobKinds` naming paddlejob",
+    "kubeflow.org/v1beta2 PyTorchJob": "the training operator serves kubeflow.org/v1 today",
+    "kubeflow.org/v1 MPIJob": "training operator: install it by the manifests of github.com/kubeflow/trainer",
+    "kubeflow.org/v2beta1 MPIJob": "the manifests of github.com/kubeflow/mpi-operator",
+    "kubeflow.org/v1alpha2 MPIJob": "the MPI operator serves kubeflow.org/v2beta1 today",
+    "kubeflow.org/v1 Notebook": "notebook controller",
+    "kubeflow.org/v1beta1 Experiment": "github.com/kubeflow/katib",
+    "kubeflow.org/v1beta1 Trial": "github.com/kubeflow/katib",
+    "kubeflow.org/v1beta1 Suggestion": "github.com/kubeflow/katib",
+    "kubeflow.org/v1beta1 ScheduledWorkflow": "github.com/kubeflow/pipelines",
+    "kubeflow.org/v1beta1 Viewer": "github.com/kubeflow/pipelines",
+    "pipelines.kubeflow.org/v2beta1 Pipeline": "github.com/kubeflow/pipelines",
+    "kubeflow.org/v1 Profile": "profile controller",
+    "kubeflow.org/v1alpha1 PodDefault": "webhook of PodDefaults",
+    "kubeflow.org/v1alpha1 PVCViewer": "PVCViewer controller",
+    "tensorboard.kubeflow.org/v1alpha1 Tensorboard": "tensorboard controller",
+    "trainer.kubeflow.org/v1alpha1 TrainJob": "served by the Kubeflow Trainer",
+    "serving.kubeflow.org/v1beta1 InferenceService": "serves serving.kserve.io/v1beta1 today",
+    "serving.kserve.io/v1beta1 InferenceService": "github.com/kserve/kserve",
+    "paddlepaddle.org/v1 TrainingJob": "mlstack generate elastic-controller elastic-controller",
+    "kubeflow.org/v1 MXJob": "nobody serves `MXJob` any more: the training operator has left it out",
+    "kubeflow.org/v1 TFjob": "did you mean `TFJob`?",
+    "kubeflow.org/v1 Thing": "install the definitions of `kubeflow.org` first",
+    "example.com/v1 Deployment": "install the definitions of `example.com` first",
+    "apps/v1 Deploymnet": "did you mean `Deployment`?",
+    "extensions/v1beta1 Ingress": "Kubernetes serves `Ingress` as networking.k8s.io/v1",
+    "apps/v1beta1 Deployment": "the cluster serves `Deployment` as apps/v1",
+    "v1 Xyzzy": "Kubernetes has no such kind: kubectl api-resources",
+}
+
+
+@pytest.mark.parametrize(("who", "hint"), HINTS.items(), ids=HINTS)
+def test_an_unknown_kind_names_who_serves_it(stack: Stack, who: str, hint: str) -> None:
+    stack.write("a", custom(*who.split()))
+    with pytest.raises(ObjectNotFoundError) as caught:
+        stack.plan()
+    assert hint in str(caught.value.hint)
+    is_ours = who.endswith((" TFJob", " PaddleJob", " PyTorchJob"))
+    assert ("kubeflow-core" in str(caught.value.hint)) == is_ours
+
+
+def test_another_version_of_a_served_kind_is_named(stack: Stack) -> None:
+    stack.write("definition", TFJOBS)
+    stack.apply()
+    stack.write("a", custom("kubeflow.org/v1beta2", "TFJob"))
+    with pytest.raises(ObjectNotFoundError) as caught:
+        stack.plan(components=["a"])
+    assert caught.value.hint == "the cluster serves `TFJob` as kubeflow.org/v1: write that `apiVersion`"
+
+
+def test_every_unknown_kind_gets_its_hint(stack: Stack) -> None:
+    stack.write("a", custom("kubeflow.org/v1", "Notebook"), custom("kubeflow.org/v1beta1", "Experiment"))
+    with pytest.raises(ObjectNotFoundError) as caught:
+        stack.plan()
+    assert "notebook controller" in str(caught.value.hint)
+    assert "Katib" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("version", ["v1", "v2beta1"])
+def test_a_kind_that_two_operators_serve_is_told_apart(stack: Stack, version: str) -> None:
+    other = "v2beta1" if version == "v1" else "v1"
+    definition = crd("mpijobs", "MPIJob", group="kubeflow.org")
+    definition["spec"]["versions"][0]["name"] = other
+    stack.write("definition", definition)
+    stack.apply()
+    stack.write("a", custom(f"kubeflow.org/{version}", "MPIJob"))
+    with pytest.raises(ObjectNotFoundError) as caught:
+        stack.plan(components=["a"])
+    assert ("MPI operator" if version == "v2beta1" else "training operator") in str(caught.value.hint)
