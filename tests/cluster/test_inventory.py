@@ -163,6 +163,8 @@ def test_three_of_three_hundred_go_and_nothing_else(
     stack.write("a", *(one for one in everything if one["metadata"]["name"] not in ("c007", "c150", "c299")))
     result = stack.apply()
     assert result.counts == {"deleted": 3, "unchanged": 297}
+    for name in ("c007", "c150", "c299"):  # the run did not wait for its deletions
+        minikube.wait_until_gone(path(namespace, name))
     after = versions(minikube, namespace)
     assert set(before) - set(after) == {"c007", "c150", "c299"}
     ours = {NAME, *(set(before) - set(after))}
