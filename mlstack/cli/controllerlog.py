@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlstack.cli.output import say
+from mlstack.cli.streams import say
 
 if TYPE_CHECKING:
-    from mlstack.elastic.health import Metrics
-    from mlstack.elastic.reconcile import Pass
+    from mlstack.elastic.controller.metrics import Metrics
+    from mlstack.elastic.controller.reconciler import Pass
 
 LEVELS = ("error", "info", "debug")
 

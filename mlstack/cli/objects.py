@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mlstack.cli.streams import escaped, indented, json_escaped, say, write
 
 if TYPE_CHECKING:
-    from mlstack.model.objects import DesiredState, KubeObject
+    from mlstack.objects.kube_object import DesiredState, KubeObject
 
 
 def show(state: DesiredState, output_format: str) -> int:
@@ -31,7 +31,7 @@ def show(state: DesiredState, output_format: str) -> int:
 
 def masked(data: Mapping[str, Any], state: DesiredState) -> dict[str, Any]:
     """Give an object as a person may read it."""
-    from mlstack.model import masking
+    from mlstack.objects import masking
 
     return dict(masking.scrubbed_value(masking.mask_values(masking.mask_object(data), state.secrets)))
 
@@ -43,17 +43,17 @@ def notes_text(state: DesiredState) -> str:
 
 def yaml_text(objects: Sequence[KubeObject]) -> str:
     """Write the objects as one YAML stream, in the order they are applied."""
-    from mlstack.model import emit
+    from mlstack.yaml import write
 
-    return emit.to_yaml_documents(found.data for found in objects)
+    return write.to_yaml_documents(found.data for found in objects)
 
 
 def json_text(objects: Sequence[KubeObject]) -> str:
     """Write the objects as one Kubernetes List."""
-    from mlstack.model import emit
+    from mlstack.yaml import write
 
     return json_escaped(
-        emit.to_json({"apiVersion": "v1", "kind": "List", "items": [dict(found.data) for found in objects]})
+        write.to_json({"apiVersion": "v1", "kind": "List", "items": [dict(found.data) for found in objects]})
     )
 
 
@@ -73,9 +73,9 @@ SUFFIX = {"yaml": "yaml", "json": "json"}
 
 def files(objects: Sequence[KubeObject], output_format: str) -> dict[Path, tuple[KubeObject, bytes]]:
     """Give one file an object, named by component, kind, namespace and name."""
-    from mlstack.model import emit
+    from mlstack.yaml import write
 
-    writer = emit.to_yaml if output_format == "yaml" else emit.to_json
+    writer = write.to_yaml if output_format == "yaml" else write.to_json
     return {
         _file(found, SUFFIX[output_format]): (found, writer(dict(found.data)).encode()) for found in objects
     }

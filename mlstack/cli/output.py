@@ -9,21 +9,9 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, TextIO
 
-from mlstack.cli.page import Page, Table, fold, layout, one_line
-from mlstack.cli.streams import ClosedOutputError, escaped, guarded, json_escaped, say, stop_writing, write
-from mlstack.model.table import Table as Registered
-
-__all__ = [
-    "FORMATS",
-    "ClosedOutputError",
-    "emit",
-    "guarded",
-    "json_escaped",
-    "say",
-    "show",
-    "stop_writing",
-    "write",
-]
+from mlstack.cli.page import Page, TextTable, fold, layout, one_line
+from mlstack.cli.streams import escaped, json_escaped, say, write
+from mlstack.table import Table as Registered
 
 FORMATS: Registered[Callable[[Any], str]] = Registered("output format")
 
@@ -47,7 +35,7 @@ def emit(result: object, output_format: str) -> int:
 def show(page: Page, *, to_stderr: bool = False) -> None:
     """Print a page: in colour on a terminal, as plain text elsewhere."""
     if is_terminal(sys.stderr if to_stderr else sys.stdout):
-        from mlstack.cli import progress
+        from mlstack.cli import page as progress
 
         progress.show(page, to_stderr=to_stderr)
     elif to_stderr:
@@ -60,7 +48,7 @@ def page_text(page: Page) -> str:
     """Write a page as plain text."""
     lines: list[str] = []
     for block in page.blocks:
-        lines += layout(block) if isinstance(block, Table) else fold(block)
+        lines += layout(block) if isinstance(block, TextTable) else fold(block)
     return "\n".join(lines)
 
 
@@ -85,10 +73,10 @@ def table_text(result: object) -> str:
 @FORMATS.register("yaml")
 def yaml_text(result: object) -> str:
     """Write the whole result as YAML."""
-    from mlstack.model import emit as emitter
-    from mlstack.model import masking
+    from mlstack.objects import masking
+    from mlstack.yaml import write
 
-    return emitter.to_yaml(_carried(masking.scrubbed_value(plain(result))))
+    return write.to_yaml(_carried(masking.scrubbed_value(plain(result))))
 
 
 def _carried(value: Any) -> Any:
@@ -105,7 +93,7 @@ def json_text(result: object) -> str:
     """Write the whole result as JSON, types kept."""
     import json
 
-    from mlstack.model import masking
+    from mlstack.objects import masking
 
     return json_escaped(json.dumps(masking.scrubbed_value(plain(result)), indent=2, ensure_ascii=False))
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 from unicodedata import category, east_asian_width
 
-from mlstack.cli.streams import safe, scrubbed
+from mlstack.cli.streams import raw, safe, scrubbed
+
+# --- What a person reads, as values: text, coloured lines and tables, and their plain layout ---
 
 Style = Literal["", "add", "remove", "change", "head", "dim"]
 WIDTH = 80
@@ -16,7 +20,7 @@ GAP = "  "
 
 
 @dataclass(frozen=True)
-class Line:
+class TextLine:
     """One line of text with a meaning that a terminal may colour.
 
     Attributes:
@@ -31,7 +35,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """Rows under headings.
 
     Attributes:
@@ -45,7 +49,7 @@ class Table:
     cut: str | None = None
 
 
-Block = Line | Table
+Block = TextLine | TextTable
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ def one_line(text: str) -> str:
     return safe(text, kept="")
 
 
-def fold(line: Line, *, width: int = WIDTH) -> Iterator[str]:
+def fold(line: TextLine, *, width: int = WIDTH) -> Iterator[str]:
     """Write a line in as many as it needs to fit; a command that can be copied is never broken."""
     if line.hang is None:
         yield one_line(line.text)
@@ -108,7 +112,7 @@ _WHOLE = re.compile(r"`[^`]*`|(?:^|(?<=: ))mlstack [^`]*$")
 _BLANK = "\0"  # no text holds one: control characters are written visibly
 
 
-def layout(table: Table, *, width: int = WIDTH) -> Iterator[str]:
+def layout(table: TextTable, *, width: int = WIDTH) -> Iterator[str]:
     """Write a table as aligned plain text that fits the width where its cells allow it.
 
     The column named `cut` is shortened first; the last one is wrapped at spaces, unless it is the one to cut.
@@ -126,7 +130,7 @@ def _columns(character: str) -> int:
     return 2 if east_asian_width(character) in "WF" else 1
 
 
-def _widths(table: Table, rows: Sequence[Sequence[str]], width: int) -> list[int]:
+def _widths(table: TextTable, rows: Sequence[Sequence[str]], width: int) -> list[int]:
     widths = [
         max(text_width(row[index]) for row in (table.columns, *rows)) for index in range(len(table.columns))
     ]
@@ -167,3 +171,67 @@ def _wrap(words: Sequence[str], width: int, *, first: int | None = None) -> list
 def _join(cells: Sequence[str], widths: Sequence[int]) -> str:
     padded = (cell + " " * (width - text_width(cell)) for cell, width in zip(cells, widths, strict=True))
     return GAP.join(padded).rstrip()
+
+
+# --- The only door to rich: tables, colours and progress, used when a person watches a terminal ---
+
+STYLES = {"": "", "add": "green", "remove": "red", "change": "yellow", "head": "bold", "dim": "dim"}
+WIDEST_PROSE = 100
+
+
+def show(page: Page, *, to_stderr: bool = False) -> None:
+    """Print a page on a terminal, in colour unless `NO_COLOR` is set."""
+    from rich.console import Console
+    from rich.text import Text
+
+    # The only writer of control sequences: its lines were made safe when they were laid out.
+    stream = raw(sys.stderr if to_stderr else sys.stdout)
+    console = Console(file=stream, highlight=False, emoji=False, markup=False)
+    for block in page.blocks:
+        for line in _laid_out(block, console.width):
+            console.print(Text(line.text, style=STYLES[line.style]), soft_wrap=True)
+
+
+def _lines(line: TextLine, width: int) -> Iterator[TextLine]:
+    yield from (TextLine(text, line.style) for text in fold(line, width=min(width, WIDEST_PROSE)))
+
+
+def _rows(table: TextTable, width: int) -> Iterator[TextLine]:
+    """Lay a table out as elsewhere: rich would rather break a place in a file than cut a long value."""
+    head, *rows = layout(table, width=width)
+    yield TextLine(head, "head")
+    yield from (TextLine(row) for row in rows)
+
+
+@contextmanager
+def waiting(text: str) -> Iterator[None]:
+    """Show that something goes on, on stderr and on terminals only, until the block is left."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(file=raw(sys.stderr)).status(text):
+        yield
+
+
+@contextmanager
+def redrawing() -> Iterator[Callable[[Page], None]]:
+    """Give what shows a page on stdout in the place of the one before; the last one is taken away."""
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    console = Console(file=raw(sys.stdout), highlight=False, emoji=False, markup=False)
+    with Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop") as live:
+
+        def draw(page: Page) -> None:
+            lines = [line for block in page.blocks for line in _laid_out(block, console.width)]
+            text = Text("\n").join(Text(line.text, style=STYLES[line.style]) for line in lines)
+            live.update(text, refresh=True)
+
+        yield draw
+
+
+def _laid_out(block: TextLine | TextTable, width: int) -> Iterator[TextLine]:
+    return _rows(block, width) if isinstance(block, TextTable) else _lines(block, width)

@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from mlstack import disk_cache
+from mlstack.app import layout
 from mlstack.cli import streams
-from mlstack.files import cache, layout
-from mlstack.files.outputs import Outputs
+from mlstack.render.outputs import Outputs
 
 TYPE_CHECKING = False  # as in `typing`, which is an import
 if TYPE_CHECKING:
-    from mlstack.model.objects import DesiredState
+    from mlstack.objects.kube_object import DesiredState
 
 
 def render(words: Sequence[str]) -> int | None:
@@ -43,13 +44,13 @@ def _printed(environment: str, components: Sequence[str], noting: ExitStack) -> 
     root = layout.find_root(Path.cwd())
     if root is None:
         raise FileNotFoundError(layout.APP_FILE)
-    store = cache.of_user(os.environ)
+    store = disk_cache.of_user(os.environ)
     outputs, words = Outputs(root, store), ("render", environment, *components)
     key = outputs.key(words)
     remembered = outputs.get(key)
     if remembered is not None:
         return remembered
-    from mlstack.model import masking
+    from mlstack.objects import masking
 
     noting.enter_context(masking.collecting())
     state = _rendered(root, store, environment, components)
@@ -63,11 +64,15 @@ def _printed(environment: str, components: Sequence[str], noting: ExitStack) -> 
     return printed
 
 
-def _rendered(root: Path, store: cache.Cache, environment: str, components: Sequence[str]) -> DesiredState:
-    from mlstack.files.appdir import AppDir
-    from mlstack.operations import render as operation
+def _rendered(
+    root: Path, store: disk_cache.Cache, environment: str, components: Sequence[str]
+) -> DesiredState:
+    from mlstack.app.app_dir import AppDir
+    from mlstack.operations import render
 
-    return operation.render(AppDir(root, store=store), environment, components=components, store=store)
+    return render.render_environment(
+        AppDir(root, store=store), environment, components=components, store=store
+    )
 
 
 def _print(told: str, text: str) -> int:

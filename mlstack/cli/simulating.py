@@ -6,18 +6,18 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlstack.cli import progress
-from mlstack.cli.adapters import read_text
+from mlstack.cli import page
+from mlstack.cli.ports import read_text
 from mlstack.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mlstack.elastic.config import PolicyConfig
-    from mlstack.elastic.simulate.goals import GoalTable
-    from mlstack.elastic.simulate.report import SimulationReport
-    from mlstack.elastic.simulate.run import Outcome
-    from mlstack.elastic.simulate.scenario import Scenario
+    from mlstack.elastic.snapshot import PolicyConfig
+    from mlstack.simulator.experiments import GoalTable
+    from mlstack.simulator.report import SimulationReport
+    from mlstack.simulator.run import SimulationOutcome
+    from mlstack.simulator.scenario import Scenario
 
 GOALS = ("case1", "case2", "case2-roomy", "jct", "validation")
 _FIXED = ("jct", "validation")
@@ -59,14 +59,14 @@ def check_seeds(name: str, typed: Sequence[str]) -> None:
 
 def baseline(policy: str) -> PolicyConfig | None:
     """Give what stands for EDL's own way to scale jobs, None for a policy of the controller."""
-    from mlstack.elastic.config import PolicyConfig
+    from mlstack.elastic.snapshot import PolicyConfig
 
     return PolicyConfig(mode=policy) if policy in baselines() else None
 
 
 def baselines() -> tuple[str, ...]:
     """Give the names that stand for EDL's own way."""
-    from mlstack.elastic.simulate.run import BASELINES
+    from mlstack.simulator.run import BASELINES
 
     return BASELINES
 
@@ -81,26 +81,25 @@ def table(
     is_preempting: bool | None,
 ) -> GoalTable:
     """Run a case with so many seeds from the first on, and judge it by its goals."""
-    from mlstack.elastic.simulate import casegoals, cases, validation
-    from mlstack.elastic.simulate.goals import GoalTable
-    from mlstack.elastic.simulate.many import Trial, run_all
+    from mlstack.simulator import experiments, scenario
+    from mlstack.simulator.experiments import GoalTable, SeedTrial, run_all
 
     if is_preempting is not None:
-        _check_services(case, cases.CASES[case]() if case in cases.CASES else None)
+        _check_services(case, scenario.CASES[case]() if case in scenario.CASES else None)
     chosen = tuple(range(first_seed, first_seed + seeds))
     workers = os.cpu_count() or 1
-    with progress.waiting(f"simulating {case}"):
+    with page.waiting(f"simulating {case}"):
         if case == "jct":
-            from mlstack.elastic.simulate import jctgoals
+            from mlstack.simulator import experiments
 
-            rows = jctgoals.judge(jctgoals.run_trials(chosen, workers=workers))
+            rows = experiments.judge_jct(experiments.run_trials(chosen, workers=workers))
             return GoalTable(case=case, policy="fair, throughput", seeds=chosen, rows=rows)
         if case == "validation":
-            made = validation.trials(chosen)
-            rows = validation.judge(made, run_all(made, workers=workers))
+            made = experiments.trials(chosen)
+            rows = experiments.judge_validation(made, run_all(made, workers=workers))
             return GoalTable(case=case, policy="edl-v010, off", seeds=chosen, rows=rows)
         trials = [
-            Trial(
+            SeedTrial(
                 case=case,
                 policy=config.mode,
                 seed=seed,
@@ -115,7 +114,7 @@ def table(
         case=case,
         policy=config.mode,
         seeds=chosen,
-        rows=casegoals.judge(case, found),
+        rows=experiments.judge_case(case, found),
         violations=tuple(f"seed {one.seed}, {text}" for one in found for text in one.violations),
     )
 
@@ -131,11 +130,12 @@ def single(
     plot: Path | None,
 ) -> SimulationReport:
     """Run one simulation, and write its rows and its plot where that is wanted."""
-    from mlstack.elastic.simulate import cases, report
-    from mlstack.elastic.simulate.run import simulate_with
+    from mlstack.simulator import report
+    from mlstack.simulator import scenario as cases
+    from mlstack.simulator.run import simulate_with
 
     if plot is not None:
-        from mlstack.elastic.plot import library
+        from mlstack.simulator.measures import library
 
         library()
     for file in (rows, plot):
@@ -145,7 +145,7 @@ def single(
     if is_preempting is not None:
         _check_services(name, scenario)
         scenario = cases.with_preemption(scenario, is_preempting=is_preempting)
-    with progress.waiting(f"simulating {scenario.name}"):
+    with page.waiting(f"simulating {scenario.name}"):
         outcome = simulate_with(scenario, config, seed=seed, tick_ms=tick_ms)
     if rows is not None:
         _write(rows, report.rows(outcome.samples))
@@ -160,9 +160,9 @@ def _check_services(name: str, scenario: Scenario | None) -> None:
 
 
 def _scenario(name: str) -> Scenario:
-    from mlstack.elastic.simulate import scenariofile
-    from mlstack.elastic.simulate.cases import CASES
-    from mlstack.files.yamlread import read_document
+    from mlstack.simulator import scenario
+    from mlstack.simulator.scenario import CASES
+    from mlstack.yaml.read import read_document
 
     if name in CASES:
         return CASES[name]()
@@ -174,11 +174,11 @@ def _scenario(name: str) -> Scenario:
             f"no scenario `{name}`", hint=f"one of {', '.join(GOALS)}, or a file that describes one"
         )
     document = read_document(read_text(file), source=name, is_yaml_1_2=True)
-    return scenariofile.read(document.value, where=name)
+    return scenario.read(document.value, where=name)
 
 
-def _drawn(outcome: Outcome) -> str:
-    from mlstack.elastic.plot import draw
+def _drawn(outcome: SimulationOutcome) -> str:
+    from mlstack.simulator.measures import draw
 
     return draw(outcome.samples, f"{outcome.scenario.name}, policy {outcome.policy}, seed {outcome.seed}")
 

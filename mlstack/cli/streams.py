@@ -121,9 +121,9 @@ def safe(text: str, *, kept: str = "\n\t") -> str:
 
 def scrubbed(text: str) -> str:
     """Give a text without what the run knows to be secret."""
-    if "mlstack.model.masking" not in sys.modules and "://" not in text:
+    if "mlstack.objects.masking" not in sys.modules and "://" not in text:
         return text  # nobody can have noted anything
-    from mlstack.model import masking
+    from mlstack.objects import masking
 
     return masking.scrubbed(text)
 
@@ -140,7 +140,7 @@ def escaped(text: str, *, kept: str = "\n\t") -> str:
         seen = seen.replace(character, "")
     if seen.isascii() and seen.isprintable():
         return text
-    from mlstack.model.scalars import UNSEEN  # nearly all text needs none of it
+    from mlstack.yaml.scalars import UNSEEN
 
     return UNSEEN.sub(
         lambda found: found[0] if found[0] in kept else found[0].encode("unicode_escape").decode(), text
@@ -151,7 +151,7 @@ def json_escaped(document: str) -> str:
     r"""Give a JSON document in which every such character stands as `\u…`; it says the same as before."""
     if document.isascii() and "\x7f" not in document:
         return document
-    from mlstack.model.scalars import UNSEEN, write_code
+    from mlstack.yaml.scalars import UNSEEN, write_code
 
     return UNSEEN.sub(lambda found: found[0] if found[0] == "\n" else write_code(found[0]), document)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mlstack.cli.page import Block, Line, Page
-from mlstack.model.masking import MASK
-from mlstack.model.table import Table as Registered
+from mlstack.cli.page import Block, Page, TextLine
+from mlstack.objects.masking import MASK
+from mlstack.table import Table as Registered
 
 # By name, so that showing one result imports no other use case.
 VIEWS: Registered[Callable[[Any], Page]] = Registered("view")
@@ -15,16 +15,6 @@ VIEWS: Registered[Callable[[Any], Page]] = Registered("view")
 
 def page(result: object) -> Page:
     """Give the view of a result; a type without one is shown as YAML."""
-    from mlstack.cli import (  # noqa: F401 - each registers its views
-        views_app,
-        views_changes,
-        views_cluster,
-        views_drift,
-        views_elastic,
-        views_history,
-        views_prototypes,
-    )
-
     found = VIEWS.get(type(result).__name__)
     return found(result) if found is not None else _as_yaml(result)
 
@@ -36,12 +26,12 @@ _DIGITS = 12
 
 def one_line_value(value: Any) -> str:
     """Write a value on one line, as a person would type it; what nobody could read by its size and digest."""
-    from mlstack.model import emit
+    from mlstack.yaml import write
 
     if value is None or value == MASK:
         return value or ""
-    text = value if isinstance(value, str) else emit.to_flow(value)
-    return size_and_digest(text) if len(text) > LONGEST_LINE else emit.to_flow(value)
+    text = value if isinstance(value, str) else write.to_flow(value)
+    return size_and_digest(text) if len(text) > LONGEST_LINE else write.to_flow(value)
 
 
 def size_and_digest(text: str) -> str:
@@ -55,14 +45,14 @@ def size_and_digest(text: str) -> str:
 def _as_yaml(result: object) -> Page:
     from mlstack.cli.output import yaml_text
 
-    return Page(tuple(Line(line) for line in yaml_text(result).splitlines()))
+    return Page(tuple(TextLine(line) for line in yaml_text(result).splitlines()))
 
 
 def facts(*rows: tuple[str, object]) -> list[Block]:
     """Write facts under each other, leaving out what is empty."""
     shown = [(name, str(value)) for name, value in rows if value not in (None, "", (), {})]
     width = max((len(name) for name, _ in shown), default=0) + 1
-    return [Line(f"{name + ':':<{width}} {value}") for name, value in shown]
+    return [TextLine(f"{name + ':':<{width}} {value}") for name, value in shown]
 
 
 def yes(claim: bool) -> str:
@@ -78,4 +68,4 @@ def count(number: int, word: str) -> str:
 def prose(text: str) -> list[Block]:
     """Write text of several lines in lines that fit; blank lines part paragraphs."""
     paragraphs = [" ".join(part.split()) for part in text.strip().split("\n\n") if part.strip()]
-    return [line for part in paragraphs for line in (Line(""), Line(part, hang=0))]
+    return [line for part in paragraphs for line in (TextLine(""), TextLine(part, hang=0))]

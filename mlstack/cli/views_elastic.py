@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlstack.cli.page import Block, Line, Page, Table
+from mlstack.cli.page import Block, Page, TextLine, TextTable
 from mlstack.cli.views import VIEWS, count, facts
 
 _BREACHES = 10
@@ -12,17 +12,16 @@ _BREACHES = 10
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mlstack.elastic.looking import ElasticPlan, ElasticStatus, ExplainedJob, PlannedJob
-    from mlstack.elastic.simulate.goals import GoalTable
-    from mlstack.elastic.simulate.report import SimulationReport
-    from mlstack.elastic.simulate.summaries import WaitSummary
+    from mlstack.elastic.controller.inspect import ElasticPlan, ElasticStatus, ExplainedJob, PlannedJob
+    from mlstack.simulator.experiments import GoalTable
+    from mlstack.simulator.report import SimulationReport, WaitSummary
 
 
 @VIEWS.register("ElasticPlan")
 def plan(result: ElasticPlan) -> Page:
     """Show a line a job, then what found no place."""
     if not result.jobs:
-        return Page((Line("no training job is under way"),))
+        return Page((TextLine("no training job is under way"),))
     rows = tuple(
         (
             row.job,
@@ -34,14 +33,17 @@ def plan(result: ElasticPlan) -> Page:
         )
         for row in result.jobs
     )
-    blocks: list[Block] = [Table(("JOB", "STATE", "NOW", "PLAN", "RANGE", "WHY"), rows)]
+    blocks: list[Block] = [TextTable(("JOB", "STATE", "NOW", "PLAN", "RANGE", "WHY"), rows)]
     said = {row.job for row in result.jobs}
     pods = [one for one in result.unplaced if one.key not in said]
     if pods:
-        blocks += [Line(""), Line("pods without a place:", "head")]
-        blocks += [Line(f"  {one.key}: {one.missing or 'no node takes it'}", hang=4) for one in pods]
+        blocks += [TextLine(""), TextLine("pods without a place:", "head")]
+        blocks += [TextLine(f"  {one.key}: {one.missing or 'no node takes it'}", hang=4) for one in pods]
     moves = f", {count(result.moves, 'move')} for fairness alone" if result.moves else ""
-    blocks += [Line(""), Line(f"policy `{result.policy}` on {count(result.nodes, 'node')}{moves}", "dim")]
+    blocks += [
+        TextLine(""),
+        TextLine(f"policy `{result.policy}` on {count(result.nodes, 'node')}{moves}", "dim"),
+    ]
     changed = [row.job for row in result.jobs if row.victims or row.places or row.now != row.target]
     notes = (f"next: mlstack elastic plan --explain {changed[0]}",) if changed else ()
     return Page(tuple(blocks), tuple(row.job for row in result.jobs), notes)
@@ -57,7 +59,7 @@ def explained(result: ExplainedJob) -> Page:
     """Show every reason, and every pod that comes or goes."""
     job = result.job
     blocks: list[Block] = [
-        Line(f"{job.job}: {job.now} -> {count(job.target, 'trainer')}", "head"),
+        TextLine(f"{job.job}: {job.now} -> {count(job.target, 'trainer')}", "head"),
         *facts(
             ("state", job.state),
             ("range", f"{job.minimum}-{job.maximum}"),
@@ -65,29 +67,32 @@ def explained(result: ExplainedJob) -> Page:
             ("policy", result.policy),
             ("missing", result.missing),
         ),
-        *(Line(f"  {reason}", hang=4) for reason in job.reasons),
+        *(TextLine(f"  {reason}", hang=4) for reason in job.reasons),
         *_changes(job),
     ]
     return Page(tuple(blocks), (job.job,))
 
 
 def _changes(job: PlannedJob) -> list[Block]:
-    blocks: list[Block] = [Line(f"  - {name}", "remove") for name in job.victims]
+    blocks: list[Block] = [TextLine(f"  - {name}", "remove") for name in job.victims]
     blocks += [
-        Line(f"  + {count(one.trainers, 'trainer')} on {one.node or 'any node'}", "add") for one in job.places
+        TextLine(f"  + {count(one.trainers, 'trainer')} on {one.node or 'any node'}", "add")
+        for one in job.places
     ]
     for role, nodes in (("master", job.master), ("pserver", job.pserver)):
-        blocks += [Line(f"  + {role} {index} on {node}", "add") for index, node in enumerate(nodes)]
+        blocks += [TextLine(f"  + {role} {index} on {node}", "add") for index, node in enumerate(nodes)]
     return blocks
 
 
 @VIEWS.register("ElasticStatus")
 def status(result: ElasticStatus) -> Page:
     """Show a line a job."""
-    from mlstack.elastic.looking import UNSEEN
+    from mlstack.elastic.controller.inspect import UNSEEN
 
     if not result.jobs:
-        return Page((Line("there is no training job"),), notes=("next: mlstack generate elastic-job NAME",))
+        return Page(
+            (TextLine("there is no training job"),), notes=("next: mlstack generate elastic-job NAME",)
+        )
     rows = tuple(
         (
             row.job,
@@ -98,7 +103,7 @@ def status(result: ElasticStatus) -> Page:
         )
         for row in result.jobs
     )
-    table = Table(("JOB", "PHASE", "READY", "RANGE", "REASON"), rows)
+    table = TextTable(("JOB", "PHASE", "READY", "RANGE", "REASON"), rows)
     is_unseen = any(row.reason == UNSEEN for row in result.jobs)
     notes = ("next: kubectl get lease -A names the controller that leads; mlstack elastic run is one",)
     return Page((table,), tuple(row.job for row in result.jobs), notes if is_unseen else ())
@@ -113,10 +118,10 @@ def goals(result: GoalTable) -> Page:
     missed = sum(not row.is_met for row in result.rows)
     verdict = f"{missed} of {count(len(result.rows), 'goal')} missed" if missed else "every goal is met"
     blocks: list[Block] = [
-        Table(("MEASURE", "VALUE", "GOAL", "MET"), rows),
-        *(Line(f"  {text}", hang=4) for text in result.violations[:_BREACHES]),
-        Line(""),
-        Line(f"{result.case}, policy `{result.policy}`, {count(len(result.seeds), 'seed')}: {verdict}"),
+        TextTable(("MEASURE", "VALUE", "GOAL", "MET"), rows),
+        *(TextLine(f"  {text}", hang=4) for text in result.violations[:_BREACHES]),
+        TextLine(""),
+        TextLine(f"{result.case}, policy `{result.policy}`, {count(len(result.seeds), 'seed')}: {verdict}"),
     ]
     return Page(tuple(blocks), tuple(row.name for row in result.rows))
 
@@ -125,15 +130,15 @@ def goals(result: GoalTable) -> Page:
 def simulation(result: SimulationReport) -> Page:
     """Show the jobs of one simulation, how full the cluster was, and what else applies."""
     title = f"{result.scenario}, policy `{result.policy}`, seed {result.seed}, {result.seconds:g} s"
-    blocks: list[Block] = [Line(title, "head")]
+    blocks: list[Block] = [TextLine(title, "head")]
     if result.jobs:
-        blocks += [_simulated_jobs(result), Line("")]
+        blocks += [_simulated_jobs(result), TextLine("")]
     blocks += _aligned([*_use(result), *_fortunes(result), *_served(result), *_effort(result)])
-    blocks += [Line(f"  {text}", "remove", hang=4) for text in result.violations[:_BREACHES]]
+    blocks += [TextLine(f"  {text}", "remove", hang=4) for text in result.violations[:_BREACHES]]
     return Page(tuple(blocks), tuple(job.name for job in result.jobs))
 
 
-def _simulated_jobs(result: SimulationReport) -> Table:
+def _simulated_jobs(result: SimulationReport) -> TextTable:
     """Write a line a job; when jobs were done is a column only where one was."""
     has_ends = bool(result.completion.finished)
     rows = tuple(
@@ -149,7 +154,7 @@ def _simulated_jobs(result: SimulationReport) -> Table:
         for job in result.jobs
     )
     done = ("DONE",) if has_ends else ()
-    return Table(("JOB", "FIRST", "WHOLE", "TRAINERS", "MEAN", *done, "PHASE"), rows)
+    return TextTable(("JOB", "FIRST", "WHOLE", "TRAINERS", "MEAN", *done, "PHASE"), rows)
 
 
 def _seconds(value: float | None) -> str:
@@ -159,7 +164,7 @@ def _seconds(value: float | None) -> str:
 def _aligned(rows: list[tuple[str, str]]) -> list[Block]:
     """Write facts under each other; what does not fit goes on under its own beginning."""
     width = max(len(name) for name, _ in rows) + 1
-    return [Line(f"{name + ':':<{width}} {text}", hang=width + 1) for name, text in rows]
+    return [TextLine(f"{name + ':':<{width}} {text}", hang=width + 1) for name, text in rows]
 
 
 def _use(result: SimulationReport) -> Iterator[tuple[str, str]]:

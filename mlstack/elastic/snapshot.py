@@ -7,9 +7,18 @@ of a core, memory and storage in bytes, everything else (`pods`, `nvidia.com/gpu
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from mlstack.errors import ConfigError
+
+# --- Nodes, pods and training jobs of one moment, as a policy sees them: integers and names,
+# nothing to ask
+# Amounts are vectors: one integer a resource, in the order of `Snapshot.resources`. CPU counts in thousandths
+# of a core, memory and storage in bytes, everything else (`pods`, `nvidia.com/gpu`, a port of the node as
+# `hostport:7164:TCP`) in whole pieces. Times are milliseconds since 1970 (in the simulator: since its start).
 
 Vector = tuple[int, ...]
 
@@ -233,3 +242,277 @@ class Snapshot:
     arriving: tuple[Arriving, ...] = ()
     jobs: tuple[Job, ...] = ()
     moves_ms: tuple[int, ...] = ()
+
+
+# --- What a policy decides about the jobs of a snapshot, and why ---
+
+Cause = Literal[
+    "admitted",  # a waiting job gets its whole gang
+    "waiting",  # no room for the gang
+    "refused",  # the API server does not take its pods
+    "suspended",  # taken off whole for a job of higher priority
+    "lost",  # taken off whole: what it lost and cannot run without has no room
+    "minimum",  # trainers missing below the minimum
+    "bounds",  # the range of the job changed
+    "growth",  # free room
+    "yield",  # room for pods of others
+    "gang",  # room for the gang of another job
+    "fairness",  # moved between jobs
+    "stuck",  # trainers that found no node are withdrawn
+    "steady",  # nothing changes
+    "finishing",  # not scaled any more
+]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reason:
+    """Why a job gets what it gets.
+
+    Attributes:
+        cause: the rule.
+        text: one line for people: numbers, names, no more.
+    """
+
+    cause: Cause
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decision:
+    """What becomes of one job.
+
+    Attributes:
+        job: its key.
+        target: trainers it is to have: 0, or from minimum to maximum; while a job ends, what it was to have.
+        is_admitted: whether it has pods at all after this.
+        victims: names of trainers to be deleted, worst first.
+        places: a node for each trainer to be created.
+        waiting: for each live trainer without a node that stays: the node that it can have.
+        hints: for `master` and `pserver` of a job just admitted: a node for each pod.
+        moves: how many of its victims or places are moves for fairness alone.
+        withheld: how many trainers that failed are left out of its target, so that others may have their
+            room until they are replaced; those of a minimum are not.
+        reasons: why, the weightiest first; never empty.
+    """
+
+    job: str
+    target: int
+    is_admitted: bool
+    victims: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
+    waiting: Mapping[str, str] = field(default_factory=dict)
+    hints: Mapping[str, tuple[str, ...]]
+    moves: int = 0
+    withheld: int = 0
+    reasons: tuple[Reason, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reservation:
+    """Room on a node that is kept for a pod which is not there yet, or not yet bound.
+
+    Attributes:
+        node: where.
+        request: how much.
+        key: the demand, or the job with its role: `default/a master`.
+    """
+
+    node: str
+    request: Vector
+    key: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unplaced:
+    """A demand or gang without a place.
+
+    Attributes:
+        key: of the demand or job.
+        missing: what is missing in all, by resource.
+    """
+
+    key: str
+    missing: Vector
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScalePlan:
+    """All that a policy decides at one moment.
+
+    Attributes:
+        decisions: one for each job of the snapshot, by key.
+        reservations: room that is spoken for.
+        unplaced: what found no place.
+        moves: trainers moved for fairness alone in this plan.
+        steps: how many steps the policy took, which is bounded.
+    """
+
+    decisions: Mapping[str, Decision]
+    reservations: tuple[Reservation, ...] = ()
+    unplaced: tuple[Unplaced, ...] = ()
+    moves: int = 0
+    steps: int = 0
+
+
+# --- How a policy is to behave: the settings that users may change, with the defaults that were
+# measured
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PolicyConfig:
+    """Settings of a policy.
+
+    Attributes:
+        mode: name of the policy.
+        headroom_pct: part of the places for a trainer that growth leaves free, in hundredths of all places.
+        moves: most trainers moved for fairness alone within a window.
+        moves_window_ms: length of that window.
+        stuck_ms: how long a trainer may wait for a node that the plan had for it.
+        backfill_ms: how long a waiting job lets younger ones of its priority pass; after that the nodes
+            it could use are kept from them.
+        max_load_pct: part of the cluster that EDL's rules fill (`-max_load_desired` of EDL).
+    """
+
+    mode: str = "fair"
+    headroom_pct: int = 0
+    moves: int = 15
+    moves_window_ms: int = 10_000
+    stuck_ms: int = 15_000
+    backfill_ms: int = 300_000
+    max_load_pct: int = 97
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PriorityGrants:
+    """The highest priority that jobs of a namespace may have by the configuration of the controller.
+
+    Attributes:
+        everywhere: in namespaces that are not named; None for no limit, as in a simulation.
+        namespaces: by name, instead of that.
+    """
+
+    everywhere: int | None = 0
+    namespaces: Mapping[str, int] = field(default_factory=dict)
+
+    def highest(self, namespace: str) -> int | None:
+        """Give the highest of a namespace, None for no limit."""
+        return self.namespaces.get(namespace, self.everywhere)
+
+
+NO_LIMIT = PriorityGrants(everywhere=None)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Priority:
+    """The priority of a job among jobs.
+
+    Attributes:
+        value: what it counts with.
+        asked: what it asks for, 0 unless said.
+        reason: one word, empty where it asks for nothing.
+        message: one line for people.
+    """
+
+    value: int = 0
+    asked: int = 0
+    reason: Literal["", "Granted", "AboveNamespace", "NoSuchClass"] = ""
+    message: str = ""
+
+    @property
+    def is_granted(self) -> bool:
+        """Tell whether it counts with what it asks for."""
+        return self.reason in ("", "Granted")
+
+
+# --- A snapshot as a file: saved from a live cluster, planned with anywhere ---
+
+API_VERSION = "mlstack.dev/v1"
+KIND = "ElasticSnapshot"
+
+
+def write(snapshot: Snapshot) -> str:
+    """Write a snapshot as JSON; the same moment gives the same text."""
+    found = {"apiVersion": API_VERSION, "kind": KIND, **asdict(snapshot)}
+    return json.dumps(found, indent=1, sort_keys=True, default=_plain) + "\n"
+
+
+def read(text: str, *, where: str) -> Snapshot:
+    """Read a snapshot that was saved.
+
+    Raises:
+        ConfigError: it is none; `where` is the place.
+    """
+    try:
+        found = json.loads(text)
+        if not isinstance(found, Mapping) or found.get("kind") != KIND:
+            raise ValueError(f"it is no {KIND}")
+        if found.get("apiVersion") != API_VERSION:
+            raise ValueError(f"its apiVersion is {found.get('apiVersion')!r}, not {API_VERSION}")
+        return _snapshot(found)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+        raise ConfigError(
+            f"this is no saved snapshot: {error}", where=where, hint="mlstack elastic plan --save FILE"
+        ) from error
+
+
+def _snapshot(found: Mapping[str, Any]) -> Snapshot:
+    return Snapshot(
+        now_ms=int(found["now_ms"]),
+        resources=tuple(found["resources"]),
+        nodes=tuple(Node(**_vectors(one)) for one in found["nodes"]),
+        demands=tuple(Demand(**_vectors(one)) for one in found["demands"]),
+        arriving=tuple(Arriving(**_vectors(one)) for one in found["arriving"]),
+        jobs=tuple(map(_job, found["jobs"])),
+        moves_ms=tuple(found["moves_ms"]),
+    )
+
+
+def _job(found: Mapping[str, Any]) -> Job:
+    curve = found.get("curve")
+    return Job(
+        **{
+            **_vectors(found),
+            "gang": tuple(Role(**_vectors(one)) for one in found["gang"]),
+            "trainers": tuple(Trainer(**one) for one in found["trainers"]),
+            "held": tuple(Held(**_vectors(one)) for one in found.get("held") or ()),
+            "curve": Curve(points=tuple(map(tuple, curve["points"]))) if curve else None,
+        }
+    )
+
+
+def _vectors(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the fields with amounts as tuples and names of nodes as a set."""
+    values = dict(found)
+    for name in ("allocatable", "used", "devices", "request", "trainer"):
+        if name in values:
+            values[name] = tuple(values[name])
+    if values.get("nodes") is not None:
+        values["nodes"] = frozenset(values["nodes"])
+    return values
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, frozenset):
+        return sorted(value)
+    raise TypeError(f"{value!r} has no place in a snapshot")
+
+
+# --- Ports of nodes as resources: one key for each port and protocol, and how people read it ---
+
+_PREFIX = "hostport:"
+
+
+def key(number: int, protocol: str) -> str:
+    """Name a port of a node among the resources of a snapshot: `hostport:7164:TCP`."""
+    return f"{_PREFIX}{number}:{protocol}"
+
+
+def is_key(resource: str) -> bool:
+    """Tell whether a resource is a port of the node: each node has one of it, unsaid."""
+    return resource.startswith(_PREFIX)
+
+
+def words(resource: str, pieces: int) -> str:
+    """Write so many of a port as people read it: `host port 7164/TCP`, `3 host ports 7164/TCP`."""
+    number, _, protocol = resource.removeprefix(_PREFIX).partition(":")
+    return f"{'host port' if pieces == 1 else f'{pieces} host ports'} {number}/{protocol}"

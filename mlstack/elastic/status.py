@@ -1,18 +1,490 @@
-"""The status of a training job: what a person, `mlstack status` and the next leader read.
-
-Nothing in it changes while nothing happens, so that a steady job costs no write.
-"""
+"""What went wrong with a job several times in a row, as its status keeps it for the next leader."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from mlstack.elastic import childnames, conditions, setbacks
-from mlstack.elastic.observed.amounts import time_ms
-from mlstack.elastic.standing import Counts, Standing
-from mlstack.model.clock import micro_time
+from mlstack.clock import micro_time
+from mlstack.elastic import training_job
+from mlstack.elastic.facts import time_ms
+from mlstack.elastic.snapshot import Cause, Priority, Reason
+from mlstack.elastic.training_job import RoleName
+
+# --- What went wrong with a job several times in a row, as its status keeps it for the next leader ---
+
+LONGEST = 300
+"""So much is kept of what a server said: an admission webhook may say much."""
+
+MOST_NODES = 50
+"""So many nodes are kept, those that are passed over longest: a status should be small."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """A node that had a place on paper only.
+
+    Attributes:
+        node: its name.
+        times: how often in a row.
+        until_ms: until when it is passed over, milliseconds since 1970.
+    """
+
+    node: str
+    times: int
+    until_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureCounters:
+    """What is counted until something goes well again.
+
+    Attributes:
+        failed: trainers that failed, were counted, and still stand because others come for them later.
+        failures: how often in a row some failed; the pause before others come grows with it.
+        replaced_ms: when others come for them, milliseconds since 1970; 0 where none stand.
+        rounds: how often in a row all trainers failed.
+        fallen: UID of a trainer of the last such round, empty before the first: it tells whether that was
+            counted.
+        tries: how often in a row the gang was given up because it found no place.
+        retry_ms: when it is tried again, milliseconds since 1970; 0 where it was not given up.
+        retry_generation: of the spec that was given up: one that was changed since is tried at once.
+        refusal: why the API server did not take the gang, empty where it found no place.
+        ceiling: trainers beyond which the API server took no more, 0 where it takes them.
+        refusals: how often in a row it took no more.
+        growth_ms: when more are tried again, milliseconds since 1970.
+        growth_generation: of the spec that it took no more of.
+        growth_refusal: why it took no more.
+        bars: nodes on which its pods found no room although the plan saw some.
+    """
+
+    failed: int = 0
+    failures: int = 0
+    replaced_ms: int = 0
+    rounds: int = 0
+    fallen: str = ""
+    tries: int = 0
+    retry_ms: int = 0
+    retry_generation: int = 0
+    refusal: str = ""
+    ceiling: int = 0
+    refusals: int = 0
+    growth_ms: int = 0
+    growth_generation: int = 0
+    growth_refusal: str = ""
+    bars: tuple[Bar, ...] = ()
+
+    def refused(self, generation: int, now_ms: int) -> str:
+        """Say why the gang of the job as it is, or more trainers of it, wait; empty where they do not."""
+        if self.refusal and self.retry_generation == generation and now_ms < self.retry_ms:
+            return worded(self.refusal, self.retry_ms)
+        if self.cap(generation, now_ms):
+            return worded(self.growth_refusal, self.growth_ms)
+        return ""
+
+    def cap(self, generation: int, now_ms: int) -> int:
+        """Give the most trainers that the job as it is may have now, 0 for no such limit."""
+        return self.ceiling if self.growth_generation == generation and now_ms < self.growth_ms else 0
+
+
+def worded(why: str, until_ms: int) -> str:
+    """Say what the API server does not take, and until when it is not asked again."""
+    moment = datetime.fromtimestamp(until_ms // 1000, UTC).strftime("%H:%M:%S UTC")
+    return f"{why[:LONGEST]}; tried again at {moment}"
+
+
+def write(found: FailureCounters) -> dict[str, Any]:
+    """Give what a status says of it, empty where nothing went wrong; times are exact."""
+    said: dict[str, Any] = {}
+    if found.failed:
+        said |= {"failedTrainers": found.failed, "trainerRetries": found.failures}
+        said["trainerRetryTime"] = micro_time(found.replaced_ms / 1000)
+    if found.rounds:
+        said |= {"failedRounds": found.rounds, "failedTrainer": found.fallen}
+    if found.tries:
+        said["gangRetries"] = found.tries
+        said["gangRetryTime"] = micro_time(found.retry_ms / 1000)
+        said["gangRetryGeneration"] = found.retry_generation
+        if found.refusal:
+            said["gangRefusal"] = found.refusal
+    if found.ceiling:
+        said |= {"trainerCeiling": found.ceiling, "growthRetries": found.refusals}
+        said["growthRetryTime"] = micro_time(found.growth_ms / 1000)
+        said["growthRetryGeneration"] = found.growth_generation
+        said["growthRefusal"] = found.growth_refusal
+    if found.bars:
+        said["passedOver"] = _written(found.bars)
+    return said
+
+
+def read(status: Mapping[str, Any]) -> FailureCounters:
+    """Read it from a status."""
+    found = status.get("setbacks") or {}
+    return FailureCounters(
+        failed=int(found.get("failedTrainers") or 0),
+        failures=int(found.get("trainerRetries") or 0),
+        replaced_ms=time_ms(str(found.get("trainerRetryTime") or "")),
+        rounds=int(found.get("failedRounds") or 0),
+        fallen=str(found.get("failedTrainer") or ""),
+        tries=int(found.get("gangRetries") or 0),
+        retry_ms=time_ms(str(found.get("gangRetryTime") or "")),
+        retry_generation=int(found.get("gangRetryGeneration") or 0),
+        refusal=str(found.get("gangRefusal") or ""),
+        ceiling=int(found.get("trainerCeiling") or 0),
+        refusals=int(found.get("growthRetries") or 0),
+        growth_ms=time_ms(str(found.get("growthRetryTime") or "")),
+        growth_generation=int(found.get("growthRetryGeneration") or 0),
+        growth_refusal=str(found.get("growthRefusal") or ""),
+        bars=tuple(
+            Bar(
+                node=str(node),
+                times=int(one.get("times") or 1),
+                until_ms=time_ms(str(one.get("until") or "")),
+            )
+            for one in found.get("passedOver") or ()
+            for node in one.get("nodes") or ()
+        ),
+    )
+
+
+def _written(bars: Iterable[Bar]) -> list[dict[str, Any]]:
+    """Write the nodes, those together that were barred together, the longest first."""
+    kept = sorted(bars, key=lambda bar: (-bar.until_ms, bar.node))[:MOST_NODES]
+    groups: dict[tuple[int, int], list[str]] = {}
+    for bar in kept:
+        groups.setdefault((bar.until_ms, bar.times), []).append(bar.node)
+    return [
+        {"nodes": nodes, "times": times, "until": micro_time(until_ms / 1000)}
+        for (until_ms, times), nodes in groups.items()
+    ]
+
+
+# --- How a training job stands: what was seen of its pods, and what was decided for it ---
+
+Outcome = Literal["", "Succeeded", "Failed"]
+
+_WORDS: dict[RoleName, tuple[str, str]] = {
+    "master": ("master", "masters"),
+    "pserver": ("parameter server", "parameter servers"),
+    "trainer": ("trainer", "trainers"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """Pods of one role.
+
+    Attributes:
+        desired: how many there are to be.
+        live: how many neither ended nor are going.
+        bound: how many of these have a node.
+        ready: how many of these are ready.
+        failed: how many failed by themselves since the job was made.
+        succeeded: how many said that there is no work left.
+    """
+
+    desired: int = 0
+    live: int = 0
+    bound: int = 0
+    ready: int = 0
+    failed: int = 0
+    succeeded: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatusClaims:
+    """All that the status of a job is made from.
+
+    Attributes:
+        name: of the job.
+        generation: of its spec.
+        created_ms: when it was created.
+        minimum: fewest trainers of a whole gang.
+        maximum: most trainers.
+        faults: why it cannot be used.
+        warnings: what was read in another way than it is written.
+        is_suspended: whether it is to have no pods.
+        outcome: how it ended, empty while it goes on.
+        outcome_reason: one word for the outcome.
+        outcome_message: one line for the outcome.
+        reason: the weightiest reason of the last decision, None before the first.
+        moves: how many trainers the last decision takes from it for fairness alone.
+        trainer: its trainers; `desired` is the target of the decision, 0 while it is not admitted.
+        pserver: its parameter servers.
+        master: its master.
+        lingering: its masters, parameter servers and the trainer at which others meet that should have ended
+            long ago: nobody makes them anew before they have, since two of a name could be at work.
+        is_meeting_lost: whether it has trainers, and the one at which the others meet is not ready.
+        is_paused: whether a master or parameter server of them is among these, so that its trainers are lent.
+        held_up: a pod of its whose containers cannot begin, and why, as one example; empty for none.
+        refusal: why the cluster does not take its pods, empty while it does.
+        taken_names: which names of its Services and the like somebody else's objects have, a sentence each.
+        growth_refusal: why it takes no more trainers than there are, empty while it does.
+        setback: what else goes wrong with its trainers, empty for nothing.
+        priority: how it ranks among jobs.
+        setbacks: what went wrong several times in a row.
+    """
+
+    name: str
+    generation: int
+    created_ms: int = 0
+    minimum: int = 0
+    maximum: int = 0
+    faults: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    is_suspended: bool = False
+    outcome: Outcome = ""
+    outcome_reason: str = ""
+    outcome_message: str = ""
+    reason: Reason | None = None
+    moves: int = 0
+    trainer: Counts = field(default_factory=Counts)
+    pserver: Counts = field(default_factory=Counts)
+    master: Counts = field(default_factory=Counts)
+    lingering: tuple[str, ...] = ()
+    is_meeting_lost: bool = False
+    is_paused: bool = False
+    held_up: str = ""
+    refusal: str = ""
+    growth_refusal: str = ""
+    taken_names: tuple[str, ...] = ()
+    setback: str = ""
+    priority: Priority = field(default_factory=Priority)
+    setbacks: FailureCounters = field(default_factory=FailureCounters)
+
+    @property
+    def is_admitted(self) -> bool:
+        """Say whether it has room for its whole gang."""
+        return self.trainer.desired > 0
+
+    @property
+    def is_finishing(self) -> bool:
+        """Say whether a trainer found no work left."""
+        return not self.outcome and self.trainer.succeeded > 0
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Say what of the gang is not ready: `1 of 2 parameter servers`; empty for a whole gang."""
+        wanted: dict[RoleName, tuple[int, int]] = {
+            "master": (self.master.ready, self.master.desired),
+            "pserver": (self.pserver.ready, self.pserver.desired),
+            "trainer": (self.trainer.ready, max(self.minimum, 1)),
+        }
+        short = [
+            f"{ready} of {count} {_WORDS[role][count != 1]}"
+            for role, (ready, count) in wanted.items()
+            if ready < count
+        ]
+        if self.is_meeting_lost:
+            short.append("not trainer 0, at which the others meet")
+        return tuple(short)
+
+
+# --- Conditions of a training job: what holds, what does not, and why ---
+
+Condition = dict[str, Any]
+
+_LONGEST = 300  # of what a server said: an admission webhook may say much
+
+# Why a job has no pods, by the cause of the decision.
+_OUTSIDE: Mapping[Cause, str] = {
+    "waiting": "WaitingForCapacity",
+    "suspended": "PreemptedFor",
+    "lost": "MinimumLost",
+    "stuck": "Unplaceable",
+    "refused": "Refused",
+}
+# Of these the cause stays to be read while the job waits since then.
+_LASTING = frozenset(_OUTSIDE.values()) - {"WaitingForCapacity", "Refused"}
+_SINCE = "; since then: "
+# Why the number of trainers is what it is.
+_SCALES: Mapping[str, str] = {
+    "admitted": "Admitted",
+    "minimum": "MinimumRestored",
+    "bounds": "BoundsChanged",
+    "growth": "RoomFree",
+    "yield": "PreemptedFor",
+    "gang": "PreemptedFor",
+    "fairness": "Rebalanced",
+    "stuck": "Unplaceable",
+    "refused": "Refused",
+}
+
+
+class Claim(NamedTuple):
+    """What one condition says."""
+
+    type: str
+    holds: bool
+    reason: str
+    message: str
+
+
+def build_conditions(
+    standing: StatusClaims, before: Mapping[str, Any], records: Sequence[Mapping[str, Any]], now: str
+) -> list[Condition]:
+    """Give the conditions; the time of a transition stays where nothing changed sides.
+
+    Args:
+        standing: how the job stands.
+        before: the status as it stands.
+        records: the scale records, the last one latest.
+        now: the time as Kubernetes writes it.
+    """
+    has_started = bool(before.get("startTime"))
+    known = {str(each.get("type")): each for each in before.get("conditions") or ()}
+    claims = (
+        _still(_admitted(standing), known.get("Admitted", {})),
+        _gang_ready(standing),
+        _progressing(standing),
+        _degraded(standing, has_started=has_started),
+        _scaled(standing, records),
+        *([_priority(standing)] if standing.priority.reason else []),
+    )
+    return [_condition(claim, known.get(claim.type, {}), standing, now) for claim in claims]
+
+
+def says_waiting(status: Mapping[str, Any], text: str) -> bool:
+    """Tell whether a status says already that the job waits, and for just this."""
+    said = {str(each.get("type")): each for each in status.get("conditions") or ()}.get("Admitted", {})
+    reason, message = said.get("reason"), str(said.get("message") or "")
+    if reason in ("WaitingForCapacity", "Refused"):
+        return message == text
+    return reason in _LASTING and message.endswith(f"{_SINCE}{text}")
+
+
+def _condition(claim: Claim, before: Mapping[str, Any], standing: StatusClaims, now: str) -> Condition:
+    status = "True" if claim.holds else "False"
+    is_same = before.get("status") == status
+    return {
+        "type": claim.type,
+        "status": status,
+        "reason": claim.reason,
+        "message": claim.message,
+        "observedGeneration": standing.generation,
+        "lastTransitionTime": before.get("lastTransitionTime", now) if is_same else now,
+    }
+
+
+def _admitted(standing: StatusClaims) -> Claim:
+    def no(reason: str, message: str) -> Claim:
+        return Claim("Admitted", False, reason, message)
+
+    if standing.faults:
+        return no("InvalidSpec", "; ".join(standing.faults))
+    if standing.outcome:
+        return no("Finished", standing.outcome_message)
+    if standing.is_suspended:
+        return no("Suspended", "spec.suspend is true")
+    if standing.is_admitted:
+        return Claim("Admitted", True, "Admitted", "there is room for the whole gang")
+    if standing.reason is None:
+        return no("NotPlanned", "no plan was made yet")
+    return no(_OUTSIDE.get(standing.reason.cause, "WaitingForCapacity"), standing.reason.text)
+
+
+def _still(claim: Claim, before: Condition) -> Claim:
+    """Keep why a job was taken off while it waits since then."""
+    if claim.reason != "WaitingForCapacity" or before.get("reason") not in _LASTING:
+        return claim
+    why = str(before.get("message") or "").partition(_SINCE)[0]
+    return claim._replace(reason=str(before["reason"]), message=f"{why}{_SINCE}{claim.message}")
+
+
+def _gang_ready(standing: StatusClaims) -> Claim:
+    if standing.outcome:
+        return Claim("GangReady", False, "Finished", standing.outcome_message)
+    if not standing.is_admitted:
+        return Claim("GangReady", False, "NotAdmitted", "the job has no pods")
+    if standing.missing:
+        text = f"ready: {', '.join(standing.missing)}{_held_up(standing)}{_hindrance(standing)}"
+        return Claim("GangReady", False, "PodsNotReady", text)
+    return Claim("GangReady", True, "AllReady", "the whole gang is ready")
+
+
+def _held_up(standing: StatusClaims) -> str:
+    """Say what keeps pods that were made from being ready."""
+    return f"; {standing.held_up}" if standing.held_up else ""
+
+
+def _hindrance(standing: StatusClaims) -> str:
+    """Say what keeps pods from being made."""
+    if standing.refusal:
+        return f"; refused: {standing.refusal[:_LONGEST]}"
+    if standing.setback:
+        return f"; {standing.setback}"
+    if not standing.lingering:
+        return ""
+    names = ", ".join(f"`{name}`" for name in standing.lingering)
+    return f"; {names} should have ended: if the node is gone, delete it, or the pod by force"
+
+
+def _progressing(standing: StatusClaims) -> Claim:
+    trainer = standing.trainer
+    if standing.outcome:
+        return Claim("Progressing", False, "Finished", standing.outcome_message)
+    if standing.is_finishing:
+        done = "1 trainer" if trainer.succeeded == 1 else f"{trainer.succeeded} trainers"
+        text = f"{done} found no work left, {trainer.live} still at work"
+        return Claim("Progressing", True, "Completing", text)
+    if not standing.is_admitted:
+        return Claim("Progressing", False, "NotAdmitted", "the job has no pods")
+    if trainer.live > trainer.bound:
+        text = f"{trainer.live - trainer.bound} of {trainer.live} trainers wait for a node"
+        return Claim("Progressing", True, "Binding", text)
+    if trainer.ready != trainer.desired or standing.missing:
+        refused = _hindrance(standing) if trainer.live < trainer.desired else ""
+        text = f"{trainer.ready} of {trainer.desired} trainers are ready{_held_up(standing)}{refused}"
+        return Claim("Progressing", True, "Starting", text)
+    return Claim("Progressing", False, "Steady", "all trainers that it was given are ready")
+
+
+def _degraded(standing: StatusClaims, *, has_started: bool) -> Claim:
+    if standing.faults:
+        return Claim("Degraded", True, "InvalidSpec", "; ".join(standing.faults))
+    if standing.outcome == "Failed":
+        return Claim("Degraded", True, standing.outcome_reason or "Failed", standing.outcome_message)
+    if not standing.is_admitted and standing.reason and standing.reason.cause == "refused":
+        return Claim("Degraded", True, "Refused", standing.reason.text)
+    is_running = standing.is_admitted and not standing.outcome and not standing.is_finishing
+    if is_running and standing.is_paused:
+        text = f"the room of its trainers is lent till all servers are back{_hindrance(standing)}"
+        return Claim("Degraded", True, "Paused", text)
+    if is_running and has_started and standing.missing:
+        what = f"ready: {', '.join(standing.missing)}{_held_up(standing)}{_hindrance(standing)}"
+        text = f"the gang is not whole any more; {what}"
+        return Claim("Degraded", True, "MinimumLost", text)
+    if is_running and standing.taken_names:
+        return Claim("Degraded", True, "NameTaken", "; ".join(standing.taken_names)[:_LONGEST])
+    refusal = standing.growth_refusal or (standing.missing and standing.refusal)
+    if is_running and refusal:
+        return Claim("Degraded", True, "Refused", refusal[:_LONGEST])
+    if standing.warnings:
+        return Claim("Degraded", False, "Warnings", "; ".join(standing.warnings))
+    return Claim("Degraded", False, "AsExpected", "")
+
+
+def _priority(standing: StatusClaims) -> Claim:
+    """Say whether a job counts with the priority that it asks for."""
+    priority = standing.priority
+    return Claim("PriorityGranted", priority.is_granted, priority.reason, priority.message)
+
+
+def _scaled(standing: StatusClaims, records: Sequence[Mapping[str, Any]]) -> Claim:
+    if not records:
+        return Claim("Scaled", False, "NeverScaled", "it was given no trainers yet")
+    last = records[-1]
+    reason = _SCALES.get(str(last.get("cause")), "Scaled")
+    text = f"trainers {last.get('from')} -> {last.get('to')}: {last.get('reason')}"
+    is_there = standing.trainer.ready == standing.trainer.live == standing.trainer.desired
+    is_there = is_there or standing.is_finishing
+    return Claim("Scaled", is_there or bool(standing.outcome), reason, text)
+
+
+# --- The status of a training job: what a person, `mlstack status` and the next leader read ---
+# Nothing in it changes while nothing happens, so that a steady job costs no write.
 
 Phase = Literal[
     "Pending", "Admitted", "Running", "Scaling", "Completing", "Paused", "Succeeded", "Failed", "Suspended"
@@ -21,7 +493,7 @@ Phase = Literal[
 MAX_RECORDS = 10
 
 
-def build(standing: Standing, before: Mapping[str, Any], *, now_ms: int) -> dict[str, Any]:
+def build_status(standing: StatusClaims, before: Mapping[str, Any], *, now_ms: int) -> dict[str, Any]:
     """Give the whole status of a job.
 
     Args:
@@ -31,7 +503,7 @@ def build(standing: Standing, before: Mapping[str, Any], *, now_ms: int) -> dict
     """
     now = timestamp(now_ms)
     records = _records(standing, before, now_ms)
-    said = conditions.build(standing, before, records, now)
+    said = build_conditions(standing, before, records, now)
     found: dict[str, Any] = {
         "observedGeneration": standing.generation,
         "phase": phase(standing, before),
@@ -41,16 +513,16 @@ def build(standing: Standing, before: Mapping[str, Any], *, now_ms: int) -> dict
         "pserver": _servers(standing.pserver),
         "master": _servers(standing.master),
         "priority": standing.priority.value or None,
-        "selector": childnames.selector_text(standing.name),
+        "selector": training_job.selector_text(standing.name),
         "scaleRecords": records,
-        "setbacks": setbacks.write(standing.setbacks),
+        "setbacks": write(standing.setbacks),
         **_times(standing, before, now_ms),
         "throughput": before.get("throughput"),
     }
     return {name: value for name, value in found.items() if value not in (None, "", [], {})}
 
 
-def phase(standing: Standing, before: Mapping[str, Any]) -> Phase:
+def phase(standing: StatusClaims, before: Mapping[str, Any]) -> Phase:
     """Give the phase: one word for where a job is between its creation and its end."""
     if standing.outcome:
         return standing.outcome
@@ -75,7 +547,7 @@ def timestamp(moment_ms: int) -> str:
     return datetime.fromtimestamp(moment_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _reason(standing: Standing, said: list[dict[str, Any]]) -> str:
+def _reason(standing: StatusClaims, said: list[dict[str, Any]]) -> str:
     """Give the one line that explains a job that does not run as it should."""
     if standing.outcome:
         return standing.outcome_message
@@ -86,7 +558,7 @@ def _reason(standing: Standing, said: list[dict[str, Any]]) -> str:
     return str(doubtful["message"]) if doubtful else ""
 
 
-def _trainers(standing: Standing) -> dict[str, Any]:
+def _trainers(standing: StatusClaims) -> dict[str, Any]:
     """Count trainers; `replicas` is what the scale subresource reports."""
     counts = standing.trainer
     found = {
@@ -114,7 +586,7 @@ def _servers(counts: Counts) -> dict[str, Any]:
     }
 
 
-def _records(standing: Standing, before: Mapping[str, Any], now_ms: int) -> list[dict[str, Any]]:
+def _records(standing: StatusClaims, before: Mapping[str, Any], now_ms: int) -> list[dict[str, Any]]:
     """Give the last changes of the number of trainers, the latest at the end.
 
     Their times are exact: a new leader reads from them which moves are still to be counted.
@@ -134,7 +606,7 @@ def _records(standing: Standing, before: Mapping[str, Any], now_ms: int) -> list
     return [*known, found][-MAX_RECORDS:]
 
 
-def _cause(standing: Standing) -> str:
+def _cause(standing: StatusClaims) -> str:
     if standing.outcome:
         return "finished"
     if standing.is_suspended:
@@ -142,7 +614,7 @@ def _cause(standing: Standing) -> str:
     return standing.reason.cause if standing.reason else "unknown"
 
 
-def _times(standing: Standing, before: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
+def _times(standing: StatusClaims, before: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
     """Give when it was admitted, whole and done; one that is queued again begins anew.
 
     How long it waited for its whole gang is told once, for the first time.

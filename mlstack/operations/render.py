@@ -1,17 +1,27 @@
 """`render`: the objects of an environment, without a cluster."""
 
-from collections.abc import Sequence
+from __future__ import annotations
 
-from mlstack.engine import desired
-from mlstack.files.appdir import AppDir
-from mlstack.model.objects import DesiredState
-from mlstack.model.overrides import Overrides
-from mlstack.templating import CodeStore
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mlstack.app.app_dir import AppDir
+from mlstack.app.params import Overrides
+from mlstack.objects.kinds import Kinds
+from mlstack.objects.kube_object import DesiredState, KubeObject
+from mlstack.render import render
+from mlstack.render.template import CodeStore
+from mlstack.validate.schema import Fault
+from mlstack.validate.validate import check_version, load_schemas, validate_objects
+from mlstack.yaml import read
+
+# --- `render`: the objects of an environment, without a cluster ---
 
 _NONE = Overrides()
 
 
-def render(
+def render_environment(
     app: AppDir,
     environment: str,
     *,
@@ -32,4 +42,101 @@ def render(
         ConfigError: a file, parameter or template is wrong.
         NotFoundError: no such environment, component or prototype.
     """
-    return desired.load(app, environment, components=components, overrides=overrides, store=store)
+    return render.load(app, environment, components=components, overrides=overrides, store=store)
+
+
+# --- `validate`: every object against the schemas of Kubernetes and of its CRDs, without a cluster ---
+
+_NO_OVERRIDES = Overrides()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidateResult:
+    """What is wrong with the objects of an environment.
+
+    Attributes:
+        ok: true if the API server would take every object.
+        environment: name of the environment.
+        kubernetes_version: the version whose schemas were asked.
+        count: number of objects looked at.
+        faults: all that was found, in the order of the objects.
+        notes: deprecations and the like.
+    """
+
+    ok: bool
+    environment: str
+    kubernetes_version: str
+    count: int
+    faults: tuple[Fault, ...]
+    notes: tuple[str, ...] = ()
+
+
+def validate_environment(
+    app: AppDir,
+    environment: str,
+    *,
+    components: Sequence[str] = (),
+    overrides: Overrides = _NO_OVERRIDES,
+    store: CodeStore | None = None,
+) -> ValidateResult:
+    """Check every object of an environment offline.
+
+    Custom resources are checked against definitions of the same render, else of the installed packages.
+
+    Args:
+        app: the app directory.
+        environment: name of the environment.
+        components: only these components and modules.
+        overrides: parameters for this run.
+        store: keeps compiled templates and passed parameter sets.
+
+    Raises:
+        ConfigError: a file, parameter or template is so wrong that there are no objects to check.
+    """
+    place = app.environment(environment)
+    version = check_version(place.kubernetes_version, where=place.file, environment=environment)
+    state = render.load(app, environment, components=components, overrides=overrides, store=store)
+    faults = _check(app, state.objects, version)
+    if faults:
+        # Only now is it worth rendering again to know the template line of each part.
+        located = render.load(
+            app, environment, components=components, overrides=overrides, store=store, locate=True
+        )
+        faults = _placed(faults, located.objects)
+    return ValidateResult(
+        ok=not any(fault.severity == "error" for fault in faults),
+        environment=environment,
+        kubernetes_version=version,
+        count=len(state.objects),
+        faults=tuple(faults),
+        notes=state.notes,
+    )
+
+
+def _check(app: AppDir, objects: Sequence[KubeObject], version: str) -> list[Fault]:
+    return validate_objects(objects, load_schemas(version), crds=_definitions(app, objects))
+
+
+def _definitions(app: AppDir, objects: Sequence[KubeObject]) -> list[Mapping[str, Any]]:
+    """Read the installed definitions of kinds that the render uses and does not define itself.
+
+    Definitions are large: those that do not even name such a kind are not parsed.
+    """
+    known = Kinds.builtin().with_crds(found.data for found in objects)
+    wanted = {found.kind for found in objects if known.lookup(found.api_version, found.kind) is None}
+    return [
+        document.value
+        for file, text in (app.crds().items() if wanted else ())
+        if any(kind in text for kind in wanted)
+        for document in read.read_documents(text, source=file)
+    ]
+
+
+def _placed(faults: Sequence[Fault], objects: Sequence[KubeObject]) -> list[Fault]:
+    sources = {(found.component, str(found.identity)): found.source for found in objects}
+    return [
+        replace(fault, where=source.at(fault.keys))
+        if (source := sources.get((fault.component, fault.object)))
+        else fault
+        for fault in faults
+    ]

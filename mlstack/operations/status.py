@@ -2,26 +2,23 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from mlstack.cluster.api import Cluster, ObjectRef, Opener
-from mlstack.engine.comparing.surroundings import namespaces_of, placed
-from mlstack.engine.records import inventory as inventories
-from mlstack.engine.removing.prune import prune
-from mlstack.engine.target import Reached, Target, reach
-from mlstack.engine.waiting.inspect import inspect
-from mlstack.engine.waiting.judge import Seen
-from mlstack.engine.waiting.logs import Logs
-from mlstack.engine.waiting.lookout import UNSEEN, Lookout
-from mlstack.engine.writing.wait import Gone, holders
-from mlstack.engine.writing.write import ref_of
+from mlstack.app.app import Component
+from mlstack.app.app_dir import AppDir
+from mlstack.clock import Clock
+from mlstack.deploy import inventory_store
+from mlstack.deploy.changes import Change
+from mlstack.deploy.live import namespaces_of, placed
+from mlstack.deploy.prune import prune
+from mlstack.deploy.result import ComponentStatus, LeftOver, ObjectStatus, PodStatus, StatusResult
+from mlstack.deploy.target import Reached, Target, reach
+from mlstack.deploy.wait import Gone, holders, obstacles
+from mlstack.deploy.write import ref_of
 from mlstack.errors import ClusterError, ForbiddenError
-from mlstack.files.appdir import AppDir
-from mlstack.model.app import Component
-from mlstack.model.clock import Clock
-from mlstack.model.diff import Change
-from mlstack.model.health import ComponentStatus, LeftOver, ObjectStatus, PodStatus, StatusResult
-from mlstack.model.objects import DesiredState, KubeObject, selector
-from mlstack.model.obstacles import obstacles
-from mlstack.model.readiness.operators import Operator, how_to_install, is_unseen, operator_of
+from mlstack.kube.client import Cluster, ObjectRef, Opener
+from mlstack.objects.kube_object import DesiredState, KubeObject, selector
+from mlstack.readiness.evaluate import Logs, Seen, inspect
+from mlstack.readiness.rule import Operator, how_to_install, is_unseen, operator_of
+from mlstack.readiness.watcher import UNSEEN, ReadinessWatcher
 
 # How often it is looked whether what was going is gone.
 _AGAIN_S = 2.0
@@ -79,7 +76,7 @@ def watch(
     """
     report = _Report(reach(target, opener, confined=False), clock)
     reached = report.reached
-    lookout = Lookout(
+    lookout = ReadinessWatcher(
         reached.cluster,
         report.wanted,
         clock=clock,
@@ -106,7 +103,7 @@ def watch(
     return last if last is not None else report.of((), ())
 
 
-def _outage(lookout: Lookout) -> tuple[str, ...]:
+def _outage(lookout: ReadinessWatcher) -> tuple[str, ...]:
     error = lookout.outage()
     return (error.message,) if error is not None else ()
 
@@ -140,11 +137,11 @@ class _Report:
         brought = [_as_it_is(one) for one in seen]
         try:
             self._going = tuple(_namespaces_going(self.wanted, state, cluster))
-            inventory = inventories.read(
+            inventory = inventory_store.read(
                 cluster, app=state.app, environment=state.environment, namespace=state.namespace
             )
             if not inventory.exists and any(one.live for one in seen):
-                inventory = inventories.found_again(cluster, inventory)
+                inventory = inventory_store.found_again(cluster, inventory)
             changes = prune(self.reached, inventory, brought).changes
             going = [change for change in changes if _is_going(change)]
             held = dict(

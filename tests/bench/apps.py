@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mlstack.model import emit
+from mlstack.yaml import write
 
 MLSTACK = [str(Path(sys.executable).with_name("mlstack"))]
 
@@ -43,7 +43,7 @@ def settings_app(folder: Path, *, objects: int) -> Path:
     _mlstack(folder.parent, "init", folder.name)
     for first in range(0, objects, 10):
         made = [_settings(number) for number in range(first, min(first + 10, objects))]
-        (folder / "components" / f"s{first:03}.yaml").write_text(emit.to_yaml_documents(made))
+        (folder / "components" / f"s{first:03}.yaml").write_text(write.to_yaml_documents(made))
     return folder
 
 
@@ -51,7 +51,7 @@ def mixed_app(folder: Path, *, deployments: int, maps: int) -> Path:
     """Make an app of plain manifests: Deployments of one pod, and ConfigMaps."""
     _mlstack(folder.parent, "init", folder.name)
     made = [_web(number) for number in range(deployments)] + [_settings(number) for number in range(maps)]
-    (folder / "components" / "mixed.yaml").write_text(emit.to_yaml_documents(made))
+    (folder / "components" / "mixed.yaml").write_text(write.to_yaml_documents(made))
     return folder
 
 
@@ -75,7 +75,7 @@ def crowded_app(folder: Path, *, namespaces: int, each: int) -> Path:
         name = f"crowd-{number:02}"
         made = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}]
         made += [_member(name, index) for index in range(each - 1)]
-        (folder / "components" / f"{name}.yaml").write_text(emit.to_yaml_documents(made))
+        (folder / "components" / f"{name}.yaml").write_text(write.to_yaml_documents(made))
     return folder
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from mlstack.elastic.config import PolicyConfig
-from mlstack.elastic.plan import plan
-from mlstack.elastic.snapshot import Demand, Job, Node, Role, Snapshot, Vector
+from mlstack.elastic.policy.plan import plan
+from mlstack.elastic.snapshot import Demand, Job, Node, PolicyConfig, Role, Snapshot, Vector
 from tests.support.actuation import actuate
 
 RESOURCES = ("cpu", "memory", "pods")

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import WatchEvent
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.elastic.acting.actions import Action
-from mlstack.elastic.acting.directing import MOST_CREATIONS
-from mlstack.elastic.observed.pods import PLANNED
-from mlstack.elastic.reconcile import Reconciler
-from mlstack.elastic.world import World
-from mlstack.files.kubernetes import load_schemas
+from mlstack.elastic.controller.actions import Action
+from mlstack.elastic.controller.cache import ClusterCache
+from mlstack.elastic.controller.job_reconciler import MOST_CREATIONS
+from mlstack.elastic.controller.reconciler import Reconciler
+from mlstack.elastic.facts import PLANNED
+from mlstack.kube.client import WatchEvent
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
 from tests.support.trainingjobs import small_job
 
 pytestmark = pytest.mark.bench
@@ -39,7 +39,7 @@ class Scene:
     """
 
     def __init__(self, nodes: int, jobs: int) -> None:
-        self.world = World()
+        self.world = ClusterCache()
         self.now_ms = NOW_MS
         self.pods: dict[str, Obj] = {}
         self._jobs: dict[str, Obj] = {}

@@ -8,9 +8,8 @@ from time import process_time
 
 import pytest
 
-from mlstack.elastic.config import PolicyConfig
-from mlstack.elastic.plan import plan
-from mlstack.elastic.snapshot import Snapshot
+from mlstack.elastic.policy.plan import plan
+from mlstack.elastic.snapshot import PolicyConfig, Snapshot
 from tests.bench.elastic_moments import hard_moments, moments
 
 pytestmark = pytest.mark.bench

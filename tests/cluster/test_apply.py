@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from mlstack.cli import kube
+from mlstack.deploy.inventory import KeepOptions
+from mlstack.deploy.result import RunResult
 from mlstack.errors import (
     ConfigError,
     ForbiddenError,
@@ -18,11 +19,9 @@ from mlstack.errors import (
     UnreachableError,
     WrongClusterError,
 )
-from mlstack.files import yamlread
-from mlstack.model import emit
-from mlstack.model.pruning import Spare
-from mlstack.model.report import RunResult
-from mlstack.operations.render import render
+from mlstack.kube import connect
+from mlstack.operations.render import render_environment
+from mlstack.yaml import read, write
 from tests.support.cluster import TestCluster, User
 from tests.support.controlplane import ControlPlane
 from tests.support.deploying import Stack, config_map, crd, deployment, is_established, secret, tfjob
@@ -42,7 +41,7 @@ def stack(tmp_path: Path, namespace: str, kubeconfig: Path) -> Stack:
 
 
 def _open(kubeconfig: Path) -> Callable[[str], Any]:
-    return lambda context: kube.connect(context, kubeconfig=str(kubeconfig))
+    return lambda context: connect.connect(context, kubeconfig=str(kubeconfig))
 
 
 @pytest.fixture
@@ -203,7 +202,7 @@ def test_definition_and_its_object_in_one_apply(stack: Stack, minikube: TestClus
     assert set(outcomes(stack.apply()).values()) == {"unchanged"}
     kept = stack.delete()
     assert outcomes(kept) == {"first": "deleted", f"widgets.{group}": "kept"}
-    assert outcomes(stack.delete(spare=Spare(definitions=False)))[f"widgets.{group}"] == "deleted"
+    assert outcomes(stack.delete(spare=KeepOptions(definitions=False)))[f"widgets.{group}"] == "deleted"
 
 
 def test_a_kind_without_definition_is_an_error(stack: Stack) -> None:
@@ -674,7 +673,7 @@ def test_delete_keeps_claims_and_what_belongs_to_others(
         "foreign": "was not made by mlstack",
     }
     assert set(outcomes(result).values()) == {"kept"}
-    assert outcomes(stack.delete(spare=Spare(claims=False)))["disk"] == "deleted"
+    assert outcomes(stack.delete(spare=KeepOptions(claims=False)))["disk"] == "deleted"
 
 
 def test_deleting_a_definition_names_the_objects_that_go_with_it(
@@ -684,8 +683,8 @@ def test_deleting_a_definition_names_the_objects_that_go_with_it(
     stack.write("a", crd(group=group))
     stack.apply()
     widget = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "theirs"}}
-    minikube.kubectl("apply", "-n", namespace, "-f", "-", input=emit.to_yaml(widget))
-    result = stack.delete(spare=Spare(definitions=False))
+    minikube.kubectl("apply", "-n", namespace, "-f", "-", input=write.to_yaml(widget))
+    result = stack.delete(spare=KeepOptions(definitions=False))
     assert result.notes == (
         f"with definition `widgets.{group}` go 1 Widget of all namespaces: {namespace}/theirs",
     )
@@ -699,8 +698,8 @@ def test_kubectl_diff_of_the_rendered_output_is_empty(
 ) -> None:
     stack.write("a", deployment(env=[], args=None), secret(a="1"), config_map(a="yes", b="012", c="1e3"))
     stack.apply()
-    text = emit.to_yaml_documents(found.data for found in render(stack.app, "minikube").objects)
-    assert len(yamlread.read_documents(text, source="rendered")) == 3
+    text = write.to_yaml_documents(found.data for found in render_environment(stack.app, "minikube").objects)
+    assert len(read.read_documents(text, source="rendered")) == 3
     assert minikube.kubectl("diff", "-f", "-", input=text).stdout == ""
 
 

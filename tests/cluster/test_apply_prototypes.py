@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.cli import kube
-from mlstack.engine.target import Target
-from mlstack.files import bundled
-from mlstack.files.appdir import AppDir
-from mlstack.model import emit
-from mlstack.model.options import ApplyOptions
-from mlstack.model.pruning import Spare
-from mlstack.operations import apply, delete, diff
-from mlstack.operations.render import render
+from mlstack.app import files
+from mlstack.app.app_dir import AppDir
+from mlstack.deploy.changes import ApplyOptions
+from mlstack.deploy.inventory import KeepOptions
+from mlstack.deploy.target import Target
+from mlstack.kube import connect
+from mlstack.operations import deploy
+from mlstack.operations.render import render_environment
+from mlstack.yaml import write
 from tests.support import examples
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
@@ -27,7 +27,7 @@ from tests.support.looking import looked_at
 
 pytestmark = pytest.mark.cluster
 
-PROTOTYPES = bundled.folder("prototypes")
+PROTOTYPES = files.folder("prototypes")
 CRDS = (
     *sorted((PROTOTYPES / "core/kubeflow-core/files/crds").glob("*.yaml")),
     PROTOTYPES / "elastic/crds/trainingjobs.yaml",
@@ -52,7 +52,7 @@ def write_app(root: Path, case: Case, namespace: str) -> AppDir:
     app = examples.write_app(root, {NAME: (case.prototype.full_name, params)})
     file = root / "environments" / case.environment / "environment.yaml"
     content = {**json.loads(file.read_text()), "context": "gke", "namespace": namespace}
-    file.write_text(emit.to_yaml(content))
+    file.write_text(write.to_yaml(content))
     return app
 
 
@@ -63,30 +63,30 @@ def test_example_is_applied_once_and_for_all(
 ) -> None:
     app, clock = write_app(tmp_path / "app", case, namespace), RealClock()
 
-    def opener(context: str) -> kube.Cluster:
-        return kube.connect(context, kubeconfig=str(kubeconfig))
+    def opener(context: str) -> connect.Cluster:
+        return connect.connect(context, kubeconfig=str(kubeconfig))
 
     for name in ELSEWHERE:
         gke.ensure_namespace(name)
     target = Target(app=app, environment=case.environment)
-    plan = apply.compute(target, opener=opener, options=ApplyOptions(wait=False))
-    assert apply.execute(plan, clock=clock).ok
+    plan = deploy.plan_apply(target, opener=opener, options=ApplyOptions(wait=False))
+    assert deploy.apply(plan, clock=clock).ok
 
     # Definitions outlive a delete: those that another example left carry its environment's marks.
-    rendered = render(app, case.environment).objects
-    text = emit.to_yaml_documents(
+    rendered = render_environment(app, case.environment).objects
+    text = write.to_yaml_documents(
         found.data for found in rendered if found.kind != "CustomResourceDefinition"
     )
     assert gke.kubectl("diff", "-f", "-", input=text).stdout == ""
-    assert diff.diff(target, opener=opener).ok
-    again = apply.compute(replace(target, app=AppDir(app.root)), opener=opener)
+    assert deploy.diff(target, opener=opener).ok
+    again = deploy.plan_apply(replace(target, app=AppDir(app.root)), opener=opener)
     assert {change.action for change in again.changes.changes} == {"unchanged"}
     assert again.changes.writes == ()
     tried = looked_at(target, opener)
     assert {change.action for change in tried.changes} == {"unchanged"}
     assert tried.writes == ()
 
-    gone = delete.compute(target, opener=opener, spare=Spare(claims=False))
-    assert delete.execute(gone, clock=clock).ok
-    left = delete.compute(target, opener=opener, spare=Spare(claims=False))
+    gone = deploy.plan_delete(target, opener=opener, spare=KeepOptions(claims=False))
+    assert deploy.delete(gone, clock=clock).ok
+    left = deploy.plan_delete(target, opener=opener, spare=KeepOptions(claims=False))
     assert {change.action for change in left.changes.changes} <= {"kept"}

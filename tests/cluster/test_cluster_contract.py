@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.cli import kube
-from mlstack.cluster.api import Cluster
+from mlstack.kube import connect
+from mlstack.kube.client import Cluster
 from tests.support.cluster_contract import ClusterContract
 
 pytestmark = pytest.mark.cluster
@@ -16,4 +16,4 @@ pytestmark = pytest.mark.cluster
 class TestRealCluster(ClusterContract):
     @pytest.fixture
     def cluster(self, kubeconfig: Path) -> Cluster:
-        return kube.connect("minikube", kubeconfig=str(kubeconfig))
+        return connect.connect("minikube", kubeconfig=str(kubeconfig))

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from mlstack.cli import kube
-from mlstack.cluster.api import ObjectRef
+from mlstack.deploy.result import RunResult
 from mlstack.errors import ConflictError, OutdatedError
-from mlstack.model.report import RunResult
-from mlstack.operations import apply, drift
+from mlstack.kube import connect
+from mlstack.kube.client import ObjectRef
+from mlstack.operations import deploy
 from tests.support.cluster import TestCluster
 from tests.support.counted import Counted
 from tests.support.deploying import Stack, config_map, crd, deployment, is_established, secret
@@ -34,7 +34,7 @@ class Eyes:
         self.last: Counted
 
     def __call__(self, context: str) -> Any:
-        self.last = Counted(kube.connect(context, kubeconfig=self._kubeconfig))
+        self.last = Counted(connect.connect(context, kubeconfig=self._kubeconfig))
         return self.last
 
 
@@ -447,7 +447,7 @@ def test_a_plan_holds_what_goes_and_a_killed_run_is_made_good(
         ObjectRef("v1", "ConfigMap", namespace, "settings"), change.prepare, kind="json"
     )
     assert [one.path for row in stack.diff().objects for one in row.fields] == ["data.b"]
-    apply.execute(plan, clock=stack.clock, on_event=lambda _: None)
+    deploy.apply(plan, clock=stack.clock, on_event=lambda _: None)
     assert minikube.request("GET", where)["data"] == {"a": "1"}
     assert stack.diff().ok
 
@@ -539,10 +539,10 @@ def test_the_number_of_a_foreign_autoscaler_is_told_and_comes_back_once_that_is_
     theirs = autoscaler()
     theirs["metadata"] = {"name": "theirs", "namespace": namespace}
     minikube.request("POST", path(namespace, "", "horizontalpodautoscalers").rstrip("/"), theirs)
-    (note,) = drift.drift(stack.target(), opener=stack.opener).notes
+    (note,) = deploy.find_drift(stack.target(), opener=stack.opener).notes
     assert note == f"`Deployment {namespace}/web` {left} (2 in the cluster, 2 in the files)"
     scaled(minikube, where, 5)
-    found = drift.drift(stack.target(), opener=stack.opener)
+    found = deploy.find_drift(stack.target(), opener=stack.opener)
     assert (found.ok, found.notes) == (True, (note.replace("(2 in", "(5 in"),))
     assert stack.diff().notes == (f"`Deployment {namespace}/web` {left}",)
     if applied:
@@ -552,7 +552,7 @@ def test_the_number_of_a_foreign_autoscaler_is_told_and_comes_back_once_that_is_
         assert (live["replicas"], live["template"]["spec"]["containers"][0]["image"]) == (5, "nginx:1.28")
         assert stack.apply().counts == {"unchanged": 1}
     minikube.kubectl("delete", "hpa", "theirs", "-n", namespace)
-    found = drift.drift(stack.target(), opener=stack.opener)
+    found = deploy.find_drift(stack.target(), opener=stack.opener)
     ((one,),) = [row.differences for row in found.objects]
     assert (one.path, one.live, one.wanted, one.manager) == ("spec.replicas", 5, 2, "kube-controller-manager")
     assert stack.apply().counts == {"updated": 1}
@@ -630,9 +630,9 @@ def test_what_kubectl_applied_is_taken_over_when_asked(
 ) -> None:
     theirs = deployment(replicas=2, args=["old"], env=[{"name": "A", "value": "1"}])
     theirs["metadata"]["labels"] = {"team": "ml"}
-    from mlstack.model import emit
+    from mlstack.yaml import write
 
-    minikube.kubectl("apply", "-f", "-", "-n", namespace, input=emit.to_yaml(theirs))
+    minikube.kubectl("apply", "-f", "-", "-n", namespace, input=write.to_yaml(theirs))
     stack.write("a", deployment(replicas=2))
     (row,) = stack.diff().objects
     (note,) = row.notes
@@ -662,10 +662,10 @@ def test_what_kubectl_applied_is_taken_over_when_asked(
 def test_what_adoption_removes_is_shown_and_nothing_else(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
-    from mlstack.model import emit
+    from mlstack.yaml import write
 
     theirs = deployment(args=["old"])
-    minikube.kubectl("apply", "-f", "-", "-n", namespace, input=emit.to_yaml(theirs))
+    minikube.kubectl("apply", "-f", "-", "-n", namespace, input=write.to_yaml(theirs))
     stack.write("a", deployment())
     plan = stack.plan(adopt=True)
     (change,) = plan.changes.changes
@@ -711,7 +711,7 @@ def test_what_helm_installed_is_taken_over_without_changing_the_number(
 def test_services_keep_their_addresses_when_taken_over(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
-    from mlstack.model import emit
+    from mlstack.yaml import write
 
     service = {
         "apiVersion": "v1",
@@ -719,7 +719,7 @@ def test_services_keep_their_addresses_when_taken_over(
         "metadata": {"name": "web", "labels": {"old": "1"}},
         "spec": {"type": "NodePort", "selector": {"app": "web"}, "ports": [{"port": 80}]},
     }
-    minikube.kubectl("apply", "-f", "-", "-n", namespace, input=emit.to_yaml(service))
+    minikube.kubectl("apply", "-f", "-", "-n", namespace, input=write.to_yaml(service))
     before = minikube.request("GET", path(namespace, "web", "services"))["spec"]
     del service["metadata"]["labels"]  # type: ignore[attr-defined]
     stack.write("a", service)
@@ -764,9 +764,9 @@ def test_owners_in_a_dropped_version_are_rewritten(
 
 
 def _text(data: dict[str, Any]) -> str:
-    from mlstack.model import emit
+    from mlstack.yaml import write
 
-    return emit.to_yaml(data)
+    return write.to_yaml(data)
 
 
 # --- what was approved ----------------------------------------------------------------------------
@@ -781,7 +781,7 @@ def test_a_change_elsewhere_in_the_object_does_not_matter(
     stack.write("a", config_map(a="2"))
     plan = stack.plan()
     write_as(minikube, "somebody", where, {"metadata": {"labels": {"x": "y"}}})
-    result = apply.execute(plan, clock=stack.clock)
+    result = deploy.apply(plan, clock=stack.clock)
     assert outcomes(result) == {"settings": "updated"}
     assert minikube.request("GET", where)["data"] == {"a": "2"}
 
@@ -796,7 +796,7 @@ def test_a_change_of_what_was_approved_is_refused(
     plan = stack.plan()
     write_as(minikube, "kubectl-edit", where, {"data": {"b": "by hand"}})
     with pytest.raises(OutdatedError, match=r"changed since it was shown: `data\.b` differs as well"):
-        apply.execute(plan, clock=stack.clock)
+        deploy.apply(plan, clock=stack.clock)
     assert minikube.request("GET", where)["data"] == {"a": "1", "b": "by hand"}
 
 
@@ -810,7 +810,7 @@ def test_an_operator_that_comes_between_keeps_its_field(
     plan = stack.plan()
     write_as(minikube, "operator", where, {"data": {"a": "theirs"}})
     with pytest.raises(ConflictError, match="changed since it was shown"):
-        apply.execute(plan, clock=stack.clock)
+        deploy.apply(plan, clock=stack.clock)
     assert minikube.request("GET", where)["data"] == {"a": "theirs"}
 
 
@@ -821,7 +821,7 @@ def test_what_is_as_wanted_meanwhile_is_done(stack: Stack, minikube: TestCluster
     stack.write("a", config_map(a="2"))
     plan = stack.plan()
     write_as(minikube, "kubectl-edit", where, {"data": {"a": "2"}})
-    assert apply.execute(plan, clock=stack.clock).ok
+    assert deploy.apply(plan, clock=stack.clock).ok
     assert stack.diff().ok
 
 
@@ -835,7 +835,7 @@ def test_secrets_stay_hidden_in_messages_and_changes(
     plan = stack.plan()
     write_as(minikube, "kubectl-edit", where, {"data": {"password": "dGhpcmQtc2VjcmV0"}})
     with pytest.raises(OutdatedError) as caught:
-        apply.execute(plan, clock=stack.clock)
+        deploy.apply(plan, clock=stack.clock)
     shown = f"{caught.value.message} {plan.report} {[one.digest for one in plan.changes.changes]}"
     for hidden in ("secret-", "Zmlyc3Qtc2VjcmV0", "c2Vjb25kLXNlY3JldA", "dGhpcmQtc2VjcmV0", "-secret"):
         assert hidden not in shown

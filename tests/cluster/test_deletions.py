@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.model import emit
+from mlstack.yaml import write
 from tests.support.builders import write_tree
 from tests.support.cluster import TestCluster
 from tests.support.deploying import config_map, crd, deployment
@@ -36,9 +36,9 @@ def shell(tmp_path: Path, kubeconfig: Path, namespace: str) -> Iterator[Shell]:
     """An app of a Deployment and two ConfigMaps in components of their own."""
     tree = {
         "app.yaml": "apiVersion: mlstack.dev/v1\nkind: App\nname: demo\n",
-        "components/other.yaml": emit.to_yaml_documents([config_map("other")]),
-        "components/held.yaml": emit.to_yaml_documents([config_map("held")]),
-        "components/web.yaml": emit.to_yaml_documents([deployment("web")]),
+        "components/other.yaml": write.to_yaml_documents([config_map("other")]),
+        "components/held.yaml": write.to_yaml_documents([config_map("held")]),
+        "components/web.yaml": write.to_yaml_documents([deployment("web")]),
         "environments/prod/environment.yaml": ENVIRONMENT.format(namespace),
     }
     with closing(Shell(root=write_tree(tmp_path / "app", tree), kubeconfig=kubeconfig)) as person:
@@ -126,7 +126,7 @@ def test_foreign_objects_of_a_definition_are_named_before_it_goes(
     group = f"{namespace}.example.com"
     lamp = {"apiVersion": f"{group}/v1", "kind": "Lamp", "metadata": {"name": "ours"}}
     objects = [crd("lamps", "Lamp", group=group), lamp]
-    write_tree(shell.root, {"components/lamps.yaml": emit.to_yaml_documents(objects)})
+    write_tree(shell.root, {"components/lamps.yaml": write.to_yaml_documents(objects)})
     assert shell.run("apply", "prod", "-c", "lamps")[0] == 0
     theirs = {**lamp, "metadata": {"name": "theirs", "namespace": "default"}}
     minikube.kubectl("apply", "-f", "-", input=json.dumps(theirs))
@@ -144,8 +144,8 @@ def test_a_namespace_goes_only_with_what_may_go(shell: Shell, minikube: TestClus
     write_tree(
         shell.root,
         {
-            "components/held.yaml": emit.to_yaml_documents([kept]),
-            "components/disk.yaml": emit.to_yaml_documents([CLAIM]),
+            "components/held.yaml": write.to_yaml_documents([kept]),
+            "components/disk.yaml": write.to_yaml_documents([CLAIM]),
             "environments/prod/environment.yaml": ENVIRONMENT.format(own),
         },
     )

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from mlstack.cli import kube
+from mlstack.deploy.compare import read_side
+from mlstack.deploy.result import ChangeReport
 from mlstack.errors import InvalidError
-from mlstack.model.report import ChangeReport
-from mlstack.model.sides import read_side
-from mlstack.operations import compare
-from mlstack.operations.compare import CompareResult
+from mlstack.kube import connect
+from mlstack.operations import deploy
+from mlstack.operations.deploy import CompareResult
 from tests.support.cluster import TestCluster
 from tests.support.deploying import Stack, config_map, deployment, secret
 
@@ -29,7 +29,7 @@ def stack(tmp_path: Path, namespace: str, kubeconfig: Path) -> Stack:
     return Stack(
         tmp_path / "app",
         namespace=namespace,
-        opener=lambda context: kube.connect(context, kubeconfig=str(kubeconfig)),
+        opener=lambda context: connect.connect(context, kubeconfig=str(kubeconfig)),
     )
 
 
@@ -61,7 +61,9 @@ def many() -> list[dict[str, Any]]:
 
 
 def look(stack: Stack, left: str, right: str, **facts: Any) -> CompareResult:
-    return compare.compare(stack.target(**facts), read_side(left), read_side(right), opener=stack.opener)
+    return deploy.compare_environments(
+        stack.target(**facts), read_side(left), read_side(right), opener=stack.opener
+    )
 
 
 def different(found: Any) -> dict[str, str]:

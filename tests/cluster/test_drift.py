@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from mlstack.cli import kube
+from mlstack.deploy.drift import Difference
 from mlstack.errors import OutdatedError
-from mlstack.model.drift import Difference
-from mlstack.operations import apply, drift
-from mlstack.operations.drift import DriftResult, DriftRow
+from mlstack.kube import connect
+from mlstack.operations import deploy
+from mlstack.operations.deploy import DriftResult, DriftRow
 from tests.support.cluster import TestCluster
 from tests.support.counted import Counted
 from tests.support.deploying import Stack, config_map, crd, deployment, is_established, secret
@@ -31,7 +31,7 @@ def stack(tmp_path: Path, namespace: str, kubeconfig: Path) -> Stack:
     made = Stack(
         tmp_path / "app",
         namespace=namespace,
-        opener=lambda context: kube.connect(context, kubeconfig=str(kubeconfig)),
+        opener=lambda context: connect.connect(context, kubeconfig=str(kubeconfig)),
     )
     made.write("web", *objects())
     made.apply()
@@ -51,7 +51,7 @@ def objects() -> list[dict[str, Any]]:
 
 
 def look(stack: Stack, **facts: Any) -> DriftResult:
-    return drift.drift(stack.target(**facts), opener=stack.opener)
+    return deploy.find_drift(stack.target(**facts), opener=stack.opener)
 
 
 def rows(found: DriftResult) -> dict[str, DriftRow]:
@@ -278,7 +278,7 @@ def test_without_the_right_to_read_the_history_it_is_said(
     user = minikube.create_user(f"drift-{namespace}", rules, namespace=namespace)
     kubeconfig = minikube.write_kubeconfig(tmp_path / "limited", user)
     stack.write("web", objects()[0])
-    stack.opener = lambda context: kube.connect(context, kubeconfig=str(kubeconfig))
+    stack.opener = lambda context: connect.connect(context, kubeconfig=str(kubeconfig))
     can_i = ("auth", "can-i", "get", "configmaps", "-n", namespace)
     wait_until(lambda: minikube.kubectl(*can_i, user=user, check=False).returncode == 0, what="rights")
     minikube.kubectl("patch", "configmap", "settings", "-n", namespace, "-p", '{"data": {"a": null}}')
@@ -555,7 +555,7 @@ def test_a_plan_and_a_rollback_take_away_what_people_added(
     plan = stack.plan()
     patched(kubectl, "configmap/settings", data={"later": "1"})
     with pytest.raises(OutdatedError, match=r"data\.later"):
-        apply.execute(plan, clock=stack.clock)
+        deploy.apply(plan, clock=stack.clock)
     patched(kubectl, "configmap/settings", data={"later": None})
     stack.rollback(1)
     assert contents(minikube, namespace) == before

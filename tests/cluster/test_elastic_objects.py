@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from mlstack.cli import kube
-from mlstack.elastic import childnames, children, spec, status
-from mlstack.elastic.scaleplan import Reason
-from mlstack.elastic.setbacks import Bar, Setbacks
-from mlstack.elastic.standing import Counts, Standing
-from mlstack.engine.deployment import Deployment
-from mlstack.engine.target import Target
-from mlstack.files import bundled
-from mlstack.files.appdir import AppDir
-from mlstack.model import emit
-from mlstack.model.options import ApplyOptions
-from mlstack.operations import apply
+from mlstack.app import files
+from mlstack.app.app_dir import AppDir
+from mlstack.deploy.changes import ApplyOptions
+from mlstack.deploy.deployment import ApplyPlan
+from mlstack.deploy.target import Target
+from mlstack.elastic import pods as children
+from mlstack.elastic import status, training_job
+from mlstack.elastic.snapshot import Reason
+from mlstack.elastic.status import Bar, Counts, FailureCounters, StatusClaims
+from mlstack.kube import connect
+from mlstack.operations import deploy
+from mlstack.yaml import write
 from tests.support import elastic_controller, examples
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
@@ -31,7 +31,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 
-CRD = bundled.folder("prototypes") / "elastic" / "crds" / "trainingjobs.yaml"
+CRD = files.folder("prototypes") / "elastic" / "crds" / "trainingjobs.yaml"
 STRICT = ("--validate=strict", "-f", "-")
 Spelled = Callable[[Mapping[str, Any]], dict[str, Any]]
 SPELLED = pytest.mark.parametrize("spelled", [dict, in_camel_case], ids=["edl", "camel-case"])
@@ -117,7 +117,7 @@ def test_a_manifest_is_accepted_and_read_back_whole(
     assert create(gke, wanted).stderr == ""
     found = read(gke, data["metadata"]["name"], namespace)
     assert found["spec"] == wanted["spec"]
-    assert spec.parse(found).warnings == spec.parse(wanted).warnings
+    assert training_job.parse(found).warnings == training_job.parse(wanted).warnings
 
 
 def changed(**paths: Any) -> dict[str, Any]:
@@ -270,7 +270,7 @@ def test_null_is_no_second_spelling(gke: TestCluster, namespace: str) -> None:
             namespace,
         ),
     )
-    assert spec.parse(read(gke, "example", namespace)).pods.volume_mounts == (mount,)
+    assert training_job.parse(read(gke, "example", namespace)).pods.volume_mounts == (mount,)
 
 
 def test_a_spelling_that_edl_never_had_is_refused(gke: TestCluster, namespace: str) -> None:
@@ -318,7 +318,7 @@ def test_the_range_may_change(gke: TestCluster, namespace: str, spelled: Spelled
     wanted = {"spec": {"trainer": {"min-instance": 3, "max-instance": 12}, "suspend": True}}
     body = json.dumps(spelled(wanted))
     gke.kubectl("patch", "tj", "example", "-n", namespace, "--type=merge", "-p", body)
-    job = spec.parse(read(gke, "example", namespace))
+    job = training_job.parse(read(gke, "example", namespace))
     assert (job.minimum, job.maximum, job.is_suspended) == (3, 12, True)
 
 
@@ -340,7 +340,7 @@ def test_a_maximum_in_camel_case_is_not_scaled_and_the_answer_says_why(
 
 def test_scaling_sets_the_maximum_and_reports_the_trainers(gke: TestCluster, namespace: str) -> None:
     create(gke, put(edl_job(), namespace))
-    told = {"trainer": {"replicas": 4}, "selector": childnames.selector_text("example")}
+    told = {"trainer": {"replicas": 4}, "selector": training_job.selector_text("example")}
     body = json.dumps({"status": told})
     where = ("-n", namespace)
     gke.kubectl("patch", "tj", "example", *where, "--subresource=status", "--type=merge", "-p", body)
@@ -349,7 +349,7 @@ def test_scaling_sets_the_maximum_and_reports_the_trainers(gke: TestCluster, nam
     scale = gke.find(f"/apis/paddlepaddle.org/v1/namespaces/{namespace}/trainingjobs/example/scale")
     assert scale is not None
     assert scale["spec"] == {"replicas": 5}
-    assert scale["status"] == {"replicas": 4, "selector": childnames.selector_text("example")}
+    assert scale["status"] == {"replicas": 4, "selector": training_job.selector_text("example")}
 
 
 @pytest.mark.parametrize(("replicas", "reason"), [("1", "must not exceed"), ("0", "at least 1")])
@@ -365,7 +365,7 @@ def test_scaling_below_the_minimum_is_refused(
 @SPELLED
 def test_a_status_as_we_write_it_is_kept_whole(gke: TestCluster, namespace: str, spelled: Spelled) -> None:
     create(gke, put(spelled(edl_job()), namespace))
-    standing = Standing(
+    standing = StatusClaims(
         name="example",
         generation=1,
         created_ms=1,
@@ -373,7 +373,7 @@ def test_a_status_as_we_write_it_is_kept_whole(gke: TestCluster, namespace: str,
         maximum=10,
         reason=Reason(cause="admitted", text="room"),
         trainer=Counts(desired=3, live=3, bound=3, ready=3),
-        setbacks=Setbacks(
+        setbacks=FailureCounters(
             failed=2,
             failures=1,
             replaced_ms=1_800_000_000_123,
@@ -386,7 +386,7 @@ def test_a_status_as_we_write_it_is_kept_whole(gke: TestCluster, namespace: str,
         ),
     )
     reported = {"throughput": {"curve": [[2, 10.5], [3, 14]]}}
-    found = status.build(standing, reported, now_ms=1_800_000_000_000)
+    found = status.build_status(standing, reported, now_ms=1_800_000_000_000)
     body = json.dumps({"status": found})
     where = ("-n", namespace)
     gke.kubectl("patch", "tj", "example", *where, "--subresource=status", "--type=merge", "-p", body)
@@ -404,7 +404,7 @@ def test_children_are_admitted_where_pods_are_restricted(
 ) -> None:
     gke.kubectl("label", "namespace", namespace, "--overwrite", *RESTRICTED)
     create(gke, put(data, namespace))
-    job = spec.parse(read(gke, data["metadata"]["name"], namespace))
+    job = training_job.parse(read(gke, data["metadata"]["name"], namespace))
     objects = [*children.supporting(job, hints={}, transitions=1), children.trainer(job, 0, node="n1")]
     text = "\n---\n".join(json.dumps(each) for each in objects)
     said = gke.kubectl("apply", "--server-side", "--dry-run=server", *STRICT, input=text)
@@ -415,15 +415,15 @@ def test_children_are_admitted_where_pods_are_restricted(
 @pytest.mark.parametrize("name", ["example", "n" * 52], ids=["short", "longest"])
 def test_servers_come_up_and_go_with_their_job(gke: TestCluster, namespace: str, name: str) -> None:
     create(gke, put(edl_job(name), namespace))
-    job = spec.parse(read(gke, name, namespace))
+    job = training_job.parse(read(gke, name, namespace))
     objects = [*children.supporting(job, hints={}), children.trainer(job, 0)]
     text = "\n---\n".join(json.dumps(each) for each in objects)
     gke.kubectl("apply", "--server-side", *STRICT, input=text)
     pods = f"/api/v1/namespaces/{namespace}/pods"
     found = gke.wait_for(pods, lambda listed: len(listed["items"]) == 4)
     names = {each["metadata"]["name"] for each in found["items"]}
-    assert childnames.trainer_name(name, 0) in names
-    assert f"{childnames.role_name(name, 'pserver')}-1" in names
+    assert training_job.trainer_name(name, 0) in names
+    assert f"{training_job.role_name(name, 'pserver')}-1" in names
     gke.kubectl("delete", "tj", name, "-n", namespace)
     gke.wait_for(pods, lambda listed: not listed["items"])
     for kind in ("statefulsets", "services", "poddisruptionbudgets"):
@@ -432,7 +432,7 @@ def test_servers_come_up_and_go_with_their_job(gke: TestCluster, namespace: str,
 
 def test_a_drain_leaves_the_minimum_of_trainers(gke: TestCluster, namespace: str) -> None:
     create(gke, put(small_job(minimum=2, maximum=3), namespace))
-    job = spec.parse(read(gke, "small", namespace))
+    job = training_job.parse(read(gke, "small", namespace))
     objects = [*children.supporting(job, hints={}), *(children.trainer(job, index) for index in range(3))]
     text = "\n---\n".join(json.dumps(each) for each in objects)
     gke.kubectl("apply", "--server-side", *STRICT, input=text)
@@ -446,7 +446,7 @@ def app_with(root: Path, namespace: str, **params: Any) -> AppDir:
     wanted = {"image": "registry.example.org/train:1", "entrypoint": "train", **params}
     app = examples.write_app(root, {"words": ("kubeflow/elastic/elastic-job", wanted)})
     file = root / "environments" / examples.PLAIN / "environment.yaml"
-    file.write_text(emit.to_yaml({**json.loads(file.read_text()), "context": "gke", "namespace": namespace}))
+    file.write_text(write.to_yaml({**json.loads(file.read_text()), "context": "gke", "namespace": namespace}))
     return app
 
 
@@ -458,19 +458,19 @@ def app_with(root: Path, namespace: str, **params: Any) -> AppDir:
 def test_apply_changes_a_job_in_place_where_it_can(
     tmp_path: Path, kubeconfig: Path, namespace: str, params: dict[str, Any], action: str
 ) -> None:
-    def opener(context: str) -> kube.Cluster:
-        return kube.connect(context, kubeconfig=str(kubeconfig))
+    def opener(context: str) -> connect.Cluster:
+        return connect.connect(context, kubeconfig=str(kubeconfig))
 
-    def planned(name: str, **others: Any) -> Deployment:
+    def planned(name: str, **others: Any) -> ApplyPlan:
         app = app_with(tmp_path / name, namespace, **others)
         target = Target(app=app, environment=examples.PLAIN)
-        return apply.compute(target, opener=opener, options=ApplyOptions(wait=False))
+        return deploy.plan_apply(target, opener=opener, options=ApplyOptions(wait=False))
 
-    assert apply.execute(planned("first"), clock=RealClock()).ok
+    assert deploy.apply(planned("first"), clock=RealClock()).ok
     plan = planned("second", **params)
     changes = {change.action for change in plan.changes.changes if change.identity.kind == "TrainingJob"}
     assert changes == {action}
-    assert apply.execute(plan, clock=RealClock()).ok
+    assert deploy.apply(plan, clock=RealClock()).ok
 
 
 def test_the_definition_is_small_enough_to_be_applied_by_kubectl(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from mlstack.cli import kube
+from mlstack.deploy.inventory import KeepOptions
 from mlstack.errors import ClusterError, MlstackError, WrongClusterError
-from mlstack.model.pruning import Spare
-from mlstack.operations import apply, history
+from mlstack.kube import connect
+from mlstack.operations import deploy
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
 from tests.support.deploying import Stack, config_map, crd, deployment, secret
@@ -34,7 +34,7 @@ def stack(tmp_path: Path, namespace: str, kubeconfig: Path) -> Stack:
 
 
 def _open(kubeconfig: Path) -> Callable[[str], Any]:
-    return lambda context: kube.connect(context, kubeconfig=str(kubeconfig))
+    return lambda context: connect.connect(context, kubeconfig=str(kubeconfig))
 
 
 def path(namespace: str, kind: str, name: str) -> str:
@@ -175,7 +175,7 @@ def test_a_run_killed_while_it_writes_its_revision_leaves_nothing_behind(
         assert status == 0, ran.err
         newest = stack.revisions()[0]
         assert newest.number >= max(offered, default=0)
-        found = history.show(stack.target(), opener=stack.opener, clock=stack.clock).objects
+        found = deploy.show_revision(stack.target(), opener=stack.opener, clock=stack.clock).objects
         noise = {one.manifest["metadata"]["name"]: one.manifest["data"]["noise"] for one in found}
         assert noise["big-3"] == incompressible("big-3", 10 * seed + 3)["data"]["noise"]
         assert len(secrets(minikube, namespace)) == sum(one.parts for one in stack.revisions())
@@ -264,7 +264,7 @@ def test_a_quota_on_secrets_makes_a_note(stack: Stack, minikube: TestCluster, na
 def test_another_cluster_behind_the_context_is_refused(stack: Stack, kubeconfig: Path) -> None:
     stack.write("web", config_map(a="1"))
     stack.apply()
-    stack.opener = lambda context: kube.connect("gke", kubeconfig=str(kubeconfig))
+    stack.opener = lambda context: connect.connect("gke", kubeconfig=str(kubeconfig))
     for work in (lambda: stack.rollback(1), lambda: stack.revisions()):
         with pytest.raises(WrongClusterError):
             work()
@@ -276,13 +276,13 @@ def test_a_failed_apply_is_rolled_back(stack: Stack, minikube: TestCluster, name
     broken = {**crd(group=f"{namespace}.broken.org"), "nonsense": 1}  # new definitions are not tried before
     stack.write("web", config_map(a="2"), deployment(replicas=3), config_map("later"), claim(), broken)
     plan = stack.plan(on_failure="rollback")
-    known = apply.known_good(plan, clock=stack.clock)
+    known = deploy.known_good(plan, clock=stack.clock)
     with pytest.raises(ClusterError) as caught:
-        apply.execute(plan, clock=stack.clock)
-    back = apply.retreat(plan, caught.value, known=known, clock=stack.clock)
+        deploy.apply(plan, clock=stack.clock)
+    back = deploy.retreat(plan, caught.value, known=known, clock=stack.clock)
     assert back.proposal is not None
     assert any("PersistentVolumeClaim" in note and "stays" in note for note in back.notes)
-    apply.execute(back.proposal, clock=stack.clock)
+    deploy.apply(back.proposal, clock=stack.clock)
     assert minikube.request("GET", path(namespace, "configmaps", "settings"))["data"] == {"a": "1"}
     assert minikube.request("GET", path(namespace, "deployments", "web"))["spec"]["replicas"] == 1
     later = path(namespace, "configmaps", "later")
@@ -300,13 +300,13 @@ def test_an_apply_that_is_not_ready_is_rolled_back(
     hopeless["spec"]["template"]["metadata"]["annotations"] = {"mlstack.dev/test-waiting": "ImagePullBackOff"}
     stack.write("web", config_map(a="2"), hopeless)
     plan = stack.plan(on_failure="rollback", wait=True, timeout_s=5.0)
-    known = apply.known_good(plan, clock=stack.clock)
+    known = deploy.known_good(plan, clock=stack.clock)
     with pytest.raises(MlstackError) as caught:
-        apply.execute(plan, clock=stack.clock)
+        deploy.apply(plan, clock=stack.clock)
     assert caught.value.exit_code == 7
-    back = apply.retreat(plan, caught.value, known=known, clock=stack.clock)
+    back = deploy.retreat(plan, caught.value, known=known, clock=stack.clock)
     assert back.proposal is not None
-    apply.execute(back.proposal, clock=stack.clock)
+    deploy.apply(back.proposal, clock=stack.clock)
     assert minikube.request("GET", path(namespace, "configmaps", "settings"))["data"] == {"a": "1"}
     assert [one.result for one in stack.revisions()] == ["done", "not ready", "done"]
     assert stack.status().ok
@@ -315,7 +315,7 @@ def test_an_apply_that_is_not_ready_is_rolled_back(
 def test_secrets_are_in_the_cluster_alone(stack: Stack) -> None:
     stack.write("web", secret(token="hunter2"))
     stack.apply()
-    shown = history.show(stack.target(), opener=stack.opener, clock=stack.clock)
+    shown = deploy.show_revision(stack.target(), opener=stack.opener, clock=stack.clock)
     assert "aHVudGVyMg" not in json.dumps([dict(one.manifest) for one in shown.objects])
     assert shown.objects[0].manifest["data"] == {"token": "********"}
 
@@ -396,4 +396,4 @@ def test_a_definition_loses_fields_again_only_where_that_is_allowed(
     assert fields() == {"size"}
     lamp = minikube.request("GET", f"/apis/{group}/v1/namespaces/{namespace}/lamps/one")
     assert lamp["spec"] == {"size": "large"}
-    stack.delete(spare=Spare(definitions=False))
+    stack.delete(spare=KeepOptions(definitions=False))

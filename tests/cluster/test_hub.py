@@ -16,8 +16,8 @@ from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
 
 import pytest
 
-from mlstack.engine import desired
-from mlstack.model import emit
+from mlstack.render import render
+from mlstack.yaml import write
 from tests.cluster.conftest import StartHub
 from tests.controlplane.recipes import Programs
 from tests.support import examples
@@ -48,8 +48,8 @@ def deploy(tmp_path: Path, gke: TestCluster, namespace: str, start_hub: StartHub
         )
         components = {"core": ("kubeflow/core/kubeflow-core", {**HUB_ALONE, **params})}
         app = examples.write_app(tmp_path / "app", components)
-        objects = desired.load(app, "gke", namespace=namespace).objects
-        text = emit.to_yaml_documents(each.data for each in objects)
+        objects = render.load(app, "gke", namespace=namespace).objects
+        text = write.to_yaml_documents(each.data for each in objects)
         gke.kubectl("apply", "--server-side", "--validate=strict", "-f", "-", input=text)
         config = gke.request("GET", f"/api/v1/namespaces/{namespace}/configmaps/jupyterhub-config")["data"]
         file = write_files(tmp_path / "etc", config, secret or {}, also)

@@ -11,13 +11,11 @@ from typing import Any
 
 import pytest
 
-from mlstack.cli import kube
-from mlstack.engine.records import inventory
-from mlstack.model import applyset
-from mlstack.model.inventory import Inventory, Member
-from mlstack.model.objects import Identity
-from mlstack.model.pruning import Spare
-from mlstack.model.report import RunResult
+from mlstack.deploy import inventory, inventory_store
+from mlstack.deploy.inventory import Inventory, KeepOptions, Member
+from mlstack.deploy.result import RunResult
+from mlstack.kube import connect as kube
+from mlstack.objects.kube_object import Identity
 from tests.support.cluster import TestCluster
 from tests.support.deploying import Stack, config_map, crd, deployment, secret
 from tests.support.shell import Shell
@@ -51,7 +49,7 @@ def path(namespace: str, name: str = "", kind: str = "configmaps") -> str:
 
 def recorded(stack: Stack, namespace: str) -> Mapping[Identity, Member]:
     cluster = stack.opener("minikube")
-    return inventory.read(cluster, app="demo", environment="minikube", namespace=namespace).members
+    return inventory_store.read(cluster, app="demo", environment="minikube", namespace=namespace).members
 
 
 def names_of(found: Mapping[Identity, Member]) -> set[str]:
@@ -91,7 +89,7 @@ def test_kubectl_can_work_with_our_set(
     stack.write("a", config_map("one"), config_map("two"), secret("three", a="b"), deployment())
     stack.apply(wait=False)
     minikube.kubectl(
-        "annotate", "configmap", NAME, "-n", namespace, "--overwrite", f"{applyset.TOOLING}=kubectl/v1.32.0"
+        "annotate", "configmap", NAME, "-n", namespace, "--overwrite", f"{inventory.TOOLING}=kubectl/v1.32.0"
     )
     status, said = kubectl_applyset(minikube, namespace, PLAIN, monkeypatch)
     assert status == 0, said
@@ -114,16 +112,16 @@ def test_the_parent_is_as_the_convention_says(
     stack.write("a", config_map(), elsewhere, crd(group=group), widget)
     stack.apply()
     parent = minikube.request("GET", path(namespace, NAME))["metadata"]
-    set_id = applyset.set_id(NAME, namespace)
-    assert parent["labels"][applyset.ID_LABEL] == set_id
-    assert parent["annotations"][applyset.NAMESPACES] == "default"
-    assert parent["annotations"][applyset.GROUP_KINDS] == (
+    set_id = inventory.set_id(NAME, namespace)
+    assert parent["labels"][inventory.ID_LABEL] == set_id
+    assert parent["annotations"][inventory.NAMESPACES] == "default"
+    assert parent["annotations"][inventory.GROUP_KINDS] == (
         f"ConfigMap,CustomResourceDefinition.apiextensions.k8s.io,Widget.{group}"
     )
-    members = minikube.request("GET", f"/api/v1/configmaps?labelSelector={applyset.MEMBER_LABEL}={set_id}")
+    members = minikube.request("GET", f"/api/v1/configmaps?labelSelector={inventory.MEMBER_LABEL}={set_id}")
     assert [item["metadata"]["name"] for item in members["items"]] == ["far", "settings"]
-    assert {entry["manager"] for entry in parent["managedFields"]} == {applyset.MANAGER}
-    stack.delete(spare=Spare(definitions=False))
+    assert {entry["manager"] for entry in parent["managedFields"]} == {inventory.APPLYSET_MANAGER}
+    stack.delete(spare=KeepOptions(definitions=False))
     assert minikube.find(path(namespace, NAME)) is None
     assert minikube.find(path("default", "far")) is None
 
@@ -134,14 +132,14 @@ def test_an_edit_of_the_parent_is_set_right_with_a_warning(
     stack.write("a", config_map("one"))
     stack.apply()
     minikube.kubectl(
-        "annotate", "configmap", NAME, "-n", namespace, "--overwrite", f"{applyset.GROUP_KINDS}=Pod"
+        "annotate", "configmap", NAME, "-n", namespace, "--overwrite", f"{inventory.GROUP_KINDS}=Pod"
     )
     stack.write("a", config_map("one"), config_map("two"))
     stack.apply()
     said = [event.text for event in stack.events if event.kind == "warning"]
     assert said == [f"`ConfigMap {namespace}/{NAME}` was changed by `kubectl-annotate`: set right again"]
     parent = minikube.request("GET", path(namespace, NAME))["metadata"]
-    assert parent["annotations"][applyset.GROUP_KINDS] == "ConfigMap"
+    assert parent["annotations"][inventory.GROUP_KINDS] == "ConfigMap"
 
 
 # --- prune ----------------------------------------------------------------------------------------
@@ -195,7 +193,7 @@ def test_labels_that_controllers_copied_make_no_member(
     stack.write("a", service, deployment())
     stack.apply()
     endpoints = minikube.wait_for(path(namespace, "web", "endpoints"), lambda found: bool(found))
-    assert applyset.MEMBER_LABEL in endpoints["metadata"]["labels"]
+    assert inventory.MEMBER_LABEL in endpoints["metadata"]["labels"]
     minikube.request("DELETE", path(namespace, NAME))
     stack.apply()
     assert {(key.kind, key.name) for key in recorded(stack, namespace)} == {
@@ -218,7 +216,7 @@ def test_a_definition_that_changed_its_scope_in_the_files_is_no_hindrance(
     where = f"/apis/{group}/v1/{place}widgets/w"
     assert minikube.find(where)
     stack.status()
-    result = stack.delete(spare=Spare(definitions=False))
+    result = stack.delete(spare=KeepOptions(definitions=False))
     assert outcomes(result) == {"w": "deleted", "settings": "deleted", f"widgets.{group}": "deleted"}
     assert minikube.find(where) is None
     assert recorded(stack, namespace) == {}
@@ -282,11 +280,11 @@ def test_six_thousand_members_are_kept_in_parts(stack: Stack, minikube: TestClus
         )
         for number in range(6_000)
     ]
-    kept = inventory.write(cluster, empty, empty.with_members(many))
+    kept = inventory_store.write(cluster, empty, empty.with_members(many))
     assert len(kept.parts) == 2
-    found = inventory.read(cluster, app="demo", environment="minikube", namespace=namespace)
+    found = inventory_store.read(cluster, app="demo", environment="minikube", namespace=namespace)
     assert found.members == kept.members
-    fewer = inventory.write(cluster, found, found.without(list(found.members)[:3_000]))
+    fewer = inventory_store.write(cluster, found, found.without(list(found.members)[:3_000]))
     assert fewer.parts == ()
     assert set(versions(minikube, namespace)) == {NAME, "kube-root-ca.crt"}
 

@@ -11,15 +11,9 @@ from typing import Any
 
 import pytest
 
-from mlstack.cli import kube
-from mlstack.cluster.api import Cluster, ObjectRef
-from mlstack.errors import (
-    ForbiddenError,
-    InvalidError,
-    TransientError,
-    UnreachableError,
-    WatchExpiredError,
-)
+from mlstack.errors import ForbiddenError, InvalidError, TransientError, UnreachableError, WatchExpiredError
+from mlstack.kube import connect as kube
+from mlstack.kube.client import Cluster, ObjectRef
 from tests.support.cluster import TestCluster, User
 from tests.support.cluster_contract import config_map, deployment, eventually
 
@@ -233,7 +227,7 @@ def test_a_long_list_comes_in_pages(
     cluster = connect()
     for number in range(7):
         cluster.apply(config_map(namespace, f"m{number}", x="1"))
-    monkeypatch.setattr("mlstack.cluster.remote.PAGE", 3)
+    monkeypatch.setattr("mlstack.kube.api_server.PAGE", 3)
     names = [item["metadata"]["name"] for item in cluster.list("v1", "ConfigMap", namespace=namespace).items]
     assert [name for name in names if name.startswith("m")] == [f"m{number}" for number in range(7)]
 

@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from mlstack.cli import adapters
+from mlstack.cli import ports
 from mlstack.errors import ClusterError
-from mlstack.model.rights import Right
+from mlstack.kube.client import Right
 from tests.controlplane.recipes import Programs
 from tests.support import plugins
 from tests.support.builders import write_tree
@@ -272,7 +272,7 @@ def ours(file: str) -> str:
     """Say whether we may create a ConfigMap; nothing if the server cannot be asked."""
     right = Right(verb="create", group="", resource="configmaps", namespace="default")
     try:
-        return "yes" if adapters.connect("test", file).may(right) else "no"
+        return "yes" if ports.connect("test", file).may(right) else "no"
     except ClusterError:
         return ""
 

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from mlstack.cli import kube
+from mlstack.deploy.inventory import KeepOptions
+from mlstack.deploy.result import RunResult
 from mlstack.errors import (
     ClusterError,
     ConfigError,
@@ -26,11 +27,10 @@ from mlstack.errors import (
     MlstackError,
     NotReadyError,
 )
-from mlstack.model.dependencies import DEPENDS_ON
-from mlstack.model.events import Event
-from mlstack.model.pruning import Spare
-from mlstack.model.report import RunResult
-from mlstack.operations import apply, delete
+from mlstack.events import RunEvent
+from mlstack.kube import connect
+from mlstack.objects.order import DEPENDS_ON
+from mlstack.operations import deploy
 from tests.support.certificates import self_signed
 from tests.support.cluster import TestCluster
 from tests.support.deploying import RealClock, Stack, config_map, crd, deployment, secret
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.cluster
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 TIMEOUT = "mlstack.dev/timeout"
-EVERYTHING = Spare(definitions=False)
+EVERYTHING = KeepOptions(definitions=False)
 
 
 class FastClock(RealClock):
@@ -63,7 +63,7 @@ def stack(tmp_path: Path, namespace: str, kubeconfig: Path) -> Stack:
     return Stack(
         tmp_path / "app",
         namespace=namespace,
-        opener=lambda context: kube.connect(context, kubeconfig=str(kubeconfig)),
+        opener=lambda context: connect.connect(context, kubeconfig=str(kubeconfig)),
     )
 
 
@@ -113,9 +113,9 @@ def failed(stack: Stack, kind: type[MlstackError] = MlstackError, **options: Any
     return caught.value
 
 
-def applied(stack: Stack, on_event: Callable[[Event], None]) -> RunResult:
+def applied(stack: Stack, on_event: Callable[[RunEvent], None]) -> RunResult:
     """Apply, telling what happens as it does."""
-    return apply.execute(stack.plan(), clock=stack.clock, on_event=on_event)
+    return deploy.apply(stack.plan(), clock=stack.clock, on_event=on_event)
 
 
 class After:
@@ -124,7 +124,7 @@ class After:
     def __init__(self, count: int, what: Callable[[], object]) -> None:
         self._left, self._what = count, what
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: RunEvent) -> None:
         if event.identity is not None:
             self._left -= 1
             if self._left == 0:
@@ -150,7 +150,7 @@ def test_an_annotation_waits_until_what_it_names_works(
     stack.write("a", late, deployment(replicas=2), config_map("early"))
     seen: dict[str, Any] = {}
 
-    def look(event: Event) -> None:
+    def look(event: RunEvent) -> None:
         if event.identity is not None and event.identity.name == "late" and event.kind == "created":
             seen.update(minikube.request("GET", path(namespace, "deployments", "web"))["status"])
 
@@ -340,7 +340,7 @@ def test_a_namespace_that_is_being_deleted_is_made_anew(
     stack = Stack(
         tmp_path / "app",
         namespace=own,
-        opener=lambda context: kube.connect(context, kubeconfig=str(kubeconfig)),
+        opener=lambda context: connect.connect(context, kubeconfig=str(kubeconfig)),
     )
     stack.write("a", config_map("one"), config_map("two"))
     stack.apply()
@@ -379,7 +379,7 @@ def test_an_object_deleted_in_the_middle_is_not_made_anew_unseen(
     plan = stack.plan()
     minikube.kubectl("delete", "configmap", "settings", "-n", namespace)
     with pytest.raises(ClusterError, match="changed since it was shown"):
-        apply.execute(plan, clock=stack.clock)
+        deploy.apply(plan, clock=stack.clock)
     assert minikube.find(path(namespace, "configmaps", "settings")) is None
 
 
@@ -396,13 +396,13 @@ def test_what_depends_on_something_is_gone_before_it_goes(
     order: list[str] = []
     left: list[bool] = []
 
-    def look(event: Event) -> None:
+    def look(event: RunEvent) -> None:
         if event.identity is not None and event.kind == "deleted":
             order.append(event.identity.name)
             pods = minikube.request("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
             left.append(bool(pods))
 
-    delete.execute(delete.compute(stack.target(), opener=stack.opener), clock=stack.clock, on_event=look)
+    deploy.delete(deploy.plan_delete(stack.target(), opener=stack.opener), clock=stack.clock, on_event=look)
     assert order == ["late", "web", "settings"]
     assert left == [True, False, False]
 
@@ -504,7 +504,7 @@ def test_a_webhook_is_set_up_once_its_service_answers(
 ) -> None:
     seen: list[bool] = []
 
-    def look(event: Event) -> None:
+    def look(event: RunEvent) -> None:
         if event.identity is not None and event.identity.kind.startswith("Validating"):
             labels = "labelSelector=kubernetes.io%2Fservice-name%3Dweb"
             slices = minikube.request(
@@ -580,7 +580,7 @@ def test_a_webhook_of_others_that_starts_is_waited_for(
     stack.write("a", config_map("one", a="1"), secret("x"))
     begin, heard = Flag(), []
 
-    def hear(event: Event) -> None:
+    def hear(event: RunEvent) -> None:
         if "admission webhook `a.example.com`" in event.text:
             heard.append(event)
             begin.set()
@@ -594,7 +594,7 @@ def test_a_webhook_of_others_that_starts_is_waited_for(
         minikube.kubectl("apply", "-f", "-", input=json.dumps(theirs))
         wait_until(refuses, what="the API server to learn of the webhook")
         try:
-            result = apply.execute(stack.plan(), clock=stack.clock, on_event=hear)
+            result = deploy.apply(stack.plan(), clock=stack.clock, on_event=hear)
         finally:
             minikube.kubectl("delete", "validatingwebhookconfiguration", name)
     assert outcomes(result) == {"one": "created", "x": "created"}
@@ -652,12 +652,12 @@ def test_credentials_that_expire_in_the_middle_are_told_once(
     directly, kubeconfig = stack.opener, tmp_path / "proxied"
     proxy = Troubled(minikube.login(namespace=namespace))
     with proxy.running(kubeconfig):
-        stack.opener = lambda context: kube.connect(context, kubeconfig=str(kubeconfig))
+        stack.opener = lambda context: connect.connect(context, kubeconfig=str(kubeconfig))
         plan = stack.plan()
         expired = status(401, "Unauthorized", reason="Unauthorized")
         proxy.trouble = lambda method, path: expired if proxy.passed["PATCH"] > 60 else None
         with pytest.raises(ForbiddenError, match="does not accept the credentials") as caught:
-            apply.execute(plan, clock=stack.clock)
+            deploy.apply(plan, clock=stack.clock)
     found = list(outcomes(caught.value.partial).values())
     assert 40 <= found.count("created") <= 62
     assert found.count("failed") <= 16
@@ -670,10 +670,10 @@ def test_an_api_server_that_is_restarted_in_the_middle_is_ridden_out(
     stack: Stack, minikube: TestCluster, namespace: str
 ) -> None:
     stack.write("a", *many(300))
-    said: list[Event] = []
+    said: list[RunEvent] = []
     plan = stack.plan()
     with ThreadPoolExecutor(max_workers=1) as aside:
-        running = aside.submit(apply.execute, plan, clock=stack.clock, on_event=said.append)
+        running = aside.submit(deploy.apply, plan, clock=stack.clock, on_event=said.append)
         wait_until(lambda: len(said) > 30 or None, what="30 objects")
         minikube.restart_apiserver()
         result = running.result(timeout=90)

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from mlstack.cli import kube
 from mlstack.errors import ClusterError, TransientError
-from mlstack.model.events import Event
-from mlstack.operations import apply
+from mlstack.events import RunEvent
+from mlstack.kube import connect
+from mlstack.operations import deploy
 from tests.support import isolation
 from tests.support.certificates import self_signed
 from tests.support.cluster import TestCluster
@@ -152,7 +152,7 @@ def stack(tmp_path: Path, namespace: str, kubeconfig: Path, hook: Hook) -> Stack
     made = Stack(
         tmp_path / "app",
         namespace=namespace,
-        opener=lambda context: kube.connect(context, kubeconfig=str(kubeconfig)),
+        opener=lambda context: connect.connect(context, kubeconfig=str(kubeconfig)),
     )
     made.write("a", *hook.objects)
     return made
@@ -191,12 +191,12 @@ def test_its_webhook_that_starts_again_is_waited_for(stack: Stack, minikube: Tes
     hook.answers.clear()
     heard: list[str] = []
 
-    def hear(event: Event) -> None:
+    def hear(event: RunEvent) -> None:
         if "guard.example.com" in event.text:
             heard.append(event.text)
             hook.answers.set()
 
-    assert apply.execute(plan, clock=stack.clock, on_event=hear).counts == {"unchanged": 4, "created": 1}
+    assert deploy.apply(plan, clock=stack.clock, on_event=hear).counts == {"unchanged": 4, "created": 1}
     assert heard[0].startswith(f"`ConfigMap {hook.namespace}/{INVENTORY}`: admission webhook")
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from mlstack.cli import kube
+from mlstack.deploy.changes import ApplyOptions
+from mlstack.deploy.result import RunResult
 from mlstack.errors import ConflictError, MlstackError, WrongClusterError
-from mlstack.model.options import ApplyOptions
-from mlstack.model.report import RunResult
-from mlstack.operations import apply, plan
-from mlstack.operations.plan import PlanResult
+from mlstack.kube import connect
+from mlstack.operations import deploy
+from mlstack.operations.deploy import PlanResult
 from tests.support.cluster import TestCluster
 from tests.support.deploying import Stack, config_map, crd, deployment, secret
 from tests.support.waiting import wait_until
@@ -28,7 +28,7 @@ def stack(tmp_path: Path, namespace: str, kubeconfig: Path) -> Stack:
     return Stack(
         tmp_path / "app",
         namespace=namespace,
-        opener=lambda context: kube.connect(context, kubeconfig=str(kubeconfig)),
+        opener=lambda context: connect.connect(context, kubeconfig=str(kubeconfig)),
     )
 
 
@@ -43,13 +43,13 @@ def settings(namespace: str) -> str:
 
 
 def planned(stack: Stack, file: Path, **facts: Any) -> PlanResult:
-    return plan.plan(stack.target(**facts), opener=stack.opener, clock=stack.clock, out=file)
+    return deploy.plan(stack.target(**facts), opener=stack.opener, clock=stack.clock, out=file)
 
 
 def applied(stack: Stack, file: Path, *, environment: str = "minikube", **facts: Any) -> RunResult:
     target = stack.target(environment, **facts)
-    found = apply.compute_planned(file, target, opener=stack.opener, options=ApplyOptions(wait=False))
-    return apply.execute(found, clock=stack.clock)
+    found = deploy.plan_approved(file, target, opener=stack.opener, options=ApplyOptions(wait=False))
+    return deploy.apply(found, clock=stack.clock)
 
 
 def outcomes(result: RunResult) -> dict[str, str]:

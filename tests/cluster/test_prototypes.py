@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.engine import desired
-from mlstack.files import bundled
-from mlstack.model import emit
-from mlstack.model.objects import DesiredState
+from mlstack.app import files
+from mlstack.objects.kube_object import DesiredState
+from mlstack.render import render
+from mlstack.yaml import write
 from tests.support import examples, upstream
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
@@ -23,8 +23,8 @@ from tests.support.examples import Case
 
 pytestmark = pytest.mark.cluster
 
-ELASTIC = bundled.folder("prototypes") / "elastic" / "crds" / "trainingjobs.yaml"  # upstream has none
-OURS = bundled.folder("prototypes") / "core" / "kubeflow-core" / "files" / "crds"
+ELASTIC = files.folder("prototypes") / "elastic" / "crds" / "trainingjobs.yaml"  # upstream has none
+OURS = files.folder("prototypes") / "core" / "kubeflow-core" / "files" / "crds"
 KINDS = ("tfjobs", "pytorchjobs", "xgboostjobs", "jaxjobs", "paddlejobs")
 DRY_RUN = ("apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", "-f", "-")
 RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
@@ -59,7 +59,7 @@ def test_an_example_passes_a_strict_dry_run(
         restrict(cluster, namespace)
         # Ours over upstream's would be a mixture of both.
         sent = [each for each in objects if cluster is gke or each.kind != "CustomResourceDefinition"]
-        said = cluster.kubectl(*DRY_RUN, input=emit.to_yaml_documents(each.data for each in sent))
+        said = cluster.kubectl(*DRY_RUN, input=write.to_yaml_documents(each.data for each in sent))
         assert len(said.stdout.splitlines()) == len(sent)
         assert said.stderr == ""
 
@@ -80,7 +80,7 @@ def rendered(root: Path, case: Case, namespace: str) -> DesiredState:
     """Render an example for a namespace of the test."""
     params = {key: value for key, value in case.example.params.items() if key != "namespace"}
     app = examples.write_app(root, {case.component: (case.prototype.full_name, params)})
-    return desired.load(app, case.environment, namespace=namespace)
+    return render.load(app, case.environment, namespace=namespace)
 
 
 def restrict(cluster: TestCluster, namespace: str) -> None:

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from mlstack.cli import kube
-from mlstack.cluster import fields
-from mlstack.cluster.api import Applied, Cluster, ObjectRef
-from mlstack.cluster.memory import MemoryCluster
 from mlstack.errors import ClusterError, ConflictError, InvalidError
-from mlstack.files.kubernetes import load_schemas
+from mlstack.kube import connect
+from mlstack.kube.client import Applied, Cluster, ObjectRef
+from mlstack.testing import server_side_apply
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
 
 pytestmark = pytest.mark.cluster
 
@@ -150,16 +150,16 @@ def seen(obj: Any) -> Obj:
 
 def leaves(entry: Obj) -> list[str]:
     """Give the fields of an entry; of an update without containers, which depend on the server's Go types."""
-    paths = fields.from_v1(entry["fieldsV1"])
+    paths = server_side_apply.from_v1(entry["fieldsV1"])
     if entry["operation"] == "Update":
         inner = {path[:length] for path in paths for length in range(len(path))}
         paths -= inner
-    return sorted(fields.spell(path) for path in paths)
+    return sorted(server_side_apply.spell(path) for path in paths)
 
 
 @pytest.mark.parametrize("seed", range(24))
 def test_random_writes_end_the_same_on_both(kubeconfig: Path, namespace: str, seed: int) -> None:
-    real = kube.connect("minikube", kubeconfig=str(kubeconfig))
+    real = connect.connect("minikube", kubeconfig=str(kubeconfig))
     memory = MemoryCluster(load_schemas("1.36"))
     memory.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     random = Random(seed)

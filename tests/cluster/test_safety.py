@@ -16,15 +16,15 @@ from typing import Any
 
 import pytest
 
-from mlstack.cli import kube
-from mlstack.cli.holder import holder
-from mlstack.cluster.api import ObjectRef
-from mlstack.engine.records import lock
+from mlstack.cli.ports import holder
+from mlstack.deploy import lock
+from mlstack.deploy.result import ObjectChange, RunResult
+from mlstack.deploy.target import Holder
 from mlstack.errors import ClusterError, ConflictError, ForbiddenError, InvalidError, LockedError
-from mlstack.model import emit
-from mlstack.model.holder import Holder
-from mlstack.model.report import ObjectChange, RunResult
-from mlstack.operations import apply, drift
+from mlstack.kube import connect
+from mlstack.kube.client import ObjectRef
+from mlstack.operations import deploy
+from mlstack.yaml import write
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
 from tests.support.deploying import Objects, RealClock, Stack, config_map, crd, deployment, is_established
@@ -44,7 +44,7 @@ def stack(tmp_path: Path, namespace: str, kubeconfig: Path) -> Stack:
 
 
 def opener(kubeconfig: Path) -> Callable[[str], Any]:
-    return lambda context: kube.connect(context, kubeconfig=str(kubeconfig))
+    return lambda context: connect.connect(context, kubeconfig=str(kubeconfig))
 
 
 def path(namespace: str, kind: str, name: str = "") -> str:
@@ -325,12 +325,12 @@ def test_a_job_made_anew_is_shown_as_it_will_be(
         ("spec.template.spec.containers[main].image", "job:1", "job:2"),
         ("spec.suspend", True, False),
     ]
-    (drifted,) = drift.drift(stack.target(), opener=stack.opener).objects
+    (drifted,) = deploy.find_drift(stack.target(), opener=stack.opener).objects
     assert [(one.path, one.live, one.wanted) for one in drifted.differences] == fields
     assert [one.cause for one in drifted.differences] == ["stale", "person"]
     assert "probe" not in repr((row, drifted))
     assert plan.changes.changes[0].digest == stack.plan().changes.changes[0].digest
-    apply.execute(plan, clock=stack.clock)
+    deploy.apply(plan, clock=stack.clock)
     assert stack.diff().ok
 
 
@@ -443,11 +443,11 @@ def test_of_two_programs_at_once_one_waits_or_is_told(
 
 HOLD = """
 import sys
-from mlstack.cli.adapters import SystemClock
-from mlstack.cli.holder import holder
-from mlstack.cli import kube
-from mlstack.engine.records import lock
-from mlstack.model.app import Environment
+from mlstack.cli.ports import SystemClock
+from mlstack.cli.ports import holder
+from mlstack.kube import connect as kube
+from mlstack.deploy import lock
+from mlstack.app.app import Environment
 
 place = Environment(name="minikube", context="minikube", namespace=sys.argv[2])
 cluster = kube.connect("minikube", kubeconfig=sys.argv[1])
@@ -683,7 +683,7 @@ def test_a_version_that_objects_use_stays_served(
     settled(minikube, group)
     if used:
         widget = {"apiVersion": f"{group}/v1", "kind": "Widget", "metadata": {"name": "w"}}
-        text = emit.to_yaml_documents([widget])
+        text = write.to_yaml_documents([widget])
         minikube.kubectl("create", "-n", namespace, "-f", "-", input=text)
     stack.write("a", definition(group, "size"))
     refused = row_of(stack, f"widgets.{group}").refused
@@ -746,6 +746,6 @@ def test_what_was_shown_of_one_cluster_is_not_done_to_another(
     plan = stack.plan()
     swapped = replace(gke.login(), context="minikube")
     write_kubeconfig(kubeconfig, [swapped], current_context=swapped.context)
-    apply.execute(plan, clock=stack.clock)
+    deploy.apply(plan, clock=stack.clock)
     assert minikube.find(path(namespace, "configmaps", "two")) is not None
     assert gke.find(path(namespace, "configmaps", "two")) is None

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.model import emit
+from mlstack.yaml import write
 from tests.support.builders import write_tree
 from tests.support.cluster import TestCluster
 from tests.support.deploying import config_map, deployment, secret
@@ -57,9 +57,9 @@ def shell(tmp_path: Path, gke: TestCluster, namespace: str, proxy: Troubled) -> 
     many = [config_map(f"many-{number:02}", key="value") for number in range(MANY)]
     tree = {
         "app.yaml": "apiVersion: mlstack.dev/v1\nkind: App\nname: demo\n",
-        "components/many.yaml": emit.to_yaml_documents(many),
-        "components/web.yaml": emit.to_yaml_documents([deployment()]),
-        "components/keys.yaml": emit.to_yaml_documents([secret(password=PASSWORD)]),
+        "components/many.yaml": write.to_yaml_documents(many),
+        "components/web.yaml": write.to_yaml_documents([deployment()]),
+        "components/keys.yaml": write.to_yaml_documents([secret(password=PASSWORD)]),
         "environments/prod/environment.yaml": ENVIRONMENT.format(gke.context, namespace),
     }
     root = write_tree(tmp_path / "app", tree)
@@ -110,7 +110,7 @@ def test_a_storm_of_refusals_is_ridden_out(
     apply(shell)
     assert len(there(gke, namespace)) == MANY
     shell.root.joinpath("components/many.yaml").write_text(
-        emit.to_yaml_documents([config_map(f"many-{number:02}", key="new") for number in range(3, MANY)])
+        write.to_yaml_documents([config_map(f"many-{number:02}", key="new") for number in range(3, MANY)])
     )
     apply(shell)
     found = there(gke, namespace)

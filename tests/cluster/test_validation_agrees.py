@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from mlstack.files.appdir import AppDir
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model.kinds import Kinds
-from mlstack.model.objects import KubeObject
-from mlstack.model.validation.check import validate_objects
+from mlstack.app.app_dir import AppDir
+from mlstack.objects.kinds import Kinds
+from mlstack.objects.kube_object import KubeObject
+from mlstack.validate.validate import load_schemas, validate_objects
 from tests.generate import crds as generated
 from tests.generate.kubernetes_schemas import enums
 from tests.support import accepted, dryrun, examples, upstream

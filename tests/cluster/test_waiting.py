@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from mlstack.cli import kube
+from mlstack.deploy.result import RunResult
 from mlstack.errors import MlstackError, NotReadyError
-from mlstack.model.events import Event
-from mlstack.model.report import RunResult
+from mlstack.events import RunEvent
+from mlstack.kube import connect
 from tests.support.cluster import TestCluster
 from tests.support.deploying import Stack, config_map, crd, deployment, is_established, tfjob
 from tests.support.training_operator import TrainingOperator
@@ -33,7 +33,7 @@ def stack(tmp_path: Path, namespace: str, kubeconfig: Path) -> Stack:
     """An app that deploys into the test's own namespace, as the admin of both clusters."""
 
     def open_context(context: str) -> Any:
-        return kube.connect(context, kubeconfig=str(kubeconfig))
+        return connect.connect(context, kubeconfig=str(kubeconfig))
 
     return Stack(tmp_path / "app", namespace=namespace, opener=open_context)
 
@@ -54,7 +54,7 @@ class Background:
     def __init__(self, stack: Stack, **options: Any) -> None:
         """Start it."""
         self.begun_s = time.monotonic()
-        self.told_s: list[tuple[float, Event]] = []
+        self.told_s: list[tuple[float, RunEvent]] = []
         self.error: MlstackError | None = None
         self.result: RunResult | None = None
         plan = stack.plan(wait=True, **options)
@@ -67,7 +67,7 @@ class Background:
         except MlstackError as error:
             self.error = error
 
-    def _hear(self, event: Event) -> None:
+    def _hear(self, event: RunEvent) -> None:
         self.told_s.append((time.monotonic() - self.begun_s, event))
 
     def told(self, text: str) -> float:
@@ -351,7 +351,7 @@ def test_who_may_not_watch_pods_still_gets_an_answer(
         },
     ]
     user = minikube.create_user("deployer", rules, namespace=namespace)
-    stack.opener = lambda context: kube.connect(
+    stack.opener = lambda context: connect.connect(
         context, kubeconfig=str(minikube.write_kubeconfig(kubeconfig.parent / "deployer", user))
     )
     stack.write("web", deployment(**SMALL))

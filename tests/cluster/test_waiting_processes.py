@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.model import emit
+from mlstack.yaml import write
 from tests.support.builders import write_tree
 from tests.support.cluster import TestCluster
 from tests.support.deploying import deployment
@@ -37,7 +37,7 @@ def shell(tmp_path: Path, gke: TestCluster, namespace: str, proxy: Troubled) -> 
     """An app with one Deployment that asks for more GPUs than a node has."""
     tree = {
         "app.yaml": "apiVersion: mlstack.dev/v1\nkind: App\nname: demo\n",
-        "components/web.yaml": emit.to_yaml_documents([deployment(**GPUS)]),
+        "components/web.yaml": write.to_yaml_documents([deployment(**GPUS)]),
         "environments/gke/environment.yaml": ENVIRONMENT.format(gke.context, namespace),
     }
     write_tree(tmp_path / "app", tree)
@@ -45,7 +45,7 @@ def shell(tmp_path: Path, gke: TestCluster, namespace: str, proxy: Troubled) -> 
 
 
 def make_it_fit(shell: Shell) -> None:
-    write_tree(shell.root, {"components/web.yaml": emit.to_yaml_documents([deployment()])})
+    write_tree(shell.root, {"components/web.yaml": write.to_yaml_documents([deployment()])})
 
 
 def told(started: Started, text: str, *, timeout_s: float = 40) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 
 import yaml
 
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model.schemas import Schemas
+from mlstack.objects.kinds import Schemas
+from mlstack.validate.validate import load_schemas
 from tests.generate.structural import CORE, INT_OR_STRING, META, PORT, QUANTITY, STRING, typed
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -2,8 +2,8 @@
 
     python -m tests.generate.kubernetes_schemas
 
-writes `mlstack/model/kinds_table.py` (which kinds each Kubernetes version serves) and
-`mlstack/files/kubernetes.tsv.gz` (their schemas). The schemas of that package are the ones that
+writes `mlstack/objects/kinds.py` (which kinds each Kubernetes version serves) and
+`mlstack/validate/kubernetes.tsv.gz` (their schemas). The schemas of that package are the ones that
 Kubernetes publishes, one folder a version, 5 MB each; kept here are the definitions without descriptions,
 each once however many versions share it: a line of name, versions and JSON.
 """
@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-DEFINITIONS = ROOT / "mlstack" / "files" / "kubernetes.tsv.gz"
+DEFINITIONS = ROOT / "mlstack" / "validate" / "kubernetes.tsv.gz"
 ENUMS = Path(__file__).with_name("enums.txt")
-KINDS_TABLE = ROOT / "mlstack" / "model" / "kinds_table.py"
+KINDS_TABLE = ROOT / "mlstack" / "objects" / "kinds_table.py"
 MINORS = range(30, 38)
 
 # The published schemas do not say which kinds stand outside namespaces; a cluster test compares this list
@@ -109,7 +109,7 @@ def plural_of(kind: str) -> str:
 
 
 def kinds_table(folder: Path) -> str:
-    """Write the module `mlstack.model.kinds_table`."""
+    """Write the module `mlstack.objects.kinds`."""
     minors: dict[tuple[str, str, str], list[int]] = {}
     for minor in MINORS:
         for key in root_kinds(read_definitions(folder, minor)):

@@ -1,9 +1,9 @@
 """Rewrite `registry/registry.yaml` from the package folders: `python -m tests.generate.registry_index`."""
 
-from mlstack.files import bundled
-from mlstack.registries.index import build_index
+from mlstack.app import files
+from mlstack.registries.registry import build_index
 
-FOLDER = bundled.folder("registry")
+FOLDER = files.folder("registry")
 
 
 def main() -> None:

@@ -14,15 +14,18 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from mlstack.app import schema as schemas
+from mlstack.app.app import API_VERSION
 from mlstack.cli.output import camel
-from mlstack.files import schema as schemas
-from mlstack.model.app import API_VERSION
-from mlstack.model.health import StatusResult
-from mlstack.model.report import ChangeReport, RunResult
-from mlstack.operations.compare import CompareResult
-from mlstack.operations.drift import DriftResult
-from mlstack.operations.history import HistoryResult, RevisionDiff, RevisionResult
-from mlstack.operations.plan import PlanResult
+from mlstack.deploy.result import ChangeReport, RunResult, StatusResult
+from mlstack.operations.deploy import (
+    CompareResult,
+    DriftResult,
+    HistoryResult,
+    PlanResult,
+    RevisionDiff,
+    RevisionResult,
+)
 
 RESULTS: Mapping[str, type] = {
     "ApplyResult": RunResult,

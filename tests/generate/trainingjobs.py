@@ -13,12 +13,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mlstack.elastic.childnames import RENDEZVOUS_PORT
-from mlstack.elastic.spec import DEFAULT_PORT, IMAGE, MAX_PORT, OLD_GPU
-from mlstack.elastic.specfields import spellings
-from mlstack.elastic.trainingjob import KIND, MAX_NAME, MAX_PORTS, MAX_SERVERS, MAX_TRAINERS
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model.schemas import Schemas
+from mlstack.elastic.training_job import (
+    DEFAULT_PORT,
+    IMAGE,
+    KIND,
+    MAX_NAME,
+    MAX_PORT,
+    MAX_PORTS,
+    MAX_SERVERS,
+    MAX_TRAINERS,
+    OLD_GPU,
+    RENDEZVOUS_PORT,
+    spellings,
+)
+from mlstack.objects.kinds import Schemas
+from mlstack.validate.validate import load_schemas
 from tests.generate.crds import BOOLEAN, COUNT, INT32, KUBERNETES, POSITIVE, TIME, Rule, rules, written
 from tests.generate.structural import CORE, INT_OR_STRING, MAX_VOLUMES, PORT, QUANTITY, STRING, typed
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
+from mlstack.kube.client import ObjectRef
 from tests.conftest import Golden
 from tests.support.cli import Runner
 from tests.support.registry import small_app

@@ -14,13 +14,11 @@ from typing import Any
 import pytest
 import yaml
 
-from mlstack.files import yamlread
-from mlstack.files.appdir import AppDir
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model import emit
-from mlstack.model.objects import KubeObject
-from mlstack.model.validation.base import Fault
-from mlstack.model.validation.check import validate_objects
+from mlstack.app.app_dir import AppDir
+from mlstack.objects.kube_object import KubeObject
+from mlstack.validate.schema import Fault
+from mlstack.validate.validate import load_schemas, validate_objects
+from mlstack.yaml import read, write
 from tests.conftest import Golden
 from tests.generate import trainingjobs
 from tests.support import examples, upstream
@@ -48,7 +46,7 @@ def rendered(app: AppDir) -> Rendered:
 @pytest.fixture(scope="module")
 def crds(app: AppDir) -> Sequence[Mapping[str, Any]]:
     """The definitions in the packages."""
-    return [yamlread.read_document(text, source=file).value for file, text in app.crds().items()]
+    return [read.read_document(text, source=file).value for file, text in app.crds().items()]
 
 
 @pytest.fixture(scope="module")
@@ -61,14 +59,14 @@ def upstream_crds() -> Sequence[Mapping[str, Any]]:
 @pytest.mark.parametrize("case", examples.cases(), ids=str)
 def test_an_example_renders_as_approved(rendered: Rendered, case: Case, golden: Golden) -> None:
     documents = (readable(each.data) for each in rendered(case))
-    golden(f"prototypes/{case}.yaml", emit.to_yaml_documents(documents))
+    golden(f"prototypes/{case}.yaml", write.to_yaml_documents(documents))
 
 
 def readable(data: Mapping[str, Any]) -> Mapping[str, Any]:
     """Give an object as it is; of a definition, whose fields a test of their own holds, only who it is."""
     if data["kind"] != "CustomResourceDefinition":
         return data
-    digest = hashlib.sha256(emit.to_json(data["spec"]).encode()).hexdigest()
+    digest = hashlib.sha256(write.to_json(data["spec"]).encode()).hexdigest()
     return {**data, "spec": {"names": data["spec"]["names"], "sha256 of the whole": digest}}
 
 
@@ -106,8 +104,8 @@ def test_every_prototype_has_two_examples_at_least() -> None:
 PRINT_ALL = """
 import hashlib, sys
 from pathlib import Path
-from mlstack.files.appdir import AppDir
-from mlstack.model import emit
+from mlstack.app.app_dir import AppDir
+from mlstack.yaml import write as emit
 from tests.support import examples
 app = AppDir(Path(sys.argv[1]))
 total = hashlib.sha256()

@@ -5,22 +5,21 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.engine.comparing.observe import looking_again, observe
-from mlstack.engine.target import Reached, Target
-from mlstack.engine.writing.execute import Run
+from mlstack.app import app
+from mlstack.app.app import Environment
+from mlstack.app.app_dir import AppDir
+from mlstack.deploy.changes import ApplyOptions, Changes
+from mlstack.deploy.diff import looking_again, observe
+from mlstack.deploy.inventory import Inventory, Member, owned_hash, payload_hash
+from mlstack.deploy.run import Run
+from mlstack.deploy.target import Reached, Target
 from mlstack.errors import OutdatedError
-from mlstack.files.appdir import AppDir
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model import app as model
-from mlstack.model import fields
-from mlstack.model.app import Environment
-from mlstack.model.diff import Changes
-from mlstack.model.events import silent
-from mlstack.model.inventory import Inventory, Member, owned_hash, payload_hash
-from mlstack.model.objects import DesiredState, KubeObject
-from mlstack.model.options import ApplyOptions
+from mlstack.events import silent
+from mlstack.kube.client import ObjectRef
+from mlstack.objects import managed_fields
+from mlstack.objects.kube_object import DesiredState, KubeObject
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
 from tests.support.deploying import VirtualClock, config_map
 
 SCHEMAS = load_schemas("1.36")
@@ -48,7 +47,7 @@ class App(AppDir):
 
     def app(self) -> Any:
         """Give an app without rules."""
-        return model.App(name="demo")
+        return app.App(name="demo")
 
     def environment_names(self) -> tuple[str, ...]:
         """Give the one there is."""
@@ -143,7 +142,10 @@ def test_nothing_is_to_do_after_an_apply_among_others(
     assert (change.action, change.writes) == ("unchanged", False)
     assert live_of(cluster) == before
     left = {path for path, _ in change.left}
-    ours = {fields.path_text(path) for path in fields.paths(fields.owned(before, "mlstack"))}
+    ours = {
+        managed_fields.path_text(path)
+        for path in managed_fields.paths(managed_fields.owned(before, "mlstack"))
+    }
     assert not left & ours
 
 
@@ -169,7 +171,7 @@ def test_nothing_of_people_stays_but_labels_and_everything_of_programs(
     meddled, about = live_of(cluster), reached(cluster, now, App())
     owners = {
         key.removeprefix("f:"): entry.manager
-        for entry in fields.entries(meddled)
+        for entry in managed_fields.entries(meddled)
         for key in entry.tree.get("f:data", {})
         if key != "."
     }

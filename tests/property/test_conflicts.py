@@ -7,17 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.engine.comparing.settle import settle, with_uid
+from mlstack.deploy import conflicts
+from mlstack.deploy.changes import fingerprint
+from mlstack.deploy.conflicts import ConflictPolicy, settle, with_uid
 from mlstack.errors import ConflictError
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model import conflicts, fieldpaths, fields, payload
-from mlstack.model.conflicts import Policy
-from mlstack.model.digest import fingerprint
-from mlstack.model.fieldmanagers import Owner
-from mlstack.model.fields import MISSING, FieldChange
-from mlstack.model.objects import KubeObject
+from mlstack.kube.client import ObjectRef
+from mlstack.objects import managed_fields
+from mlstack.objects.kube_object import KubeObject
+from mlstack.objects.managed_fields import MISSING, FieldChange, Owner
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
 from tests.support.deploying import VirtualClock, deployment
 
 SCHEMAS = load_schemas("1.36")
@@ -93,17 +92,17 @@ def test_programs_keep_their_fields_and_everything_else_is_as_wanted(
     cluster = cluster_with(first, writes)
     before = live_of(cluster)
     found = KubeObject(data=wanted(now))
-    settled = settle(cluster, found, found.data, before, Policy())
+    settled = settle(cluster, found, found.data, before, ConflictPolicy())
     cluster.apply(with_uid(settled.payload, before["metadata"]["uid"]), force=True)
     after = live_of(cluster)
     left = {path for loss in settled.left for path in loss.paths}
     for path in left:
-        assert payload.value_at(after, path) == payload.value_at(before, path)
-    for path in fields.paths(fields.owned(after, "mlstack")):
-        value = payload.value_at(found.data, path)
+        assert managed_fields.value_at(after, path) == managed_fields.value_at(before, path)
+    for path in managed_fields.paths(managed_fields.owned(after, "mlstack")):
+        value = managed_fields.value_at(found.data, path)
         if value is not MISSING and not isinstance(value, dict):
-            assert payload.value_at(after, path) == value
-    again = settle(cluster, found, found.data, after, Policy())
+            assert managed_fields.value_at(after, path) == value
+    again = settle(cluster, found, found.data, after, ConflictPolicy())
     assert again.forced.object["spec"] == after["spec"]
     assert not again.taken
 
@@ -114,7 +113,7 @@ def test_force_leaves_nothing_to_anybody(
 ) -> None:
     cluster = cluster_with(first, writes)
     found = KubeObject(data=wanted(now))
-    settled = settle(cluster, found, found.data, live_of(cluster), Policy(forced=True))
+    settled = settle(cluster, found, found.data, live_of(cluster), ConflictPolicy(forced=True))
     assert settled.left == ()
     assert settled.payload == found.data
 
@@ -126,7 +125,9 @@ def test_ignored_fields_stay_as_they_are(
     cluster = cluster_with(first, writes)
     before = live_of(cluster)
     found = KubeObject(data=wanted(now))
-    policy = Policy(ignore=fieldpaths.read_list("spec.replicas, spec.template.spec.containers[*].resources"))
+    policy = ConflictPolicy(
+        ignore=managed_fields.read_list("spec.replicas, spec.template.spec.containers[*].resources")
+    )
     settled = settle(cluster, found, found.data, before, policy)
     cluster.apply(with_uid(settled.payload, before["metadata"]["uid"]), force=True)
     after = live_of(cluster)
@@ -147,19 +148,22 @@ DATA = st.dictionaries(
 
 @given(DATA, st.data())
 def test_a_cut_takes_out_what_it_names_and_nothing_else(data: dict[str, Any], draw: st.DataObject) -> None:
-    every = list(fields.paths(fields.tree_of(data)))
+    every = list(managed_fields.paths(managed_fields.tree_of(data)))
     named = draw.draw(st.lists(st.sampled_from(every), unique=True))
-    left = payload.cut(data, named)
+    left = managed_fields.cut(data, named)
     for path in every:
-        value = payload.value_at(left, path)
-        assert value == (MISSING if path in named else payload.value_at(data, path))
-    assert payload.cut(left, named) == left
+        value = managed_fields.value_at(left, path)
+        assert value == (MISSING if path in named else managed_fields.value_at(data, path))
+    assert managed_fields.cut(left, named) == left
 
 
 @given(DATA, st.data())
 def test_what_was_cut_can_be_put_back(data: dict[str, Any], draw: st.DataObject) -> None:
-    path = draw.draw(st.sampled_from(list(fields.paths(fields.tree_of(data)))))
-    assert payload.put(payload.cut(data, [path]), path, payload.value_at(data, path)) == data
+    path = draw.draw(st.sampled_from(list(managed_fields.paths(managed_fields.tree_of(data)))))
+    assert (
+        managed_fields.put(managed_fields.cut(data, [path]), path, managed_fields.value_at(data, path))
+        == data
+    )
 
 
 # --- paths and hashes -----------------------------------------------------------------------------
@@ -176,7 +180,7 @@ STEPS = st.one_of(
 def test_any_path_a_diff_writes_can_be_read_back(steps: list[str]) -> None:
     if not steps[0].startswith("f:"):
         steps = ["f:spec", *steps]
-    assert fieldpaths.read(fields.path_text(steps)).covers(steps)
+    assert managed_fields.read(managed_fields.path_text(steps)).covers(steps)
 
 
 @given(DATA, DATA)
@@ -193,4 +197,4 @@ def test_a_fingerprint_tells_other_values_and_not_how_they_are_grouped(
 
 @pytest.mark.parametrize("manager", ["kubectl-edit", "operator"])
 def test_every_owner_is_decided(manager: str) -> None:
-    assert Policy().taker(Owner(manager=manager), ("f:a",)) in ("ours", "theirs")
+    assert ConflictPolicy().taker(Owner(manager=manager), ("f:a",)) in ("ours", "theirs")

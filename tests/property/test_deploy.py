@@ -10,20 +10,19 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.engine.comparing.observe import observe
-from mlstack.engine.target import Reached, Target
-from mlstack.engine.writing.execute import Run
-from mlstack.files.appdir import AppDir
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model import fields, order
-from mlstack.model.app import Environment
-from mlstack.model.diff import Changes
-from mlstack.model.events import silent
-from mlstack.model.normalise import normalised
-from mlstack.model.objects import DesiredState, KubeObject
-from mlstack.model.patching import patched, read_patch
+from mlstack.app.app import Environment
+from mlstack.app.app_dir import AppDir
+from mlstack.deploy.changes import Changes
+from mlstack.deploy.diff import observe
+from mlstack.deploy.run import Run
+from mlstack.deploy.target import Reached, Target
+from mlstack.events import silent
+from mlstack.kube.client import ObjectRef
+from mlstack.objects import managed_fields, order
+from mlstack.objects.kube_object import DesiredState, KubeObject
+from mlstack.render.render import normalised, patched, read_patch
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
 from tests.support.builders import MINIMAL_APP, write_tree
 from tests.support.deploying import VirtualClock, config_map, deployment, secret
 
@@ -38,7 +37,7 @@ def trees() -> st.SearchStrategy[dict[str, Any]]:
 
 
 def members(tree: dict[str, Any]) -> set[tuple[str, ...]]:
-    return set(fields.paths(tree))
+    return set(managed_fields.paths(tree))
 
 
 # --- field sets -----------------------------------------------------------------------------------
@@ -46,18 +45,18 @@ def members(tree: dict[str, Any]) -> set[tuple[str, ...]]:
 
 @given(trees(), trees())
 def test_union_has_the_members_of_both(one: dict[str, Any], other: dict[str, Any]) -> None:
-    assert members(fields.union(one, other)) == members(one) | members(other)
+    assert members(managed_fields.union(one, other)) == members(one) | members(other)
 
 
 @given(trees(), trees())
 def test_minus_has_the_members_that_the_other_lacks(one: dict[str, Any], other: dict[str, Any]) -> None:
-    assert members(fields.minus(one, other)) == members(one) - members(other)
+    assert members(managed_fields.minus(one, other)) == members(one) - members(other)
 
 
 @given(DATA, DATA)
 def test_compare_finds_every_difference_and_no_other(one: dict[str, str], other: dict[str, str]) -> None:
-    tree = fields.union(fields.tree_of(one), fields.tree_of(other))
-    changed = {change.path for change in fields.compare(one, other, tree)}
+    tree = managed_fields.union(managed_fields.tree_of(one), managed_fields.tree_of(other))
+    changed = {change.path for change in managed_fields.compare(one, other, tree)}
     assert changed == {key for key in one.keys() | other.keys() if one.get(key) != other.get(key)}
 
 

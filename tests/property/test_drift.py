@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model import drift
+from mlstack.deploy import drift
+from mlstack.kube.client import ObjectRef
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
 from tests.support.deploying import VirtualClock, config_map
 
 SCHEMAS = load_schemas("1.36")

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from mlstack.model import emit
-from mlstack.model.scalars import resolve_plain, write_scalar
+from mlstack.yaml import write as emit
+from mlstack.yaml.scalars import resolve_plain, write_scalar
 from tests.property import strategies
 
 READERS = {

@@ -5,9 +5,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.model import history, packing
-from mlstack.model.history import Revision
-from mlstack.model.objects import DesiredState, Identity, KubeObject
+from mlstack.deploy import history
+from mlstack.deploy.history import Revision
+from mlstack.objects.kube_object import DesiredState, Identity, KubeObject
 from tests.support.revisions import revision
 
 TEXT = st.text(max_size=8)
@@ -43,10 +43,10 @@ def content(found: DesiredState) -> list[object]:
 
 @given(sets(), st.integers(1, 60))
 def test_unpack_undoes_pack_however_it_is_split(kept: DesiredState, part_bytes: int) -> None:
-    packed = packing.pack(kept, part_bytes=part_bytes)
+    packed = history.pack(kept, part_bytes=part_bytes)
     assert all(0 < len(part) <= part_bytes for part in packed.parts)
     facts = replace(revision(1), digest=packed.digest, size_bytes=packed.size_bytes)
-    back = packing.unpack(facts, packed.parts)
+    back = history.unpack(facts, packed.parts)
     assert content(back) == content(replace(kept, objects=tuple(sorted(kept.objects, key=identity))))
 
 
@@ -54,7 +54,7 @@ def test_unpack_undoes_pack_however_it_is_split(kept: DesiredState, part_bytes: 
 def test_applying_what_is_known_anew_gives_an_equal_set(kept: DesiredState, components: list[str]) -> None:
     there = [name for name in components if name in kept.components]
     again = history.merged(kept, history.only(kept, there))
-    assert packing.pack(again).digest == packing.pack(kept).digest
+    assert history.pack(again).digest == history.pack(kept).digest
 
 
 @given(sets(), sets())
@@ -83,9 +83,9 @@ def histories(draw: st.DrawFn) -> list[Revision]:
 
 
 def written(found: Revision) -> list[dict[str, object]]:
-    made = packing.secrets(
+    made = history.secrets(
         found,
-        packing.Packed(parts=(b"x",) * found.parts, digest="", size_bytes=0),
+        history.EncodedRevision(parts=(b"x",) * found.parts, digest="", size_bytes=0),
         name="mlstack-demo.gke",
         namespace="ml",
         app="demo",
@@ -100,20 +100,20 @@ def test_wherever_writing_or_deleting_ends_only_whole_revisions_are_offered(
 ) -> None:
     items = [item for one in known for item in written(one)]
     there = data.draw(st.lists(st.sampled_from(items), unique_by=id)) if items else []
-    offered = packing.revisions(there)
+    offered = history.revisions(there)
     for one in offered:
         assert all(item in there for item in written(one))
-    going = packing.outdated(there)
+    going = history.outdated(there)
     left = [item for item in there if item["metadata"]["name"] not in going]  # type: ignore[index]
-    assert all(one in offered for one in packing.revisions(left))
-    assert len(packing.revisions(left)) == min(len(offered), history.KEPT)
-    assert packing.outdated(left) == ()
-    assert packing.next_number(there) > max((one.number for one in offered), default=0)
+    assert all(one in offered for one in history.revisions(left))
+    assert len(history.revisions(left)) == min(len(offered), history.KEPT)
+    assert history.outdated(left) == ()
+    assert history.next_number(there) > max((one.number for one in offered), default=0)
 
 
 @given(histories())
 def test_the_newest_that_worked_is_never_let_go(known: list[Revision]) -> None:
     items = [item for one in known for item in written(one)]
-    going = packing.outdated(items)
-    left = packing.revisions([item for item in items if item["metadata"]["name"] not in going])  # type: ignore[index]
+    going = history.outdated(items)
+    left = history.revisions([item for item in items if item["metadata"]["name"] not in going])  # type: ignore[index]
     assert history.last_good(left) == history.last_good(known)

@@ -15,11 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlstack.app import schema
+from mlstack.app.params import Layer, Resolved, resolve
+from mlstack.app.prototype import Prototype
 from mlstack.errors import ParamError, TemplateError
-from mlstack.files import schema, yamlread
-from mlstack.model.params import Layer, Resolved, resolve
-from mlstack.model.prototype import Prototype
-from mlstack.templating import Renderer
+from mlstack.render.template import Renderer
+from mlstack.yaml import read as yamlread
 from tests.support import examples
 from tests.support.examples import Case
 

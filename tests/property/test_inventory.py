@@ -10,14 +10,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.engine.records import inventory
+from mlstack.deploy import inventory, inventory_store
+from mlstack.deploy.inventory import Inventory, Member, name_of
 from mlstack.errors import MlstackError
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model import applyset, pruning, stored
-from mlstack.model.inventory import Inventory, Member, name_of
-from mlstack.model.kinds import Kinds
-from mlstack.model.objects import Identity
+from mlstack.objects.kinds import Kinds
+from mlstack.objects.kube_object import Identity
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
 from tests.support.cut import CutCluster
 from tests.support.deploying import Stack, VirtualClock, config_map, secret
 
@@ -77,7 +76,7 @@ def contents(cluster: MemoryCluster) -> dict[Identity, Any]:
 
 
 def recorded(cluster: MemoryCluster) -> Mapping[Identity, Member]:
-    return inventory.read(cluster, app="demo", environment="minikube", namespace="ml").members
+    return inventory_store.read(cluster, app="demo", environment="minikube", namespace="ml").members
 
 
 @given(before=wanted, after=wanted, writes=st.integers(0, 14), answered=st.booleans())
@@ -122,9 +121,9 @@ def test_a_run_that_was_cut_off_leaves_nothing_behind(
 def test_what_is_stored_is_read_again(found: list[Member], limit_bytes: int) -> None:
     """Writing an inventory and reading it gives the same members, in however many parts."""
     kept = EMPTY.with_members(found)
-    parent, parts = stored.documents(kept, version="1", kinds=Kinds.builtin(), limit_bytes=limit_bytes)
-    assert stored.members(parent, parts) == kept.members
-    assert stored.part_names(parent) == tuple(part["metadata"]["name"] for part in parts)
+    parent, parts = inventory.documents(kept, version="1", kinds=Kinds.builtin(), limit_bytes=limit_bytes)
+    assert inventory.members(parent, parts) == kept.members
+    assert inventory.part_names(parent) == tuple(part["metadata"]["name"] for part in parts)
 
 
 @given(st.lists(members(), max_size=10), st.lists(members(), max_size=10))
@@ -133,18 +132,18 @@ def test_the_union_holds_both_and_the_order_of_neither(one: list[Member], other:
     union = EMPTY.with_members(one).with_members(other)
     assert {found.identity for found in (*one, *other)} == set(union.members)
     again = EMPTY.with_members(reversed(list(union.members.values())))
-    written = [stored.documents(each, version="1", kinds=Kinds.builtin()) for each in (union, again)]
+    written = [inventory.documents(each, version="1", kinds=Kinds.builtin()) for each in (union, again)]
     assert written[0] == written[1]
 
 
 @given(st.text(min_size=1, max_size=63), st.text(max_size=63), st.text(min_size=1, max_size=63))
 def test_ids_are_label_values_and_tell_sets_apart(name: str, namespace: str, other: str) -> None:
     """An ID has 55 characters of a label value and depends on name and namespace."""
-    found = applyset.set_id(name, namespace)
+    found = inventory.set_id(name, namespace)
     assert len(found) == 55
     assert found.startswith("applyset-") and found.endswith("-v1")
     assert set(found) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
-    assert (found == applyset.set_id(other, namespace)) == (name == other)
+    assert (found == inventory.set_id(other, namespace)) == (name == other)
 
 
 @given(
@@ -168,5 +167,5 @@ def test_every_app_and_environment_has_a_name_kubernetes_takes(app: str, parts: 
 def test_too_much_is_more_than_half_of_enough(going: int, more: int) -> None:
     """Few deletions and at most half of all are never too much; everything of a larger set always is."""
     members = going + more
-    found = pruning.is_too_much(going, members)
+    found = inventory.is_too_much(going, members)
     assert found == (going >= 4 and going > members / 2)

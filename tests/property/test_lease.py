@@ -7,10 +7,10 @@ from functools import cache
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.cluster.lease import DURATION_S, HeldError, Lease, LostError, Term
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model.schemas import Schemas
+from mlstack.kube.lease import DURATION_S, HeldError, Lease, LostError, Term
+from mlstack.objects.kinds import Schemas
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
 from tests.support.deploying import VirtualClock
 
 PEOPLE = ("ada", "grace", "joan")

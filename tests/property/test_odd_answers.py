@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlstack.cli.main import main
-from mlstack.elastic.observed import jobs, nodes, pods
-from mlstack.elastic.observed.shelf import Shelf
+from mlstack.elastic import facts
+from mlstack.elastic.controller.cache import ResourceStore
+from mlstack.elastic.controller.controller import jobs
 from mlstack.errors import ClusterError
-from mlstack.model import emit
-from mlstack.model.readiness.assess import assess
-from mlstack.model.readiness.base import RULES, Facts
+from mlstack.readiness.assess import assess
+from mlstack.readiness.rule import RULES, Facts
+from mlstack.yaml import write
 from tests.support.builders import write_tree
 from tests.support.cli import Runner, memory_cluster
 from tests.support.deploying import config_map, deployment, secret
@@ -65,8 +66,8 @@ def test_every_rule_judges_whatever_comes(data: st.DataObject) -> None:
 @settings(max_examples=100)
 def test_what_elastic_training_reads_is_read_or_named(spec: Any, status: Any) -> None:
     job = "paddlepaddle.org/TrainingJob"
-    for key, parse in (("Pod", pods.parse), ("Node", nodes.parse), (job, jobs.parse_job)):
-        shelf: Shelf[Any] = Shelf(parse)
+    for key, parse in (("Pod", facts.parse_pod), ("Node", facts.parse_node), (job, jobs.parse_job)):
+        shelf: ResourceStore[Any] = ResourceStore(parse)
         try:
             shelf.put(odd(key, {"spec": spec, "status": status}))
         except ClusterError as error:
@@ -116,7 +117,7 @@ def app(tmp_path: Path, run: Runner) -> Path:
         tmp_path / "app",
         {
             "app.yaml": "apiVersion: mlstack.dev/v1\nkind: App\nname: demo\n",
-            "components/all.yaml": emit.to_yaml_documents(objects),
+            "components/all.yaml": write.to_yaml_documents(objects),
             "environments/prod/environment.yaml": (
                 "apiVersion: mlstack.dev/v1\nkind: Environment\ncontext: minikube\nnamespace: default\n"
             ),

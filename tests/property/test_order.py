@@ -8,16 +8,15 @@ from threading import Event, Lock, Thread
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.engine.writing.schedule import Schedule
-from mlstack.engine.writing.wait import Gone, Steps
+from mlstack.deploy.run import Schedule
+from mlstack.deploy.wait import Gone, Steps
 from mlstack.errors import ConfigError, MlstackError
-from mlstack.model import dag, dependencies, order, ranks
-from mlstack.model.dependencies import DEPENDS_ON
-from mlstack.model.graph import Gate, Graph, Node
-from mlstack.model.objects import KubeObject
+from mlstack.kube.client import ObjectRef
+from mlstack.objects import order
+from mlstack.objects.kube_object import KubeObject
+from mlstack.objects.order import DEPENDS_ON, Barrier, Graph, Node
 
-KINDS = [kind for _, kinds in ranks.RANKS for kind in kinds] + [("kubeflow.org", "TFJob"), ("x.org", "Y")]
+KINDS = [kind for _, kinds in order.RANKS for kind in kinds] + [("kubeflow.org", "TFJob"), ("x.org", "Y")]
 PLACES = ("", "a", "b")
 NAMES = ("x", "y", "a")
 
@@ -61,11 +60,11 @@ def graphs(draw: st.DrawFn) -> Graph:
 def test_order_is_a_stable_permutation_by_rank(found: list[KubeObject]) -> None:
     ordered = order.ordered(found)
     assert sorted(map(id, ordered)) == sorted(map(id, found))
-    numbers = [ranks.rank(one.identity) for one in ordered]
+    numbers = [order.rank(one.identity) for one in ordered]
     assert numbers == sorted(numbers)
     for number in set(numbers):
-        same = [id(one) for one in found if ranks.rank(one.identity) == number]
-        assert [id(one) for one in ordered if ranks.rank(one.identity) == number] == same
+        same = [id(one) for one in found if order.rank(one.identity) == number]
+        assert [id(one) for one in ordered if order.rank(one.identity) == number] == same
 
 
 @given(objects(after=True))
@@ -77,7 +76,7 @@ def test_the_order_is_that_of_the_graph(found: list[KubeObject]) -> None:
 def test_namespaces_and_definitions_come_first(
     found: list[KubeObject], depends: dict[str, tuple[str, ...]]
 ) -> None:
-    first = [ranks.is_first(one.identity) for one in order.ordered(found, depends)]
+    first = [order.is_first(one.identity) for one in order.ordered(found, depends)]
     assert first == sorted(first, reverse=True)
 
 
@@ -91,7 +90,7 @@ def test_everything_comes_after_what_it_depends_on(graph: Graph) -> None:
 def test_what_people_say_is_heeded(found: list[KubeObject]) -> None:
     place = {one.identity: number for number, one in enumerate(order.ordered(found))}
     for one in found:
-        for target in dependencies.wanted(one):
+        for target in order.wanted(one):
             assert place[target] < place[one.identity]
 
 
@@ -118,12 +117,12 @@ def test_the_bonds_do_not_depend_on_the_order_of_the_files(found: list[KubeObjec
 @given(st.dictionaries(st.integers(0, 6), st.sets(st.integers(0, 6), max_size=3)))
 def test_a_circle_is_found_or_there_is_an_order(before: dict[int, set[int]]) -> None:
     nodes = sorted({*before, *(one for needed in before.values() for one in needed)})
-    circle = dag.find_cycle(nodes, before)
+    circle = order.find_cycle(nodes, before)
     if circle:
         steps = zip(circle, (*circle[1:], circle[0]), strict=True)
         assert all(needed in before[node] for node, needed in steps)
     else:
-        found = dag.sort(nodes, before, lambda node: 0)
+        found = order.sort(nodes, before, lambda node: 0)
         assert sorted(found) == nodes
         assert all(found.index(one) < found.index(node) for node in before for one in before[node])
 
@@ -149,7 +148,7 @@ def run(graph: Graph, work: Callable[[Node], None]) -> tuple[list[Node], dict[No
         work=do,
         wait=lambda gone, then: Thread(target=then, args=(None,)).start(),
         skipped=skipped.__setitem__,
-        is_idle=lambda node: isinstance(node, Gate),
+        is_idle=lambda node: isinstance(node, Barrier),
         because=lambda node, end, after: f"{node} {end}",
         binding=frozenset({"user", "needs"}),
         stopped=Event(),

@@ -6,8 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.model.params import LAYERS, Layer, Origin, resolve
-from mlstack.model.values import merge
+from mlstack.app.params import LAYERS, Layer, Origin, merge, resolve
 from tests.support.builders import params
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.text("ab=,", max_size=4)

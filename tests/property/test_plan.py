@@ -9,12 +9,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.cluster.memory import MemoryCluster
+from mlstack.deploy.changes import ApplyOptions
 from mlstack.errors import ConflictError
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model.options import ApplyOptions
-from mlstack.operations import apply, plan
+from mlstack.kube.client import ObjectRef
+from mlstack.operations import deploy
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
 from tests.support.deploying import Stack, VirtualClock, config_map
 
 SCHEMAS = load_schemas("1.36")
@@ -68,15 +68,15 @@ def test_exactly_what_was_approved_is_done_or_nothing(
         stack.write("web", *(config_map(name, **data) for name, data in before.items()))
         stack.apply()
         stack.write("web", *(config_map(name, **data) for name, data in wanted.items()))
-        told = plan.plan(stack.target(), opener=stack.opener, clock=clock, options=HOW, out=file)
+        told = deploy.plan(stack.target(), opener=stack.opener, clock=clock, options=HOW, out=file)
         for edit in edits:
             disturb(cluster, edit)
         then = content(cluster)
         try:
-            found = apply.compute_planned(
+            found = deploy.plan_approved(
                 file, stack.target(), opener=stack.opener, options=ApplyOptions(wait=False)
             )
-            apply.execute(found, clock=clock)
+            deploy.apply(found, clock=clock)
         except ConflictError:
             assert edits
             assert content(cluster) == then

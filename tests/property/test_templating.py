@@ -8,9 +8,9 @@ import yaml
 from hypothesis import given
 from ruamel.yaml import YAML
 
-from mlstack.files.yamlread import read_document
-from mlstack.model.prototype import Prototype
-from mlstack.templating import Renderer
+from mlstack.app.prototype import Prototype
+from mlstack.render.template import Renderer
+from mlstack.yaml.read import read_document
 from tests.property import strategies
 from tests.property.test_emit import as_kubectl, has_short_keys, typed
 

@@ -6,13 +6,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.cluster.api import ObjectRef
+from mlstack import clock
 from mlstack.errors import ConflictError, ObjectNotFoundError, UnreachableError, WatchExpiredError
-from mlstack.model import durations
-from mlstack.model.objects import KubeObject
-from mlstack.model.readiness.base import Readiness
-from mlstack.model.readiness.relatives import Relatives
-from mlstack.model.readiness.terms import SURE_S, Terms
+from mlstack.kube.client import ObjectRef
+from mlstack.objects.kube_object import KubeObject
+from mlstack.readiness.relatives import Relatives
+from mlstack.readiness.rule import Readiness
+from mlstack.readiness.terms import SURE_S, Terms
 from tests.support.deploying import deployment
 from tests.support.watched import FaultyCluster, Watched
 
@@ -61,13 +61,13 @@ def test_no_wait_is_for_ever(agreed: Terms, found: Readiness) -> None:
 def test_durations_are_read_as_they_are_written(hours: int, minutes: int, seconds: int) -> None:
     parts = ((hours, "h"), (minutes, "m"), (seconds, "s"))
     text = "".join(f"{count}{unit}" for count, unit in parts if count) or "0s"
-    assert durations.seconds(text) == hours * 3600 + minutes * 60 + seconds
+    assert clock.seconds(text) == hours * 3600 + minutes * 60 + seconds
 
 
 @given(st.text(max_size=8))
 def test_any_text_is_a_duration_or_refused_in_one_way(text: str) -> None:
     try:
-        assert durations.seconds(text) >= 0
+        assert clock.seconds(text) >= 0
     except ValueError as error:
         assert "is no duration" in str(error)
 

@@ -7,8 +7,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mlstack.errors import ConfigError
-from mlstack.files.yamledit import has_value, set_value, unset_value
-from mlstack.files.yamlread import read_documents
+from mlstack.yaml.edit import has_value, set_value, unset_value
+from mlstack.yaml.read import read_documents
 from tests.property import strategies, styled
 
 Path = list[str | int]

@@ -4,8 +4,8 @@ from typing import Any
 
 from hypothesis import given
 
-from mlstack.files.yamlread import Position, read_documents
-from mlstack.model import emit
+from mlstack.yaml import write as emit
+from mlstack.yaml.read import Position, read_documents
 from tests.property import strategies
 from tests.property.test_emit import as_kubectl, typed
 

@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
-from mlstack.elastic.scaleplan import Decision, ScalePlan
-from mlstack.elastic.snapshot import Arriving, Demand, Held, Job, Node, Snapshot, Trainer, Vector
+from mlstack.elastic.snapshot import (
+    Arriving,
+    Decision,
+    Demand,
+    Held,
+    Job,
+    Node,
+    ScalePlan,
+    Snapshot,
+    Trainer,
+    Vector,
+)
 
 TICK_MS = 5_000
 

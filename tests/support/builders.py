@@ -6,8 +6,8 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
-from mlstack.model.params import Layer, Origin
-from mlstack.model.prototype import Param
+from mlstack.app.params import Layer, Origin
+from mlstack.app.prototype import Param
 
 Tree = Mapping[str, str | bytes]
 

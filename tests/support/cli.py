@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mlstack.cli.adapters import Ports
 from mlstack.cli.commands.demo import StandingClock
 from mlstack.cli.main import main
-from mlstack.files.kubeconfig import Context, Kubeconfig
+from mlstack.cli.ports import Ports
+from mlstack.kube.kubeconfig import Context, Kubeconfig
 
 if TYPE_CHECKING:
-    from mlstack.cluster.api import Cluster
-    from mlstack.cluster.transport import Counted
+    from mlstack.kube.client import Cluster
+    from mlstack.kube.http import Counted
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Ran:
 
 def memory_cluster(name: str) -> Cluster:
     """Make an empty cluster in memory; what is applied runs while somebody watches."""
-    from mlstack.cluster.memory import MemoryCluster
-    from mlstack.cluster.simulated import Simulation
-    from mlstack.files.kubernetes import load_schemas
+    from mlstack.testing.cluster import MemoryCluster
+    from mlstack.testing.controllers import Simulation
+    from mlstack.validate.validate import load_schemas
 
     clock = StandingClock()
     cluster = MemoryCluster(load_schemas("1.36"), name=name, clock=clock.now_s)

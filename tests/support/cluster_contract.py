@@ -15,16 +15,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from mlstack.cluster.api import Cluster, ObjectRef
-from mlstack.cluster.lease import HeldError, Lease, LostError, Taken
-from mlstack.engine.comparing.settle import with_uid
-from mlstack.errors import (
-    ConflictError,
-    InvalidError,
-    ObjectNotFoundError,
-)
-from mlstack.model import adoption, conflicts
-from mlstack.model.rights import Right
+from mlstack.deploy import adopt, conflicts
+from mlstack.deploy.conflicts import with_uid
+from mlstack.errors import ConflictError, InvalidError, ObjectNotFoundError
+from mlstack.kube.client import Cluster, ObjectRef, Right
+from mlstack.kube.lease import HeldError, Lease, LostError, Taken
 
 T = TypeVar("T")
 Obj = dict[str, Any]
@@ -153,7 +148,7 @@ def _taken_over(cluster: Cluster, ref: ObjectRef) -> tuple[Obj, Obj] | None:
     """Take an object over; controllers write its status meanwhile."""
     live = cluster.get(ref)
     assert live is not None
-    patch = adoption.take_over(live, api_version=ref.api_version)
+    patch = adopt.take_over(live, api_version=ref.api_version)
     try:
         return live, dict(cluster.patch(ref, patch, kind="json").object)
     except InvalidError:
@@ -399,7 +394,7 @@ class ClusterContract:
         created = cluster.create(config_map(namespace, x="1"), manager="kubectl-create").object
         cluster.patch(ObjectRef.of(created), {"data": {"y": "2"}}, manager="other")
         with pytest.raises(InvalidError) as caught:
-            cluster.patch(ObjectRef.of(created), adoption.take_over(created, api_version="v1"), kind="json")
+            cluster.patch(ObjectRef.of(created), adopt.take_over(created, api_version="v1"), kind="json")
         assert not caught.value.causes
 
     def test_another_manager_holds_a_number_that_changes_hands(

@@ -6,7 +6,7 @@ from collections import Counter
 from threading import Lock
 from typing import Any
 
-from mlstack.cluster.api import Cluster
+from mlstack.kube.client import Cluster
 
 
 class Counted:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from threading import RLock
 from typing import Any
 
-from mlstack.cluster.memory import MemoryCluster
 from mlstack.errors import UnreachableError
+from mlstack.testing.cluster import MemoryCluster
 
 WRITES = frozenset({"apply", "create", "replace", "patch", "delete"})
 

@@ -9,17 +9,16 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
-from mlstack.cluster.api import Cluster
-from mlstack.engine.deployment import Deployment
-from mlstack.engine.target import Target
-from mlstack.files.appdir import AppDir
-from mlstack.model import emit
-from mlstack.model.events import Event
-from mlstack.model.health import StatusResult
-from mlstack.model.history import Revision
-from mlstack.model.options import ApplyOptions
-from mlstack.model.report import ChangeReport, RunResult
-from mlstack.operations import apply, delete, diff, history, rollback, status
+from mlstack.app.app_dir import AppDir
+from mlstack.deploy.changes import ApplyOptions
+from mlstack.deploy.deployment import ApplyPlan
+from mlstack.deploy.history import Revision
+from mlstack.deploy.result import ChangeReport, RunResult, StatusResult
+from mlstack.deploy.target import Target
+from mlstack.events import RunEvent
+from mlstack.kube.client import Cluster
+from mlstack.operations import deploy, status
+from mlstack.yaml import write
 from tests.support.builders import MINIMAL_APP, write_tree
 
 Objects = Sequence[Mapping[str, Any]]
@@ -80,7 +79,7 @@ class Stack:
         """Write the app; it has no components yet."""
         self.root, self.namespace, self.opener = root, namespace, opener
         self.clock = clock or RealClock()
-        self.events: list[Event] = []
+        self.events: list[RunEvent] = []
         environments = {
             f"environments/{environment}/environment.yaml": f"""\
                 apiVersion: mlstack.dev/v1
@@ -99,7 +98,7 @@ class Stack:
 
     def write(self, component: str, *objects: Mapping[str, Any]) -> None:
         """Make a component of these objects, in place of what it was."""
-        write_tree(self.root, {f"components/{component}.yaml": emit.to_yaml_documents(objects)})
+        write_tree(self.root, {f"components/{component}.yaml": write.to_yaml_documents(objects)})
 
     def write_text(self, path: str, text: str) -> None:
         """Write any file of the app."""
@@ -113,25 +112,27 @@ class Stack:
         """Give what the commands are about."""
         return Target(app=self.app, environment=environment, **options)
 
-    def plan(self, environment: str = "minikube", **options: Any) -> Deployment:
+    def plan(self, environment: str = "minikube", **options: Any) -> ApplyPlan:
         """Work out what an apply would do; options are those of `Target` and `ApplyOptions`.
 
         Nothing runs in these clusters, so that only who asks for it waits.
         """
         about, how = _split(options)
         options_of_run = ApplyOptions(**{"wait": False, **how})
-        return apply.compute(self.target(environment, **about), opener=self.opener, options=options_of_run)
+        return deploy.plan_apply(
+            self.target(environment, **about), opener=self.opener, options=options_of_run
+        )
 
     def apply(self, environment: str = "minikube", **options: Any) -> RunResult:
         """Apply without a question."""
         plan = self.plan(environment, **options)
         self.events = []
-        return apply.execute(plan, clock=self.clock, on_event=self.events.append)
+        return deploy.apply(plan, clock=self.clock, on_event=self.events.append)
 
     def rollback(self, number: int | None = None, environment: str = "minikube", **options: Any) -> RunResult:
         """Go back to a revision without a question."""
         about, how = _split(options)
-        plan = rollback.compute(
+        plan = deploy.plan_rollback(
             self.target(environment, **about),
             number,
             opener=self.opener,
@@ -139,11 +140,11 @@ class Stack:
             options=ApplyOptions(**{"wait": False, **how}),
         )
         self.events = []
-        return rollback.execute(plan, clock=self.clock, on_event=self.events.append)
+        return deploy.rollback(plan, clock=self.clock, on_event=self.events.append)
 
     def revisions(self, environment: str = "minikube", **options: Any) -> tuple[Revision, ...]:
         """Give the history, newest first."""
-        found = history.list_all(self.target(environment, **options), opener=self.opener, clock=self.clock)
+        found = deploy.list_history(self.target(environment, **options), opener=self.opener, clock=self.clock)
         return found.revisions
 
     @property
@@ -155,14 +156,14 @@ class Stack:
         """Compare with the cluster; options are those of `Target` and `ApplyOptions`."""
         about, how = _split(options)
         asked = ApplyOptions(**{"dry_run": True, **how})
-        return diff.diff(self.target(environment, **about), opener=self.opener, options=asked)
+        return deploy.diff(self.target(environment, **about), opener=self.opener, options=asked)
 
     def delete(self, environment: str = "minikube", **options: Any) -> RunResult:
         """Delete without a question."""
         about, how = _split(options)
-        plan = delete.compute(self.target(environment, **about), opener=self.opener, **how)
+        plan = deploy.plan_delete(self.target(environment, **about), opener=self.opener, **how)
         self.events = []
-        return delete.execute(plan, clock=self.clock, on_event=self.events.append)
+        return deploy.delete(plan, clock=self.clock, on_event=self.events.append)
 
     def status(self, environment: str = "minikube", **options: Any) -> StatusResult:
         """Judge every object."""

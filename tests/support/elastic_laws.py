@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from mlstack.elastic.scaleplan import ScalePlan
-from mlstack.elastic.snapshot import Demand, Job, Node, Snapshot, Vector, stands_still
+from mlstack.elastic.snapshot import Demand, Job, Node, ScalePlan, Snapshot, Vector, stands_still
 from tests.support.actuation import room
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mlstack.elastic.sampling import JobSample, Sample
-from mlstack.elastic.simulate.run import Outcome
+from mlstack.simulator.measures import JobSample, Sample
+from mlstack.simulator.run import SimulationOutcome
 
 LONGEST_S = 110
 """So long a job may have been admitted without its whole gang: it is given up after 90 s."""
@@ -14,7 +14,7 @@ STEADY_S = 60
 """What a job was told to have for so long it has."""
 
 
-def undone(outcome: Outcome) -> list[str]:
+def undone(outcome: SimulationOutcome) -> list[str]:
     """Give what should have come about and has not."""
     found = []
     for job in outcome.samples[-1].jobs:

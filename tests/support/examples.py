@@ -10,13 +10,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mlstack.engine import desired
-from mlstack.files import bundled, lockfile
-from mlstack.files.appdir import AppDir
-from mlstack.files.packages import PackageFolder
-from mlstack.model.app import Lock, LockedPackage
-from mlstack.model.objects import DesiredState
-from mlstack.model.prototype import Example, Package, Prototype
+from mlstack.app import files
+from mlstack.app.app import Lock, LockedPackage
+from mlstack.app.app_dir import AppDir
+from mlstack.app.package import PackageFolder
+from mlstack.app.prototype import Example, Package, Prototype
+from mlstack.objects.kube_object import DesiredState
+from mlstack.render import render as desired
 
 REGISTRY = "kubeflow"
 PLAIN = "plain"  # the environment of examples that name none: without values of its own
@@ -52,7 +52,7 @@ class Case:
 @cache
 def folders() -> Mapping[str, PackageFolder]:
     """Give the shipped packages' folders by name."""
-    places = sorted(file.parent for file in bundled.folder("prototypes").glob("*/package.yaml"))
+    places = sorted(file.parent for file in files.folder("prototypes").glob("*/package.yaml"))
     return {place.name: PackageFolder.read(place, source=place.name, registry=REGISTRY) for place in places}
 
 
@@ -106,19 +106,19 @@ def write_app(root: Path, components: Mapping[str, tuple[str, Mapping[str, Any]]
             registry=REGISTRY, name=name, version=folder.head.version, digest=folder.digest, source="bundled"
         )
         (root / package.folder).parent.mkdir(parents=True, exist_ok=True)
-        (root / package.folder).symlink_to(bundled.folder("prototypes") / name)
+        (root / package.folder).symlink_to(files.folder("prototypes") / name)
         locked.append(package)
-    (root / "mlstack.lock").write_bytes(lockfile.write_lock(Lock(registries=(), packages=tuple(locked))))
+    (root / "mlstack.lock").write_bytes(files.write_lock(Lock(registries=(), packages=tuple(locked))))
     _write(root / "app.yaml", "App", name="demo")
     for name, (prototype, params) in components.items():
         _write(root / "components" / f"{name}.yaml", "Component", prototype=prototype, params=dict(params))
     _write(
         root / "environments" / PLAIN / "environment.yaml", "Environment", context=PLAIN, namespace="default"
     )
-    for preset in bundled.presets():
+    for preset in files.presets():
         place = root / "environments" / preset
         _write(place / "environment.yaml", "Environment", context=preset, namespace="default")
-        shutil.copy(bundled.folder("environments") / preset / "params.yaml", place)
+        shutil.copy(files.folder("environments") / preset / "params.yaml", place)
     return AppDir(root, store=_STORE)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from mlstack.cluster.remote import RemoteCluster
+from mlstack.kube.api_server import ApiServerClient
 from tests.support.serving import served
 
 JSON = "application/json"
@@ -86,7 +86,7 @@ class FakeApi:
             yield self
 
 
-Serve = Callable[[Script], tuple[FakeApi, RemoteCluster]]
+Serve = Callable[[Script], tuple[FakeApi, ApiServerClient]]
 """Starts a server with a script; gives it and a client of it."""
 
 

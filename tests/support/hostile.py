@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from threading import Lock, Thread
 from typing import Any
 
-from mlstack.cluster.api import Applied, Cluster, Listing, ObjectRef, WatchEvent
-from mlstack.cluster.remote import object_fault
-from mlstack.cluster.view import ClusterView
 from mlstack.errors import ClusterError
+from mlstack.kube.api_server import object_fault
+from mlstack.kube.client import Applied, ClientWrapper, Cluster, Listing, ObjectRef, WatchEvent
 
 JSON = b"Content-Type: application/json\r\n"
 
@@ -177,7 +176,7 @@ JUNK: tuple[Any, ...] = (
 """Values of every type, for fields that were to have another."""
 
 
-class OddCluster(ClusterView):
+class OddCluster(ClientWrapper):
     """Another cluster, of whose objects some have one field of another type than it gave it.
 
     What the real client finds in metadata is found here too. What managers own is left as it is: it would be

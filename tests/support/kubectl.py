@@ -1,6 +1,6 @@
 """A kubeconfig as values."""
 
-from mlstack.files.kubeconfig import Context, Kubeconfig
+from mlstack.kube.kubeconfig import Context, Kubeconfig
 
 KUBECONFIG = Kubeconfig(
     current_context="minikube",

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mlstack.cluster.api import Opener
-from mlstack.engine.comparing.observe import observe
-from mlstack.engine.records import inventory as inventories
-from mlstack.engine.target import Target, reach
-from mlstack.model.diff import Changes
+from mlstack.deploy import inventory_store
+from mlstack.deploy.changes import Changes
+from mlstack.deploy.diff import observe
+from mlstack.deploy.target import Target, reach
+from mlstack.kube.client import Opener
 
 
 def looked_at(target: Target, opener: Opener) -> Changes:
     """Give what an apply would do if it knew nothing of what it wrote before."""
     reached = reach(target, opener)
     state = reached.state
-    inventory = inventories.read(
+    inventory = inventory_store.read(
         reached.cluster, app=state.app, environment=state.environment, namespace=reached.place.namespace
     )
     members = tuple(found.with_data(inventory.label(found.data)) for found in state.objects)

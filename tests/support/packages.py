@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from textwrap import dedent
 
-from mlstack.files.lockfile import write_lock
-from mlstack.files.packages import digest
-from mlstack.model.app import Lock, LockedPackage
+from mlstack.app.app import Lock, LockedPackage
+from mlstack.app.files import write_lock
+from mlstack.app.package import digest
 from tests.support.builders import Tree, write_tree
 
 COMMON: Tree = {

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from mlstack.app.package import digest
 from mlstack.errors import MlstackError, NotFoundError, RegistryError
-from mlstack.files.packages import digest
-from mlstack.registries.base import Registry
+from mlstack.registries.registry import Registry
 from tests.support.builders import Tree, write_tree
 from tests.support.packages import COMMON, JOBS, as_files
 

@@ -6,9 +6,8 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from mlstack.files.appdir import AppDir
-from mlstack.files.drafts import Wanted
-from mlstack.operations import app, component, package, registry
+from mlstack.app.app_dir import AppDir, Wanted
+from mlstack.operations import app, packages
 from tests.support.builders import Tree, read_tree, write_tree
 
 REGISTRY: Tree = {
@@ -110,12 +109,12 @@ def _made(*, installed: bool) -> Tree:
         folder = write_tree(Path(name), REGISTRY)
         app.init(folder / "demo", "demo", default_registry=False)
         made = AppDir(folder / "demo", store=PASSED)
-        registry.add(made, "ours", "../registry")
+        packages.add_registry(made, "ours", "../registry")
         if installed:
-            package.install(made, "ours/tools")
+            packages.install_package(made, "ours/tools")
         return read_tree(folder)
 
 
 def generate(made: AppDir, name: str = "front", **texts: str | None) -> None:
     """Generate a component of the prototype `web` from options as typed."""
-    component.generate(made, Wanted(prototype="web", name=name, texts={"image": "nginx", **texts}))
+    packages.generate(made, Wanted(prototype="web", name=name, texts={"image": "nginx", **texts}))

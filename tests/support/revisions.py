@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mlstack.model.history import Result, Revision
-from mlstack.model.objects import DesiredState, KubeObject
+from mlstack.deploy.history import Result, Revision
+from mlstack.objects.kube_object import DesiredState, KubeObject
 
 
 def state(**components: str) -> DesiredState:

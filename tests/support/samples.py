@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlstack.elastic.sampling import JobSample, Sample, ServiceSample
+from mlstack.simulator.measures import JobSample, Sample, ServiceSample
 
 
 def job(name: str, trainers: int, **facts: int | str | None) -> JobSample:

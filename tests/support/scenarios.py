@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from mlstack.elastic.simulate import scenariofile
-from mlstack.elastic.simulate.scenario import Scenario
+from mlstack.simulator import scenario
+from mlstack.simulator.scenario import Scenario
 
 EVENTFUL_S = 160
 CALM_S = 140
@@ -23,7 +23,7 @@ Obj = dict[str, Any]
 
 def made_up(number: int) -> Scenario:
     """Give the scenario of a number."""
-    return scenariofile.read(_Maker(Random(f"scenario/{number}")).make(), where=f"made-up-{number}.yaml")
+    return scenario.read(_Maker(Random(f"scenario/{number}")).make(), where=f"made-up-{number}.yaml")
 
 
 class _Maker:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from mlstack.elastic.simulate import scenariofile
-from mlstack.elastic.simulate.admission import admit
-from mlstack.elastic.simulate.kernel import START_MS, Kernel
-from mlstack.elastic.simulate.kubelet import Kubelets, KubeletSettings
-from mlstack.elastic.simulate.nodes import NodeLifecycle
-from mlstack.elastic.simulate.objects import classes, nodes
-from mlstack.elastic.simulate.scenario import Event, NodeGroup, Scenario
-from mlstack.elastic.simulate.scheduler import Scheduler, SchedulerSettings
-from mlstack.elastic.simulate.store import Obj, Store
-from mlstack.elastic.simulate.workloads import Collector, Workloads, WorkloadSettings
+from mlstack.simulator import scenario
+from mlstack.simulator.engine import START_MS, Kernel, Obj, SimulatedStore, admit
+from mlstack.simulator.nodes import (
+    Collector,
+    Kubelets,
+    KubeletSettings,
+    NodeLifecycle,
+    Workloads,
+    WorkloadSettings,
+)
+from mlstack.simulator.scenario import NodeGroup, Scenario, ScenarioEvent, classes, nodes
+from mlstack.simulator.scheduler import Scheduler, SchedulerSettings
 
 SMALL_JOB = {
     "min": 2,
@@ -26,7 +28,7 @@ SMALL_JOB = {
 """A small job of a scenario, but for its name and times."""
 
 
-def small_scenario(*events: Event, jobs: int = 3, seconds: int = 150, **more: object) -> Scenario:
+def small_scenario(*events: ScenarioEvent, jobs: int = 3, seconds: int = 150, **more: object) -> Scenario:
     """Give a small cluster with a service and jobs that come ten seconds apart."""
     data = {
         "seconds": seconds,
@@ -35,7 +37,7 @@ def small_scenario(*events: Event, jobs: int = 3, seconds: int = 150, **more: ob
         "jobs": [{"name": "j", "count": jobs, "every": 10, "at": 5, **SMALL_JOB}],
         **more,
     }
-    return replace(scenariofile.read(data, where="small.yaml"), events=events)
+    return replace(scenario.read(data, where="small.yaml"), events=events)
 
 
 class Sandbox:
@@ -45,7 +47,7 @@ class Sandbox:
         self, *cores: int, seed: int = 0, scheduler: SchedulerSettings | None = None, gpus: int = 0
     ) -> None:
         self.kernel = Kernel(seed)
-        self.store = Store(self.kernel)
+        self.store = SimulatedStore(self.kernel)
         self.kubelets = Kubelets(self.store, self.kernel, KubeletSettings())
         self.lifecycle = NodeLifecycle(self.store, self.kernel, self.kubelets)
         self.scheduler = Scheduler(self.store, self.kernel, scheduler or SchedulerSettings())

@@ -6,17 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mlstack.cluster.api import Cluster, ObjectRef, WatchEvent
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.cluster.view import ClusterView
-from mlstack.elastic.config import PolicyConfig, PriorityGrants
-from mlstack.elastic.controller import sources
-from mlstack.elastic.observed import pods as podfacts
-from mlstack.elastic.observed.placement import Place, is_eligible
-from mlstack.elastic.reconcile import Pass, Reconciler
-from mlstack.elastic.world import World
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model.objects import MANAGER
+from mlstack.elastic import facts as podfacts
+from mlstack.elastic.controller.cache import ClusterCache
+from mlstack.elastic.controller.controller import sources
+from mlstack.elastic.controller.reconciler import Pass, Reconciler
+from mlstack.elastic.facts import NodePlace, is_eligible
+from mlstack.elastic.snapshot import PolicyConfig, PriorityGrants
+from mlstack.kube.client import ClientWrapper, Cluster, ObjectRef, WatchEvent
+from mlstack.objects.kube_object import MANAGER
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
 from tests.support.elastic import node
 
 Obj = dict[str, Any]
@@ -34,7 +33,7 @@ class StageClock:
         return self.now_ms / 1000
 
 
-class Counting(ClusterView):
+class Counting(ClientWrapper):
     """A cluster that notes what is written to it.
 
     Attributes:
@@ -94,14 +93,14 @@ class Stage:
 
     def restart(self, config: PolicyConfig | None = None, **options: Any) -> None:
         """Begin with a controller that remembers nothing."""
-        self.world = World()
+        self.world = ClusterCache()
         self.reconciler = Reconciler(self.cluster, self.world, config, **options)
         self._versions: dict[str, str] = {}
 
     def grant(self, grants: PriorityGrants) -> None:
         """Begin anew with a controller that knows which priorities jobs may have."""
         self.restart()
-        self.world = World(grants)
+        self.world = ClusterCache(grants)
         self.reconciler = Reconciler(self.cluster, self.world)
 
     def hear(self) -> None:
@@ -151,7 +150,7 @@ class Stage:
             owned = {
                 pod["metadata"]["name"]: pod
                 for pod in self.all("Pod")
-                if podfacts.parse(pod).owner == metadata["uid"]
+                if podfacts.parse_pod(pod).owner == metadata["uid"]
             }
             names = [f"{metadata['name']}-{index}" for index in range(spec.get("replicas", 1))]
             for name in [name for name in owned if name not in names]:
@@ -176,7 +175,7 @@ class Stage:
 
     def run_pods(self, *, but: tuple[str, ...] = ()) -> None:
         """Bind pods where there is room, on the node that they were planned for if they can, and run them."""
-        pods = {pod["metadata"]["name"]: (pod, podfacts.parse(pod)) for pod in self.all("Pod")}
+        pods = {pod["metadata"]["name"]: (pod, podfacts.parse_pod(pod)) for pod in self.all("Pod")}
         for name, (obj, facts) in sorted(pods.items()):
             if facts.ending or facts.phase == "Running" or name in but:
                 continue
@@ -214,7 +213,7 @@ class Stage:
         for name in places:
             found = self.get("Node", name)
             assert found is not None
-            place = Place(name, found["metadata"]["labels"])
+            place = NodePlace(name, found["metadata"]["labels"])
             spec = {**obj["spec"], "required": required}
             if is_eligible(spec, place) and facts.requests.get("cpu", 0) <= self._free(name):
                 return name
@@ -223,7 +222,7 @@ class Stage:
     def _free(self, name: str) -> int:
         found = self.get("Node", name)
         assert found is not None
-        pods = [podfacts.parse(pod) for pod in self.all("Pod")]
+        pods = [podfacts.parse_pod(pod) for pod in self.all("Pod")]
         used = sum(pod.requests.get("cpu", 0) for pod in pods if pod.node == name and not pod.ending)
         return int(found["status"]["allocatable"]["cpu"]) * 1000 - used
 
@@ -265,7 +264,7 @@ class Stage:
 
     def trainers(self, name: str = "train") -> list[str]:
         """Give the names of the job's trainers that neither ended nor are going."""
-        facts = map(podfacts.parse, self.all("Pod"))
+        facts = map(podfacts.parse_pod, self.all("Pod"))
         return sorted(pod.name for pod in facts if pod.role == "trainer" and pod.job == name and pod.is_live)
 
     def end(self, name: str, *, phase: str, **status: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mlstack.elastic.specfields import spellings
+from mlstack.elastic.training_job import spellings
 
 
 def edl_job(name: str = "example", **spec: Any) -> dict[str, Any]:

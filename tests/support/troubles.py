@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.elastic.observed import pods as podfacts
-from mlstack.elastic.observed.pods import PodFacts
+from mlstack.elastic import facts
+from mlstack.elastic.facts import PodFacts
 from mlstack.errors import TransientError, UnreachableError
+from mlstack.kube.client import ObjectRef
 from tests.support.elastic import node, pod, training_job
 from tests.support.stage import JOBS, Stage
 
@@ -64,7 +64,7 @@ class Troubles:
         return self._stage.all("TrainingJob", JOBS)
 
     def _pods(self) -> list[PodFacts]:
-        return [podfacts.parse(obj) for obj in self._stage.all("Pod")]
+        return [facts.parse_pod(obj) for obj in self._stage.all("Pod")]
 
     def _submit(self) -> None:
         if len(self._jobs()) >= 5:

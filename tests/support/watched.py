@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mlstack.cluster.api import ObjectRef, WatchEvent
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.cluster.simulated import Simulation
-from mlstack.engine.waiting.lookout import Lookout
-from mlstack.engine.waiting.ready import Found, until_ready
+from mlstack.deploy.wait import Found, until_ready
 from mlstack.errors import MlstackError
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model.events import Event
-from mlstack.model.objects import Identity, KubeObject
-from mlstack.model.readiness.base import Readiness
-from mlstack.model.readiness.terms import Terms, terms_of
+from mlstack.events import RunEvent
+from mlstack.kube.client import ObjectRef, WatchEvent
+from mlstack.objects.kube_object import Identity, KubeObject
+from mlstack.readiness.rule import Readiness
+from mlstack.readiness.terms import Terms, terms_of
+from mlstack.readiness.watcher import ReadinessWatcher
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.testing.controllers import Simulation
+from mlstack.validate.validate import load_schemas
 from tests.support.deploying import VirtualClock
 
 Fault = Callable[["FaultyCluster", str], None]
@@ -71,7 +71,7 @@ class Watched:
         if gpus is not None:
             simulation = Simulation(self.cluster, gpus=gpus, now=lambda: "2027-01-15T08:00:00Z")
             self.cluster.on_idle = simulation.step
-        self.events: list[Event] = []
+        self.events: list[RunEvent] = []
         self.found: dict[Identity, Readiness] = {}
         self.uids: dict[Identity, str] = {}
 
@@ -82,9 +82,9 @@ class Watched:
         self.uids[wanted.identity] = self.cluster.apply(placed).object["metadata"]["uid"]
         return wanted
 
-    def lookout(self, wanted: Sequence[KubeObject], **options: Any) -> Lookout:
+    def lookout(self, wanted: Sequence[KubeObject], **options: Any) -> ReadinessWatcher:
         """Give the lookout of these objects."""
-        return Lookout(self.cluster, wanted, clock=self.clock, uids=self.uids, **options)
+        return ReadinessWatcher(self.cluster, wanted, clock=self.clock, uids=self.uids, **options)
 
     def wait(self, *wanted: KubeObject, labels: str = "", balancer: bool = False, **how: Any) -> float:
         """Wait for objects and give the seconds that this took."""

@@ -77,6 +77,6 @@ def test_a_render_that_was_printed_before_imports_nothing_of_its_own_work(tmp_pa
     app = tmp_path / "demo"
     write_tree(app, {"components/front.yaml": COMPONENT, "environments/gke/environment.yaml": ENVIRONMENT})
     first, second = (modules(app, "render", "gke") for _ in range(2))
-    assert {"jinja2", "yaml", "mlstack.engine.desired"} <= first
+    assert {"jinja2", "yaml", "mlstack.render.render"} <= first
     assert heavy(second) == []
-    assert not {"typer", "mlstack.engine", "mlstack.model", "dataclasses", "typing"} & second
+    assert not {"typer", "mlstack.deploy", "mlstack.objects", "dataclasses", "typing"} & second

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mlstack.files.kubernetes import load_schemas
+from mlstack.validate.validate import load_schemas
 from tests.generate import crds
 
 LIMIT_BYTES = 262_144

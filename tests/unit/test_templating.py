@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from mlstack import templating
+from mlstack.app.prototype import Prototype
+from mlstack.disk_cache import Cache
 from mlstack.errors import TemplateError
-from mlstack.files.cache import Cache
-from mlstack.model.places import Place
-from mlstack.model.prototype import Prototype
-from mlstack.templating import Renderer
+from mlstack.render import template
+from mlstack.render.template import Renderer, TemplatePlace
 
 
 def renderer(templates: dict[str, str], files: dict[str, str] | None = None, store: Any = None) -> Renderer:
@@ -272,7 +271,7 @@ def test_what_grows_without_end_is_ended(text: str, message: str) -> None:
     ],
 )
 def test_what_takes_too_long_is_ended(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(templating.Limits, "LONGEST_S", 0.3)
+    monkeypatch.setattr(template.Limits, "LONGEST_S", 0.3)
     began = time.monotonic()
     with pytest.raises(TemplateError, match=r"take more than 0\.\d+ seconds") as caught:
         render(text)
@@ -281,7 +280,7 @@ def test_what_takes_too_long_is_ended(text: str, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_time_counts_where_no_alarm_rings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(templating.Limits, "LONGEST_S", 0.05)
+    monkeypatch.setattr(template.Limits, "LONGEST_S", 0.05)
     text = "{% for i in range(9999) %}{% for j in range(99) %}{{ i ~ j }}{% endfor %}{% endfor %}"
     with ThreadPoolExecutor(1) as pool, pytest.raises(TemplateError, match=r"take more than 0\.\d+ seconds"):
         pool.submit(render, text).result()
@@ -342,17 +341,17 @@ def test_lines_of_the_text_are_traced_to_the_template() -> None:
     assert text == made.render("a.yaml.j2", {"yes": True, "v": "multi\nline"})
     a, b = "vendor/p/templates/a.yaml.j2", "vendor/p/templates/_b.j2"
     assert list(zip(text.split("\n"), places, strict=True)) == [
-        ("kind: A", Place(a, 3)),
-        ('  on: "multi\\nline"', Place(a, 5)),
-        ("  - 1", Place(a, 8)),
-        ("  - 2", Place(a, 8)),
-        ("  x:", Place(a, 10)),
-        ("  - 1", Place(a, 10)),
-        ("  - 2", Place(a, 10)),
-        ("b:", Place(b, 2)),
-        ("  c: 1", Place(b, 3)),
-        ("end: 1", Place(a, 12)),
-        ("", Place(a, 13)),
+        ("kind: A", TemplatePlace(a, 3)),
+        ('  on: "multi\\nline"', TemplatePlace(a, 5)),
+        ("  - 1", TemplatePlace(a, 8)),
+        ("  - 2", TemplatePlace(a, 8)),
+        ("  x:", TemplatePlace(a, 10)),
+        ("  - 1", TemplatePlace(a, 10)),
+        ("  - 2", TemplatePlace(a, 10)),
+        ("b:", TemplatePlace(b, 2)),
+        ("  c: 1", TemplatePlace(b, 3)),
+        ("end: 1", TemplatePlace(a, 12)),
+        ("", TemplatePlace(a, 13)),
     ]
 
 
@@ -394,15 +393,15 @@ def test_a_real_cache_will_do(tmp_path: Path) -> None:
 
 
 def test_importing_the_door_imports_no_jinja() -> None:
-    code = "import sys, mlstack.templating; sys.exit('jinja2' in sys.modules)"
+    code = "import sys, mlstack.render.template; sys.exit('jinja2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_the_same_bytes_under_every_hash_seed_zone_and_locale() -> None:
     code = (
         "import json\n"
-        "from mlstack.model.prototype import Prototype\n"
-        "from mlstack.templating import Renderer\n"
+        "from mlstack.app.prototype import Prototype\n"
+        "from mlstack.render.template import Renderer\n"
         "text = '{% for k in p %}{{ k }}: {{ p[k] }}{% endfor %}{{ p | dictsort }} {{ dict(p, z=1.5) }}'\n"
         "p = Prototype(name='p', package='x', registry='r', templates={'a': text})\n"
         "print(json.dumps(Renderer(p).render('a', {'p': {'b': 1e16, 'a': ['ü'], 'c': {'y': None}}})))\n"

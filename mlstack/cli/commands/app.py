@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from mlstack.cli import options
-from mlstack.cli.adapters import Session
+from mlstack.cli.main import family
 from mlstack.cli.output import emit
-from mlstack.cli.parsing import family
+from mlstack.cli.ports import Session
 
 commands = family("The app directory.")
 

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlstack.cli import complete, options
-from mlstack.cli.adapters import app_dir, code_store
-from mlstack.cli.output import emit, say, table_text, write
-from mlstack.cli.parsing import FreeOptionsCommand, family
+from mlstack.cli import options
+from mlstack.cli.main import FreeOptionsCommand, family
+from mlstack.cli.output import emit, table_text
+from mlstack.cli.ports import app_dir, code_store
+from mlstack.cli.streams import say, write
 from mlstack.errors import UsageError
 
 if TYPE_CHECKING:
-    from mlstack.files.appdir import AppDir
+    from mlstack.app.app_dir import AppDir
 
 commands = family("The app's components.")
 component = family("Components: prototypes used under a name, and plain manifests.")
@@ -52,8 +53,8 @@ def generate(
     output: options.Output = "table",
 ) -> int:
     """Make a component from a prototype; its parameters are options of this command."""
-    from mlstack.files.drafts import Wanted
-    from mlstack.operations import component as operation
+    from mlstack.app.app_dir import Wanted
+    from mlstack.operations import packages
 
     if show_help:
         return _show_help(ctx, prototype, folder)
@@ -66,31 +67,31 @@ def generate(
         texts=pairs(params or []),
         values_files=tuple(values or ()),
     )
-    result = operation.generate(app_dir(ctx.obj, folder), wanted, replace=force, store=code_store())
+    result = packages.generate(app_dir(ctx.obj, folder), wanted, replace=force, store=code_store())
     return emit(result, output)
 
 
 @component.command("list", epilog=options.example("mlstack component list"))
 def list_(ctx: typer.Context, folder: options.Dir = None, output: options.Output = "table") -> int:
     """List the components of the app."""
-    from mlstack.operations import component as operation
+    from mlstack.operations import packages
 
-    return emit(operation.list_all(app_dir(ctx.obj, folder)), output)
+    return emit(packages.list_components(app_dir(ctx.obj, folder)), output)
 
 
 @component.command(epilog=options.example("mlstack component rm cnn"))
 def rm(
     ctx: typer.Context,
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="The component.", autocompletion=complete.components)
+        str, typer.Argument(metavar="NAME", help="The component.", autocompletion=options.components)
     ],
     folder: options.Dir = None,
     output: options.Output = "table",
 ) -> int:
     """Remove a component and what environments say about it; the cluster is not touched."""
-    from mlstack.operations import component as operation
+    from mlstack.operations import packages
 
-    return emit(operation.remove(app_dir(ctx.obj, folder), name), output)
+    return emit(packages.remove_component(app_dir(ctx.obj, folder), name), output)
 
 
 commands.add_typer(component, name="component")
@@ -115,6 +116,6 @@ def _show_help(ctx: typer.Context, prototype: str | None, folder: Path | None) -
 
 
 def _parameters(app: AppDir, prototype: str) -> str:
-    from mlstack.operations import prototype as operation
+    from mlstack.operations import packages
 
-    return table_text(operation.describe(app, prototype))
+    return table_text(packages.describe_prototype(app, prototype))

@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from mlstack.app.app import DEFAULT_KUBERNETES_VERSION
 from mlstack.cli import options
-from mlstack.cli.adapters import Ports
-from mlstack.cli.output import write
-from mlstack.cli.parsing import family
+from mlstack.cli.main import family
+from mlstack.cli.ports import Ports
+from mlstack.cli.streams import write
 from mlstack.errors import MlstackError
-from mlstack.model.app import DEFAULT_KUBERNETES_VERSION
 
 if TYPE_CHECKING:
-    from mlstack.cluster.api import Cluster
-    from mlstack.cluster.simulated import Simulation
-    from mlstack.files.kubeconfig import Kubeconfig
+    from mlstack.kube.client import Cluster
+    from mlstack.kube.kubeconfig import Kubeconfig
+    from mlstack.testing.controllers import Simulation
 
 commands = family("See it work.")
 
@@ -30,7 +30,7 @@ APP = "my-kubeflow"
 
 
 @dataclass(frozen=True)
-class Step:
+class DemoStep:
     """One command of the demo.
 
     Attributes:
@@ -45,43 +45,47 @@ class Step:
 
 
 SCRIPT = (
-    Step("An app is a directory for git.", ["init", APP]),
-    Step(
+    DemoStep("An app is a directory for git.", ["init", APP]),
+    DemoStep(
         "This address of old leads to the registry that mlstack brings along.",
         ["registry", "add", "kubeflow", "github.com/google/kubeflow/tree/master/kubeflow"],
     ),
-    Step("Packages are copied into the app and pinned.", ["pkg", "install", "kubeflow/core"]),
-    Step("", ["pkg", "install", "kubeflow/tf-job"]),
-    Step(
+    DemoStep("Packages are copied into the app and pinned.", ["pkg", "install", "kubeflow/core"]),
+    DemoStep("", ["pkg", "install", "kubeflow/tf-job"]),
+    DemoStep(
         "A component is a prototype under a name.",
         ["generate", "core", "kubeflow-core", "--name=kubeflow-core"],
     ),
-    Step("", ["generate", "tf-cnn", "cnn", "--name=cnn"]),
-    Step("An environment is a kubectl context and a namespace.", ["env", "add", "minikube"]),
-    Step("Every object is checked before it is sent, offline.", ["validate", "minikube"]),
-    Step("The core goes first: it brings the kind TFJob.", ["apply", "minikube", "-c", "kubeflow-core"]),
-    Step("", ["apply", "minikube", "-c", "cnn"]),
-    Step("Applying again writes nothing.", ["apply", "minikube", "-c", "cnn"]),
-    Step("Controllers in memory have run it all by now.", ["status", "minikube"]),
-    Step("Parameters have types and bounds.", ["param", "set", "--env=minikube", "cnn", "num_workers", "2"]),
-    Step("The difference to the cluster, before it is made.", ["diff", "minikube", "-c", "cnn"], code=1),
-    Step(
+    DemoStep("", ["generate", "tf-cnn", "cnn", "--name=cnn"]),
+    DemoStep("An environment is a kubectl context and a namespace.", ["env", "add", "minikube"]),
+    DemoStep("Every object is checked before it is sent, offline.", ["validate", "minikube"]),
+    DemoStep("The core goes first: it brings the kind TFJob.", ["apply", "minikube", "-c", "kubeflow-core"]),
+    DemoStep("", ["apply", "minikube", "-c", "cnn"]),
+    DemoStep("Applying again writes nothing.", ["apply", "minikube", "-c", "cnn"]),
+    DemoStep("Controllers in memory have run it all by now.", ["status", "minikube"]),
+    DemoStep(
+        "Parameters have types and bounds.", ["param", "set", "--env=minikube", "cnn", "num_workers", "2"]
+    ),
+    DemoStep("The difference to the cluster, before it is made.", ["diff", "minikube", "-c", "cnn"], code=1),
+    DemoStep(
         "A running job cannot change: it is recreated, which has to be confirmed.",
         ["apply", "minikube", "-c", "cnn", "--yes"],
     ),
-    Step("Another cluster, where the same job is to have a GPU.", ["env", "add", "gke", "--context", "gke"]),
-    Step("", ["param", "set", "--env=gke", "cnn", "num_gpus", "1"]),
-    Step(
+    DemoStep(
+        "Another cluster, where the same job is to have a GPU.", ["env", "add", "gke", "--context", "gke"]
+    ),
+    DemoStep("", ["param", "set", "--env=gke", "cnn", "num_gpus", "1"]),
+    DemoStep(
         "Every value knows where it comes from, and which fields it reaches.",
         ["param", "explain", "cnn", "num_gpus", "--env", "gke"],
     ),
-    Step("", ["apply", "gke"]),
-    Step(
+    DemoStep("", ["apply", "gke"]),
+    DemoStep(
         "This cluster has no GPUs. What does not run says why, and what to do.",
         ["status", "gke", "-c", "cnn"],
         code=1,
     ),
-    Step("And away with it.", ["delete", "minikube", "--yes"]),
+    DemoStep("And away with it.", ["delete", "minikube", "--yes"]),
 )
 
 
@@ -100,7 +104,7 @@ def demo() -> int:
     return 0
 
 
-def _play(step: Step, stage: Stage) -> None:
+def _play(step: DemoStep, stage: Stage) -> None:
     from mlstack.cli.main import main
 
     line = f"mlstack {shlex.join(step.words)}"
@@ -147,9 +151,9 @@ class Stage:
             simulation.settle()
 
     def _cluster(self, context: str) -> Cluster:
-        from mlstack.cluster.memory import MemoryCluster
-        from mlstack.cluster.simulated import Simulation
-        from mlstack.files.kubernetes import load_schemas
+        from mlstack.testing.cluster import MemoryCluster
+        from mlstack.testing.controllers import Simulation
+        from mlstack.validate.validate import load_schemas
 
         if context not in self._clusters:
             schemas = load_schemas(DEFAULT_KUBERNETES_VERSION)
@@ -162,7 +166,7 @@ class Stage:
 
 
 def _kubeconfig() -> Kubeconfig:
-    from mlstack.files.kubeconfig import Context, Kubeconfig
+    from mlstack.kube.kubeconfig import Context, Kubeconfig
 
     contexts = {
         name: Context(name=name, cluster="in memory", server="", namespace="default") for name in CONTEXTS

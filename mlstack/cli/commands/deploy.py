@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlstack.cli import options, progress
-from mlstack.cli.adapters import app_dir, code_store, environment_name, opener, overrides, target_of
-from mlstack.cli.output import emit, is_terminal, page_text, say, write
-from mlstack.cli.parsing import family
+from mlstack.cli import options, page
+from mlstack.cli.main import family
+from mlstack.cli.output import emit, is_terminal, page_text
+from mlstack.cli.ports import app_dir, code_store, environment_name, opener, overrides, target_of
+from mlstack.cli.streams import say, write
 from mlstack.errors import UsageError
 
 if TYPE_CHECKING:
-    from mlstack.cluster.api import Opener
-    from mlstack.engine.target import Target
-    from mlstack.model.objects import DesiredState
-    from mlstack.model.options import ApplyOptions
+    from mlstack.deploy.changes import ApplyOptions
+    from mlstack.deploy.target import Target
+    from mlstack.kube.client import Opener
+    from mlstack.objects.kube_object import DesiredState
 
 commands = family("From the app to the cluster.")
 
@@ -38,10 +39,10 @@ def render(
 ) -> int:
     """Print the Kubernetes objects of an environment; needs no cluster."""
     from mlstack.cli import objects
-    from mlstack.operations import render as operation
+    from mlstack.operations import render
 
     app = app_dir(ctx.obj, folder)
-    state = operation.render(
+    state = render.render_environment(
         app,
         environment_name(app, env),
         components=components or (),
@@ -62,10 +63,10 @@ def validate(
     output: options.Output = "table",
 ) -> int:
     """Check every object against the schemas of Kubernetes and its CRDs; needs no cluster."""
-    from mlstack.operations import validate as operation
+    from mlstack.operations import render
 
     app = app_dir(ctx.obj, folder)
-    result = operation.validate(
+    result = render.validate_environment(
         app,
         environment_name(app, env),
         components=components or (),
@@ -106,9 +107,9 @@ def apply(
     output: options.Output = "table",
 ) -> int:
     """Make the cluster match the app, or do what a plan file holds; asks before existing objects change."""
-    from mlstack.cli import runs
-    from mlstack.model.options import ApplyOptions
-    from mlstack.operations import apply as operation
+    from mlstack.cli import run_reporter
+    from mlstack.deploy.changes import ApplyOptions
+    from mlstack.operations import deploy
 
     target = target_of(ctx.obj, folder, env, components, sets, values, context=context, namespace=namespace)
     how = ApplyOptions(
@@ -129,22 +130,25 @@ def apply(
     file = _plan_file(env)
     if file is not None:
         _refuse_decided(target, how)
-    with progress.waiting("comparing with the cluster"):
+    with page.waiting("comparing with the cluster"):
         cluster = opener(ctx.obj, kubeconfig)
         if file is None:
-            plan = operation.compute(target, opener=cluster, options=how)
+            plan = deploy.plan_apply(target, opener=cluster, options=how)
         else:
-            plan = operation.compute_planned(file, target, opener=cluster, options=how)
+            plan = deploy.plan_approved(file, target, opener=cluster, options=how)
     # A plan file was approved when it was made; a protected environment wants its name all the same.
     sure = yes or file is not None
-    if not dry_run and not runs.confirmed(
+    if not dry_run and not run_reporter.confirmed(
         plan, verb="apply", ports=ctx.obj.ports, yes=sure, yes_i_mean=yes_i_mean
     ):
         return 1
     clock = ctx.obj.ports.clock
-    with runs.going_back(plan, output, clock=clock) as going, runs.reporting(plan, output) as on_event:
-        result = operation.execute(going, on_event=on_event, clock=clock)
-    return runs.finish(result, output)
+    with (
+        run_reporter.going_back(plan, output, clock=clock) as going,
+        run_reporter.reporting(plan, output) as on_event,
+    ):
+        result = deploy.apply(going, on_event=on_event, clock=clock)
+    return run_reporter.finish(result, output)
 
 
 @commands.command(epilog=options.example("mlstack delete minikube -c cnn", "mlstack delete minikube --yes"))
@@ -185,21 +189,21 @@ def delete(
     output: options.Output = "table",
 ) -> int:
     """Remove an environment's objects from the cluster, in reverse order; always asks."""
-    from mlstack.cli import runs
-    from mlstack.model.pruning import Spare
-    from mlstack.operations import delete as operation
+    from mlstack.cli import run_reporter
+    from mlstack.deploy.inventory import KeepOptions
+    from mlstack.operations import deploy
 
     target = target_of(ctx.obj, folder, env, components, context=context, namespace=namespace)
     if include_foreign and not include_namespaces:
         raise UsageError("`--foreign` is about what lies in a namespace that goes", hint="add --namespaces")
-    spare = Spare(
+    spare = KeepOptions(
         definitions=not include_crds,
         namespaces=not include_namespaces,
         claims=not include_claims,
         foreign=not include_foreign,
     )
-    with progress.waiting("looking at the cluster"):
-        plan = operation.compute(
+    with page.waiting("looking at the cluster"):
+        plan = deploy.plan_delete(
             target,
             opener=opener(ctx.obj, kubeconfig),
             spare=spare,
@@ -209,13 +213,13 @@ def delete(
             timeout_s=timeout,
             lock_timeout_s=lock_timeout,
         )
-    if not dry_run and not runs.confirmed(
+    if not dry_run and not run_reporter.confirmed(
         plan, verb="delete", ports=ctx.obj.ports, yes=yes, yes_i_mean=yes_i_mean, always=True
     ):
         return 1
-    with runs.reporting(plan, output) as on_event:
-        result = operation.execute(plan, on_event=on_event, clock=ctx.obj.ports.clock)
-    return runs.finish(result, output)
+    with run_reporter.reporting(plan, output) as on_event:
+        result = deploy.delete(plan, on_event=on_event, clock=ctx.obj.ports.clock)
+    return run_reporter.finish(result, output)
 
 
 @commands.command(epilog=options.example("mlstack status gke", "mlstack status gke -c cnn -o json"))
@@ -242,15 +246,15 @@ def status(
     output: options.Output = "table",
 ) -> int:
     """Tell whether what was applied works, and why not; exits with 1 when it does not."""
-    from mlstack.operations import status as operation
+    from mlstack.operations import status
 
     target = target_of(ctx.obj, folder, env, components, context=context)
     if timeout is not None and not watch:
         raise UsageError("`--timeout` is how long `--watch` goes on", hint="add --watch")
     if watch:
         return _watch(ctx, target, opener(ctx.obj, kubeconfig), timeout, output)
-    with progress.waiting("looking at the cluster"):
-        result = operation.status(target, opener=opener(ctx.obj, kubeconfig), clock=ctx.obj.ports.clock)
+    with page.waiting("looking at the cluster"):
+        result = status.status(target, opener=opener(ctx.obj, kubeconfig), clock=ctx.obj.ports.clock)
     return emit(result, output)
 
 
@@ -267,7 +271,7 @@ def _refuse_decided(target: Target, how: ApplyOptions) -> None:
     Raises:
         UsageError: one was given.
     """
-    from mlstack.model.options import DECIDING, ApplyOptions
+    from mlstack.deploy.changes import DECIDING, ApplyOptions
 
     usual = ApplyOptions()
     named = (name for name in DECIDING if getattr(how, name) != getattr(usual, name))
@@ -282,23 +286,23 @@ _SPELLED = {"create": "--no-create", "prune": "--no-prune", "allow_destructive":
 
 
 def _watch(ctx: typer.Context, target: Target, opened: Opener, timeout_s: float | None, output: str) -> int:
-    from mlstack.cli import views_cluster, watching
+    from mlstack.cli import run_reporter, views_deploy
     from mlstack.cli.page import Page
-    from mlstack.operations import status as operation
+    from mlstack.operations import status
 
-    with watching.showing(output) as show:
-        result = operation.watch(
+    with run_reporter.showing(output) as show:
+        result = status.watch(
             target, opener=opened, clock=ctx.obj.ports.clock, on_change=show, timeout_s=timeout_s
         )
     if output == "table" and not is_terminal(sys.stdout):
-        write(page_text(Page((views_cluster.verdict(result),))))
+        write(page_text(Page((views_deploy.verdict(result),))))
         return 0 if result.ok else 1
     return emit(result, output)
 
 
 def _write(state: DesiredState, out: Path, output_format: str) -> int:
+    from mlstack.app import atomic
     from mlstack.cli import objects
-    from mlstack.files import atomic
 
     if output_format == "name":
         raise UsageError("`--out` writes whole objects, `-o name` only names", hint="leave one of them out")

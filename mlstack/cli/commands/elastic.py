@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlstack.cli import options, progress
-from mlstack.cli.adapters import lock_holder, read_text
+from mlstack.cli import options, page
 from mlstack.cli.controllerlog import LEVELS, Log
-from mlstack.cli.output import emit, write
-from mlstack.cli.parsing import family
+from mlstack.cli.main import family
+from mlstack.cli.output import emit
+from mlstack.cli.ports import lock_holder, read_text
+from mlstack.cli.streams import write
 from mlstack.errors import ClusterError, UsageError
-from mlstack.model.names import check_namespace, check_object_name
+from mlstack.names import check_namespace, check_object_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mlstack.cli.adapters import Session
-    from mlstack.cluster.api import Cluster
-    from mlstack.elastic.config import PolicyConfig, PriorityGrants
-    from mlstack.elastic.health import Metrics
-    from mlstack.elastic.running.settings import Settings
-    from mlstack.elastic.snapshot import Snapshot
+    from mlstack.cli.ports import Session
+    from mlstack.elastic.controller.controller import ControllerSettings
+    from mlstack.elastic.controller.metrics import Metrics
+    from mlstack.elastic.snapshot import PolicyConfig, PriorityGrants, Snapshot
+    from mlstack.kube.client import Cluster
 
 commands = family("Training jobs that grow and shrink with the room there is.")
 
@@ -143,9 +143,9 @@ def run(
 
     SIGTERM and Ctrl-C free the Lease, so that the next one leads at once, and end with 143 and 130.
     """
-    from mlstack.cli.adapters import MachineClock
-    from mlstack.elastic import looking
-    from mlstack.elastic.controller import Controller
+    from mlstack.cli.ports import MachineClock
+    from mlstack.elastic.controller import inspect
+    from mlstack.elastic.controller.controller import Controller
 
     session: Session = ctx.obj
     settings = _settings(
@@ -174,7 +174,7 @@ def run(
             _tell_missing(cluster, settings, log)
             controller.run()
             return 0
-        looking.check_namespaces(cluster, settings.namespaces)
+        inspect.check_namespaces(cluster, settings.namespaces)
         found = controller.once()
     finally:
         stop()
@@ -213,7 +213,7 @@ def plan(
     output: options.Output = "table",
 ) -> int:
     """Show what the controller would do now, and why; writes nothing to the cluster."""
-    from mlstack.elastic import looking
+    from mlstack.elastic.controller import inspect
 
     config = _policy(policy, headroom, moves)
     if snapshot is not None and (context or namespace or max_priority):
@@ -225,11 +225,11 @@ def plan(
         _saved(snapshot) if snapshot is not None else _live(ctx.obj, context, kubeconfig, namespace, grants)
     )
     if save is not None:
-        from mlstack.elastic import saved
+        from mlstack.elastic import snapshot as saved
 
         save.write_text(saved.write(moment), encoding="utf-8")
-    found = looking.planned(moment, config)
-    return emit(looking.explained(found, explain) if explain else found, output)
+    found = inspect.planned(moment, config)
+    return emit(inspect.explained(found, explain) if explain else found, output)
 
 
 @commands.command(epilog=options.example("mlstack elastic status", "mlstack elastic status -n train -o json"))
@@ -241,19 +241,19 @@ def status(
     output: options.Output = "table",
 ) -> int:
     """Show how the training jobs stand: phase, trainers ready and told, and why one waits."""
-    from mlstack.elastic import looking
+    from mlstack.elastic.controller import inspect
 
-    with progress.waiting("reading the training jobs"):
+    with page.waiting("reading the training jobs"):
         cluster = ctx.obj.ports.connect(context or "", kubeconfig)
-        found = looking.standings(looking.look_at_jobs(cluster, namespace or ()))
+        found = inspect.standings(inspect.look_at_jobs(cluster, namespace or ()))
     return emit(found, output)
 
 
 def _print_example(value: bool) -> None:
     if value:
-        from mlstack.elastic.simulate import scenariofile
+        from mlstack.simulator import scenario
 
-        write(scenariofile.EXAMPLE.read_text("utf-8"))
+        write(scenario.EXAMPLE.read_text("utf-8"))
         raise typer.Exit
 
 
@@ -357,32 +357,32 @@ def _live(
     namespaces: list[str] | None,
     grants: PriorityGrants,
 ) -> Snapshot:
-    from mlstack.elastic import looking
+    from mlstack.elastic.controller import inspect
 
-    with progress.waiting("reading nodes, pods and jobs"):
+    with page.waiting("reading nodes, pods and jobs"):
         cluster = session.ports.connect(context or "", kubeconfig)
-        return looking.look(cluster, round(session.ports.clock.now_s() * 1000), namespaces or (), grants)
+        return inspect.look(cluster, round(session.ports.clock.now_s() * 1000), namespaces or (), grants)
 
 
 def _saved(file: Path) -> Snapshot:
-    from mlstack.elastic import saved
+    from mlstack.elastic import snapshot
 
-    return saved.read(read_text(file), where=str(file))
+    return snapshot.read(read_text(file), where=str(file))
 
 
 def _policy(name: str, headroom: int | None, moves: int, *, also: Sequence[str] = ()) -> PolicyConfig:
-    from mlstack.elastic import looking
-    from mlstack.elastic.config import PolicyConfig
+    from mlstack.elastic.controller import inspect
+    from mlstack.elastic.snapshot import PolicyConfig
 
-    looking.check_policy(name, also=also)
+    inspect.check_policy(name, also=also)
     load = {} if headroom is None else {"headroom_pct": headroom, "max_load_pct": 100 - headroom}
     return PolicyConfig(mode=name, moves=moves, **load)
 
 
 def _grants(texts: list[str] | None) -> PriorityGrants:
     """Read which priorities are granted: `10` everywhere, `research=100` in one namespace."""
-    from mlstack.elastic.config import PriorityGrants
-    from mlstack.model.names import check_namespace
+    from mlstack.elastic.snapshot import PriorityGrants
+    from mlstack.names import check_namespace
 
     found: dict[str, int] = {}
     for text in texts or ():
@@ -415,9 +415,9 @@ def _settings(
     lease_namespace: str,
     lease_name: str,
     identity: str,
-) -> Settings:
-    from mlstack.cli.adapters import own_namespace
-    from mlstack.elastic.running.settings import LEASE_NAME, Settings
+) -> ControllerSettings:
+    from mlstack.cli.ports import own_namespace
+    from mlstack.elastic.controller.controller import LEASE_NAME, ControllerSettings
 
     tick_ms = _tick_ms(tick)
     lease_name = check_object_name(lease_name or LEASE_NAME)
@@ -426,7 +426,7 @@ def _settings(
     holder = lock_holder(session)
     # A container that is started again in its pod leads again at once: the process before it is gone.
     in_pod = os.environ.get("POD_NAME", "") if os.getpid() == 1 else ""
-    return Settings(
+    return ControllerSettings(
         policy=policy,
         grants=grants,
         namespaces=tuple(namespaces or ()),
@@ -449,22 +449,22 @@ def _uncounted(verb: str, status: int | None) -> None:
     """Count no request: nobody asks for metrics."""
 
 
-def _with_the_lease_there_is(cluster: Cluster, settings: Settings, log: Log) -> Settings:
+def _with_the_lease_there_is(cluster: Cluster, settings: ControllerSettings, log: Log) -> ControllerSettings:
     """Stand for election where others do: the namespace of a context says nothing about them."""
     from dataclasses import replace
 
-    from mlstack.elastic.running.whereabouts import lease_namespace
+    from mlstack.elastic.controller.leader import lease_namespace
 
     default, name = settings.lease_namespace, settings.lease_name
     return replace(settings, lease_namespace=lease_namespace(cluster, name, default=default, told=log.say))
 
 
-def _tell_missing(cluster: Cluster, settings: Settings, log: Log) -> None:
+def _tell_missing(cluster: Cluster, settings: ControllerSettings, log: Log) -> None:
     """Say which namespaces are not there (yet); of a dead server the watches tell."""
-    from mlstack.elastic import looking
+    from mlstack.elastic.controller import inspect
 
     with suppress(ClusterError):
-        if missing := looking.missing_namespaces(cluster, settings.namespaces):
+        if missing := inspect.missing_namespaces(cluster, settings.namespaces):
             log.say(f"the cluster has no {missing} yet: jobs are looked after there once it does")
 
 
@@ -474,8 +474,7 @@ def _listening(listen: str) -> tuple[Metrics | None, Callable[[], None]]:
         return None, lambda: None
     from time import monotonic
 
-    from mlstack.elastic.health import Metrics
-    from mlstack.elastic.probes import HealthServer
+    from mlstack.elastic.controller.metrics import HealthServer, Metrics
 
     address, _, port = listen.rpartition(":")
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from mlstack.cli import complete, options
-from mlstack.cli.adapters import app_dir
+from mlstack.cli import options
+from mlstack.cli.main import family
 from mlstack.cli.output import emit
-from mlstack.cli.parsing import family
+from mlstack.cli.ports import app_dir
 
 commands = family("Environments: kubectl contexts and namespaces that components are deployed to.")
 
@@ -26,7 +26,7 @@ Extends = Annotated[
         "--extends",
         metavar="ENV",
         help="The environment whose values lie below.",
-        autocompletion=complete.environments,
+        autocompletion=options.environments,
     ),
 ]
 
@@ -38,9 +38,7 @@ def add(
     ctx: typer.Context,
     name: Annotated[
         str,
-        typer.Argument(
-            metavar="ENV", help="Its name, and that of a preset.", autocompletion=complete.presets
-        ),
+        typer.Argument(metavar="ENV", help="Its name, and that of a preset.", autocompletion=options.presets),
     ],
     context: Context = None,
     namespace: Namespace = None,
@@ -53,9 +51,9 @@ def add(
     output: options.Output = "table",
 ) -> int:
     """Add an environment from a kubectl context; the cluster is not contacted."""
-    from mlstack.operations import env
+    from mlstack.operations import app
 
-    result = env.add(
+    result = app.add_environment(
         app_dir(ctx.obj, folder),
         name,
         kubeconfig=ctx.obj.ports.kubeconfig(kubeconfig_file),
@@ -70,9 +68,9 @@ def add(
 @commands.command("list", epilog=options.example("mlstack env list -o json"))
 def list_(ctx: typer.Context, folder: options.Dir = None, output: options.Output = "table") -> int:
     """List the environments of the app."""
-    from mlstack.operations import env
+    from mlstack.operations import app
 
-    return emit(env.list_all(app_dir(ctx.obj, folder)), output)
+    return emit(app.list_environments(app_dir(ctx.obj, folder)), output)
 
 
 @commands.command(epilog=options.example("mlstack env describe gke"))
@@ -83,9 +81,9 @@ def describe(
     output: options.Output = "table",
 ) -> int:
     """Show one environment, with what it inherits and the parameters it sets."""
-    from mlstack.operations import env
+    from mlstack.operations import app
 
-    return emit(env.describe(app_dir(ctx.obj, folder), name), output)
+    return emit(app.describe_environment(app_dir(ctx.obj, folder), name), output)
 
 
 @commands.command(
@@ -109,7 +107,7 @@ def set_(
             "--target",
             metavar="NAME",
             help="Deploy only this component or module; repeatable.",
-            autocompletion=complete.components,
+            autocompletion=options.components,
         ),
     ] = None,
     all_targets: Annotated[bool, typer.Option("--all-targets", help="Deploy every component again.")] = False,
@@ -150,9 +148,9 @@ def set_(
     output: options.Output = "table",
 ) -> int:
     """Change an environment."""
-    from mlstack.operations import env
+    from mlstack.operations import app
 
-    wanted = env.Settings(
+    wanted = app.EnvironmentSettings(
         name=new_name,
         context=context,
         namespace=namespace,
@@ -169,7 +167,7 @@ def set_(
         forget_cluster=forget_cluster,
     )
     known = ctx.obj.ports.kubeconfig(kubeconfig_file) if context is not None else None
-    return emit(env.change(app_dir(ctx.obj, folder), name, wanted, kubeconfig=known), output)
+    return emit(app.change_environment(app_dir(ctx.obj, folder), name, wanted, kubeconfig=known), output)
 
 
 @commands.command(epilog=options.example("mlstack env rm staging"))
@@ -180,9 +178,9 @@ def rm(
     output: options.Output = "table",
 ) -> int:
     """Remove an environment from the app; the cluster is not touched."""
-    from mlstack.operations import env
+    from mlstack.operations import app
 
-    return emit(env.remove(app_dir(ctx.obj, folder), name), output)
+    return emit(app.remove_environment(app_dir(ctx.obj, folder), name), output)
 
 
 @commands.command(epilog=options.example("mlstack env current --set gke", "mlstack env current --unset"))
@@ -194,7 +192,7 @@ def current(
             "--set",
             metavar="ENV",
             help="Take this one when a command names none.",
-            autocompletion=complete.environments,
+            autocompletion=options.environments,
         ),
     ] = None,
     unset: Annotated[bool, typer.Option("--unset", help="Choose none.")] = False,
@@ -202,6 +200,6 @@ def current(
     output: options.Output = "table",
 ) -> int:
     """Print or choose the environment that commands take when they name none."""
-    from mlstack.operations import env
+    from mlstack.operations import app
 
-    return emit(env.current(app_dir(ctx.obj, folder), chosen=chosen, unset=unset), output)
+    return emit(app.current_environment(app_dir(ctx.obj, folder), chosen=chosen, unset=unset), output)

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from mlstack.cli import complete, options, progress
-from mlstack.cli.adapters import opener, target_of
+from mlstack.cli import options, page
+from mlstack.cli.main import ListingGroup, family
 from mlstack.cli.output import emit
-from mlstack.cli.parsing import ListingGroup, family
+from mlstack.cli.ports import opener, target_of
 from mlstack.errors import UsageError
 
 commands = family(
@@ -23,7 +23,7 @@ Words = Annotated[
     typer.Argument(
         metavar="[ENV] [N]",
         help="The environment, and the number of a revision. Default: the newest.",
-        autocompletion=complete.environments,
+        autocompletion=options.environments,
     ),
 ]
 TwoWords = Annotated[
@@ -31,7 +31,7 @@ TwoWords = Annotated[
     typer.Argument(
         metavar="[ENV] N [M]",
         help="The environment, and two revisions. Default of M: the newest.",
-        autocompletion=complete.environments,
+        autocompletion=options.environments,
     ),
 ]
 
@@ -49,11 +49,11 @@ def list_(
     output: options.Output = "table",
 ) -> int:
     """List what was applied to an environment: number, when, by whom, how it ended."""
-    from mlstack.operations import history
+    from mlstack.operations import deploy
 
     target = target_of(ctx.obj, folder, env, context=context, namespace=namespace)
-    with progress.waiting("reading the history"):
-        result = history.list_all(target, opener=opener(ctx.obj, kubeconfig), clock=ctx.obj.ports.clock)
+    with page.waiting("reading the history"):
+        result = deploy.list_history(target, opener=opener(ctx.obj, kubeconfig), clock=ctx.obj.ports.clock)
     return emit(result, output)
 
 
@@ -68,12 +68,14 @@ def show(
     output: options.Output = "table",
 ) -> int:
     """Show one revision with its objects; secrets are masked in every format."""
-    from mlstack.operations import history
+    from mlstack.operations import deploy
 
     env, numbers = split_words(words, most=1)
     target = target_of(ctx.obj, folder, env, context=context, namespace=namespace)
-    with progress.waiting("reading the history"):
-        result = history.show(target, *numbers, opener=opener(ctx.obj, kubeconfig), clock=ctx.obj.ports.clock)
+    with page.waiting("reading the history"):
+        result = deploy.show_revision(
+            target, *numbers, opener=opener(ctx.obj, kubeconfig), clock=ctx.obj.ports.clock
+        )
     return emit(result, output)
 
 
@@ -88,14 +90,16 @@ def diff(
     output: options.Output = "table",
 ) -> int:
     """Show what changed from one revision to another; exits with 1 when anything did."""
-    from mlstack.operations import history
+    from mlstack.operations import deploy
 
     env, numbers = split_words(words, most=2)
     if not numbers:
         raise UsageError("which revision?", hint="mlstack history diff ENV N, or ENV N M")
     target = target_of(ctx.obj, folder, env, context=context, namespace=namespace)
-    with progress.waiting("reading the history"):
-        result = history.diff(target, *numbers, opener=opener(ctx.obj, kubeconfig), clock=ctx.obj.ports.clock)
+    with page.waiting("reading the history"):
+        result = deploy.diff_revisions(
+            target, *numbers, opener=opener(ctx.obj, kubeconfig), clock=ctx.obj.ports.clock
+        )
     return emit(result, output)
 
 

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from mlstack.cli import complete, options
-from mlstack.cli.adapters import app_dir, code_store
+from mlstack.cli import options
+from mlstack.cli.main import DashedValueCommand, family
 from mlstack.cli.output import emit
-from mlstack.cli.parsing import DashedValueCommand, family
+from mlstack.cli.ports import app_dir, code_store
 from mlstack.errors import UsageError
 
 commands = family("Parameters, at every level of an app.")
@@ -20,13 +20,13 @@ Words = Annotated[
     typer.Argument(
         metavar="[COMPONENT] KEY",
         help="Without a component, a value for all: of the app, a module or an environment.",
-        autocompletion=complete.component_and_parameter,
+        autocompletion=options.component_and_parameter,
     ),
 ]
 Env = Annotated[
     str | None,
     typer.Option(
-        "--env", metavar="ENV", help="In this environment alone.", autocompletion=complete.environments
+        "--env", metavar="ENV", help="In this environment alone.", autocompletion=options.environments
     ),
 ]
 Module = Annotated[
@@ -51,7 +51,7 @@ def set_(
         typer.Argument(
             metavar="[COMPONENT] KEY VALUE",
             help="Dots reach into maps. Without a component, a value for all.",
-            autocompletion=complete.component_and_parameter,
+            autocompletion=options.component_and_parameter,
         ),
     ] = None,
     env: Env = None,
@@ -67,13 +67,13 @@ def set_(
     output: options.Output = "table",
 ) -> int:
     """Set a parameter; only the value changes in the file."""
-    from mlstack.cli.adapters import read_text
-    from mlstack.operations import param
+    from mlstack.cli.ports import read_text
+    from mlstack.operations import params
 
     given = [*(words or []), *([read_text(file)] if file is not None else [])]
     component, key, value = _three(given)
-    scope = param.Place(component=component, environment=env, module=module)
-    return emit(param.change(app_dir(ctx.obj, folder), scope, key, value, as_string=as_string), output)
+    scope = params.ParamPlace(component=component, environment=env, module=module)
+    return emit(params.set_param(app_dir(ctx.obj, folder), scope, key, value, as_string=as_string), output)
 
 
 @commands.command(
@@ -88,11 +88,11 @@ def unset(
     output: options.Output = "table",
 ) -> int:
     """Take a value back, so that the next lower level counts again."""
-    from mlstack.operations import param
+    from mlstack.operations import params
 
     component, key = _two(words or [])
-    place = param.Place(component=component, environment=env, module=module)
-    return emit(param.unset(app_dir(ctx.obj, folder), place, key), output)
+    place = params.ParamPlace(component=component, environment=env, module=module)
+    return emit(params.unset_param(app_dir(ctx.obj, folder), place, key), output)
 
 
 commands.command("delete", hidden=True, epilog=options.example("mlstack param delete cnn num_gpus"))(unset)
@@ -105,9 +105,7 @@ def list_(
     ctx: typer.Context,
     component: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[COMPONENT]", help="Only this component.", autocompletion=complete.components
-        ),
+        typer.Argument(metavar="[COMPONENT]", help="Only this component.", autocompletion=options.components),
     ] = None,
     env: options.EnvOption = None,
     set_only: Annotated[
@@ -120,18 +118,18 @@ def list_(
     output: options.Output = "table",
 ) -> int:
     """List the values that a render would use, and where each one was set."""
-    from mlstack.operations import param
+    from mlstack.operations import params
 
     app = app_dir(ctx.obj, folder)
-    result = param.list_all(app, component=component, environment=env, module=module, set_only=set_only)
+    result = params.list_params(app, component=component, environment=env, module=module, set_only=set_only)
     return emit(result, output)
 
 
 @commands.command(epilog=options.example("mlstack param diff minikube gke -c cnn"))
 def diff(
     ctx: typer.Context,
-    first: Annotated[str, typer.Argument(metavar="ENV1", autocompletion=complete.environments)],
-    second: Annotated[str, typer.Argument(metavar="ENV2", autocompletion=complete.environments)],
+    first: Annotated[str, typer.Argument(metavar="ENV1", autocompletion=options.environments)],
+    second: Annotated[str, typer.Argument(metavar="ENV2", autocompletion=options.environments)],
     component: options.Components = None,
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="Exit with 1 when something differs.")
@@ -140,9 +138,9 @@ def diff(
     output: options.Output = "table",
 ) -> int:
     """Show the parameters that differ between two environments."""
-    from mlstack.operations import param
+    from mlstack.operations import params
 
-    result = param.diff(app_dir(ctx.obj, folder), first, second, components=component or ())
+    result = params.diff_params(app_dir(ctx.obj, folder), first, second, components=component or ())
     emit(result, output)
     return 1 if exit_code and result.rows else 0
 
@@ -151,14 +149,14 @@ def diff(
 def explain(
     ctx: typer.Context,
     component: Annotated[
-        str, typer.Argument(metavar="COMPONENT", autocompletion=complete.components, help="The component.")
+        str, typer.Argument(metavar="COMPONENT", autocompletion=options.components, help="The component.")
     ],
     name: Annotated[
         str | None,
         typer.Argument(
             metavar="[PARAM]",
             help="One parameter. Default: all that are set.",
-            autocompletion=complete.parameters,
+            autocompletion=options.parameters,
         ),
     ] = None,
     env: options.EnvOption = None,
@@ -166,10 +164,10 @@ def explain(
     output: options.Output = "table",
 ) -> int:
     """Show where a value comes from, level by level, and which fields of the objects it reaches."""
-    from mlstack.operations import explain
+    from mlstack.operations import params
 
     app = app_dir(ctx.obj, folder)
-    return emit(explain.explain(app, component, name, environment=env, store=code_store()), output)
+    return emit(params.explain_param(app, component, name, environment=env, store=code_store()), output)
 
 
 def _three(words: list[str]) -> tuple[str | None, str, str]:

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from mlstack.cli import complete, options
-from mlstack.cli.adapters import app_dir
+from mlstack.cli import options
+from mlstack.cli.main import family
 from mlstack.cli.output import emit
-from mlstack.cli.parsing import family
+from mlstack.cli.ports import app_dir
 
 commands = family("Packages: prototypes under one version, pinned by digest.")
 
@@ -18,7 +18,7 @@ Name = Annotated[
     typer.Argument(
         metavar="REGISTRY/PACKAGE[@VERSION]",
         help="The package, as `kubeflow/core`.",
-        autocompletion=complete.packages,
+        autocompletion=options.packages,
     ),
 ]
 
@@ -32,9 +32,9 @@ def install(
     output: options.Output = "table",
 ) -> int:
     """Copy a package and what it requires into vendor/, pinned in mlstack.lock."""
-    from mlstack.operations import package
+    from mlstack.operations import packages
 
-    return emit(package.install(app_dir(ctx.obj, folder), name, force=force), output)
+    return emit(packages.install_package(app_dir(ctx.obj, folder), name, force=force), output)
 
 
 @commands.command("list", epilog=options.example("mlstack pkg list --installed"))
@@ -47,9 +47,9 @@ def list_(
     output: options.Output = "table",
 ) -> int:
     """List the packages that can be installed and those that are."""
-    from mlstack.operations import package
+    from mlstack.operations import packages
 
-    return emit(package.list_all(app_dir(ctx.obj, folder), installed_only=installed), output)
+    return emit(packages.list_packages(app_dir(ctx.obj, folder), installed_only=installed), output)
 
 
 @commands.command(epilog=options.example("mlstack pkg describe kubeflow/tf-job"))
@@ -57,14 +57,14 @@ def describe(
     ctx: typer.Context, name: Name, folder: options.Dir = None, output: options.Output = "table"
 ) -> int:
     """Show a package and its prototypes, installed or not."""
-    from mlstack.operations import package
+    from mlstack.operations import packages
 
-    return emit(package.describe(app_dir(ctx.obj, folder), name), output)
+    return emit(packages.describe_package(app_dir(ctx.obj, folder), name), output)
 
 
 @commands.command(epilog=options.example("mlstack pkg rm kubeflow/tf-serving"))
 def rm(ctx: typer.Context, name: Name, folder: options.Dir = None, output: options.Output = "table") -> int:
     """Remove a package that no component uses."""
-    from mlstack.operations import package
+    from mlstack.operations import packages
 
-    return emit(package.remove(app_dir(ctx.obj, folder), name), output)
+    return emit(packages.remove_package(app_dir(ctx.obj, folder), name), output)

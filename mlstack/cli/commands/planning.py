@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mlstack.cli import complete, options, progress
-from mlstack.cli.adapters import opener, target_of
+from mlstack.cli import options, page
+from mlstack.cli.main import family
 from mlstack.cli.output import emit, page_of, show
-from mlstack.cli.parsing import family
+from mlstack.cli.ports import opener, target_of
 from mlstack.errors import MlstackError, UsageError
 
 if TYPE_CHECKING:
-    from mlstack.cluster.api import Opener
-    from mlstack.engine.target import Target
-    from mlstack.model.options import ApplyOptions
-    from mlstack.model.sides import Side
+    from mlstack.deploy.changes import ApplyOptions
+    from mlstack.deploy.compare import ComparedEnvironment
+    from mlstack.deploy.target import Target
+    from mlstack.kube.client import Opener
 
 commands = family("Before anything is written.")
 
@@ -40,7 +40,7 @@ def diff(
         typer.Argument(
             metavar="[OTHER]",
             help="Compare with this environment: `local:ENV` is its files, `remote:ENV` its cluster.",
-            autocompletion=complete.environments,
+            autocompletion=options.environments,
         ),
     ] = None,
     live: Annotated[
@@ -61,19 +61,19 @@ def diff(
     output: options.Output = "table",
 ) -> int:
     """Show what apply would change; exits with 1 when there is anything."""
-    from mlstack.model import sides
-    from mlstack.model.options import ApplyOptions
+    from mlstack.deploy import compare
+    from mlstack.deploy.changes import ApplyOptions
 
     if other is not None:
         _refuse_beside_other(live=live, context=context, namespace=namespace)
-        left = sides.read_side(env or "")
+        left = compare.read_side(env or "")
         target = target_of(ctx.obj, folder, left.environment, components, sets, values)
-        result = _compared(target, left, sides.read_side(other), opener(ctx.obj, kubeconfig))
+        result = _compared(target, left, compare.read_side(other), opener(ctx.obj, kubeconfig))
         return _emit(result, output, summary=summary)
-    name = env if env is None else sides.read_side(env).environment
+    name = env if env is None else compare.read_side(env).environment
     target = target_of(ctx.obj, folder, name, components, sets, values, context=context, namespace=namespace)
     try:
-        with progress.waiting("comparing with the cluster"):
+        with page.waiting("comparing with the cluster"):
             cluster = opener(ctx.obj, kubeconfig)
             if live:
                 found = _drifted(target, cluster)
@@ -94,22 +94,24 @@ def diff(
 
 
 def _differing(target: Target, cluster: Opener, how: ApplyOptions) -> object:
-    from mlstack.operations import diff as operation
+    from mlstack.operations import deploy
 
-    return operation.diff(target, opener=cluster, options=how)
+    return deploy.diff(target, opener=cluster, options=how)
 
 
 def _drifted(target: Target, cluster: Opener) -> object:
-    from mlstack.operations import drift
+    from mlstack.operations import deploy
 
-    return drift.drift(target, opener=cluster)
+    return deploy.find_drift(target, opener=cluster)
 
 
-def _compared(target: Target, left: Side, right: Side, cluster: Opener) -> object:
-    from mlstack.operations import compare
+def _compared(
+    target: Target, left: ComparedEnvironment, right: ComparedEnvironment, cluster: Opener
+) -> object:
+    from mlstack.operations import deploy
 
-    with progress.waiting(f"comparing {left} with {right}"):
-        return compare.compare(target, left, right, opener=cluster)
+    with page.waiting(f"comparing {left} with {right}"):
+        return deploy.compare_environments(target, left, right, opener=cluster)
 
 
 def _refuse_beside_other(**given: object) -> None:
@@ -128,7 +130,7 @@ def _refuse_beside_other(**given: object) -> None:
 def _emit(result: object, output: str, *, summary: bool) -> int:
     if not summary or output != "table":
         return emit(result, output)
-    from mlstack.cli.views_changes import names_alone
+    from mlstack.cli.views_deploy import names_alone
 
     show(names_alone(page_of(result)))
     return 0 if getattr(result, "ok", True) else 1
@@ -164,8 +166,8 @@ def plan(
     output: options.Output = "table",
 ) -> int:
     """Show what apply would do, and keep it in a file that apply takes in place of ENV."""
-    from mlstack.model.options import ApplyOptions
-    from mlstack.operations import plan as operation
+    from mlstack.deploy.changes import ApplyOptions
+    from mlstack.operations import deploy
 
     if out is not None and out.suffix != _SUFFIX:
         raise UsageError(f"a plan file ends with `{_SUFFIX}`, got `{out}`", hint=f"--out {out}{_SUFFIX}")
@@ -183,8 +185,8 @@ def plan(
         timeout_s=timeout,
         wait_for_jobs=wait_for_jobs,
     )
-    with progress.waiting("comparing with the cluster"):
-        result = operation.plan(
+    with page.waiting("comparing with the cluster"):
+        result = deploy.plan(
             target, opener=opener(ctx.obj, kubeconfig), clock=ctx.obj.ports.clock, options=how, out=out
         )
     return emit(result, output)

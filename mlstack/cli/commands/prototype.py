@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from mlstack.cli import complete, options
-from mlstack.cli.adapters import app_dir, code_store
+from mlstack.cli import options
 from mlstack.cli.commands.component import generate, pairs
+from mlstack.cli.main import FreeOptionsCommand, family
 from mlstack.cli.output import emit
-from mlstack.cli.parsing import FreeOptionsCommand, family
+from mlstack.cli.ports import app_dir, code_store
 
 commands = family("Prototypes: what components are made from.")
 
@@ -20,7 +20,7 @@ Name = Annotated[
     typer.Argument(
         metavar="PROTOTYPE",
         help="Its name or a unique end of it.",
-        autocompletion=complete.prototypes,
+        autocompletion=options.prototypes,
     ),
 ]
 
@@ -35,10 +35,12 @@ def list_(
     output: options.Output = "table",
 ) -> int:
     """List the installed prototypes; with a name, the matching ones and their parameters."""
-    from mlstack.operations import prototype
+    from mlstack.operations import packages
 
     app = app_dir(ctx.obj, folder)
-    return emit(prototype.list_all(app) if name is None else prototype.matching(app, name), output)
+    return emit(
+        packages.list_prototypes(app) if name is None else packages.matching_prototypes(app, name), output
+    )
 
 
 @commands.command(epilog=options.example("mlstack prototype search serving"))
@@ -49,9 +51,9 @@ def search(
     output: options.Output = "table",
 ) -> int:
     """Find prototypes by name and description, in every registry of the app."""
-    from mlstack.operations import prototype
+    from mlstack.operations import packages
 
-    return emit(prototype.search(app_dir(ctx.obj, folder), text), output)
+    return emit(packages.search_prototypes(app_dir(ctx.obj, folder), text), output)
 
 
 @commands.command(epilog=options.example("mlstack prototype describe tf-serving"))
@@ -59,9 +61,9 @@ def describe(
     ctx: typer.Context, name: Name, folder: options.Dir = None, output: options.Output = "table"
 ) -> int:
     """Show a prototype: what it is for and every parameter with type, default and unit."""
-    from mlstack.operations import prototype
+    from mlstack.operations import packages
 
-    return emit(prototype.describe(app_dir(ctx.obj, folder), name), output)
+    return emit(packages.describe_prototype(app_dir(ctx.obj, folder), name), output)
 
 
 @commands.command(
@@ -88,15 +90,17 @@ def preview(
     output: options.ObjectOutput = "yaml",
 ) -> int:
     """Print the Kubernetes objects that a component of this prototype would bring."""
+    from mlstack.app.app_dir import Wanted
     from mlstack.cli import objects
-    from mlstack.files.drafts import Wanted
-    from mlstack.operations import prototype
+    from mlstack.operations import packages
 
     wanted = Wanted(
         prototype=name, name=component, texts=pairs(params or []), values_files=tuple(values or ())
     )
     app = app_dir(ctx.obj, folder)
-    state = prototype.preview(app, wanted, environment=env or app.current_environment(), store=code_store())
+    state = packages.preview_prototype(
+        app, wanted, environment=env or app.current_environment(), store=code_store()
+    )
     return objects.show(state, output)
 
 

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from mlstack.cli import options
-from mlstack.cli.adapters import app_dir
+from mlstack.cli.main import family
 from mlstack.cli.output import emit
-from mlstack.cli.parsing import family
+from mlstack.cli.ports import app_dir
 
 commands = family("Registries: where packages come from.")
 
@@ -33,17 +33,17 @@ def add(
     output: options.Output = "table",
 ) -> int:
     """Add a registry to the app, once it is known to answer."""
-    from mlstack.operations import registry
+    from mlstack.operations import packages
 
-    return emit(registry.add(app_dir(ctx.obj, folder), name, address), output)
+    return emit(packages.add_registry(app_dir(ctx.obj, folder), name, address), output)
 
 
 @commands.command("list", epilog=options.example("mlstack registry list"))
 def list_(ctx: typer.Context, folder: options.Dir = None, output: options.Output = "table") -> int:
     """List the registries of the app."""
-    from mlstack.operations import registry
+    from mlstack.operations import packages
 
-    return emit(registry.list_all(app_dir(ctx.obj, folder)), output)
+    return emit(packages.list_registries(app_dir(ctx.obj, folder)), output)
 
 
 @commands.command(epilog=options.example("mlstack registry describe kubeflow"))
@@ -51,9 +51,9 @@ def describe(
     ctx: typer.Context, name: Name, folder: options.Dir = None, output: options.Output = "table"
 ) -> int:
     """Show a registry and its packages."""
-    from mlstack.operations import registry
+    from mlstack.operations import packages
 
-    return emit(registry.describe(app_dir(ctx.obj, folder), name), output)
+    return emit(packages.describe_registry(app_dir(ctx.obj, folder), name), output)
 
 
 @commands.command(epilog=options.example("mlstack registry index registry/"))
@@ -65,6 +65,6 @@ def index(
     output: options.Output = "table",
 ) -> int:
     """Rewrite a registry's index from its package folders."""
-    from mlstack.operations import registry
+    from mlstack.operations import packages
 
-    return emit(registry.index(place, check=check), output)
+    return emit(packages.index_registry(place, check=check), output)

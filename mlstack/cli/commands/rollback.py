@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from mlstack.cli import complete, options, progress
-from mlstack.cli.adapters import opener, target_of
+from mlstack.cli import options, page
 from mlstack.cli.commands.history import split_words
-from mlstack.cli.output import say
-from mlstack.cli.parsing import family
+from mlstack.cli.main import family
+from mlstack.cli.ports import opener, target_of
+from mlstack.cli.streams import say
 
 commands = family("Back to what was applied before.")
 
@@ -20,7 +20,7 @@ Words = Annotated[
         metavar="[ENV] [N]",
         help="The environment, and the number of a revision. Default: the last one before the newest"
         " that worked.",
-        autocompletion=complete.environments,
+        autocompletion=options.environments,
     ),
 ]
 
@@ -51,9 +51,9 @@ def rollback(
 
     The files of the app stay as they are: the next apply brings back what they say.
     """
-    from mlstack.cli import runs
-    from mlstack.model.options import ApplyOptions
-    from mlstack.operations import rollback as operation
+    from mlstack.cli import run_reporter
+    from mlstack.deploy.changes import ApplyOptions
+    from mlstack.operations import deploy
 
     env, numbers = split_words(words, most=1)
     target = target_of(ctx.obj, folder, env, context=context, namespace=namespace)
@@ -70,8 +70,8 @@ def rollback(
         lock_timeout_s=lock_timeout,
     )
     ports = ctx.obj.ports
-    with progress.waiting("comparing with the cluster"):
-        plan = operation.compute(
+    with page.waiting("comparing with the cluster"):
+        plan = deploy.plan_rollback(
             target, *numbers, opener=opener(ctx.obj, kubeconfig), clock=ports.clock, options=chosen
         )
     # A revision lies in Secrets that others may write: what it brings is always looked at by somebody.
@@ -80,10 +80,10 @@ def rollback(
             f"note: {plan.what} brings what Secrets of namespace `{plan.place.namespace}` say was applied;"
             " whoever may write those there could have written it"
         )
-    if not dry_run and not runs.confirmed(
+    if not dry_run and not run_reporter.confirmed(
         plan, verb="rollback", ports=ports, yes=yes, yes_i_mean=yes_i_mean, always=True
     ):
         return 1
-    with runs.reporting(plan, output) as on_event:
-        result = operation.execute(plan, on_event=on_event, clock=ports.clock)
-    return runs.finish(result, output)
+    with run_reporter.reporting(plan, output) as on_event:
+        result = deploy.rollback(plan, on_event=on_event, clock=ports.clock)
+    return run_reporter.finish(result, output)

@@ -11,8 +11,9 @@ import typer
 
 from mlstack import __version__
 from mlstack.cli import options
-from mlstack.cli.output import emit, write
-from mlstack.cli.parsing import family
+from mlstack.cli.main import family
+from mlstack.cli.output import emit
+from mlstack.cli.streams import write
 
 commands = family("The shell and the program itself.")
 
@@ -46,7 +47,7 @@ def completion(
     """Print the completion script of a shell."""
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
-    from mlstack.cli.complete import SCRIPTS
+    from mlstack.cli.options import SCRIPTS
 
     script = SCRIPTS.get(shell.value) or get_completion_script(
         prog_name="mlstack", complete_var="_MLSTACK_COMPLETE", shell=shell.value
@@ -64,9 +65,9 @@ def schema(
     output: options.Output = "table",
 ) -> int:
     """Print the JSON Schema of a file or of what `-o json` prints; without NAME, list them."""
-    from mlstack.operations import schemas
+    from mlstack.operations import app
 
-    return emit(schemas.known() if name is None else schemas.find(name), output)
+    return emit(app.list_schemas() if name is None else app.find_schema(name), output)
 
 
 @commands.command(epilog=options.example("mlstack version -o json"))

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from mlstack.cli import options, progress
-from mlstack.cli.adapters import opener, target_of
-from mlstack.cli.output import emit, say
-from mlstack.cli.parsing import family
+from mlstack.cli import options, page
+from mlstack.cli.main import family
+from mlstack.cli.output import emit
+from mlstack.cli.ports import opener, target_of
+from mlstack.cli.streams import say
 from mlstack.errors import UsageError
 
 if TYPE_CHECKING:
-    from mlstack.cli.adapters import Ports
-    from mlstack.operations.unlock import UnlockPlan
+    from mlstack.cli.ports import Ports
+    from mlstack.operations.deploy import UnlockPlan
 
 commands = family("Free an environment that a dead run left locked.")
 
@@ -36,26 +37,26 @@ def unlock(
     A lock expires by itself within seconds of the end of its run. A run that still holds it stops before its
     next write.
     """
-    from mlstack.operations import unlock as operation
+    from mlstack.operations import deploy
 
     target = target_of(ctx.obj, folder, env, context=context, namespace=namespace)
-    with progress.waiting("looking at the lock"):
-        plan = operation.compute(target, opener=opener(ctx.obj, kubeconfig), clock=ctx.obj.ports.clock)
+    with page.waiting("looking at the lock"):
+        plan = deploy.plan_unlock(target, opener=opener(ctx.obj, kubeconfig), clock=ctx.obj.ports.clock)
     if plan.term is not None and not _confirmed(plan, ctx.obj.ports, yes=yes, yes_i_mean=yes_i_mean):
         return 1
-    return emit(operation.execute(plan), output)
+    return emit(deploy.unlock(plan), output)
 
 
 def _confirmed(plan: UnlockPlan, ports: Ports, *, yes: bool, yes_i_mean: str | None) -> bool:
-    from mlstack.cli import runs
+    from mlstack.cli import run_reporter
 
     place = plan.place
-    runs.check_meant(place.name, yes_i_mean)
+    run_reporter.check_meant(place.name, yes_i_mean)
     if yes_i_mean is not None:
         return True
     if place.protected:
         held = f"`unlock` would free it from {plan.holder}"
-        return runs.named(place.name, held, f"free it from {plan.holder}", ports=ports)
+        return run_reporter.named(place.name, held, f"free it from {plan.holder}", ports=ports)
     if yes:
         return True
     if not ports.interactive():

@@ -1,25 +1,208 @@
-"""Policy `edl`: EDL's rules, with the faults mended that made it plan what cannot run or never end.
+"""What EDL's rules look at: sums over the whole cluster and what is idle on each node.
 
-Kept: the line of the load factor over sums of the whole cluster (`max_load_pct`, for CPU alone),
-one trainer a job and pass, jobs whose trainers do not all run are left alone unless a job is wholly
-pending, pods are created at once without waiting for room for their gang, nobody has priority.
-
-Mended: a planned trainer takes room on its node, and gives it back when it is planned away; growth and
-shrink obey the same line, and a job is shrunk only for a resource that it uses, so that no step is undone
-by the next; a job is never below its minimum or above its maximum; jobs that finish are left alone; what
-was decided counts, not which of the pods are to be seen yet.
+Demand counts all pods, those without a node too: where it exceeds the total, somebody waits. Pods on their
+way out still count as used.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
 
-from mlstack.elastic.config import PolicyConfig
-from mlstack.elastic.policy.edl_round import is_elastic, is_pending, is_running, order, walk
-from mlstack.elastic.policy.parts import in_range
-from mlstack.elastic.policy.tally import Tally, hold_bound, position
-from mlstack.elastic.scaleplan import Decision, Reason, ScalePlan
-from mlstack.elastic.snapshot import Job, Snapshot, Trainer
+from mlstack.elastic.policy.state import in_range
+from mlstack.elastic.snapshot import Decision, Job, PolicyConfig, Reason, ScalePlan, Snapshot, Trainer, Vector
+
+# --- What EDL's rules look at: sums over the whole cluster and what is idle on each node ---
+# Demand counts all pods, those without a node too: where it exceeds the total, somebody waits. Pods on their
+# way out still count as used.
+
+
+class Tally:
+    """Sums and idle room of a snapshot, changed by a dry run.
+
+    Attributes:
+        totals: what all nodes offer.
+        lines: most that may be requested; the load factor lowers it for CPU alone, as in EDL.
+        demand: what all pods request.
+        idle: what is idle on each node, by name.
+    """
+
+    def __init__(self, snapshot: Snapshot, *, load_pct: int) -> None:
+        """Add up everything but the trainers, masters and parameter servers that are not pods yet."""
+        self._cpu = position(snapshot, "cpu")
+        width = len(snapshot.resources)
+        self.totals = [sum(node.allocatable[each] for node in snapshot.nodes) for each in range(width)]
+        self.lines = list(self.totals)
+        if self._cpu is not None:
+            self.lines[self._cpu] = self.totals[self._cpu] * load_pct // 100
+        self.demand = [0] * width
+        self.idle: dict[str, list[int]] = {}
+        self._full: dict[tuple[object, frozenset[str] | None], int] = {}
+        self._settle(snapshot)
+        self._names = list(self.idle)
+
+    def _settle(self, snapshot: Snapshot) -> None:
+        for node in sorted(snapshot.nodes, key=lambda node: node.name):
+            self.idle[node.name] = list(node.allocatable)
+            self.take(node.name, node.used)
+            self.ask(node.used)
+        for leaving in snapshot.arriving:
+            self.take(leaving.node, leaving.request)
+            self.ask(leaving.request)
+        for demand in snapshot.demands:
+            self.ask(demand.request)
+
+    def ask(self, request: Vector, times: int = 1) -> None:
+        """Raise the demand by so many pods; a negative number lowers it."""
+        for each, amount in enumerate(request):
+            self.demand[each] += amount * times
+
+    def take(self, node: str, request: Vector) -> None:
+        """Take room on a node; a node that takes no pods has none that counts."""
+        if (idle := self.idle.get(node)) is not None:
+            for each, amount in enumerate(request):
+                idle[each] -= amount
+
+    def give(self, node: str, request: Vector) -> None:
+        """Give room on a node back."""
+        self.take(node, tuple(-amount for amount in request))
+        self._full.clear()
+
+    def is_over(self, resource: int) -> bool:
+        """Whether more of a resource is asked for than may be requested."""
+        return self.demand[resource] > self.lines[resource]
+
+    def room(self, resource: int) -> int:
+        """Give how much more of a resource may be requested."""
+        return self.lines[resource] - self.demand[resource]
+
+    def first_fit(self, request: Vector, resources: Iterable[int], nodes: frozenset[str] | None) -> str:
+        """Give the first node by name with room in those resources, empty if there is none.
+
+        Where there was no room there is none later unless some was given back: those nodes are passed over.
+        """
+        wanted = tuple((each, request[each]) for each in resources if request[each])
+        start = self._full.get((wanted, nodes), 0)
+        for place in range(start, len(self._names)):
+            name = self._names[place]
+            if nodes is not None and name not in nodes:
+                continue
+            idle = self.idle[name]
+            if all(idle[each] >= amount for each, amount in wanted):
+                self._full[wanted, nodes] = place
+                return name
+        self._full[wanted, nodes] = len(self._names)
+        return ""
+
+
+def position(snapshot: Snapshot, resource: str) -> int | None:
+    """Give where a resource stands in the vectors, None if the snapshot does not know it."""
+    return snapshot.resources.index(resource) if resource in snapshot.resources else None
+
+
+def amount(request: Vector, resource: int | None) -> int:
+    """Give how much of a resource is requested, 0 of an unknown one."""
+    return 0 if resource is None else request[resource]
+
+
+def hold_bound(tally: Tally, jobs: Iterable[Job]) -> None:
+    """Take the room of the trainers that have a node; their demand is counted apart."""
+    for job in jobs:
+        for trainer in job.trainers:
+            tally.take(trainer.node, job.trainer)
+
+
+# --- One round of EDL's autoscaler: who takes part, in which order, and the walk until nothing
+# changes
+# Every job gets one step up, then, in reverse order, one step down, and so on. Order and fulfilment are those
+# of the start of the round: that is why EDL hands out equal increments, not equal levels. Ties that EDL left
+# to the iteration of a map are decided by the job's key.
+
+Step = Callable[[Job, int], int]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EdlOutcome:
+    """What a round came to.
+
+    Attributes:
+        planned: trainers by job.
+        steps: how many changes were tried.
+    """
+
+    planned: Mapping[str, int]
+    steps: int
+
+
+def is_elastic(job: Job) -> bool:
+    """Whether a job can have more or fewer trainers."""
+    return job.minimum < job.maximum
+
+
+def is_pending(job: Job) -> bool:
+    """Whether every trainer of a job still waits to run; true of a job without any."""
+    return not job.leaving and not any(trainer.is_ready for trainer in job.trainers)
+
+
+def is_running(job: Job) -> bool:
+    """Whether every trainer of a job runs and none is on its way out."""
+    return not job.leaving and all(trainer.is_ready for trainer in job.trainers)
+
+
+def order(snapshot: Snapshot, jobs: Iterable[Job], current: Mapping[str, int]) -> list[Job]:
+    """Sort jobs: least fulfilled first, then by what one trainer asks for, GPUs before CPU before memory."""
+    gpu, cpu, memory = (position(snapshot, name) for name in ("nvidia.com/gpu", "cpu", "memory"))
+
+    def place(job: Job) -> tuple[Fraction, int, int, int, str]:
+        trainer = job.trainer
+        asked = (amount(trainer, gpu), amount(trainer, cpu), amount(trainer, memory))
+        return (_fulfilment(job, current[job.key]), *asked, job.key)
+
+    return sorted(jobs, key=place)
+
+
+def _fulfilment(job: Job, current: int) -> Fraction:
+    if not is_elastic(job):
+        return Fraction(1)
+    return Fraction(current - job.minimum, job.maximum - job.minimum)
+
+
+def walk(jobs: list[Job], current: Mapping[str, int], *, up: Step, down: Step) -> EdlOutcome:
+    """Repeat passes over the jobs until one ends where it began.
+
+    EDL repeats until nothing changes within a pass. A pass of changes that cancel out would be repeated for
+    ever (a GPU given and taken back at the line): here the walk ends with it.
+    """
+    planned = dict(current)
+    steps = 0
+    for _ in range(_bound(jobs, current)):
+        before = dict(planned)
+        for job in jobs:
+            planned[job.key] += up(job, planned[job.key])
+        for job in reversed(jobs):
+            planned[job.key] += down(job, planned[job.key])
+        steps += 2 * len(jobs)
+        if planned == before:
+            break
+    return EdlOutcome(planned=planned, steps=steps)
+
+
+def _bound(jobs: Iterable[Job], current: Mapping[str, int]) -> int:
+    """Give more passes than any walk needs: one for each trainer that could come or go, and two."""
+    return 2 + sum(max(job.maximum, current[job.key]) for job in jobs)
+
+
+# --- Policy `edl`: EDL's rules, with the faults mended that made it plan what cannot run or never
+# end
+# Kept: the line of the load factor over sums of the whole cluster (`max_load_pct`, for CPU alone),
+# one trainer a job and pass, jobs whose trainers do not all run are left alone unless a job is wholly
+# pending, pods are created at once without waiting for room for their gang, nobody has priority.
+#
+# Mended: a planned trainer takes room on its node, and gives it back when it is planned away; growth and
+# shrink obey the same line, and a job is shrunk only for a resource that it uses, so that no step is undone
+# by the next; a job is never below its minimum or above its maximum; jobs that finish are left alone; what
+# was decided counts, not which of the pods are to be seen yet.
 
 
 class _Repaired:
@@ -153,3 +336,116 @@ def _reason(job: Job, target: int) -> Reason:
     if target > was:
         return Reason(cause="growth", text=f"{was} -> {target}: the cluster has room below the line")
     return Reason(cause="yield", text=f"{was} -> {target}: more is asked for than may be requested")
+
+
+# --- Policy `edl-v010`: the autoscaler of EDL v0.1.0 with its faults, as a baseline for the
+# simulator
+# The faults are what makes it a baseline: room on a node grows when a trainer is planned there, room never
+# comes back when one is taken away, GPUs are filled above the line at which they are taken away, jobs with
+# one trainer that cannot start are left alone. Only the loop without an end is cut off. What it gives is the
+# parallelism of each job; which trainers go and where new ones run is left to others, as it was.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Original:
+    """The steps of the original dry run over its sums.
+
+    Attributes:
+        tally: the sums.
+        cpu: where CPU stands in a vector, None if nowhere; likewise the others.
+        memory: where memory stands.
+        gpu: where GPUs stand.
+        gpu_line: GPUs above which trainers are taken away.
+    """
+
+    tally: Tally
+    cpu: int | None
+    memory: int | None
+    gpu: int | None
+    gpu_line: int
+
+    def down(self, job: Job, planned: int) -> int:
+        """Give -1 or 0: the test is about the cluster, not about what this job uses."""
+        if planned > job.maximum or (self._is_crowded() and planned > job.minimum):
+            self.tally.ask(job.trainer, -1)
+            return -1
+        return 0
+
+    def up(self, job: Job, planned: int) -> int:
+        """Give 1 or 0, or at once all that is above the maximum as a negative number."""
+        step = job.maximum - planned if planned >= job.maximum else self._one_more(job)
+        self.tally.ask(job.trainer, step)
+        return step
+
+    def _is_crowded(self) -> bool:
+        if self.gpu is not None and self.tally.demand[self.gpu] > self.gpu_line:
+            return True
+        return self.cpu is not None and self.tally.is_over(self.cpu)
+
+    def _one_more(self, job: Job) -> int:
+        node = self._node(job)
+        if not node or not self._has_room(job):
+            return 0
+        self.tally.give(node, job.trainer)  # the fault: what a planned trainer takes is added to what is idle
+        return 1
+
+    def _node(self, job: Job) -> str:
+        known = [each for each in (self.cpu, self.memory) if each is not None]
+        return self.tally.first_fit(job.trainer, known, None)
+
+    def _has_room(self, job: Job) -> bool:
+        if self.memory is not None and self.tally.room(self.memory) <= job.trainer[self.memory]:
+            return False
+        if self.cpu is not None and self.tally.room(self.cpu) < job.trainer[self.cpu]:
+            return False
+        devices = amount(job.trainer, self.gpu)
+        return self.gpu is None or not devices or self.tally.room(self.gpu) >= devices
+
+
+def edl_v010(snapshot: Snapshot, config: PolicyConfig) -> ScalePlan:
+    """Decide as EDL v0.1.0 did: targets alone, no victims, no nodes, no gangs."""
+    tally = Tally(snapshot, load_pct=config.max_load_pct)
+    hold_bound(tally, snapshot.jobs)
+    for job in snapshot.jobs:
+        tally.ask(job.trainer, len(job.trainers))
+    steps = _steps(snapshot, tally, config)
+    current = {job.key: _parallelism(job) for job in snapshot.jobs}
+    outcome = walk(order(snapshot, _original_jobs(snapshot), current), current, up=steps.up, down=steps.down)
+    decisions = {job.key: _decide_original(job, outcome.planned[job.key]) for job in snapshot.jobs}
+    return ScalePlan(decisions=decisions, steps=outcome.steps)
+
+
+def _steps(snapshot: Snapshot, tally: Tally, config: PolicyConfig) -> _Original:
+    gpu = position(snapshot, "nvidia.com/gpu")
+    total = 0 if gpu is None else tally.totals[gpu]
+    return _Original(
+        tally=tally,
+        cpu=position(snapshot, "cpu"),
+        memory=position(snapshot, "memory"),
+        gpu=gpu,
+        gpu_line=total * config.max_load_pct // 100,
+    )
+
+
+def _parallelism(job: Job) -> int:
+    """Give what stands in the job's Job object: EDL creates it with the minimum, at once."""
+    return job.target if job.state != "waiting" else job.minimum
+
+
+def _original_jobs(snapshot: Snapshot) -> list[Job]:
+    """Give the jobs that may be rescaled: those that run, but all as soon as one job is wholly pending."""
+    is_somebody_waiting = any(is_pending(job) for job in snapshot.jobs if job.state != "finishing")
+    return [
+        job
+        for job in snapshot.jobs
+        if is_elastic(job) and (is_somebody_waiting or (job.state != "finishing" and is_running(job)))
+    ]
+
+
+def _decide_original(job: Job, target: int) -> Decision:
+    was = _parallelism(job)
+    if target == was:
+        reason = Reason(cause="steady", text=f"parallelism stays {was}")
+    else:
+        reason = Reason(cause="growth" if target > was else "yield", text=f"parallelism {was} -> {target}")
+    return Decision(job=job.key, target=target, is_admitted=True, hints={}, reasons=(reason,))

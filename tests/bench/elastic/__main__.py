@@ -20,11 +20,9 @@ from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 
-from mlstack.elastic.simulate.cases import CASES, with_preemption
-from mlstack.elastic.simulate.kubelet import KubeletSettings
-from mlstack.elastic.simulate.laws import breaches_of_sample
-from mlstack.elastic.simulate.run import Outcome, simulate
-from mlstack.elastic.simulate.scenario import Scenario
+from mlstack.simulator.nodes import KubeletSettings
+from mlstack.simulator.run import SimulationOutcome, breaches_of_sample, simulate
+from mlstack.simulator.scenario import CASES, Scenario, with_preemption
 from tests.bench.elastic.play import Played, play
 from tests.bench.elastic.results import judged, write_figures, write_result
 from tests.controlplane.recipes import obtain_all
@@ -73,7 +71,7 @@ def _play(scenario: Scenario, kept: str, runs: int, out: Path) -> None:
     for _ in range(runs):
         with tempfile.TemporaryDirectory(prefix="mlstack-experiment-") as folder:
             played = play(scenario, programs, Path(folder))
-        outcome = Outcome(
+        outcome = SimulationOutcome(
             scenario=scenario,
             policy="fair",
             seed=_next(out, kept),

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from mlstack.elastic.simulate.kubelet import KubeletSettings
+from mlstack.simulator.nodes import KubeletSettings
 from tests.support.machinery import STAGES
 
 _GRACE_OVER = {"durationMilliseconds": 0, "durationFrom": {"expressionFrom": ".metadata.deletionTimestamp"}}

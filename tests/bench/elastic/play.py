@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import urlopen
 
-from mlstack.cli import kube
-from mlstack.elastic.observed.amounts import amounts
-from mlstack.elastic.sampling import Sample
-from mlstack.elastic.simulate import objects
-from mlstack.elastic.simulate.scenario import Event, JobPlan, Scenario, Service
-from mlstack.elastic.trainingjob import API_VERSION
+from mlstack.elastic.facts import amounts
+from mlstack.elastic.training_job import API_VERSION
+from mlstack.kube import connect
+from mlstack.simulator import scenario
+from mlstack.simulator.measures import Sample
+from mlstack.simulator.scenario import JobPlan, Scenario, ScenarioEvent, Service
 from tests.bench.elastic.spectator import Spectator
 from tests.bench.elastic.stage import CONTEXT, IMAGE, cluster_of, environ, install_controller, mlstack
 from tests.bench.elastic.usage import Usage, usage_of
@@ -26,8 +26,8 @@ from tests.support.elastic_controller import LEASE
 from tests.support.processes import free_port
 from tests.support.waiting import wait_until
 
-DEPLOYMENTS = f"/apis/apps/v1/namespaces/{objects.NAMESPACE}/deployments"
-JOBS = f"/apis/{API_VERSION}/namespaces/{objects.NAMESPACE}/trainingjobs"
+DEPLOYMENTS = f"/apis/apps/v1/namespaces/{scenario.NAMESPACE}/deployments"
+JOBS = f"/apis/{API_VERSION}/namespaces/{scenario.NAMESPACE}/trainingjobs"
 MERGE = "application/merge-patch+json"
 OF_CLASS = ("priority", "preemptionPolicy")
 
@@ -58,7 +58,7 @@ def play(scenario: Scenario, programs: Programs, folder: Path, *, policy: str = 
     with cluster_of(scenario, programs, folder) as cluster:
         install_controller(cluster, folder)
         with _controller(cluster, folder, policy) as controller:
-            spectator = Spectator(kube.connect(CONTEXT, kubeconfig=str(cluster.kubeconfig)))
+            spectator = Spectator(connect.connect(CONTEXT, kubeconfig=str(cluster.kubeconfig)))
             off = _perform(scenario, cluster, spectator)
             usage = {"controller": usage_of(controller.pid)}
             usage |= {name: usage_of(cluster.machinery.pid_of(name)) for name in PROGRAMS}
@@ -123,13 +123,13 @@ def _calendar(scenario: Scenario, cluster: TestCluster) -> Iterator[tuple[int, C
 
 
 def _serve(cluster: TestCluster, service: Service) -> None:
-    policy = objects.preemption_policy(service)
+    policy = scenario.preemption_policy(service)
     name = f"priority-{service.priority}-{policy.lower()}"
     path = "/apis/scheduling.k8s.io/v1/priorityclasses"
     if service.priority and cluster.find(f"{path}/{name}") is None:
         value = {"value": service.priority, "preemptionPolicy": policy}
         cluster.request("POST", path, {"metadata": {"name": name}, **value})
-    deployment = objects.deployment(service)
+    deployment = scenario.deployment(service)
     template = deployment["spec"]["template"]
     pod = {key: value for key, value in template["spec"].items() if key not in OF_CLASS}
     pod["containers"] = [{**container, "image": IMAGE} for container in pod["containers"]]
@@ -140,10 +140,10 @@ def _serve(cluster: TestCluster, service: Service) -> None:
 
 
 def _submit(cluster: TestCluster, job: JobPlan, grace_s: int) -> Json:
-    return cluster.request("POST", JOBS, objects.training_job(job, grace_s))
+    return cluster.request("POST", JOBS, scenario.training_job(job, grace_s))
 
 
-def _doing(cluster: TestCluster, event: Event) -> Callable[[], object]:
+def _doing(cluster: TestCluster, event: ScenarioEvent) -> Callable[[], object]:
     """Give what an event does; what nobody can do to a real cluster from outside is not played."""
     job = f"{JOBS}/{event.name}"
     match event.what:

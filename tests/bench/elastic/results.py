@@ -7,15 +7,12 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from mlstack.elastic import plot
-from mlstack.elastic.simulate import report
-from mlstack.elastic.simulate.casegoals import judge
-from mlstack.elastic.simulate.figures import Figures, figures
-from mlstack.elastic.simulate.goals import Row
-from mlstack.elastic.simulate.run import Outcome
+from mlstack.simulator import measures, report
+from mlstack.simulator.experiments import Figures, Row, figures, judge_case
+from mlstack.simulator.run import SimulationOutcome
 
 
-def write_result(base: Path, outcome: Outcome, circumstances: Mapping[str, object]) -> None:
+def write_result(base: Path, outcome: SimulationOutcome, circumstances: Mapping[str, object]) -> None:
     """Write one run: `<base>.csv` (a row a second), `<base>.svg` (drawn), `<base>.json` (figures).
 
     Args:
@@ -24,11 +21,11 @@ def write_result(base: Path, outcome: Outcome, circumstances: Mapping[str, objec
         circumstances: what tells how far it can be trusted.
     """
     base.with_suffix(".csv").write_text(report.rows(outcome.samples))
-    base.with_suffix(".svg").write_text(plot.draw(outcome.samples, base.name))
+    base.with_suffix(".svg").write_text(measures.draw(outcome.samples, base.name))
     write_figures(base, outcome, circumstances)
 
 
-def write_figures(base: Path, outcome: Outcome, circumstances: Mapping[str, object]) -> None:
+def write_figures(base: Path, outcome: SimulationOutcome, circumstances: Mapping[str, object]) -> None:
     """Write the figures of one run alone, as `<base>.json`."""
     found = figures(outcome)
     base.with_suffix(".json").write_text(
@@ -44,7 +41,7 @@ def judged(folder: Path, case: str, *, kept: str = "") -> tuple[Row, ...]:
         case: whose goals are meant.
         kept: what the files are called before the number; the case, where nothing is said.
     """
-    return judge(case, kept_figures(folder, kept or case))
+    return judge_case(case, kept_figures(folder, kept or case))
 
 
 def kept_figures(folder: Path, kept: str) -> list[Figures]:

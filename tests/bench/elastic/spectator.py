@@ -6,16 +6,16 @@ import time
 from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
 
-from mlstack.cluster.api import Cluster, Source, WatchEvent
-from mlstack.elastic.sampling import Observer, Sample
-from mlstack.elastic.trainingjob import API_VERSION, KIND
-from mlstack.engine.waiting.feed import Feed, News
+from mlstack.elastic.training_job import API_VERSION, KIND
+from mlstack.kube.client import Cluster, ClusterSource, WatchEvent
+from mlstack.readiness.watcher import News, ResourceWatcher
+from mlstack.simulator.measures import Observer, Sample
 
 SOURCES = (
-    Source("v1", "Node"),
-    Source("apps/v1", "Deployment", namespace="default"),
-    Source(API_VERSION, KIND),
-    Source("v1", "Pod"),
+    ClusterSource("v1", "Node"),
+    ClusterSource("apps/v1", "Deployment", namespace="default"),
+    ClusterSource(API_VERSION, KIND),
+    ClusterSource("v1", "Pod"),
 )
 
 
@@ -35,7 +35,7 @@ class Spectator:
     def __post_init__(self) -> None:
         """Begin to watch; samples begin with `start`."""
         self._observer, self._lock, self._over = Observer(), Lock(), Event()
-        self._feed = Feed(self.cluster)
+        self._feed = ResourceWatcher(self.cluster)
         for source in SOURCES:
             self._feed.open(source)
         Thread(target=self._listen, daemon=True).start()

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mlstack.elastic.simulate import objects
-from mlstack.elastic.simulate.scenario import NodeGroup, Scenario
+from mlstack.simulator import scenario
+from mlstack.simulator.scenario import NodeGroup, Scenario
 from tests.bench.elastic.kubelets import write_stages
 from tests.controlplane.recipes import Programs
 from tests.support.api import Json
@@ -78,7 +78,7 @@ def environ(cluster: TestCluster, folder: Path) -> dict[str, str]:
 
 
 def _nodes(group: NodeGroup) -> Iterator[Node]:
-    for node in objects.nodes(group):
+    for node in scenario.nodes(group):
         yield Node(name=node["metadata"]["name"], capacity=group.allocatable, labels=group.labels)
 
 
@@ -87,12 +87,12 @@ def _run_background(cluster: TestCluster, group: NodeGroup) -> None:
     if not group.background:
         return
     cluster.wait_for_service_account("kube-system")
-    for node in objects.nodes(group):
+    for node in scenario.nodes(group):
         cluster.request("POST", "/api/v1/namespaces/kube-system/pods", _background(node, group))
 
 
 def _background(node: Json, group: NodeGroup) -> Json:
-    pod = objects.background(node["metadata"]["name"], group.background)
+    pod = scenario.background(node["metadata"]["name"], group.background)
     spec = {name: value for name, value in pod["spec"].items() if name != "priority"}
     containers = [{**container, "image": IMAGE} for container in spec["containers"]]
     return {

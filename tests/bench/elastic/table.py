@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
 
-from mlstack.elastic.simulate.goals import Row
+from mlstack.simulator.experiments import Row
 from tests.bench.elastic.results import judged, kept_figures
 
 MEASURED = Path(__file__).parent / "measured"

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from mlstack.cli import kube
-from mlstack.elastic.sampling import Sample
-from mlstack.elastic.simulate.laws import breaches_of_sample, stale_pods
+from mlstack.kube import connect
+from mlstack.simulator.measures import Sample
+from mlstack.simulator.run import breaches_of_sample, stale_pods
 from tests.bench.elastic.spectator import Spectator
 from tests.support.cluster import TestCluster
 from tests.support.elastic import training_job
@@ -135,7 +135,7 @@ def test_a_life_breaks_no_law_and_comes_to_rest(
     start: Start, jobs: Jobs, gke: TestCluster, seed: int
 ) -> None:
     life = Life(jobs, start, seed)
-    spectator = Spectator(kube.connect(gke.context, kubeconfig=str(gke.kubeconfig)))
+    spectator = Spectator(connect.connect(gke.context, kubeconfig=str(gke.kubeconfig)))
     spectator.start(time.monotonic())
     try:
         for _ in range(STEPS):

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from mlstack.cli import kube
-from mlstack.elastic.sampling import Sample
-from mlstack.elastic.simulate.laws import breaches_of_sample, stale_pods
+from mlstack.kube import connect
+from mlstack.simulator.measures import Sample
+from mlstack.simulator.run import breaches_of_sample, stale_pods
 from tests.bench.elastic.spectator import Spectator
 from tests.support.cluster import TestCluster
 from tests.support.elastic import training_job
@@ -131,7 +131,7 @@ def test_controllers_that_die_again_and_again_break_no_law(
 ) -> None:
     strangers = [stranger(jobs, f"stranger-{index}") for index in range(3)]
     running = [start(f"first-{index}", is_named=False) for index in range(2)]
-    spectator = Spectator(kube.connect(gke.context, kubeconfig=str(gke.kubeconfig)))
+    spectator = Spectator(connect.connect(gke.context, kubeconfig=str(gke.kubeconfig)))
     spectator.start(time.monotonic())
     for index in range(5):
         jobs.create(

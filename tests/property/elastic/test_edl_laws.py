@@ -8,10 +8,18 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.elastic.config import PolicyConfig
-from mlstack.elastic.plan import plan
-from mlstack.elastic.scaleplan import ScalePlan
-from mlstack.elastic.snapshot import Demand, Job, JobState, Node, Role, Snapshot, Trainer
+from mlstack.elastic.policy.plan import plan
+from mlstack.elastic.snapshot import (
+    Demand,
+    Job,
+    JobState,
+    Node,
+    PolicyConfig,
+    Role,
+    ScalePlan,
+    Snapshot,
+    Trainer,
+)
 from tests.property.elastic.moments import MANY
 
 RESOURCES = ("cpu", "memory", "nvidia.com/gpu")

@@ -10,10 +10,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.elastic.config import PolicyConfig
-from mlstack.elastic.plan import plan
-from mlstack.elastic.scaleplan import ScalePlan
-from mlstack.elastic.snapshot import Job, Node, Snapshot
+from mlstack.elastic.policy.plan import plan
+from mlstack.elastic.snapshot import Job, Node, PolicyConfig, ScalePlan, Snapshot
 from tests.property.elastic.moments import MANY, moments
 from tests.support import elastic_laws as laws
 from tests.support.actuation import actuate, begin, is_still, rescaled

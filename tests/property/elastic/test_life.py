@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mlstack.elastic.observed import pods as podfacts
+from mlstack.elastic import facts
 from mlstack.errors import UnreachableError
 from tests.support.elastic_laws import check_plan
 from tests.support.stage import JOBS, Stage
@@ -60,7 +60,7 @@ def come_to_rest(stage: Stage) -> None:
 def check(stage: Stage, job: Obj) -> None:
     """Assert that a job at rest has what its status says."""
     name, trainers, status = job["metadata"]["name"], job["spec"]["trainer"], job["status"]
-    live = [one for one in map(podfacts.parse, stage.all("Pod")) if one.job == name and one.is_live]
+    live = [one for one in map(facts.parse_pod, stage.all("Pod")) if one.job == name and one.is_live]
     desired = status["trainer"]["desired"]
     if status["phase"] == "Running":
         assert sum(one.role == "trainer" for one in live) == desired

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlstack.elastic.simulate.run import simulate
+from mlstack.simulator.run import simulate
 from tests.support.endings import undone
 from tests.support.scenarios import made_up
 

@@ -7,11 +7,8 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.elastic.policy.ledger import Ledger
-from mlstack.elastic.policy.scoring import Fulfilment
-from mlstack.elastic.policy.shapes import Shape, dominant, fits, shape, total
-from mlstack.elastic.policy.slots import SlotLoss
-from mlstack.elastic.policy.victims import clear, surplus_up_to
+from mlstack.elastic.policy.placement import SlotLoss, clear, surplus_up_to
+from mlstack.elastic.policy.state import ClusterState, Fulfilment, Shape, dominant, fits, shape, total
 from mlstack.elastic.snapshot import Job, Node, Snapshot, Trainer
 from tests.property.elastic.moments import MANY
 
@@ -49,7 +46,7 @@ def full_nodes(draw: st.DrawFn) -> Snapshot:
 def test_those_that_go_make_room_enough_and_none_goes_in_vain(
     snapshot: Snapshot, request: tuple[int, int]
 ) -> None:
-    books = Ledger(snapshot, Fulfilment(snapshot.jobs), 0)
+    books = ClusterState(snapshot, Fulfilment(snapshot.jobs), 0)
     (host,), wanted = books.hosts, shape(request)
 
     found = clear(books, host, wanted, surplus_up_to(1))

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from hypothesis import given
 
-from mlstack.elastic.config import PolicyConfig
-from mlstack.elastic.plan import plan
-from mlstack.elastic.snapshot import Job, Snapshot
+from mlstack.elastic.policy.plan import plan
+from mlstack.elastic.snapshot import Job, PolicyConfig, Snapshot
 from tests.property.elastic.moments import MANY, moments
 from tests.support import elastic_laws
 

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.elastic.config import PolicyConfig
-from mlstack.elastic.plan import plan
-from mlstack.elastic.policy.parts import Seat
-from mlstack.elastic.snapshot import Snapshot
+from mlstack.elastic.policy.plan import plan
+from mlstack.elastic.policy.state import TrainerSlot
+from mlstack.elastic.snapshot import PolicyConfig, Snapshot
 from tests.property.elastic.moments import MANY, moments
 from tests.property.elastic.test_mutations import breaks, is_sound
 
@@ -30,5 +29,5 @@ def test_no_plan_takes_the_meeting_point_of_a_job_that_goes_on(
 
 
 def test_a_meeting_point_that_goes_as_any_other_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Seat, "is_meeting", property(lambda _: False, lambda *_: None), raising=False)
+    monkeypatch.setattr(TrainerSlot, "is_meeting", property(lambda _: False, lambda *_: None), raising=False)
     assert breaks(is_sound)

@@ -8,15 +8,12 @@ from random import Random
 
 import pytest
 
-from mlstack.elastic.config import PolicyConfig
-from mlstack.elastic.plan import plan
-from mlstack.elastic.policy import growth
-from mlstack.elastic.policy.books import Books
-from mlstack.elastic.policy.headroom import Headroom
-from mlstack.elastic.policy.ledger import Ledger
-from mlstack.elastic.policy.parts import Crew, Host
-from mlstack.elastic.policy.shapes import Shape
-from mlstack.elastic.snapshot import Snapshot
+from mlstack.elastic.policy import fair
+from mlstack.elastic.policy.fair import Headroom
+from mlstack.elastic.policy.placement import Transaction
+from mlstack.elastic.policy.plan import plan
+from mlstack.elastic.policy.state import ClusterState, JobState, NodeInfo, Shape
+from mlstack.elastic.snapshot import PolicyConfig, Snapshot
 from tests.property.elastic.moments import moment
 from tests.property.elastic.test_fair import FREELY, rest
 from tests.support import elastic_laws as laws
@@ -80,29 +77,29 @@ def test_unchanged_policy_breaks_none_of_these_laws() -> None:
 
 def test_room_that_grows_with_every_trainer_breaks_the_law_of_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """B1: the dry run adds a trainer's request to what is free instead of taking it away."""
-    take = Ledger._take
+    take = ClusterState._take
 
-    def wrongly(self: Ledger, host: Host, wanted: Shape) -> None:
+    def wrongly(self: ClusterState, host: NodeInfo, wanted: Shape) -> None:
         take(self, host, tuple((each, -amount) for each, amount in wanted))
 
-    def add(self: Ledger, crew: Crew, host: Host, cause: str) -> None:
+    def add(self: ClusterState, crew: JobState, host: NodeInfo, cause: str) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Ledger, "_take", wrongly)
+            patch.setattr(ClusterState, "_take", wrongly)
             original(self, crew, host, cause)  # type: ignore[arg-type]
 
-    original = Ledger.add
-    monkeypatch.setattr(Ledger, "add", add)
+    original = ClusterState.add
+    monkeypatch.setattr(ClusterState, "add", add)
     assert breaks(is_sound)
 
 
 def test_job_frozen_by_a_trainer_without_a_node_leaves_room_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     """B3: a job of which a trainer is not bound is not scaled at all."""
-    can_gain = growth.can_gain
+    can_gain = fair.can_gain
 
-    def frozen(crew: Crew, now_ms: int) -> bool:
+    def frozen(crew: JobState, now_ms: int) -> bool:
         return can_gain(crew, now_ms) and all(trainer.node for trainer in crew.job.trainers)
 
-    monkeypatch.setattr(growth, "can_gain", frozen)
+    monkeypatch.setattr(fair, "can_gain", frozen)
     monkeypatch.setattr("mlstack.elastic.policy.fair.seat_loose", lambda *_, **__: None)
     assert breaks(is_work_done)
 
@@ -110,7 +107,7 @@ def test_job_frozen_by_a_trainer_without_a_node_leaves_room_idle(monkeypatch: py
 def test_equal_increments_instead_of_equal_levels_are_not_even(monkeypatch: pytest.MonkeyPatch) -> None:
     """B4: what is free goes to jobs by turns, not to the one that is worst off."""
     monkeypatch.setattr(
-        growth,
+        fair,
         "_rank",
         lambda crew: (-crew.job.priority, len(crew.seats) - len(crew.job.trainers), crew.job.key),
     )
@@ -120,19 +117,19 @@ def test_equal_increments_instead_of_equal_levels_are_not_even(monkeypatch: pyte
 def test_shrinking_by_another_rule_than_growing_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """B5: a trainer is given where there is room, and taken where little is left, in the same plan."""
 
-    def grow(books: Books, headroom: Headroom) -> int:
+    def grow(books: Transaction, headroom: Headroom) -> int:
         grown = original(books, headroom)
         for crew in books.ledger.crews.values():
             for seat in [seat for seat in crew.seats if seat.is_planned][: crew.surplus]:
                 books.ledger.evict(seat, "bounds")
         return grown
 
-    original = growth.grow
+    original = fair.grow
     monkeypatch.setattr("mlstack.elastic.policy.fair.grow", grow)
     assert breaks(is_work_done)
 
 
 def test_moves_over_a_gap_of_one_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A swap that makes the poorer job the richer one is undone by the next one."""
-    monkeypatch.setattr("mlstack.elastic.policy.scoring.Fulfilment.is_fairer", lambda *_: True)
+    monkeypatch.setattr("mlstack.elastic.policy.state.Fulfilment.is_fairer", lambda *_: True)
     assert breaks(comes_to_rest)

@@ -8,10 +8,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from mlstack.elastic.config import PolicyConfig
-from mlstack.elastic.plan import plan
-from mlstack.elastic.scaleplan import Decision, Reason, ScalePlan
-from mlstack.elastic.snapshot import Demand, Job, Node, Role, Snapshot
+from mlstack.elastic.policy.plan import plan
+from mlstack.elastic.snapshot import (
+    Decision,
+    Demand,
+    Job,
+    Node,
+    PolicyConfig,
+    Reason,
+    Role,
+    ScalePlan,
+    Snapshot,
+)
 from tests.property.elastic.moments import MANY
 from tests.property.elastic.test_fair import FREELY, rest
 from tests.support import elastic_laws as laws

@@ -8,15 +8,11 @@ from unittest.mock import patch
 
 from hypothesis import given
 
-from mlstack.elastic.config import PolicyConfig
-from mlstack.elastic.plan import plan
-from mlstack.elastic.policy import aside, attempts
-from mlstack.elastic.policy.parts import Host
-from mlstack.elastic.policy.places import Contest
-from mlstack.elastic.policy.slots import SlotFinder
-from mlstack.elastic.policy.sums import FreeRoom
-from mlstack.elastic.policy.victims import VictimFinder
-from mlstack.elastic.snapshot import Snapshot
+from mlstack.elastic.policy import gangs
+from mlstack.elastic.policy.placement import Contest, SlotFinder, VictimFinder
+from mlstack.elastic.policy.plan import plan
+from mlstack.elastic.policy.state import FreeRoom, NodeInfo
+from mlstack.elastic.snapshot import PolicyConfig, Snapshot
 from tests.property.elastic.moments import MANY, moments
 
 CONFIG = PolicyConfig()
@@ -43,7 +39,7 @@ def forgetful(find: Callable[..., Any]) -> Callable[..., Any]:
     return found
 
 
-def honest(contest: Contest[Any]) -> Host | None:
+def honest(contest: Contest[Any]) -> NodeInfo | None:
     """Give the best node, and be sure that none is ranked behind its worth."""
     for host in contest._hosts.values():
         cost, rank = contest.cost(host), contest.rank(host)
@@ -54,7 +50,7 @@ def honest(contest: Contest[Any]) -> Host | None:
 @MANY
 @given(moments(jobs=8))
 def test_what_is_not_tried_would_have_failed(snapshot: Snapshot) -> None:
-    with patch.object(aside, "has_places", lambda *_: True):
+    with patch.object(gangs, "has_places", lambda *_: True):
         tried = plan(snapshot, CONFIG)
     assert plan(snapshot, CONFIG) == tried
 
@@ -62,7 +58,7 @@ def test_what_is_not_tried_would_have_failed(snapshot: Snapshot) -> None:
 @MANY
 @given(moments(jobs=8))
 def test_what_sums_rule_out_would_have_failed(snapshot: Snapshot) -> None:
-    with patch.object(attempts.Attempts, "is_conceivable", lambda *_: True):
+    with patch.object(gangs.Attempts, "is_conceivable", lambda *_: True):
         tried = plan(snapshot, CONFIG)
     decided, found = plan(snapshot, CONFIG).decisions, tried.decisions
     assert {key: (one.target, one.places, one.victims) for key, one in decided.items()} == {
@@ -83,7 +79,7 @@ def test_nodes_that_are_not_ranked_again_are_ranked_right(snapshot: Snapshot) ->
 
 @given(moments(jobs=8))
 def test_sums_that_are_kept_up_to_date_are_right(snapshot: Snapshot) -> None:
-    with patch.object(attempts, "FreeRoom", Afresh):
+    with patch.object(gangs, "FreeRoom", Afresh):
         added = plan(snapshot, CONFIG)
     assert plan(snapshot, CONFIG) == added
 

@@ -11,12 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.elastic.config import PolicyConfig
-from mlstack.elastic.plan import plan
-from mlstack.elastic.policy.curves import speeds
-from mlstack.elastic.policy.gain import Gain
-from mlstack.elastic.scaleplan import ScalePlan
-from mlstack.elastic.snapshot import Curve, Job, JobState, Node, Snapshot, Trainer
+from mlstack.elastic.policy.plan import plan
+from mlstack.elastic.policy.throughput import Gain
+from mlstack.elastic.snapshot import Curve, Job, JobState, Node, PolicyConfig, ScalePlan, Snapshot, Trainer
+from mlstack.elastic.training_job import speeds
 from tests.property.elastic.moments import MANY
 
 FAIR = PolicyConfig(mode="fair")

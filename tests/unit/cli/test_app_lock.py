@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from mlstack.app import edit
+from mlstack.app.app_dir import AppDir
 from mlstack.cli.main import main
-from mlstack.files import editing
-from mlstack.files.appdir import AppDir
 from tests.support.builders import read_tree, write_tree
 from tests.support.cli import Runner
 from tests.support.registry import small_app
@@ -59,10 +59,10 @@ READS = (
 EDITOR = """
 import sys
 from pathlib import Path
-from mlstack.files.appdir import AppDir
-from mlstack.files.kubeconfig import Context, Kubeconfig
-from mlstack.operations import component, env, package, param, registry
-from mlstack.files.drafts import Wanted
+from mlstack.app.app_dir import AppDir
+from mlstack.app.app_dir import Wanted
+from mlstack.kube.kubeconfig import Context, Kubeconfig
+from mlstack.operations import app as apps, packages, params
 root, verb, first, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 context = Context(name="c", cluster="c", server="https://c.invalid", namespace="n")
 kubeconfig = Kubeconfig(current_context="c", contexts={"c": context})
@@ -71,20 +71,20 @@ sys.stdin.readline()
 for number in range(first, first + count):
     app = AppDir(root)
     if verb == "param":
-        param.change(app, param.Place(component="front"), f"tags.t{number}", str(number))
+        params.set_param(app, params.Place(component="front"), f"tags.t{number}", str(number))
     elif verb == "registry":
-        registry.add(app, f"r{number}", "../registry")
+        packages.add_registry(app, f"r{number}", "../registry")
     elif verb == "env":
-        env.add(app, f"e{number}", kubeconfig=kubeconfig)
+        apps.add_environment(app, f"e{number}", kubeconfig=kubeconfig)
     elif verb == "generate":
-        component.generate(app, Wanted(prototype="web", name=f"c{number}", texts={"image": "nginx"}))
+        packages.generate(app, Wanted(prototype="web", name=f"c{number}", texts={"image": "nginx"}))
     else:
-        package.install(app, f"many/p{number}")
+        packages.install_package(app, f"many/p{number}")
 """
 HOLDER = """
 import sys, time
 from pathlib import Path
-from mlstack.files.editing import app_lock
+from mlstack.app.edit import app_lock
 with app_lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
@@ -118,7 +118,7 @@ def held(root: Path) -> Iterator[None]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nobody wait long."""
-    monkeypatch.setattr(editing, "LOCK_WAIT_S", 0.05)
+    monkeypatch.setattr(edit, "LOCK_WAIT_S", 0.05)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -256,7 +256,7 @@ def test_ctrl_c_while_waiting_ends_the_command(root: Path) -> None:
 
 
 def test_a_long_queue_comes_to_its_end(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(editing, "LOCK_WAIT_S", 0.4)
+    monkeypatch.setattr(edit, "LOCK_WAIT_S", 0.4)
     codes: list[int] = []
     waiting = threading.Thread(target=lambda: codes.append(main(["param", "set", "front", "color", "green"])))
     with held(root):
@@ -291,7 +291,7 @@ def test_folder_without_a_place_for_the_lock_is_locked_itself(
         return real(path, flags, *rest, **options)  # type: ignore[call-overload]
 
     monkeypatch.setattr(os, "open", refusing)
-    monkeypatch.setattr(editing, "LOCK_WAIT_S", 0.05)
+    monkeypatch.setattr(edit, "LOCK_WAIT_S", 0.05)
     run.ok("param set front color green")
     descriptor = real(root, os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -307,11 +307,11 @@ def test_a_file_takes_its_place_where_no_locks_are_known(
         raise OSError(errno.ENOLCK, "no locks available")
 
     monkeypatch.setattr(fcntl, "flock", unknown)
-    monkeypatch.setattr(editing, "LOCK_WAIT_S", 0.05)
+    monkeypatch.setattr(edit, "LOCK_WAIT_S", 0.05)
     marker = root / ".mlstack/lock.held"
     run.ok("param set front color green")
     assert not marker.exists()
-    with editing.app_lock(root):
+    with edit.app_lock(root):
         ran = run("param set front color red")
     assert (ran.code, f"process {os.getpid()} on " in ran.err, str(marker) in ran.err) == (3, True, True)
     dead = subprocess.run(

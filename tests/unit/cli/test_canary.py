@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from mlstack.cluster.api import Applied, ObjectRef
-from mlstack.cluster.view import ClusterView
 from mlstack.errors import ClusterError, ForbiddenError, TransientError
+from mlstack.kube.client import Applied, ClientWrapper, ObjectRef
 from tests.support.builders import write_tree
 from tests.support.cli import Ran, Runner, memory_cluster
 from tests.support.registry import REGISTRY
@@ -120,7 +119,7 @@ VAULT = {
 }
 
 
-class Talkative(ClusterView):
+class Talkative(ClientWrapper):
     """A cluster that quotes what it is sent and what it has: in warnings, refusals and faults.
 
     Attributes:

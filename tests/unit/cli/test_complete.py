@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from mlstack.app.app_dir import AppDir
 from mlstack.cli.main import main
-from mlstack.files.appdir import AppDir
-from mlstack.operations import env
+from mlstack.operations import app
 from tests.support.kubectl import KUBECONFIG
 from tests.support.registry import generate, small_app
 
@@ -20,7 +20,7 @@ def made(tmp_path: Path) -> AppDir:
     """Make an app with two environments and two components."""
     made = small_app(tmp_path)
     for name in ("gke", "us/east"):
-        env.add(made, name, kubeconfig=KUBECONFIG, use_preset=False)
+        app.add_environment(made, name, kubeconfig=KUBECONFIG, use_preset=False)
     generate(made)
     generate(made, "shop.cart")
     return made

@@ -14,7 +14,7 @@ import pytest
 from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
 from mlstack.cli.main import main
-from mlstack.operations import env
+from mlstack.operations import app
 from tests.support.builders import write_tree
 from tests.support.kubectl import KUBECONFIG
 from tests.support.registry import generate, small_app
@@ -138,7 +138,7 @@ def terminal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Termina
         pytest.skip(f"there is no {request.param}")
     made = small_app(tmp_path)
     for name in ("gke", "us/east"):
-        env.add(made, name, kubeconfig=KUBECONFIG, use_preset=False)
+        app.add_environment(made, name, kubeconfig=KUBECONFIG, use_preset=False)
     generate(made)
     generate(made, "shop.cart")
     usual = "apiVersion: mlstack.dev/v1\nkind: Environment\n"

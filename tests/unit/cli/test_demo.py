@@ -52,7 +52,7 @@ def test_demo_shows_what_runs_and_why_something_does_not(played: str) -> None:
 def test_a_step_that_ends_otherwise_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo, "SCRIPT", (demo.SCRIPT[0], demo.Step("", ["env", "list"], code=5)))
+    monkeypatch.setattr(demo, "SCRIPT", (demo.SCRIPT[0], demo.DemoStep("", ["env", "list"], code=5)))
     with contextlib.suppress(SystemExit):
         assert main(["demo"]) == 70
     assert "gave 0, not 5" in capsys.readouterr().err

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from mlstack.cli.page import WIDTH, text_width
-from mlstack.cluster.lease import Lease
-from mlstack.elastic.health import Metrics
-from mlstack.elastic.simulate.figures import Figures
-from mlstack.elastic.simulate.many import Trial
+from mlstack.elastic.controller.metrics import Metrics
+from mlstack.kube.lease import Lease
+from mlstack.simulator.experiments import Figures, SeedTrial
 from tests.support.cli import Runner
 from tests.support.elastic import pod, training_job
 from tests.support.stage import Stage
@@ -374,11 +373,11 @@ def test_simulate_begins_with_the_seed_that_is_asked_for(
 ) -> None:
     made: list[int] = []
 
-    def run_all(trials: Sequence[Trial], **_: object) -> list[Figures]:
+    def run_all(trials: Sequence[SeedTrial], **_: object) -> list[Figures]:
         made.extend(trial.seed for trial in trials)
         return [Figures(seed=one.seed, values=defaultdict(float), violations=()) for one in trials]
 
-    monkeypatch.setattr("mlstack.elastic.simulate.many.run_all", run_all)
+    monkeypatch.setattr("mlstack.simulator.experiments.run_all", run_all)
     found = run("elastic simulate case1 --seeds 3 --first-seed 100 -o json").json
     assert made == found["seeds"] == [100, 101, 102]
 
@@ -392,11 +391,11 @@ def test_simulate_leaves_making_room_to_whom_it_is_told(
 ) -> None:
     made: list[bool | None] = []
 
-    def run_all(trials: Sequence[Trial], **_: object) -> list[Figures]:
+    def run_all(trials: Sequence[SeedTrial], **_: object) -> list[Figures]:
         made.extend(trial.is_preempting for trial in trials)
         return [Figures(seed=one.seed, values=defaultdict(float), violations=()) for one in trials]
 
-    monkeypatch.setattr("mlstack.elastic.simulate.many.run_all", run_all)
+    monkeypatch.setattr("mlstack.simulator.experiments.run_all", run_all)
     run(f"elastic simulate {words} --seeds 2")
     assert made == [is_preempting] * 2
 
@@ -404,13 +403,13 @@ def test_simulate_leaves_making_room_to_whom_it_is_told(
 def test_simulate_judges_cases_with_the_settings_that_are_asked_for(
     run: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[Trial] = []
+    made: list[SeedTrial] = []
 
-    def run_all(trials: Sequence[Trial], **_: object) -> list[Figures]:
+    def run_all(trials: Sequence[SeedTrial], **_: object) -> list[Figures]:
         made.extend(trials)
         return [Figures(seed=one.seed, values=defaultdict(float), violations=()) for one in trials]
 
-    monkeypatch.setattr("mlstack.elastic.simulate.many.run_all", run_all)
+    monkeypatch.setattr("mlstack.simulator.experiments.run_all", run_all)
     run("elastic simulate case1 --seeds 1 --headroom 20 --moves 3 --tick 2s --policy throughput")
     run("elastic simulate case1 --seeds 1")
     tried, usual = made

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.cluster.view import ClusterView
 from mlstack.errors import ForbiddenError
+from mlstack.kube.client import ClientWrapper, ObjectRef
 from tests.support.cli import Runner
 from tests.support.elastic import training_job
 from tests.support.stage import Stage
@@ -22,7 +21,7 @@ jobs: [{name: a, max: 4, trainer: {cpu: 1}}]
 """
 
 
-class Namespaced(ClusterView):
+class Namespaced(ClientWrapper):
     """A cluster as somebody sees it who may read no namespaces."""
 
     def get(self, ref: ObjectRef) -> dict[str, Any] | None:
@@ -82,7 +81,7 @@ def test_a_highest_priority_that_makes_no_sense_is_refused(
 def test_a_missing_folder_is_told_before_anything_is_simulated(
     run: Runner, monkeypatch: pytest.MonkeyPatch, option: str
 ) -> None:
-    monkeypatch.setattr("mlstack.elastic.plot.library", lambda: None)
+    monkeypatch.setattr("mlstack.simulator.measures.library", lambda: None)
 
     ran = run(f"elastic simulate nothing-here.yaml {option} nowhere/rows")
 
@@ -181,7 +180,7 @@ def test_whoever_may_not_look_at_namespaces_is_told_nothing_of_them(
 def test_a_controller_that_goes_on_says_which_namespaces_are_not_there_yet(
     run: Runner, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mlstack.elastic.controller.Controller.run", lambda self: None)
+    monkeypatch.setattr("mlstack.elastic.controller.controller.Controller.run", lambda self: None)
 
     ran = run("elastic run --lease-namespace default -n default -n trian")
 

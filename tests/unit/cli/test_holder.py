@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
-from mlstack.cli import holder as module
-from mlstack.cli.holder import holder
+from mlstack.cli import ports
+from mlstack.cli.ports import holder
 
-NEEDS_PROC = pytest.mark.skipif(not module._PROC.joinpath("self/stat").exists(), reason="needs /proc")
+NEEDS_PROC = pytest.mark.skipif(not ports._PROC.joinpath("self/stat").exists(), reason="needs /proc")
 
 
 def test_a_process_has_a_name_of_its_own() -> None:
@@ -22,7 +22,7 @@ def test_a_process_has_a_name_of_its_own() -> None:
 
 @NEEDS_PROC
 def test_a_killed_process_of_this_machine_is_gone() -> None:
-    code = "import sys; from mlstack.cli.holder import holder"
+    code = "import sys; from mlstack.cli.ports import holder"
     code += "; print(holder('ada@laptop').name, flush=True); sys.stdin.read()"
     child = subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -52,6 +52,6 @@ def test_nothing_is_said_of_others(name: str) -> None:
 
 
 def test_without_proc_every_name_is_new(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
-    monkeypatch.setattr(module, "_PROC", tmp_path)
+    monkeypatch.setattr(ports, "_PROC", tmp_path)
     assert holder("ada@laptop").name != holder("ada@laptop").name
     assert not holder("ada@laptop").is_gone(holder("ada@laptop").name)

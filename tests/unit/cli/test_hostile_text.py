@@ -11,10 +11,9 @@ import pytest
 import yaml
 
 from mlstack.cli import streams
-from mlstack.cluster.api import Applied, Cluster
-from mlstack.cluster.view import ClusterView
 from mlstack.errors import ForbiddenError
-from mlstack.model import emit
+from mlstack.kube.client import Applied, ClientWrapper, Cluster
+from mlstack.yaml import write
 from tests.support.builders import write_tree
 from tests.support.cli import Ran, Runner, memory_cluster
 from tests.support.registry import REGISTRY
@@ -30,7 +29,7 @@ FORGED = re.compile("^(error: forged|hint: run this)", re.MULTILINE)
 
 
 def quoted(text: str) -> str:
-    return emit.to_flow(text)
+    return write.to_flow(text)
 
 
 EVIL = {
@@ -72,7 +71,7 @@ EVIL = {
 }
 
 
-class Hostile(ClusterView):
+class Hostile(ClientWrapper):
     """A cluster whose warnings and refusals hold what a terminal would obey."""
 
     refuses = False
@@ -193,8 +192,8 @@ def test_a_document_says_the_same_when_its_characters_are_escaped() -> None:
     written = streams.json_escaped(json.dumps({text: text}, ensure_ascii=False, indent=2))
     assert json.loads(written) == {text: text}
     assert not RAW.search(written)
-    assert yaml.safe_load(streams.escaped(emit.to_yaml({text: [text]}))) == {text: [text]}
-    assert json.loads(streams.json_escaped(emit.to_json({text: [text]}))) == {text: [text]}
+    assert yaml.safe_load(streams.escaped(write.to_yaml({text: [text]}))) == {text: [text]}
+    assert json.loads(streams.json_escaped(write.to_json({text: [text]}))) == {text: [text]}
 
 
 def test_what_libraries_and_threads_write_is_escaped_too(capfd: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ from mlstack.cli import main as boundary
 from mlstack.cli.commands import shell
 from mlstack.cli.main import main
 from mlstack.errors import ClusterError, ConfigError, NotFoundError, NotReadyError, RegistryError, UsageError
-from mlstack.operations import env
+from mlstack.operations import app
 from tests.support.kubectl import KUBECONFIG
 from tests.support.registry import generate, small_app
 
@@ -167,7 +167,7 @@ def test_closed_pipe_is_quiet() -> None:
 @pytest.mark.parametrize("words", [["version"], ["render", "dev"]], ids=" ".join)
 def test_full_disk_behind_stdout_is_reported(tmp_path: Path, words: list[str]) -> None:
     made = small_app(tmp_path)
-    env.add(made, "dev", kubeconfig=KUBECONFIG)
+    app.add_environment(made, "dev", kubeconfig=KUBECONFIG)
     generate(made)
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mlstack.cli.page import Line, Table, fold, layout, one_line, shorten, text_width
+from mlstack.cli.page import TextLine, TextTable, fold, layout, one_line, shorten, text_width
 
 
 @pytest.mark.parametrize(
@@ -22,17 +22,17 @@ def test_control_characters_are_shown_not_sent() -> None:
 
 
 def test_columns_align_whatever_the_width_of_the_characters() -> None:
-    table = Table(("NAME", "VALUE"), (("日本", "x"), ("ab", "y")))
+    table = TextTable(("NAME", "VALUE"), (("日本", "x"), ("ab", "y")))
     assert list(layout(table)) == ["NAME  VALUE", "日本  x", "ab    y"]
 
 
 def test_no_line_ends_in_blanks() -> None:
-    table = Table(("NAME", "VALUE"), (("a", ""), ("long name", "")))
+    table = TextTable(("NAME", "VALUE"), (("a", ""), ("long name", "")))
     assert all(line == line.rstrip() for line in layout(table))
 
 
 def test_last_column_wraps_at_spaces() -> None:
-    table = Table(("NAME", "SUMMARY"), (("tf-cnn", "word " * 40),))
+    table = TextTable(("NAME", "SUMMARY"), (("tf-cnn", "word " * 40),))
     lines = list(layout(table))
     assert len(lines) > 2
     assert all(text_width(line) <= 80 for line in lines)
@@ -40,7 +40,7 @@ def test_last_column_wraps_at_spaces() -> None:
 
 
 def test_column_to_cut_is_shortened_before_others() -> None:
-    table = Table(("NAME", "VALUE", "FROM"), (("a", "x" * 200, "components/cnn.yaml:4"),), cut="VALUE")
+    table = TextTable(("NAME", "VALUE", "FROM"), (("a", "x" * 200, "components/cnn.yaml:4"),), cut="VALUE")
     header, row = layout(table)
     assert text_width(row) <= 80
     assert row.endswith("components/cnn.yaml:4")
@@ -49,7 +49,7 @@ def test_column_to_cut_is_shortened_before_others() -> None:
 
 
 def test_last_column_is_one_line_when_it_is_the_one_to_cut() -> None:
-    header, row = layout(Table(("NAME", "DEFAULT"), (("a", "word " * 40),), cut="DEFAULT"))
+    header, row = layout(TextTable(("NAME", "DEFAULT"), (("a", "word " * 40),), cut="DEFAULT"))
     assert header == "NAME  DEFAULT"
     assert text_width(row) == 80
     assert row.endswith("…")
@@ -57,13 +57,13 @@ def test_last_column_is_one_line_when_it_is_the_one_to_cut() -> None:
 
 def test_a_word_that_cannot_be_broken_stays_whole() -> None:
     address = "https://" + "a" * 100
-    assert list(layout(Table(("ADDRESS",), ((address,),))))[1] == address
+    assert list(layout(TextTable(("ADDRESS",), ((address,),))))[1] == address
 
 
 def test_a_line_is_broken_only_where_it_says_how() -> None:
     text = "  waiting  TFJob default/cnn: " + "日本 " * 40
-    assert list(fold(Line(text))) == [text]
-    lines = list(fold(Line(text, hang=11)))
+    assert list(fold(TextLine(text))) == [text]
+    lines = list(fold(TextLine(text, hang=11)))
     assert all(text_width(line) <= 80 for line in lines)
     assert lines[0].startswith("  waiting")
     assert lines[1].startswith(" " * 11 + "日本")
@@ -72,7 +72,7 @@ def test_a_line_is_broken_only_where_it_says_how() -> None:
 def test_commands_are_never_broken() -> None:
     told = "  hint: add GPU nodes with the device plugin to this cluster (see `mlstack env set --help`), or: "
     command = "mlstack param set --env=gke cnn num_gpus 0"
-    assert list(fold(Line(told + command, hang=8))) == [
+    assert list(fold(TextLine(told + command, hang=8))) == [
         "  hint: add GPU nodes with the device plugin to this cluster (see",
         "        `mlstack env set --help`), or:",
         "        " + command,
@@ -80,5 +80,5 @@ def test_commands_are_never_broken() -> None:
 
 
 def test_a_paragraph_has_no_line_ends_of_its_own() -> None:
-    assert list(fold(Line("one\ntwo\n", hang=0))) == ["one two"]
-    assert list(fold(Line("one\ntwo"))) == ["one\\ntwo"]
+    assert list(fold(TextLine("one\ntwo\n", hang=0))) == ["one two"]
+    assert list(fold(TextLine("one\ntwo"))) == ["one\\ntwo"]

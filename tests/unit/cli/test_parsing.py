@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import pytest
 import typer
 
-from mlstack.cli.parsing import DashedValueCommand, FreeOptionsCommand, family
+from mlstack.cli.main import DashedValueCommand, FreeOptionsCommand, family
 from mlstack.errors import UsageError
 
 

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from mlstack.cli.commands.history import split_words
-from mlstack.cluster.api import ObjectRef
-from mlstack.engine.records.history import History
+from mlstack.deploy.history import History, Revision
+from mlstack.deploy.inventory import Inventory, payload_hash
 from mlstack.errors import UsageError
-from mlstack.model import emit
-from mlstack.model import objects as objects_of
-from mlstack.model.history import Revision
-from mlstack.model.inventory import Inventory, payload_hash
-from mlstack.model.objects import DesiredState, KubeObject
+from mlstack.kube.client import ObjectRef
+from mlstack.objects import kube_object
+from mlstack.objects.kube_object import DesiredState, KubeObject
+from mlstack.yaml import write as emit
 from tests.support.builders import MINIMAL_APP, write_tree
 from tests.support.cli import Runner
 from tests.support.deploying import config_map, crd, secret, tfjob
@@ -205,7 +204,7 @@ def plant(run: Runner, *objects: Mapping[str, Any]) -> None:
     marks = {"app": "demo", "environment": "minikube", "component": "web"}
     made = tuple(
         KubeObject(
-            data={**one, "metadata": {**one["metadata"], "labels": objects_of.marks(**marks)}},
+            data={**one, "metadata": {**one["metadata"], "labels": kube_object.marks(**marks)}},
             component="web",
         )
         for one in objects

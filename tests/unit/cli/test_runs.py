@@ -12,8 +12,8 @@ from typing import Any, TextIO
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
 from mlstack.errors import ForbiddenError
+from mlstack.kube.client import ObjectRef
 from tests.support.cli import Runner
 from tests.support.registry import small_app
 

@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 import pytest
 
-from mlstack.cli import progress
-from mlstack.cli.page import Line, Page, Table
+from mlstack.cli import page
+from mlstack.cli.page import Page, TextLine, TextTable
 
 PAGE = Page(
     (
-        Line("+ create ConfigMap ml/front", "add"),
-        Line("a [bold]tag[/bold] and a \x1b[31mtrick"),
-        Table(
+        TextLine("+ create ConfigMap ml/front", "add"),
+        TextLine("a [bold]tag[/bold] and a \x1b[31mtrick"),
+        TextTable(
             ("PARAM", "VALUE", "FROM"), (("日本", "x" * 100, "environments/gke/params.yaml:12"),), cut="VALUE"
         ),
     )
@@ -25,7 +25,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
         monkeypatch.delenv("NO_COLOR", raising=False)
         for name, value in {"COLUMNS": "80", "TERM": "xterm-256color", "FORCE_COLOR": "1", **environ}.items():
             monkeypatch.setenv(name, value)
-        progress.show(PAGE)
+        page.show(PAGE)
         return capsys.readouterr().out
 
     return show
@@ -54,7 +54,7 @@ def test_colour_only_where_it_is_wanted(shown: Callable[..., str]) -> None:
 
 
 def test_waiting_is_silent_where_nobody_watches(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress.waiting("comparing"):
+    with page.waiting("comparing"):
         pass
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.cluster.lease import Lease
+from mlstack.kube.client import ObjectRef
+from mlstack.kube.lease import Lease
 from tests.support.cli import Runner
 from tests.support.registry import small_app
 

@@ -8,13 +8,13 @@ from importlib import import_module
 import pytest
 
 from mlstack import operations
+from mlstack.app.params import Origin
 from mlstack.cli import views
 from mlstack.cli.output import FORMATS, page_text, plain
 from mlstack.cli.page import text_width
-from mlstack.model.params import Origin
-from mlstack.operations.component import ComponentList, ComponentRow
-from mlstack.operations.env import EnvironmentChanged, EnvironmentList, EnvironmentRow
-from mlstack.operations.param import ParamList, ParamRow
+from mlstack.operations.app import EnvironmentChanged, EnvironmentList, EnvironmentRow
+from mlstack.operations.packages import ComponentList, ComponentRow
+from mlstack.operations.params import ParamList, ParamRow
 
 # Shown by other means: objects as manifests, plans by their report, what a retreat goes by in its own.
 NO_VIEW = {"DesiredState", "Deployment", "DeletePlan", "KnownGood | None", "Retreat", "UnlockPlan"}

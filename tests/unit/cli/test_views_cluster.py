@@ -3,8 +3,8 @@
 from mlstack.cli.output import page_text
 from mlstack.cli.page import text_width
 from mlstack.cli.views import page
-from mlstack.model.health import ComponentStatus, ObjectStatus, PodStatus, StatusResult
-from mlstack.model.readiness.base import State
+from mlstack.deploy.result import ComponentStatus, ObjectStatus, PodStatus, StatusResult
+from mlstack.readiness.rule import State
 
 NO_GPUS = "no node of this cluster has nvidia.com/gpu (0/1 nodes: Insufficient nvidia.com/gpu)"
 HINT = "add GPU nodes with the device plugin, or: mlstack param set --env=gke cnn num_gpus 0"

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.cli import progress, runs
+from mlstack.cli import page, run_reporter
 from mlstack.cli.commands.demo import StandingClock
-from mlstack.cli.page import Line, Page
-from mlstack.cluster.api import ObjectRef
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model import emit
+from mlstack.cli.page import Page, TextLine
+from mlstack.kube.client import ObjectRef
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
+from mlstack.yaml import write as emit
 from tests.support.builders import write_tree
 from tests.support.cli import Runner
 from tests.support.deploying import config_map, crd, deployment
@@ -172,9 +172,9 @@ def test_on_a_terminal_the_page_is_drawn_in_the_place_of_the_last(
 ) -> None:
     for name, value in {"COLUMNS": "40", "TERM": "xterm-256color", "FORCE_COLOR": "1"}.items():
         monkeypatch.setenv(name, value)
-    with progress.redrawing() as redraw:
-        redraw(Page((Line("waiting [web]", "change"), Line("x"))))
-        redraw(Page((Line("ready    [web]", "add"), Line("x"))))
+    with page.redrawing() as redraw:
+        redraw(Page((TextLine("waiting [web]", "change"), TextLine("x"))))
+        redraw(Page((TextLine("ready    [web]", "add"), TextLine("x"))))
     text = capsys.readouterr().out
     assert "waiting [web]" in text
     assert "\x1b[1A" in text  # one line up again
@@ -265,7 +265,7 @@ def test_a_deletion_that_takes_too_long_gives_7_and_a_line_every_30_s_in_a_log(
     run.ok("apply minikube")
     write(config_map())
     for on_terminal in (False, True):
-        monkeypatch.setattr(runs, "is_terminal", lambda stream, answer=on_terminal: answer)
+        monkeypatch.setattr(run_reporter, "is_terminal", lambda stream, answer=on_terminal: answer)
         begun_s = run.clock.now_s()
         ran = run(f"{words} --yes --timeout 70s")
         assert ran.code == 7

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from mlstack.operations import env
+from mlstack.operations import app as env
 from tests.support.builders import Tree, read_tree, write_tree
 from tests.support.cli import Runner
 from tests.support.kubectl import KUBECONFIG
@@ -484,7 +484,7 @@ FILES = [
 def made() -> Tree:
     with TemporaryDirectory() as folder:
         app = small_app(Path(folder))
-        env.add(app, "prod", kubeconfig=KUBECONFIG, use_preset=False)
+        env.add_environment(app, "prod", kubeconfig=KUBECONFIG, use_preset=False)
         generate(app)
         return read_tree(Path(folder))
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.cli import kube
-from mlstack.cluster.remote import RemoteCluster
+from mlstack.kube import connect as kube
+from mlstack.kube.api_server import ApiServerClient
 from tests.support.fakeapi import FakeApi, Script, Serve, kubeconfig, serve
 
-Connect = Callable[..., RemoteCluster]
+Connect = Callable[..., ApiServerClient]
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def served(tmp_path: Path, connect: Connect) -> Iterator[Serve]:
     """Start a server with a script; gives it and a client of it."""
     with ExitStack() as stack:
 
-        def start(script: Script) -> tuple[FakeApi, RemoteCluster]:
+        def start(script: Script) -> tuple[FakeApi, ApiServerClient]:
             api = stack.enter_context(serve(script).running())
             return api, connect("test", kubeconfig=kubeconfig(tmp_path, api.url))
 

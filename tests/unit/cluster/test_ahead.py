@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.ahead import AheadCluster, soon
-from mlstack.cluster.api import ObjectRef
-from mlstack.cluster.memory import MemoryCluster
 from mlstack.errors import ClusterError
-from mlstack.files.kubernetes import load_schemas
+from mlstack.kube.client import ObjectRef
+from mlstack.kube.parallel import PrefetchingCluster, prefetch
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
 from tests.support.counted import Counted
 from tests.support.deploying import config_map
 
@@ -34,7 +34,7 @@ def test_work_goes_on_while_nobody_waits() -> None:
         go.wait(10)
         return "done"
 
-    answer = soon(work)
+    answer = prefetch(work)
     assert begun.wait(10)
     go.set()
     assert answer() == "done"
@@ -45,11 +45,11 @@ def test_whoever_waits_gets_the_error() -> None:
         raise ClusterError("no")
 
     with pytest.raises(ClusterError, match="no"):
-        soon(work)()
+        prefetch(work)()
 
 
 def test_an_answer_is_asked_for_once(counted: Counted) -> None:
-    ahead = AheadCluster(counted)  # type: ignore[arg-type]
+    ahead = PrefetchingCluster(counted)  # type: ignore[arg-type]
     ahead.foresee_get(REF)
     ahead.foresee_get(REF)
     found = ahead.get(REF)
@@ -59,7 +59,7 @@ def test_an_answer_is_asked_for_once(counted: Counted) -> None:
 
 
 def test_an_answer_is_given_once(counted: Counted) -> None:
-    ahead = AheadCluster(counted)  # type: ignore[arg-type]
+    ahead = PrefetchingCluster(counted)  # type: ignore[arg-type]
     ahead.foresee_get(REF)
     ahead.get(REF)
     counted.delete(REF)
@@ -78,7 +78,7 @@ def test_an_answer_is_given_once(counted: Counted) -> None:
     ids=["namespace", "labels", "fields", "metadata only", "all namespaces"],
 )
 def test_another_question_gets_its_own_answer(counted: Counted, asked: dict[str, Any]) -> None:
-    ahead = AheadCluster(counted)  # type: ignore[arg-type]
+    ahead = PrefetchingCluster(counted)  # type: ignore[arg-type]
     ahead.foresee_list("v1", "ConfigMap", namespace="q")
     assert ahead.list("v1", "ConfigMap", **asked) == counted.list("v1", "ConfigMap", **asked)
     assert len(ahead.list("v1", "ConfigMap", namespace="q").items) == 1

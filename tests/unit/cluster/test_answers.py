@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.answers import error_of, warnings_of
 from mlstack.errors import (
     Cause,
     ClusterError,
@@ -18,6 +17,7 @@ from mlstack.errors import (
     TransientError,
     WatchExpiredError,
 )
+from mlstack.kube.api_server import error_of, warnings_of
 
 WEBHOOK = (
     'Internal error occurred: failed calling webhook "check.example.com": failed to call webhook: Post '

@@ -15,10 +15,8 @@ from warnings import catch_warnings, simplefilter
 
 import pytest
 
-from mlstack.cluster import connection
-from mlstack.cluster.connections import Connections
-from mlstack.cluster.tls import tls_context
-from mlstack.cluster.wire import FaultError, Received
+from mlstack.kube import http
+from mlstack.kube.http import Connections, FaultError, Received, tls_context
 from tests.support.certificates import self_signed
 from tests.support.fakeapi import Answer, always, in_turn, serve
 from tests.support.waiting import wait_until
@@ -151,7 +149,7 @@ def test_a_server_that_ends_before_the_greeting_is_broken_off_and_leaves_no_sock
     listener = socket.create_server(("127.0.0.1", 0))
     carrier = carrier_of(f"https://127.0.0.1:{listener.getsockname()[1]}")
     carrier.use(tls_context(ca_pem=None, cert_file=None, key_file=None, verify=True))
-    monkeypatch.setattr(connection, "socket_options", lambda: listener.close() or ())
+    monkeypatch.setattr(http, "socket_options", lambda: listener.close() or ())
 
     with pytest.raises(FaultError) as raised:
         ask(carrier)

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from mlstack.cli import kube
-from mlstack.cluster.api import ObjectRef
-from mlstack.cluster.remote import RemoteCluster
-from mlstack.cluster.tls import fingerprint
 from mlstack.errors import ClusterError, ForbiddenError, UnreachableError
+from mlstack.kube import connect
+from mlstack.kube.api_server import ApiServerClient
+from mlstack.kube.client import ObjectRef
+from mlstack.kube.http import fingerprint
 from tests.support import plugins
 from tests.support.certificates import Certificate, self_signed
 from tests.support.fakeapi import Answer, always, kubeconfig, serve, status
@@ -42,8 +42,8 @@ XqBcUHlIGlPISz9BirdbnXRN0mRqLLBw4qUuQqXwNd10HOlOmbigu2sJDNphY9OF
 """
 
 
-def opened(config: str) -> RemoteCluster:
-    return kube.connect("test", kubeconfig=config)
+def opened(config: str) -> ApiServerClient:
+    return connect.connect("test", kubeconfig=config)
 
 
 def tls(
@@ -339,8 +339,8 @@ def test_no_http_library_is_imported(tmp_path: Path) -> None:
         config = kubeconfig(tmp_path, api.url, **{"certificate-authority": ca})
         code = (
             "import sys\n"
-            "from mlstack.cli import adapters\n"
-            "from mlstack.cluster.api import ObjectRef\n"
+            "from mlstack.cli import ports as adapters\n"
+            "from mlstack.kube.client import ObjectRef\n"
             f"adapters.connect('test', {config!r}).get(ObjectRef('v1', 'ConfigMap', 'q', 'a'))\n"
             "sys.exit(bool({'kubernetes', 'urllib3', 'requests', 'subprocess'} & sys.modules.keys()))"
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster import fields
+from mlstack.testing import server_side_apply
 
 V1: dict[str, Any] = {
     "f:metadata": {"f:labels": {".": {}, "f:app": {}}},
@@ -25,15 +25,15 @@ PATHS = {
 
 
 def test_fields_read_as_paths() -> None:
-    assert fields.from_v1(V1) == PATHS
+    assert server_side_apply.from_v1(V1) == PATHS
 
 
 def test_paths_write_as_fields() -> None:
-    assert fields.to_v1(PATHS) == V1
+    assert server_side_apply.to_v1(PATHS) == V1
 
 
 def test_keys_are_written_in_the_order_of_their_names() -> None:
-    assert fields.key({"protocol": "TCP", "port": 80}) == 'k:{"port":80,"protocol":"TCP"}'
+    assert server_side_apply.key({"protocol": "TCP", "port": 80}) == 'k:{"port":80,"protocol":"TCP"}'
 
 
 @pytest.mark.parametrize(
@@ -50,5 +50,5 @@ def test_keys_are_written_in_the_order_of_their_names() -> None:
     ],
     ids=["plain", "dotted key", "keyed", "set", "index"],
 )
-def test_paths_are_spelt_as_the_server_does(path: fields.Path, text: str) -> None:
-    assert fields.spell(path) == text
+def test_paths_are_spelt_as_the_server_does(path: server_side_apply.Path, text: str) -> None:
+    assert server_side_apply.spell(path) == text

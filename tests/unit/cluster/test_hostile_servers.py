@@ -16,12 +16,11 @@ from typing import Any
 
 import pytest
 
-from mlstack.cli import adapters, kube
-from mlstack.cluster import transport, wire
-from mlstack.cluster.answers import error_of
-from mlstack.cluster.api import ObjectRef
-from mlstack.cluster.remote import RemoteCluster
+from mlstack.cli import ports
 from mlstack.errors import ClusterError, InvalidError, UnreachableError
+from mlstack.kube import connect, http
+from mlstack.kube.api_server import ApiServerClient, error_of
+from mlstack.kube.client import ObjectRef
 from tests.support.fakeapi import kubeconfig
 from tests.support.hostile import JSON, Call, HostileServer, Peer
 
@@ -123,17 +122,16 @@ LIES: dict[str, tuple[Speech, str]] = {
 @pytest.fixture
 def limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the limits be small: what is tested is that they hold."""
-    for module in ("wire", "connection", "connections", "pooled"):
-        for name in ("MOST_BYTES", "MOST_HEAD_BYTES"):
-            monkeypatch.setattr(f"mlstack.cluster.{module}.{name}", 1 << 20, raising=False)
+    for name in ("MOST_BYTES", "MOST_HEAD_BYTES"):
+        monkeypatch.setattr(http, name, 1 << 20)
 
 
 @pytest.fixture(params=["directly", "by a proxy"])
-def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., RemoteCluster]]:
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., ApiServerClient]]:
     """Open a cluster whose server says the same to every request."""
     with ExitStack() as stack:
 
-        def start(speech: Speech, *, timeout_s: float = 10.0) -> RemoteCluster:
+        def start(speech: Speech, *, timeout_s: float = 10.0) -> ApiServerClient:
             def behave(peer: Peer, call: Call) -> bool:
                 speech(peer)
                 return False
@@ -142,14 +140,14 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
             # A proxy is asked for plain addresses as the server would be: here it is the server.
             way = {} if request.param == "directly" else {"proxy-url": server.url}
             config = kubeconfig(tmp_path, server.url, **way)
-            return kube.connect("test", kubeconfig=config, read_timeout_s=timeout_s)
+            return connect.connect("test", kubeconfig=config, read_timeout_s=timeout_s)
 
         yield start
 
 
 @pytest.mark.parametrize("endless", ENDLESS)
 def test_an_answer_without_end_ends_by_its_size(
-    opened: Callable[..., RemoteCluster], limits: None, endless: str
+    opened: Callable[..., ApiServerClient], limits: None, endless: str
 ) -> None:
     with pytest.raises(ClusterError, match="context `test`") as caught:
         opened(ENDLESS[endless]).get(REF)
@@ -157,7 +155,7 @@ def test_an_answer_without_end_ends_by_its_size(
 
 
 @pytest.mark.parametrize("slow", SLOW)
-def test_an_answer_has_so_much_time_in_all(opened: Callable[..., RemoteCluster], slow: str) -> None:
+def test_an_answer_has_so_much_time_in_all(opened: Callable[..., ApiServerClient], slow: str) -> None:
     begun_s = time.monotonic()
     with pytest.raises(UnreachableError, match=r"did not end within 1\.5 s"):
         opened(SLOW[slow], timeout_s=1.5).create(MAP)
@@ -165,7 +163,7 @@ def test_an_answer_has_so_much_time_in_all(opened: Callable[..., RemoteCluster],
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_length_is_not_believed_blindly(opened: Callable[..., RemoteCluster], lie: str) -> None:
+def test_a_length_is_not_believed_blindly(opened: Callable[..., ApiServerClient], lie: str) -> None:
     speech, told = LIES[lie]
     with pytest.raises(ClusterError, match=told) as caught:
         opened(speech, timeout_s=1.5).get(REF)
@@ -173,7 +171,7 @@ def test_a_length_is_not_believed_blindly(opened: Callable[..., RemoteCluster], 
 
 
 def test_what_is_packed_is_unpacked_within_its_limit(
-    opened: Callable[..., RemoteCluster], limits: None
+    opened: Callable[..., ApiServerClient], limits: None
 ) -> None:
     packed = bomb(1 << 26)
     answer = (OK, JSON, PACKED, b"Content-Length: %d\r\n\r\n" % len(packed), packed)
@@ -186,16 +184,16 @@ def test_what_is_packed_is_unpacked_within_its_limit(
         tracemalloc.stop()
 
 
-def test_an_answer_packed_in_parts_is_whole(opened: Callable[..., RemoteCluster]) -> None:
+def test_an_answer_packed_in_parts_is_whole(opened: Callable[..., ApiServerClient]) -> None:
     text = json.dumps(MAP).encode()
     packed = gzip.compress(text[:20]) + gzip.compress(text[20:])
     assert opened(once(OK, JSON, PACKED, b"Content-Length: %d\r\n\r\n" % len(packed), packed)).get(REF) == MAP
 
 
 def test_a_watch_ends_by_its_own_time(
-    opened: Callable[..., RemoteCluster], monkeypatch: pytest.MonkeyPatch
+    opened: Callable[..., ApiServerClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mlstack.cluster.remote.SILENCE_S", 0.5)
+    monkeypatch.setattr("mlstack.kube.api_server.SILENCE_S", 0.5)
     cluster = opened(drop_by_drop(b"1\r\n\n\r\n", CHUNKED))
     begun_s = time.monotonic()
     assert list(cluster.watch("v1", "ConfigMap", timeout_s=0.1)) == []
@@ -203,9 +201,9 @@ def test_a_watch_ends_by_its_own_time(
 
 
 def test_a_watch_ends_with_a_line_without_end(
-    opened: Callable[..., RemoteCluster], monkeypatch: pytest.MonkeyPatch
+    opened: Callable[..., ApiServerClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transport, "_LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr(http, "_LONGEST_LINE", 1 << 20)
     cluster = opened(for_ever(b"10000\r\n" + b" " * 65536 + b"\r\n", CHUNKED))
     assert list(cluster.watch("v1", "ConfigMap", timeout_s=10)) == []
 
@@ -236,7 +234,7 @@ ODD: dict[str, Any] = {
     "time": {"metadata": {"name": "a", "creationTimestamp": "yesterday"}},
     "end": {"metadata": {"name": "a", "deletionTimestamp": 7}},
 }
-ASKS: dict[str, Callable[[RemoteCluster], object]] = {
+ASKS: dict[str, Callable[[ApiServerClient], object]] = {
     "get": lambda cluster: cluster.get(REF),
     "list": lambda cluster: cluster.list("v1", "ConfigMap"),
     "apply": lambda cluster: cluster.apply(MAP),
@@ -248,9 +246,9 @@ ASKS: dict[str, Callable[[RemoteCluster], object]] = {
 }
 
 
-def answering(tmp_path: Path, body: Any) -> tuple[HostileServer, RemoteCluster]:
+def answering(tmp_path: Path, body: Any) -> tuple[HostileServer, ApiServerClient]:
     server = HostileServer(lambda peer, call: peer.answer(body))
-    return server, kube.connect("test", kubeconfig=kubeconfig(tmp_path, server.url))
+    return server, connect.connect("test", kubeconfig=kubeconfig(tmp_path, server.url))
 
 
 @pytest.mark.parametrize("ask", ASKS)
@@ -260,7 +258,7 @@ def test_what_is_no_answer_of_an_api_server_is_told(tmp_path: Path, ask: str) ->
     with server.running():
         for odd in ODD.values():
             said[0] = odd
-            cluster = kube.connect("test", kubeconfig=kubeconfig(tmp_path, server.url))
+            cluster = connect.connect("test", kubeconfig=kubeconfig(tmp_path, server.url))
             with pytest.raises(ClusterError, match="is no Kubernetes API server") as caught:
                 ASKS[ask](cluster)
             assert caught.value.exit_code == 6
@@ -305,7 +303,7 @@ def test_a_long_refusal_costs_no_more_than_its_length(piece: str) -> None:
 
 
 def test_a_list_without_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mlstack.cluster.remote.MOST_PAGES", 20)
+    monkeypatch.setattr("mlstack.kube.api_server.MOST_PAGES", 20)
     page = {"kind": "List", "metadata": {"continue": "more"}, "items": [MAP]}
     server, cluster = answering(tmp_path, page)
     with server.running(), pytest.raises(ClusterError, match="without end"):
@@ -363,7 +361,7 @@ def test_what_a_kubeconfig_names_is_told_with_its_place(tmp_path: Path, odd: str
     user, cluster = FILES[odd]
     config = kubeconfig(tmp_path, **{"server": "https://127.0.0.1:1", **cluster}, user=user)
     with pytest.raises(ClusterError, match=r"context `test`|the kubeconfig cannot be read") as caught:
-        cluster_ = adapters.connect("test", config)
+        cluster_ = ports.connect("test", config)
         cluster_.expect(4)
         cluster_.get(REF)
     assert caught.value.exit_code == 6
@@ -381,4 +379,4 @@ def test_no_thread_of_a_command_ends_in_a_traceback(tmp_path: Path) -> None:
 
 
 def test_the_limits_are_far_above_what_clusters_answer() -> None:
-    assert wire.MOST_BYTES >= 64 << 20
+    assert http.MOST_BYTES >= 64 << 20

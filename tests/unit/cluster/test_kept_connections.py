@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from mlstack.cli import adapters
-from mlstack.cluster.api import Cluster, ObjectRef
-from mlstack.cluster.patient import PatientCluster
+from mlstack.cli import ports
 from mlstack.errors import ConflictError, UnreachableError
+from mlstack.kube.client import Cluster, ObjectRef
+from mlstack.kube.wrappers import RetryingClient
 from tests.support.certificates import self_signed
 from tests.support.fakeapi import kubeconfig
 from tests.support.hostile import Behaviour, Call, HostileServer, Objects, Peer
@@ -29,7 +29,7 @@ def config_map(name: str, **data: str) -> dict[str, Any]:
 def opened(folder: Path, server: HostileServer, **cluster: Any) -> Cluster:
     """Open a cluster that asks nothing twice by itself."""
     config = kubeconfig(folder, server.url, **cluster)
-    return adapters.connect_once("test", config, lambda verb, status: None)
+    return ports.connect_once("test", config, lambda verb, status: None)
 
 
 def secure(folder: Path) -> tuple[ssl.SSLContext, dict[str, str]]:
@@ -154,7 +154,7 @@ def test_a_creation_that_was_heard_before_the_server_went_is_done(tmp_path: Path
             silent[0] = False
 
     with HostileServer(behave).running() as server:
-        one = PatientCluster(opened(tmp_path, server), clock=Clock(), told=lambda text: None)
+        one = RetryingClient(opened(tmp_path, server), clock=Clock(), told=lambda text: None)
         one.create(config_map("first"))
         silent[0] = True
         assert one.create(config_map("m", a="b")).created

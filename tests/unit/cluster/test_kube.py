@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from mlstack.cli import kube
-from mlstack.cluster.api import ObjectRef
-from mlstack.cluster.remote import RemoteCluster
 from mlstack.errors import ForbiddenError, MlstackError, NotFoundError, UnreachableError
+from mlstack.kube import connect
+from mlstack.kube.api_server import ApiServerClient
+from mlstack.kube.client import ObjectRef
 from tests.support.fakeapi import Answer, Asked, Serve, always, kubeconfig, serve, status
 from tests.support.providers import id_token
 
@@ -33,20 +33,20 @@ def test_a_server_without_tls_says_so(served: Serve, tmp_path: Path) -> None:
     api, _ = served(always(Answer(body={})))
     config = kubeconfig(tmp_path, api.url.replace("http:", "https:"))
     with pytest.raises(UnreachableError, match="does not speak TLS"):
-        kube.connect("test", kubeconfig=config).get(REF)
+        connect.connect("test", kubeconfig=config).get(REF)
 
 
 def refused(text: str, tmp_path: Path, context: str = "test") -> MlstackError:
     file = tmp_path / "broken"
     file.write_text(text)
     with pytest.raises(MlstackError) as caught:
-        kube.connect(context, kubeconfig=str(file))
+        connect.connect(context, kubeconfig=str(file))
     return caught.value
 
 
 def test_an_unknown_context_names_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no context `tset`; it has `test`") as caught:
-        kube.connect("tset", kubeconfig=kubeconfig(tmp_path, "https://127.0.0.1:1"))
+        connect.connect("tset", kubeconfig=kubeconfig(tmp_path, "https://127.0.0.1:1"))
     assert caught.value.near == "test"
 
 
@@ -129,7 +129,7 @@ def test_what_a_context_needs_and_does_not_have_is_named_with_the_next_step(
 
 def test_no_kubeconfig_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="there is no kubeconfig at") as caught:
-        kube.connect("test", kubeconfig=str(tmp_path / "none"))
+        connect.connect("test", kubeconfig=str(tmp_path / "none"))
     assert caught.value.hint is not None
     assert "KUBECONFIG" in caught.value.hint
 
@@ -138,7 +138,7 @@ def test_the_environment_names_the_kubeconfig_at_the_time_of_the_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", kubeconfig(tmp_path, "https://127.0.0.1:1"))
-    assert isinstance(kube.connect("test"), RemoteCluster)
+    assert isinstance(connect.connect("test"), ApiServerClient)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_token_file_counts_before_a_token_and_is_read_again(tmp_path: Path) ->
     (tmp_path / "token").write_text("old\n")
     with serve(script).running() as api:
         config = kubeconfig(tmp_path, api.url, user={"token": "other", "tokenFile": "token"})
-        cluster = kube.connect("test", kubeconfig=config)
+        cluster = connect.connect("test", kubeconfig=config)
         (tmp_path / "token").write_text("new\n")
         assert cluster.get(REF) == MAP
     assert [asked.headers["authorization"] for asked in api.asked] == ["Bearer old", "Bearer new"]
@@ -185,7 +185,7 @@ def test_the_proxy_of_a_context_is_told_its_password_and_nobody_else(
     with serve(always(Answer(body=MAP))).running() as api:
         proxy = api.url.replace("//", "//ada:p%40ss@")
         config = kubeconfig(tmp_path, "http://cluster.example", **{"proxy-url": proxy})
-        assert kube.connect("test", kubeconfig=config).get(REF) == MAP
+        assert connect.connect("test", kubeconfig=config).get(REF) == MAP
     sent = api.asked[0].headers
     assert (sent["host"], sent["proxy-authorization"]) == ("cluster.example", "Basic YWRhOnBAc3M=")
 
@@ -193,7 +193,7 @@ def test_the_proxy_of_a_context_is_told_its_password_and_nobody_else(
 def test_a_password_in_the_address_is_in_no_message(tmp_path: Path) -> None:
     config = kubeconfig(tmp_path, "https://ada:hush@127.0.0.1:1")
     with pytest.raises(UnreachableError, match=r"at https://127\.0\.0\.1:1: ") as caught:
-        kube.connect("test", kubeconfig=config).get(REF)
+        connect.connect("test", kubeconfig=config).get(REF)
     assert "hush" not in caught.value.describe()
 
 
@@ -201,9 +201,9 @@ def test_empty_files_are_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyP
     (tmp_path / "empty").write_text("# nothing yet\n")
     files = os.pathsep.join((str(tmp_path / "empty"), kubeconfig(tmp_path, "https://127.0.0.1:1")))
     monkeypatch.setenv("KUBECONFIG", files)
-    assert isinstance(kube.connect("test"), RemoteCluster)
+    assert isinstance(connect.connect("test"), ApiServerClient)
     with pytest.raises(NotFoundError, match="there is no kubeconfig"):
-        kube.connect("test", kubeconfig=str(tmp_path / "empty"))
+        connect.connect("test", kubeconfig=str(tmp_path / "empty"))
 
 
 def test_an_expired_token_says_so(served: Serve) -> None:

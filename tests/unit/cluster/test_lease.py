@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mlstack.cluster.lease import HeldError, Lease, LostError, Taken
-from mlstack.cluster.memory import MemoryCluster
 from mlstack.errors import ObjectNotFoundError
-from mlstack.files.kubernetes import load_schemas
+from mlstack.kube.lease import HeldError, Lease, LostError, Taken
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
 from tests.support.deploying import VirtualClock
 
 

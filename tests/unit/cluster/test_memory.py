@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.cluster.memory import MemoryCluster
 from mlstack.errors import ConflictError, ForbiddenError, InvalidError, WatchExpiredError
-from mlstack.files.kubernetes import load_schemas
+from mlstack.kube.client import ObjectRef
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
 from tests.support.cluster_contract import config_map, deployment
 
 

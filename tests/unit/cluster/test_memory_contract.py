@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mlstack.cluster.ahead import AheadCluster
-from mlstack.cluster.api import Cluster
-from mlstack.cluster.fenced import FencedCluster
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.files.kubernetes import load_schemas
+from mlstack.kube.client import Cluster
+from mlstack.kube.parallel import PrefetchingCluster
+from mlstack.kube.wrappers import FencedClient
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
 from tests.support.cluster_contract import ClusterContract
 
 
@@ -29,7 +29,7 @@ class TestFencedCluster(TestMemoryCluster):
     @pytest.fixture
     def cluster(self) -> Cluster:
         inner = MemoryCluster(load_schemas("1.36"))
-        return FencedCluster(inner, check=lambda: None, deleted=lambda ref: None)
+        return FencedClient(inner, check=lambda: None, deleted=lambda ref: None)
 
 
 class TestAheadCluster(TestMemoryCluster):
@@ -37,4 +37,4 @@ class TestAheadCluster(TestMemoryCluster):
 
     @pytest.fixture
     def cluster(self) -> Cluster:
-        return AheadCluster(MemoryCluster(load_schemas("1.36")))
+        return PrefetchingCluster(MemoryCluster(load_schemas("1.36")))

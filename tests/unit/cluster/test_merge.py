@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster import merge
-from mlstack.cluster.shapes import OPEN, Shape
+from mlstack.testing import server_side_apply
+from mlstack.testing.server_side_apply import OPEN, Shape
 
 TEXT = {"type": "string"}
 ITEM = {"type": "object", "properties": {"id": TEXT, "n": {"type": "integer"}}}
@@ -38,7 +38,7 @@ def ids(items: str) -> list[dict[str, Any]]:
 
 def test_the_fields_of_a_value() -> None:
     value = {"map": {"k": "v"}, "whole": {"k": "v"}, "items": [A], "set": ["x"], "list": ["y"], "struct": {}}
-    assert merge.field_set(value, SHAPE) == {
+    assert server_side_apply.field_set(value, SHAPE) == {
         ("f:map", "f:k"),
         ("f:whole",),
         ("f:items", 'k:{"id":"a"}'),
@@ -64,7 +64,7 @@ def test_the_fields_of_a_value() -> None:
     ids=["map", "atomic map", "list", "set", "keyed", "null", "null map"],
 )
 def test_what_is_wanted_lies_over_what_is_there(live: Any, wanted: Any, merged: Any) -> None:
-    assert merge.merge(live, wanted, SHAPE) == merged
+    assert server_side_apply.merge(live, wanted, SHAPE) == merged
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_what_is_wanted_lies_over_what_is_there(live: Any, wanted: Any, merged: 
 def test_the_wanted_order_wins_and_the_others_keep_their_neighbours(
     live: str, wanted: str, merged: str
 ) -> None:
-    found = merge.merge({"items": ids(live)}, {"items": ids(wanted)}, SHAPE)
+    found = server_side_apply.merge({"items": ids(live)}, {"items": ids(wanted)}, SHAPE)
     assert sorted(item["id"] for item in found["items"]) == sorted(merged)
     order = [item["id"] for item in found["items"] if item["id"] in wanted]
     assert "".join(order) == wanted
@@ -91,7 +91,7 @@ def test_the_wanted_order_wins_and_the_others_keep_their_neighbours(
 def test_a_comparison_names_every_difference() -> None:
     old = {"map": {"a": "1", "b": "2"}, "items": [A, B], "list": ["x"], "text": "t"}
     new = {"map": {"a": "9", "c": "3"}, "items": [B, C], "list": ["y"], "struct": {"a": "1"}}
-    found = merge.compare(old, new, SHAPE)
+    found = server_side_apply.compare(old, new, SHAPE)
     assert found.modified == {("f:map", "f:a"), ("f:list",)}
     assert found.added == {
         ("f:map", "f:c"),
@@ -112,9 +112,9 @@ def test_a_comparison_names_every_difference() -> None:
 
 def test_what_was_dropped_goes_and_what_others_keep_stays() -> None:
     value = {"map": {"a": "1", "b": "2"}, "items": [A, B], "struct": {"a": "1", "b": "2"}}
-    dropped = merge.field_set(value, SHAPE)
-    kept = merge.field_set({"map": {"b": "2"}, "items": [B], "struct": {"a": "1"}}, SHAPE)
-    assert merge.prune(value, SHAPE, dropped, kept) == {
+    dropped = server_side_apply.field_set(value, SHAPE)
+    kept = server_side_apply.field_set({"map": {"b": "2"}, "items": [B], "struct": {"a": "1"}}, SHAPE)
+    assert server_side_apply.prune(value, SHAPE, dropped, kept) == {
         "map": {"b": "2"},
         "items": [B],
         "struct": {"a": "1"},
@@ -122,9 +122,9 @@ def test_what_was_dropped_goes_and_what_others_keep_stays() -> None:
 
 
 def test_an_item_goes_with_what_others_own_inside_it() -> None:
-    dropped = merge.field_set({"items": [{"id": "a"}]}, SHAPE)
+    dropped = server_side_apply.field_set({"items": [{"id": "a"}]}, SHAPE)
     kept = frozenset({("f:items", 'k:{"id":"a"}', "f:n")})
-    assert merge.prune({"items": [A, B]}, SHAPE, dropped, kept) == {"items": [B]}
+    assert server_side_apply.prune({"items": [A, B]}, SHAPE, dropped, kept) == {"items": [B]}
 
 
 @pytest.mark.parametrize(
@@ -140,14 +140,14 @@ def test_an_item_goes_with_what_others_own_inside_it() -> None:
     ],
 )
 def test_values_are_the_same_as_json(one: Any, other: Any, equal: bool) -> None:
-    assert merge.same(one, other) is equal
+    assert server_side_apply.same(one, other) is equal
 
 
 def test_an_item_without_its_key_is_a_fault() -> None:
-    with pytest.raises(merge.KeyFault, match='omits key field "id"'):
-        merge.field_set({"items": [{"n": 1}]}, SHAPE)
+    with pytest.raises(server_side_apply.KeyFault, match='omits key field "id"'):
+        server_side_apply.field_set({"items": [{"n": 1}]}, SHAPE)
 
 
 def test_values_without_a_schema_show_their_shape() -> None:
-    assert merge.merge({"a": {"b": 1}}, {"a": {"c": [1]}}, OPEN) == {"a": {"b": 1, "c": [1]}}
-    assert merge.field_set({"a": {"b": [1]}}, OPEN) == {("f:a",), ("f:a", "f:b")}
+    assert server_side_apply.merge({"a": {"b": 1}}, {"a": {"c": [1]}}, OPEN) == {"a": {"b": 1, "c": [1]}}
+    assert server_side_apply.field_set({"a": {"b": [1]}}, OPEN) == {("f:a",), ("f:a", "f:b")}

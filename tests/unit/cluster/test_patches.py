@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.patches import PatchFault, json_patch, merge_patch
+from mlstack.testing.writes import PatchFault, json_patch, merge_patch
 
 
 @pytest.mark.parametrize(

@@ -7,18 +7,12 @@ from math import inf
 
 import pytest
 
-from mlstack.cluster import patient
-from mlstack.cluster.api import ObjectRef
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.cluster.patient import PatientCluster
-from mlstack.errors import (
-    ForbiddenError,
-    MlstackError,
-    ObjectNotFoundError,
-    TransientError,
-    UnreachableError,
-)
-from mlstack.files.kubernetes import load_schemas
+from mlstack.errors import ForbiddenError, MlstackError, ObjectNotFoundError, TransientError, UnreachableError
+from mlstack.kube import wrappers
+from mlstack.kube.client import ObjectRef
+from mlstack.kube.wrappers import RetryingClient
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
 from tests.support.deploying import VirtualClock
 
 REF = ObjectRef("v1", "Namespace", "", "default")
@@ -46,7 +40,7 @@ class Waiting:
         self.clock, self.cluster = VirtualClock(0), Moody()
         self.told: list[str] = []
         self.still: list[str] = []
-        self.patient = PatientCluster(
+        self.patient = RetryingClient(
             self.cluster,
             clock=self.clock,
             told=self.told.append,
@@ -78,10 +72,10 @@ def test_a_server_that_stays_away_is_given_up() -> None:
     waiting.fails_until(10_000, SILENT)
     with pytest.raises(UnreachableError):
         waiting.get()
-    assert patient.OUTAGE_S <= waiting.clock.now_s() < patient.OUTAGE_S + 2
+    assert wrappers.OUTAGE_S <= waiting.clock.now_s() < wrappers.OUTAGE_S + 2
     with pytest.raises(UnreachableError):  # and others do not begin to wait anew
         waiting.get()
-    assert waiting.clock.now_s() < patient.OUTAGE_S + 2
+    assert waiting.clock.now_s() < wrappers.OUTAGE_S + 2
 
 
 @pytest.mark.parametrize("error", [SILENT, TransientError("too many requests")], ids=["away", "busy"])

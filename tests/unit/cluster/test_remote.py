@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
 from mlstack.errors import (
     ForbiddenError,
     InvalidError,
@@ -15,6 +14,7 @@ from mlstack.errors import (
     TransientError,
     WatchExpiredError,
 )
+from mlstack.kube.client import ObjectRef
 from tests.support.fakeapi import Answer, Serve, always, in_turn, status
 
 MAP = {

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from mlstack.cli import adapters
-from mlstack.cluster import transport
-from mlstack.cluster.api import ObjectRef
+from mlstack.cli import ports
 from mlstack.errors import ClusterError, InvalidError, TransientError, UnreachableError, WatchExpiredError
+from mlstack.kube import http
+from mlstack.kube.client import ObjectRef
 from tests.support.fakeapi import Answer, Serve, always, in_turn, kubeconfig, serve, status
 from tests.unit.cluster.conftest import Connect
 
@@ -28,12 +28,12 @@ REF = ObjectRef("v1", "ConfigMap", "q", "a")
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Let no test wait: the pauses that would have been made."""
     made: list[float] = []
-    original = transport.Transport.__init__
+    original = http.Transport.__init__
 
-    def patched(self: transport.Transport, *args: Any, **given: Any) -> None:
+    def patched(self: http.Transport, *args: Any, **given: Any) -> None:
         original(self, *args, **given, sleep=made.append, clock=lambda: sum(made))
 
-    monkeypatch.setattr(transport.Transport, "__init__", patched)
+    monkeypatch.setattr(http.Transport, "__init__", patched)
     return made
 
 
@@ -51,7 +51,7 @@ def test_patience_ends(pauses: list[float], served: Serve) -> None:
     _, cluster = served(always(asks))
     with pytest.raises(TransientError):
         cluster.apply(MAP)
-    assert 0 < sum(pauses) <= transport.PATIENCE_S
+    assert 0 < sum(pauses) <= http.PATIENCE_S
 
 
 def test_a_wrong_manifest_is_sent_once(pauses: list[float], served: Serve) -> None:
@@ -167,7 +167,7 @@ def test_each_request_is_counted_by_verb_and_status(pauses: list[float], tmp_pat
     )
     with serve(script).running() as api:
         config = kubeconfig(tmp_path, api.url)
-        cluster = adapters.connect_once("test", config, lambda verb, code: counted.append((verb, code)))
+        cluster = ports.connect_once("test", config, lambda verb, code: counted.append((verb, code)))
         cluster.create(MAP)
         cluster.apply(MAP)
         assert cluster.get(REF) is None

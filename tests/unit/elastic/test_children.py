@@ -6,26 +6,25 @@ from typing import Any
 
 import pytest
 
-from mlstack.elastic import childnames, children, spec
-from mlstack.elastic.trainingjob import TrainingJob
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model.objects import KubeObject
-from mlstack.model.validation.check import validate_objects
+from mlstack.elastic import pods, training_job
+from mlstack.elastic.training_job import TrainingJob
+from mlstack.objects.kube_object import KubeObject
+from mlstack.validate.validate import load_schemas, validate_objects
 from tests.support.trainingjobs import edl_job, small_job
 
 
 def job_of(name: str = "example", **fields: Any) -> TrainingJob:
     data = edl_job(name, **fields)
     data["metadata"] |= {"namespace": "team", "uid": "0-1"}
-    return spec.parse(data)
+    return training_job.parse(data)
 
 
 def everything(job: TrainingJob, **options: Any) -> list[dict[str, Any]]:
-    return [children.trainer(job, 0, **options), *children.supporting(job, hints={}, **options)]
+    return [pods.trainer(job, 0, **options), *pods.supporting(job, hints={}, **options)]
 
 
 def by_name(job: TrainingJob, **options: Any) -> dict[str, dict[str, Any]]:
-    found = children.supporting(job, **{"hints": {}, **options})
+    found = pods.supporting(job, **{"hints": {}, **options})
     return {f"{each['kind']} {each['metadata']['name']}": each for each in found}
 
 
@@ -53,7 +52,7 @@ FULL = {
     [
         pytest.param(job_of(), id="edl"),
         pytest.param(job_of(**FULL), id="everything"),
-        pytest.param(spec.parse(small_job()), id="trainers-alone"),
+        pytest.param(training_job.parse(small_job()), id="trainers-alone"),
         pytest.param(job_of("n" * 52), id="long-name"),
         pytest.param(job_of(hostNetwork=True), id="host-network"),
     ],
@@ -75,7 +74,7 @@ def test_a_job_becomes_services_budgets_and_stateful_sets() -> None:
         "PodDisruptionBudget example-pserver",
         "StatefulSet example-pserver",
     ]
-    assert list(by_name(spec.parse(small_job()))) == [
+    assert list(by_name(training_job.parse(small_job()))) == [
         "Service small-trainer",
         "PodDisruptionBudget small-trainer",
     ]
@@ -94,22 +93,22 @@ def test_everything_is_owned_by_the_job_and_carries_its_labels() -> None:
 
 def test_edls_labels_find_the_pods() -> None:
     objects = by_name(job_of())
-    assert children.trainer(job_of(), 0)["metadata"]["labels"]["paddle-job"] == "example"
+    assert pods.trainer(job_of(), 0)["metadata"]["labels"]["paddle-job"] == "example"
     for role in ("master", "pserver"):
         template = objects[f"StatefulSet example-{role}"]["spec"]["template"]
         assert template["metadata"]["labels"][f"paddle-job-{role}"] == "example"
 
 
 def test_a_trainer_prefers_its_planned_node_and_demands_none() -> None:
-    pod = children.trainer(job_of(), 3, node="n7")
+    pod = pods.trainer(job_of(), 3, node="n7")
     [wish] = pod["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
     assert wish["preference"]["matchExpressions"][0]["values"] == ["n7"]
     assert pod["metadata"]["annotations"]["mlstack.dev/planned-node"] == "n7"
-    assert "affinity" not in children.trainer(job_of(), 3)["spec"]
+    assert "affinity" not in pods.trainer(job_of(), 3)["spec"]
 
 
 def test_a_trainer_goes_quickly_and_is_never_restarted_in_place() -> None:
-    pod = children.trainer(job_of(), 0)["spec"]
+    pod = pods.trainer(job_of(), 0)["spec"]
     assert (pod["restartPolicy"], pod["terminationGracePeriodSeconds"]) == ("Never", 5)
     assert pod["priorityClassName"] == "mlstack-trainer"
     assert {each["tolerationSeconds"] for each in pod["tolerations"]} == {5}
@@ -176,20 +175,20 @@ def test_pods_pass_the_restricted_policy() -> None:
 def test_trainers_have_their_own_nodes_beside_those_of_all_pods() -> None:
     data = edl_job(nodeSelector={"pool": "a"})
     data["spec"]["trainer"]["nodeSelector"] = {"gpu": "l4"}
-    job = spec.parse(data)
-    assert children.trainer(job, 0)["spec"]["nodeSelector"] == {"pool": "a", "gpu": "l4"}
+    job = training_job.parse(data)
+    assert pods.trainer(job, 0)["spec"]["nodeSelector"] == {"pool": "a", "gpu": "l4"}
     server = by_name(job)["StatefulSet example-pserver"]["spec"]["template"]["spec"]
     assert server["nodeSelector"] == {"pool": "a"}
 
 
 def test_the_jobs_own_security_context_wins() -> None:
-    pod = children.trainer(job_of(securityContext={"runAsUser": 33}), 0)
+    pod = pods.trainer(job_of(securityContext={"runAsUser": 33}), 0)
     assert pod["spec"]["securityContext"]["runAsUser"] == 33
     assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
 
 
 def test_the_environment_has_edls_names() -> None:
-    found = environment(children.trainer(job_of(passes=3), 0)["spec"]["containers"][0])
+    found = environment(pods.trainer(job_of(passes=3), 0)["spec"]["containers"][0])
     assert {name: found[name] for name in found if "PADDLE" in name or name in ("TRAINERS", "PSERVERS")} == {
         "PADDLE_JOB_NAME": "example",
         "TRAINERS": "2",
@@ -206,7 +205,7 @@ def test_the_environment_has_edls_names() -> None:
 
 
 def test_peers_are_found_by_name_without_asking_kubernetes() -> None:
-    found = environment(children.trainer(job_of(), 4)["spec"]["containers"][0])
+    found = environment(pods.trainer(job_of(), 4)["spec"]["containers"][0])
     assert found["MLSTACK_MASTER_ADDR"] == "example-master-0.example-master.team.svc:8080"
     assert found["MLSTACK_ETCD_ENDPOINT"] == "http://example-master-0.example-master.team.svc:2379"
     assert found["MLSTACK_PSERVER_ADDRS"] == (
@@ -216,10 +215,10 @@ def test_peers_are_found_by_name_without_asking_kubernetes() -> None:
 
 
 def test_torchrun_finds_its_range_and_its_meeting_point() -> None:
-    found = environment(children.trainer(job_of(), 0)["spec"]["containers"][0])
+    found = environment(pods.trainer(job_of(), 0)["spec"]["containers"][0])
     assert (found["PET_NNODES"], found["PET_NPROC_PER_NODE"]) == ("2:10", "1")
     assert found["PET_RDZV_ENDPOINT"] == "example-master-0.example-master.team.svc:29400"
-    alone = children.trainer(spec.parse(small_job()), 1)["spec"]
+    alone = pods.trainer(training_job.parse(small_job()), 1)["spec"]
     assert environment(alone["containers"][0])["PET_RDZV_ENDPOINT"] == (
         "small-trainer-0.small-trainer.default.svc:29400"
     )
@@ -231,12 +230,12 @@ def test_a_changed_maximum_leaves_running_servers_alone() -> None:
     data = edl_job()
     data["spec"]["trainer"]["max-instance"] = 7
     data["metadata"] |= {"namespace": "team", "uid": "0-1"}
-    other = spec.parse(data)
-    assert children.supporting(one, hints={}) == children.supporting(other, hints={})
+    other = training_job.parse(data)
+    assert pods.supporting(one, hints={}) == pods.supporting(other, hints={})
 
 
 def test_the_jobs_own_variables_win() -> None:
-    pod = children.trainer(job_of(env=[{"name": "PET_MAX_RESTARTS", "value": "3"}]), 0)
+    pod = pods.trainer(job_of(env=[{"name": "PET_MAX_RESTARTS", "value": "3"}]), 0)
     names = [each["name"] for each in pod["spec"]["containers"][0]["env"]]
     assert names.count("PET_MAX_RESTARTS") == 1
     assert environment(pod["spec"]["containers"][0])["PET_MAX_RESTARTS"] == "3"
@@ -247,7 +246,9 @@ def test_processes_without_a_command_are_started_by_edls_verbs() -> None:
     master = objects["StatefulSet example-master"]["spec"]["template"]["spec"]["containers"][0]
     assert master["command"] == ["paddle_k8s", "start_master"]
     data = edl_job(master={"entrypoint": "python master.py"})
-    own = by_name(spec.parse(data))["StatefulSet example-master"]["spec"]["template"]["spec"]["containers"][0]
+    own = by_name(training_job.parse(data))["StatefulSet example-master"]["spec"]["template"]["spec"][
+        "containers"
+    ][0]
     assert own["command"] == ["/bin/sh", "-c", "python master.py"]
 
 
@@ -263,13 +264,13 @@ def test_fault_tolerance_selects_edls_verbs(
 ) -> None:
     data = edl_job(fault_tolerant=is_fault_tolerant)
     data["spec"]["trainer"] |= {"entrypoint": "", "min-instance": 3, "max-instance": 3}
-    job = spec.parse(data)
+    job = training_job.parse(data)
 
     def command(pod: dict[str, Any]) -> list[str]:
         found: list[str] = pod["spec"]["containers"][0]["command"]
         return found
 
-    assert command(children.trainer(job, 0)) == ["paddle_k8s", *trainer]
+    assert command(pods.trainer(job, 0)) == ["paddle_k8s", *trainer]
     sets = by_name(job)
     servers = sets["StatefulSet example-pserver"]["spec"]["template"]
     assert command(servers) == ["paddle_k8s", *pserver]
@@ -278,22 +279,22 @@ def test_fault_tolerance_selects_edls_verbs(
 
 def test_what_is_planned_is_what_the_pod_requests() -> None:
     job = job_of()
-    assert children.pod_requests(job, "trainer") == {"cpu": 200, "memory": 200 * 2**20, "pods": 1}
-    assert children.pod_requests(job, "master") == {"cpu": 500, "memory": 600 * 2**20, "pods": 1}
+    assert pods.pod_requests(job, "trainer") == {"cpu": 200, "memory": 200 * 2**20, "pods": 1}
+    assert pods.pod_requests(job, "master") == {"cpu": 500, "memory": 600 * 2**20, "pods": 1}
 
 
 def test_ports_are_consecutive_and_named_as_edl_named_them() -> None:
-    pod = children.trainer(job_of(port=8000, ports_num=2), 0)
+    pod = pods.trainer(job_of(port=8000, ports_num=2), 0)
     names = [each["name"] for each in pod["spec"]["containers"][0]["ports"]]
     assert names == ["jobport-8000", "jobport-8001", "jobport-8002", "rendezvous"]
 
 
 @pytest.mark.parametrize("role", ["master", "pserver", "trainer"])
 def test_names_of_sets_leave_room_for_their_label(role: Any) -> None:
-    name = childnames.role_name("n" * 52, role)
+    name = training_job.role_name("n" * 52, role)
     assert len(name) <= 52
     assert name.endswith(f"-{role}")
-    assert name != childnames.role_name("n" * 51, role)
+    assert name != training_job.role_name("n" * 51, role)
 
 
 @pytest.mark.parametrize(
@@ -307,13 +308,13 @@ def test_names_of_sets_leave_room_for_their_label(role: Any) -> None:
     ],
 )
 def test_an_index_is_read_from_a_name(pod: str, index: int | None) -> None:
-    assert childnames.trainer_index("a", pod) == index
+    assert training_job.trainer_index("a", pod) == index
 
 
 def test_a_job_that_may_have_no_trainers_has_no_budget_for_them() -> None:
-    job = spec.parse(small_job(minimum=0))
+    job = training_job.parse(small_job(minimum=0))
     assert list(by_name(job)) == ["Service small-trainer"]
-    found = environment(children.trainer(job, 0)["spec"]["containers"][0])
+    found = environment(pods.trainer(job, 0)["spec"]["containers"][0])
     assert found["PET_NNODES"] == "1:3"
 
 

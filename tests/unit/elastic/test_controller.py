@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from mlstack.cli.adapters import MachineClock
-from mlstack.cluster.view import ClusterView
-from mlstack.elastic.controller import Controller
-from mlstack.elastic.reconcile import Pass
-from mlstack.elastic.running.settings import Settings
+from mlstack.cli.ports import MachineClock
+from mlstack.elastic.controller.controller import Controller, ControllerSettings
+from mlstack.elastic.controller.reconciler import Pass
 from mlstack.errors import LockedError, UnreachableError
+from mlstack.kube.client import ClientWrapper
 from tests.support.elastic import training_job
 from tests.support.stage import Stage
 
@@ -47,7 +46,7 @@ def stage() -> Stage:
 
 
 def controller(stage: Stage, noting: Noting, *, cluster: Any = None, **settings: Any) -> Controller:
-    found = Settings(identity="me", lease_namespace="default", **settings)
+    found = ControllerSettings(identity="me", lease_namespace="default", **settings)
     cluster = cluster or stage.memory
     return Controller(cluster, found, clock=MachineClock(), told=noting.lines.append, watcher=noting)
 
@@ -120,7 +119,7 @@ def test_an_exception_from_outside_frees_the_lease(stage: Stage) -> None:
 
 
 def test_a_pass_that_is_cut_short_is_told_and_done_again(stage: Stage) -> None:
-    class Broken(ClusterView):
+    class Broken(ClientWrapper):
         fails = 1
 
         def create(self, obj: Any, **options: Any) -> Any:
@@ -148,7 +147,7 @@ def test_one_pass_is_refused_while_another_leads(stage: Stage) -> None:
         if noting.passes:
             second = Controller(
                 stage.memory,
-                Settings(identity="other", lease_namespace="default"),
+                ControllerSettings(identity="other", lease_namespace="default"),
                 clock=MachineClock(),
                 told=noting.lines.append,
             )
@@ -172,7 +171,7 @@ def test_what_keeps_a_watch_from_going_on_is_told() -> None:
 
 
 def test_that_all_watches_go_on_again_is_told(stage: Stage) -> None:
-    class Late(ClusterView):
+    class Late(ClientWrapper):
         refused = 0
 
         def watch(self, api_version: str, kind: str, **options: Any) -> Any:
@@ -190,7 +189,7 @@ def test_that_all_watches_go_on_again_is_told(stage: Stage) -> None:
 
 
 def test_nothing_is_decided_while_a_watch_is_broken(stage: Stage) -> None:
-    class Breaking(ClusterView):
+    class Breaking(ClientWrapper):
         is_broken, refused = False, 0
 
         def watch(self, api_version: str, kind: str, **options: Any) -> Any:

@@ -10,11 +10,10 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mlstack.elastic import spec
-from mlstack.elastic.specfields import spellings
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model.objects import KubeObject
-from mlstack.model.validation.check import validate_objects
+from mlstack.elastic import training_job
+from mlstack.elastic.training_job import spellings
+from mlstack.objects.kube_object import KubeObject
+from mlstack.validate.validate import load_schemas, validate_objects
 from tests.generate import crds, trainingjobs
 from tests.support.trainingjobs import edl_job, in_camel_case, small_job
 
@@ -40,10 +39,10 @@ def test_it_is_edls_kind() -> None:
 @pytest.mark.parametrize(
     ("declared", "read"),
     [
-        pytest.param(FIELDS, spec.SPEC_FIELDS, id="spec"),
-        pytest.param(FIELDS["trainer"]["properties"], spec.TRAINER_FIELDS, id="trainer"),
-        pytest.param(FIELDS["pserver"]["properties"], spec.PSERVER_FIELDS, id="pserver"),
-        pytest.param(FIELDS["master"]["properties"], spec.MASTER_FIELDS, id="master"),
+        pytest.param(FIELDS, training_job.SPEC_FIELDS, id="spec"),
+        pytest.param(FIELDS["trainer"]["properties"], training_job.TRAINER_FIELDS, id="trainer"),
+        pytest.param(FIELDS["pserver"]["properties"], training_job.PSERVER_FIELDS, id="pserver"),
+        pytest.param(FIELDS["master"]["properties"], training_job.MASTER_FIELDS, id="master"),
     ],
 )
 def test_every_declared_field_is_read_and_the_other_way_round(
@@ -162,8 +161,8 @@ def test_server_and_controller_agree_in_every_spelling(
 def check_same_verdict(data: dict[str, Any]) -> None:
     """Assert that definition and parser both take a job, or both refuse it."""
     try:
-        spec.parse(data)
-    except spec.SpecError:
+        training_job.parse(data)
+    except training_job.SpecError:
         assert found_in(data)
     else:
         assert found_in(data) == ""

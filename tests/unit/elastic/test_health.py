@@ -11,16 +11,11 @@ from urllib.request import urlopen
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.cluster.view import ClusterView
-from mlstack.elastic.config import PolicyConfig
-from mlstack.elastic.health import Metrics
-from mlstack.elastic.probes import HealthServer
-from mlstack.elastic.reconcile import Reconciler
-from mlstack.elastic.room import jain
-from mlstack.elastic.scaleplan import ScalePlan
-from mlstack.elastic.snapshot import Snapshot
+from mlstack.elastic.controller.metrics import HealthServer, Metrics, jain
+from mlstack.elastic.controller.reconciler import Reconciler
+from mlstack.elastic.snapshot import PolicyConfig, ScalePlan, Snapshot
 from mlstack.errors import ForbiddenError, UnreachableError
+from mlstack.kube.client import ClientWrapper, ObjectRef
 from tests.support.elastic import pod, training_job
 from tests.support.stage import Stage
 
@@ -37,7 +32,7 @@ class Time:
         return self.seconds
 
 
-class Unwilling(ClusterView):
+class Unwilling(ClientWrapper):
     """A cluster on which deletions go as a test says."""
 
     error: Exception | None = None
@@ -237,7 +232,7 @@ def test_a_deletion_that_the_cluster_did_not_take_is_not_counted(
 
 
 def test_deletions_of_a_pass_that_was_cut_short_are_counted_later(crowded: Stage) -> None:
-    class Cut(ClusterView):
+    class Cut(ClientWrapper):
         left = 1
 
         def delete(self, ref: ObjectRef, **options: Any) -> Any:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.elastic.observed import pods
-from mlstack.elastic.observed.containers import held_up
+from mlstack.elastic import facts
+from mlstack.elastic.facts import held_up
+from mlstack.kube.client import ObjectRef
 from tests.support.elastic import pod, training_job
 from tests.support.stage import Stage
 
@@ -63,7 +63,7 @@ def test_what_a_kubelet_says_is_cut() -> None:
 
 
 def test_of_pods_without_training_nothing_is_remembered() -> None:
-    found = pods.parse({**pod("web"), "status": {"containerStatuses": [waiting("ErrImagePull")]}})
+    found = facts.parse_pod({**pod("web"), "status": {"containerStatuses": [waiting("ErrImagePull")]}})
     assert found.held_up == ""
 
 

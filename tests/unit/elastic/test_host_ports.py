@@ -6,17 +6,14 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import WatchEvent
-from mlstack.elastic import measures, podspec
-from mlstack.elastic.config import PolicyConfig
-from mlstack.elastic.plan import plan
-from mlstack.elastic.scaleplan import ScalePlan
-from mlstack.elastic.simulate import scenariofile
-from mlstack.elastic.simulate.laws import breaches_of_sample
-from mlstack.elastic.simulate.run import simulate
-from mlstack.elastic.snapshot import Snapshot
-from mlstack.elastic.spec import parse
-from mlstack.elastic.world import World
+from mlstack.elastic import pods
+from mlstack.elastic.controller.cache import ClusterCache
+from mlstack.elastic.policy.plan import plan
+from mlstack.elastic.snapshot import PolicyConfig, ScalePlan, Snapshot
+from mlstack.elastic.training_job import parse
+from mlstack.kube.client import WatchEvent
+from mlstack.simulator import measures, scenario
+from mlstack.simulator.run import breaches_of_sample, simulate
 from tests.support.elastic import node, numbered, pod, training_job
 from tests.support.simulated import Sandbox
 
@@ -24,7 +21,7 @@ Obj = dict[str, Any]
 
 
 def seen(*objects: Obj) -> Snapshot:
-    world = World()
+    world = ClusterCache()
     for number, obj in enumerate(objects, start=1):
         world.hear(WatchEvent(type="ADDED", object=numbered(obj, number)))
     return world.snapshot(0)
@@ -120,7 +117,7 @@ def at_work(*on: str, maximum: int = 4, cpu: str = "1", **spec: Any) -> list[Obj
     job = training_job(maximum=maximum, cpu=cpu, **spec)
     status = {"phase": "Running", "trainer": {"desired": len(on)}}
     labels = {"mlstack.dev/training-job": "train", "mlstack.dev/role": "trainer"}
-    template = podspec.trainer_spec(parse({**job, "metadata": {**job["metadata"], "uid": "uid-train"}}), 0)
+    template = pods.trainer_spec(parse({**job, "metadata": {**job["metadata"], "uid": "uid-train"}}), 0)
     trainers = [
         pod(
             f"train-trainer-{number}",
@@ -210,6 +207,6 @@ def test_a_simulated_job_on_the_network_of_its_nodes_keeps_every_law() -> None:
             }
         ],
     }
-    outcome = simulate(scenariofile.read(data, where="ports.yaml"))
+    outcome = simulate(scenario.read(data, where="ports.yaml"))
     assert measures.trainers(outcome.samples[-1]) == [4]
     assert [breach for sample in outcome.samples for breach in breaches_of_sample(sample)] == []

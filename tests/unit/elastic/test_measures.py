@@ -2,7 +2,7 @@
 
 import pytest
 
-from mlstack.elastic import measures, service_measures
+from mlstack.simulator import measures
 from tests.support.samples import job, sample
 
 WEB = "default/web"
@@ -102,13 +102,13 @@ def test_a_service_is_measured_while_it_grows() -> None:
         sample(0, service=(100, 100)),
         *(sample(second, service=(200, min(200, 100 + 20 * (second - 10)))) for second in range(10, 20)),
     ]
-    assert service_measures.served_after_s(samples, WEB) == [5]
-    assert service_measures.shortfall(samples, WEB) == pytest.approx(300 / 9)
+    assert measures.served_after_s(samples, WEB) == [5]
+    assert measures.shortfall(samples, WEB) == pytest.approx(300 / 9)
 
 
 def test_a_target_that_is_never_reached_takes_the_whole_plateau() -> None:
     samples = [sample(0, service=(10, 10)), sample(1, service=(20, 10)), sample(31, service=(20, 19))]
-    assert service_measures.served_after_s(samples, WEB) == [30]
+    assert measures.served_after_s(samples, WEB) == [30]
 
 
 def test_what_a_service_frees_is_used_again() -> None:
@@ -117,4 +117,4 @@ def test_what_a_service_frees_is_used_again() -> None:
         sample(second, running=load, service=(100 if second == 0 else 50, 50))
         for second, load in enumerate(loads)
     ]
-    assert service_measures.restored_after_s(samples, WEB) == [3]
+    assert measures.restored_after_s(samples, WEB) == [3]

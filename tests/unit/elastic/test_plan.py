@@ -5,10 +5,19 @@ from dataclasses import replace
 
 import pytest
 
-from mlstack.elastic.config import PolicyConfig
-from mlstack.elastic.plan import BASELINES, POLICIES, plan
-from mlstack.elastic.scaleplan import ScalePlan
-from mlstack.elastic.snapshot import Arriving, Demand, Job, Node, Role, Snapshot, Trainer
+from mlstack.elastic.policy.fair import POLICIES
+from mlstack.elastic.policy.plan import BASELINES, plan
+from mlstack.elastic.snapshot import (
+    Arriving,
+    Demand,
+    Job,
+    Node,
+    PolicyConfig,
+    Role,
+    ScalePlan,
+    Snapshot,
+    Trainer,
+)
 from mlstack.errors import NotFoundError
 
 CPU = ("cpu",)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.elastic.config import PolicyConfig, PriorityGrants
-from mlstack.elastic.looking import look, look_at_jobs, planned, standings
-from mlstack.elastic.world import World
+from mlstack.elastic.controller.cache import ClusterCache
+from mlstack.elastic.controller.inspect import look, look_at_jobs, planned, standings
+from mlstack.elastic.snapshot import PolicyConfig, PriorityGrants
+from mlstack.kube.client import ObjectRef
 from tests.support.elastic import training_job
 from tests.support.stage import Stage
 
@@ -207,7 +207,7 @@ def test_weights_share_the_room_of_a_namespace() -> None:
 
 
 def test_a_simulation_grants_everything() -> None:
-    world = World()
+    world = ClusterCache()
     world.hear_of({**training_job(priority=77), "metadata": {"name": "train", "namespace": "x", "uid": "u"}})
 
     assert world.priority(world.jobs()[0]).value == 77

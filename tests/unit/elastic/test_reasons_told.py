@@ -8,16 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import mlstack.elastic
-from mlstack.files import bundled
+from mlstack.app import files
 
-README = bundled.folder("prototypes") / "elastic" / "README.md"
+README = files.folder("prototypes") / "elastic" / "README.md"
 CODE = Path(mlstack.elastic.__file__).parent
-TELLING = ("conditions.py", "acting/notes.py", "acting/lifecycle.py")
+TELLING = ("status.py", "controller/events.py", "controller/job_reconciler.py")
 CONDITIONS = {"Admitted", "GangReady", "Progressing", "Degraded", "Scaled", "PriorityGranted"}
 # Words of these modules that are no reasons: what the controller did, fields of an Event, outcomes.
 OTHERS = {
     *("Admit", "Finish", "Observe", "Scale", "Suspend", "Wait"),
-    *("Event", "TrainingJob", "Normal", "Warning", "True", "False", "Succeeded"),
+    *("Event", "TrainingJob", "Normal", "Warning", "True", "False", "Succeeded", "Pending", "Running"),
+    *("Scaling", "StatefulSet", "Service", "PodDisruptionBudget"),
 }
 WORD = re.compile(r"[A-Z][a-z]+([A-Z][a-z]+)*")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
 from mlstack.errors import ConflictError, ForbiddenError, TransientError, UnreachableError
+from mlstack.kube.client import ObjectRef
 from tests.support.elastic import node, pod, time, training_job
 from tests.support.stage import JOBS, Stage
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlstack.elastic.config import PolicyConfig
+from mlstack.elastic.snapshot import PolicyConfig
 from tests.support.elastic import pod, training_job
 from tests.support.stage import Stage
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlstack.elastic.reconcile import Pass
+from mlstack.elastic.controller.reconciler import Pass
 from mlstack.errors import TransientError
 from tests.support.elastic import node, pod, training_job
 from tests.support.stage import Stage

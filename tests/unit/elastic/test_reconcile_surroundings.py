@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.elastic.trainingjob import KIND
+from mlstack.elastic.training_job import KIND
 from mlstack.errors import ForbiddenError
+from mlstack.kube.client import ObjectRef
 from tests.support.elastic import training_job
 from tests.support.stage import JOBS, Stage
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.elastic.config import PolicyConfig
-from mlstack.elastic.looking import look, look_at_jobs, planned, standings
-from mlstack.elastic.observed.amounts import time_ms
+from mlstack.elastic.controller.inspect import look, look_at_jobs, planned, standings
+from mlstack.elastic.facts import time_ms
+from mlstack.elastic.snapshot import PolicyConfig
 from mlstack.errors import ForbiddenError, TransientError
+from mlstack.kube.client import ObjectRef
 from tests.support.elastic import pod, training_job
 from tests.support.stage import Stage
 

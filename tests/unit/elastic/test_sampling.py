@@ -2,10 +2,17 @@
 
 from typing import Any
 
-from mlstack.cluster.api import WatchEvent
-from mlstack.elastic.sampling import Observer
-from mlstack.elastic.simulate.objects import background, deployment, nodes, training_job
-from mlstack.elastic.simulate.scenario import JobPlan, NodeGroup, Service
+from mlstack.kube.client import WatchEvent
+from mlstack.simulator.measures import Observer
+from mlstack.simulator.scenario import (
+    JobPlan,
+    NodeGroup,
+    Service,
+    background,
+    deployment,
+    nodes,
+    training_job,
+)
 
 SPEC = {
     "image": "a:1",

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.elastic import setbacks
-from mlstack.elastic.acting.memory import JobMemory
-from mlstack.elastic.setbacks import MOST_NODES, Bar, Setbacks
+from mlstack.elastic import status
+from mlstack.elastic.controller.memory import JobMemory
+from mlstack.elastic.status import MOST_NODES, Bar, FailureCounters
 
 NOW_MS = 1_700_000_000_123
 GENERATION = 3
@@ -23,9 +23,9 @@ def barred(*nodes: str, times: int = 1, until_ms: int = NOW_MS) -> tuple[Bar, ..
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        pytest.param(Setbacks(), {}, id="nothing"),
+        pytest.param(FailureCounters(), {}, id="nothing"),
         pytest.param(
-            Setbacks(failed=3, failures=2, replaced_ms=NOW_MS),
+            FailureCounters(failed=3, failures=2, replaced_ms=NOW_MS),
             {
                 "failedTrainers": 3,
                 "trainerRetries": 2,
@@ -34,10 +34,12 @@ def barred(*nodes: str, times: int = 1, until_ms: int = NOW_MS) -> tuple[Bar, ..
             id="trainers",
         ),
         pytest.param(
-            Setbacks(rounds=2, fallen="uid-1"), {"failedRounds": 2, "failedTrainer": "uid-1"}, id="rounds"
+            FailureCounters(rounds=2, fallen="uid-1"),
+            {"failedRounds": 2, "failedTrainer": "uid-1"},
+            id="rounds",
         ),
         pytest.param(
-            Setbacks(tries=4, retry_ms=NOW_MS, retry_generation=7),
+            FailureCounters(tries=4, retry_ms=NOW_MS, retry_generation=7),
             {
                 "gangRetries": 4,
                 "gangRetryTime": "2023-11-14T22:13:20.123000Z",
@@ -46,7 +48,7 @@ def barred(*nodes: str, times: int = 1, until_ms: int = NOW_MS) -> tuple[Bar, ..
             id="gang",
         ),
         pytest.param(
-            Setbacks(bars=(*barred("n1", "n2"), *barred("n3", times=2, until_ms=NOW_MS + 877))),
+            FailureCounters(bars=(*barred("n1", "n2"), *barred("n3", times=2, until_ms=NOW_MS + 877))),
             {
                 "passedOver": [
                     {"nodes": ["n3"], "times": 2, "until": "2023-11-14T22:13:21.000000Z"},
@@ -57,9 +59,11 @@ def barred(*nodes: str, times: int = 1, until_ms: int = NOW_MS) -> tuple[Bar, ..
         ),
     ],
 )
-def test_a_status_says_what_went_wrong_and_nothing_else(found: Setbacks, said: dict[str, object]) -> None:
-    assert setbacks.write(found) == said
-    read = setbacks.read({"setbacks": said})
+def test_a_status_says_what_went_wrong_and_nothing_else(
+    found: FailureCounters, said: dict[str, object]
+) -> None:
+    assert status.write(found) == said
+    read = status.read({"setbacks": said})
     assert replace(read, bars=()) == replace(found, bars=())
     assert set(read.bars) == set(found.bars)
 
@@ -69,7 +73,7 @@ def test_of_many_nodes_those_that_are_passed_over_longest_are_kept() -> None:
         Bar(node=f"n{number}", times=1, until_ms=NOW_MS + number) for number in range(MOST_NODES + 9)
     )
 
-    read = setbacks.read({"setbacks": setbacks.write(Setbacks(bars=many))})
+    read = status.read({"setbacks": status.write(FailureCounters(bars=many))})
 
     assert set(read.bars) == set(many[9:])
 
@@ -98,15 +102,15 @@ def test_the_next_leader_goes_on_as_the_one_before_would(
         first.bar(node, now_ms)
         now_ms = now_ms + step_ms
 
-    said = setbacks.write(first.setbacks(failures))
+    said = status.write(first.setbacks(failures))
     second = JobMemory("uid")
-    second.resume(setbacks.read({"setbacks": said}))
+    second.resume(status.read({"setbacks": said}))
 
-    assert setbacks.write(second.setbacks(failures)) == said
+    assert status.write(second.setbacks(failures)) == said
     assert second.not_before_ms(GENERATION) == first.not_before_ms(GENERATION)
     for memory in (first, second):
         memory.retry.fail(now_ms)
         memory.fall({"c"}, ran_ms=0)
         memory.give_up(GENERATION, now_ms)
         memory.bar("n1", now_ms)
-    assert setbacks.write(second.setbacks(1)) == setbacks.write(first.setbacks(1))
+    assert status.write(second.setbacks(1)) == status.write(first.setbacks(1))

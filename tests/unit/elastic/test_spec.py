@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.elastic import spec
+from mlstack.elastic import training_job
 from tests.support.trainingjobs import edl_job, in_camel_case, small_job
 
 
@@ -23,13 +23,13 @@ def with_fields(role: str, **fields: Any) -> dict[str, Any]:
 
 
 def faults_of(data: dict[str, Any]) -> str:
-    with pytest.raises(spec.SpecError) as caught:
-        spec.parse(data)
+    with pytest.raises(training_job.SpecError) as caught:
+        training_job.parse(data)
     return "\n".join(caught.value.faults)
 
 
 def test_a_job_of_edl_is_read_as_edl_read_it() -> None:
-    job = spec.parse(edl_job())
+    job = training_job.parse(edl_job())
     assert (job.key, job.minimum, job.maximum, job.is_elastic) == ("default/example", 2, 10, True)
     assert job.trainer.resources.requests == {"cpu": 200, "memory": 200 * 2**20}
     assert (job.pserver.count, job.pserver.resources.requests["cpu"]) == (2, 500)
@@ -38,16 +38,16 @@ def test_a_job_of_edl_is_read_as_edl_read_it() -> None:
 
 
 def test_what_is_left_out_has_edls_defaults() -> None:
-    job = spec.parse(small_job(image=""))
+    job = training_job.parse(small_job(image=""))
     assert job.pods.image == "paddlepaddle/paddlecloud-job"
     assert (job.port, job.ports_num, job.ports_num_for_sparse, job.passes) == (7164, 1, 1, 1)
     assert (job.pserver.count, job.pods.host_network, job.pods.volumes) == (0, False, ())
     assert job.pods.image_pull_policy == "Always"
-    assert spec.parse(small_job(fault_tolerant=True)).is_fault_tolerant
+    assert training_job.parse(small_job(fault_tolerant=True)).is_fault_tolerant
 
 
 def test_master_without_resources_has_those_of_edls_controller() -> None:
-    job = spec.parse(small_job(master={}))
+    job = training_job.parse(small_job(master={}))
     assert job.master.resources.container["requests"] == {"cpu": "1", "memory": "500Mi"}
 
 
@@ -61,27 +61,27 @@ def test_fields_are_read_in_camel_case_too() -> None:
     )
     full["spec"]["master"] |= {"etcd": "External", "etcd-endpoint": "http://etcd:2379"}
     written = in_camel_case(full)
-    assert spec.parse(written) == spec.parse(full)
+    assert training_job.parse(written) == training_job.parse(full)
     assert written["spec"].keys() >= {"portsNum", "portsNumForSparse", "faultTolerant", "volumeMounts"}
     assert written["spec"]["trainer"].keys() >= {"minInstance", "maxInstance"}
 
 
 def test_a_spelling_that_nobody_had_is_ignored_with_a_warning() -> None:
-    job = spec.parse(with_fields("trainer", min_instance=7))
+    job = training_job.parse(with_fields("trainer", min_instance=7))
     assert job.minimum == 2
     assert "spec.trainer: `min_instance` is no field of a TrainingJob and is ignored" in job.warnings
 
 
 @pytest.mark.parametrize("written", ["hostNetwork", "host_network"])
 def test_both_of_edls_spellings_of_the_host_network_are_read(written: str) -> None:
-    assert spec.parse(edl_job(**{written: True})).pods.host_network
+    assert training_job.parse(edl_job(**{written: True})).pods.host_network
 
 
 @pytest.mark.parametrize("written", ["VolumeMounts", "volumeMounts"])
 def test_volume_mounts_are_read_with_their_capital(written: str) -> None:
     mount = {"name": "data", "mountPath": "/data"}
     data = edl_job(volumes=[{"name": "data"}], **{written: [mount]})
-    assert spec.parse(data).pods.volume_mounts == (mount,)
+    assert training_job.parse(data).pods.volume_mounts == (mount,)
 
 
 @pytest.mark.parametrize("value", [2, 3], ids=["the-same", "another"])
@@ -98,31 +98,31 @@ MOUNT = {"name": "data", "mountPath": "/data"}
 @pytest.mark.parametrize(("old", "new"), [(None, [MOUNT]), ([MOUNT], None)], ids=["old", "new"])
 def test_null_is_no_second_spelling(old: object, new: object) -> None:
     data = edl_job(volumes=[{"name": "data"}], VolumeMounts=old, volumeMounts=new)
-    assert spec.parse(data).pods.volume_mounts == (MOUNT,)
+    assert training_job.parse(data).pods.volume_mounts == (MOUNT,)
 
 
 def test_the_old_name_of_gpus_is_read_as_todays() -> None:
     limits = {"alpha.kubernetes.io/nvidia-gpu": 2, "cpu": 1}
-    job = spec.parse(with_trainer(resources={"limits": limits}))
+    job = training_job.parse(with_trainer(resources={"limits": limits}))
     assert job.trainer.resources.container == {"limits": {"nvidia.com/gpu": "2", "cpu": "1"}}
     assert job.trainer.resources.gpus == 2
     assert any("nvidia.com/gpu" in warning for warning in job.warnings)
 
 
 def test_passes_under_trainer_are_ignored_with_a_warning() -> None:
-    job = spec.parse(edl_job())
+    job = training_job.parse(edl_job())
     assert job.passes == 1
     assert any("`passes`" in warning for warning in job.warnings)
 
 
 def test_unknown_fields_are_named_in_warnings() -> None:
-    warnings = spec.parse(edl_job(colour="blue")).warnings
+    warnings = training_job.parse(edl_job(colour="blue")).warnings
     assert "spec: `colour` is no field of a TrainingJob and is ignored" in warnings
 
 
 def test_what_edl_never_used_is_ignored_with_a_warning() -> None:
     data = edl_job(master={"etcd-endpoint": "http://etcd:2379"})
-    assert any("`etcd-endpoint` is ignored" in warning for warning in spec.parse(data).warnings)
+    assert any("`etcd-endpoint` is ignored" in warning for warning in training_job.parse(data).warnings)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_what_would_be_multiplied_or_refused_as_a_pod_is_refused_as_a_job(
     ids=["last", "one-port", "below", "above", "own-network", "gpu", "storage", "equal"],
 )
 def test_what_just_fits_is_accepted(data: dict[str, Any]) -> None:
-    spec.parse(data)
+    training_job.parse(data)
 
 
 def test_all_faults_are_told_together() -> None:
@@ -216,11 +216,11 @@ def test_all_faults_are_told_together() -> None:
 
 
 def test_a_job_scaled_by_hand_has_exactly_its_maximum() -> None:
-    job = spec.parse(small_job(minimum=1, maximum=4, scaling="Manual"))
+    job = training_job.parse(small_job(minimum=1, maximum=4, scaling="Manual"))
     assert (job.minimum, job.maximum, job.is_elastic) == (4, 4, False)
 
 
 def test_a_claim_has_a_place_of_its_role() -> None:
-    job = spec.parse(edl_job(pserver={"min-instance": 0, "storage": {"size": "1Gi"}}))
+    job = training_job.parse(edl_job(pserver={"min-instance": 0, "storage": {"size": "1Gi"}}))
     assert job.pserver.storage is not None
     assert (job.pserver.storage.path, job.pserver.storage.is_kept) == ("/checkpoint", True)

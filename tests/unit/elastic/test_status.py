@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from mlstack.clock import micro_time
 from mlstack.elastic import status
-from mlstack.elastic.scaleplan import Reason
-from mlstack.elastic.standing import Counts, Standing
-from mlstack.model.clock import micro_time
-from mlstack.model.readiness.assess import assess
-from mlstack.model.readiness.base import Facts
+from mlstack.elastic.snapshot import Reason
+from mlstack.elastic.status import Counts, StatusClaims
+from mlstack.readiness.assess import assess
+from mlstack.readiness.rule import Facts
 from tests.support.trainingjobs import small_job
 
 NOW = 1_800_000_000_000
@@ -25,8 +25,8 @@ def counts(number: int, **other: int) -> Counts:
     return Counts(**{"desired": number, "live": number, "bound": number, "ready": number, **other})
 
 
-def standing(**fields: Any) -> Standing:
-    whole = Standing(
+def standing(**fields: Any) -> StatusClaims:
+    whole = StatusClaims(
         name="small",
         generation=2,
         created_ms=NOW - 9_000,
@@ -53,8 +53,8 @@ BROKEN = standing(
 )
 
 
-def of(value: Standing, before: dict[str, Any] | None = None, *, now_ms: int = NOW) -> dict[str, Any]:
-    return status.build(value, before or {}, now_ms=now_ms)
+def of(value: StatusClaims, before: dict[str, Any] | None = None, *, now_ms: int = NOW) -> dict[str, Any]:
+    return status.build_status(value, before or {}, now_ms=now_ms)
 
 
 def condition(found: dict[str, Any], name: str) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def condition(found: dict[str, Any], name: str) -> dict[str, Any]:
         pytest.param(standing(is_suspended=True), {}, "Suspended", id="suspended"),
     ],
 )
-def test_phase(value: Standing, before: dict[str, Any], expected: str) -> None:
+def test_phase(value: StatusClaims, before: dict[str, Any], expected: str) -> None:
     assert of(value, before)["phase"] == expected
 
 
@@ -119,7 +119,7 @@ def test_a_condition_keeps_its_time_until_it_changes_sides() -> None:
         (OUTSIDE, "Scaled", ("False", "NeverScaled", "it was given no trainers yet")),
     ],
 )
-def test_conditions_say_why(value: Standing, name: str, expected: tuple[str, str, str]) -> None:
+def test_conditions_say_why(value: StatusClaims, name: str, expected: tuple[str, str, str]) -> None:
     found = condition(of(value), name)
     assert (found["status"], found["reason"], found["message"]) == expected
     assert found["observedGeneration"] == 2
@@ -204,7 +204,7 @@ def test_what_the_job_reports_stays() -> None:
         pytest.param(standing(faults=("spec: bad",)), "failed", "spec: bad", id="wrong"),
     ],
 )
-def test_apply_and_status_read_it(value: Standing, state: str, text: str) -> None:
+def test_apply_and_status_read_it(value: StatusClaims, state: str, text: str) -> None:
     job = small_job() | {"status": of(value)}
     job["metadata"] |= {"generation": 2}
     found = assess(Facts(data=job, now_s=NOW / 1000))

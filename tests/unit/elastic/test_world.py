@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import WatchEvent
-from mlstack.elastic.world import World
+from mlstack.elastic.controller.cache import ClusterCache
+from mlstack.kube.client import WatchEvent
 from tests.support.elastic import node, numbered, pod, training_job
 
 Obj = dict[str, Any]
 NOW_MS = 1_000_000_000_000
 
 
-def heard(*objects: Obj) -> World:
-    world = World()
+def heard(*objects: Obj) -> ClusterCache:
+    world = ClusterCache()
     for number, obj in enumerate(objects, start=1):
         world.hear(WatchEvent(type="ADDED", object=numbered(obj, number)))
     return world
@@ -31,7 +31,7 @@ def trainer(index: int, job: str = "train", **given: Any) -> Obj:
     return pod(f"{job}-trainer-{index}", labels=labels, owner=owner, **given)
 
 
-def amounts(world: World, vector: tuple[int, ...]) -> dict[str, int]:
+def amounts(world: ClusterCache, vector: tuple[int, ...]) -> dict[str, int]:
     return dict(zip(world.snapshot(NOW_MS).resources, vector, strict=True))
 
 
@@ -196,7 +196,7 @@ def test_the_first_success_makes_a_job_finishing() -> None:
 
 
 def test_old_news_change_nothing() -> None:
-    world = World()
+    world = ClusterCache()
     fresh, stale = numbered(pod("a", node="n1"), 9), numbered(pod("a"), 5)
 
     assert world.hear(WatchEvent(type="ADDED", object=fresh))
@@ -205,7 +205,7 @@ def test_old_news_change_nothing() -> None:
 
 
 def test_a_heartbeat_is_no_news() -> None:
-    world = World()
+    world = ClusterCache()
     world.hear(WatchEvent(type="ADDED", object=numbered(node("n1"), 5)))
 
     assert not world.hear(WatchEvent(type="MODIFIED", object=numbered(node("n1"), 6)))
@@ -213,7 +213,7 @@ def test_a_heartbeat_is_no_news() -> None:
 
 
 def test_what_has_gone_stays_gone() -> None:
-    world = World()
+    world = ClusterCache()
     world.hear(WatchEvent(type="DELETED", object=numbered(pod("a"), 7)))
 
     assert not world.hear(WatchEvent(type="ADDED", object=numbered(pod("a"), 5)))
@@ -221,7 +221,7 @@ def test_what_has_gone_stays_gone() -> None:
 
 
 def test_what_a_selector_lost_sight_of_comes_back_with_its_label() -> None:
-    world = World()
+    world = ClusterCache()
     world.hear(WatchEvent(type="ADDED", object=numbered(pod("a"), 5)))
     world.hear(WatchEvent(type="DELETED", object=numbered(pod("a"), 7)))
 
@@ -230,7 +230,7 @@ def test_what_a_selector_lost_sight_of_comes_back_with_its_label() -> None:
 
 
 def test_what_our_own_write_deleted_stays_gone() -> None:
-    world = World()
+    world = ClusterCache()
     deleted = numbered(pod("a"), 5)
     world.hear(WatchEvent(type="ADDED", object=deleted))
     deleted = {**deleted, "metadata": {**deleted["metadata"], "resourceVersion": ""}}
@@ -241,7 +241,7 @@ def test_what_our_own_write_deleted_stays_gone() -> None:
 
 
 def test_a_namesake_is_another_pod() -> None:
-    world = World()
+    world = ClusterCache()
     world.hear(WatchEvent(type="ADDED", object=numbered(pod("a"), 5, "one")))
     world.hear(WatchEvent(type="ADDED", object=numbered(pod("a"), 8, "two")))
 
@@ -250,7 +250,7 @@ def test_a_namesake_is_another_pod() -> None:
 
 
 def test_a_list_drops_ghosts_and_keeps_what_is_newer() -> None:
-    world = World()
+    world = ClusterCache()
     for name, version in (("ghost", 3), ("kept", 4), ("newer", 12)):
         world.hear(WatchEvent(type="ADDED", object=numbered(pod(name), version)))
 

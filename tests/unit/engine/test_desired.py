@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from mlstack.engine import desired
+from mlstack.app.app_dir import AppDir
+from mlstack.app.files import read as read_overrides
 from mlstack.errors import ConfigError, NotFoundError, ParamError, TemplateError, YamlError
-from mlstack.files.appdir import AppDir
-from mlstack.files.overrides import read as read_overrides
-from mlstack.model.objects import DesiredState
+from mlstack.objects.kube_object import DesiredState
+from mlstack.render import render
 from tests.support import examples
 from tests.support.builders import Tree
 from tests.support.packages import COMMON, JOBS, installed_app, vendored
@@ -40,7 +40,7 @@ def packaged(template: str = TEMPLATE, **more: str | bytes) -> dict[str, str | b
 
 
 def load(root: Path, environment: str = "minikube", **options: Any) -> DesiredState:
-    return desired.load(AppDir.find(root), environment, **options)
+    return render.load(AppDir.find(root), environment, **options)
 
 
 def test_components_render_with_namespace_and_marks(app: Build) -> None:
@@ -304,8 +304,8 @@ def test_compiled_templates_are_kept_between_runs(app: Build) -> None:
 def test_every_shipped_example_comes_out_of_the_store_as_it_was_rendered(tmp_path: Path) -> None:
     app, store = examples.shipped_app(tmp_path / "app"), Store()
     for case in examples.cases():
-        rendered = desired.load(app, case.environment, components=[case.component], store=store)
-        again = desired.load(app, case.environment, components=[case.component], store=store)
+        rendered = render.load(app, case.environment, components=[case.component], store=store)
+        again = render.load(app, case.environment, components=[case.component], store=store)
         assert again == rendered
 
 
@@ -313,7 +313,7 @@ def test_templates_do_not_run_again_for_the_same_values(app: Build, monkeypatch:
     root, store = app(packaged(TEMPLATE + "{{ note('mind the gap') }}")), Store()
     first = load(root, store=store)
     assert first.notes == ("cnn: mind the gap",)
-    monkeypatch.setattr("mlstack.engine.desired.Renderer", lambda *_, **__: pytest.fail("ran again"))
+    monkeypatch.setattr("mlstack.render.render.Renderer", lambda *_, **__: pytest.fail("ran again"))
     assert load(root, store=store) == first
 
 
@@ -329,8 +329,8 @@ def test_an_environment_without_context_leads_nowhere(app: Build) -> None:
     text = "apiVersion: mlstack.dev/v1\nkind: Environment\n"
     root = app({"environments/lost/environment.yaml": text})
     with pytest.raises(ConfigError, match="names no kubectl context"):
-        desired.place(AppDir.find(root), "lost")
-    assert desired.place(AppDir.find(root), "lost", context="c", namespace="n").namespace == "n"
+        render.place(AppDir.find(root), "lost")
+    assert render.place(AppDir.find(root), "lost", context="c", namespace="n").namespace == "n"
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@
 
 import pytest
 
-from mlstack.engine import guard
+from mlstack.app.app import ClusterIdentity, Environment
+from mlstack.deploy import target
 from mlstack.errors import ConfigError, WrongClusterError
-from mlstack.model.app import ClusterIdentity, Environment
-from mlstack.model.objects import DesiredState, KubeObject, Source
+from mlstack.objects.kube_object import DesiredState, KubeObject, Source
 
 HERE = ClusterIdentity(uid="uid-1", ca="sha256:1111", server="https://one")
 ELSEWHERE = ClusterIdentity(uid="uid-2", ca="sha256:2222", server="https://two")
@@ -23,7 +23,7 @@ def check(pinned: ClusterIdentity | None, found: ClusterIdentity) -> ClusterIden
     environment = Environment(
         name="gke", context="gke", cluster=pinned, file="environments/gke/environment.yaml"
     )
-    return guard.check_cluster(environment, Answering(found))
+    return target.check_cluster(environment, Answering(found))
 
 
 def test_an_unbound_environment_takes_any_cluster() -> None:
@@ -59,19 +59,19 @@ def test_what_one_side_does_not_know_is_not_compared() -> None:
 
 
 def test_an_identity_that_tells_nothing_is_not_worth_keeping() -> None:
-    assert not guard.is_known(ClusterIdentity(server="http://one"))
-    assert guard.is_known(ClusterIdentity(ca="sha256:1"))
+    assert not target.is_known(ClusterIdentity(server="http://one"))
+    assert target.is_known(ClusterIdentity(ca="sha256:1"))
 
 
 def test_nothing_to_deploy_is_refused() -> None:
     empty = DesiredState(app="a", environment="gke", namespace="n", objects=())
     with pytest.raises(ConfigError, match="the app has no components for it"):
-        guard.refuse_empty(empty)
+        target.refuse_empty(empty)
     rendered = DesiredState(app="a", environment="gke", namespace="n", objects=(), components=("x", "y"))
     with pytest.raises(ConfigError, match="components `x`, `y` rendered none"):
-        guard.refuse_empty(rendered)
+        target.refuse_empty(rendered)
     some = DesiredState(app="a", environment="gke", namespace="n", objects=(KubeObject(data={}),))
-    guard.refuse_empty(some)
+    target.refuse_empty(some)
 
 
 def an_object(kind: str, name: str, namespace: str = "", component: str = "hub") -> KubeObject:
@@ -102,7 +102,7 @@ CONFINED = Environment(
     ids=str,
 )
 def test_objects_in_allowed_namespaces_pass(found: KubeObject) -> None:
-    guard.refuse_outside(CONFINED, [found])
+    target.refuse_outside(CONFINED, [found])
 
 
 def test_every_object_outside_is_named_with_its_component_and_file() -> None:
@@ -112,7 +112,7 @@ def test_every_object_outside_is_named_with_its_component_and_file() -> None:
         an_object("Namespace", "other", component="space"),
     ]
     with pytest.raises(ConfigError) as refused:
-        guard.refuse_outside(CONFINED, found)
+        target.refuse_outside(CONFINED, found)
     assert refused.value.exit_code == 3
     assert refused.value.message.splitlines() == [
         "2 objects lie outside what environment `gke` may write to",
@@ -124,7 +124,7 @@ def test_every_object_outside_is_named_with_its_component_and_file() -> None:
 
 def test_the_hint_allows_what_was_refused_and_keeps_what_was_allowed() -> None:
     with pytest.raises(ConfigError) as refused:
-        guard.refuse_outside(CONFINED, [an_object("ConfigMap", "a", "kube-system")])
+        target.refuse_outside(CONFINED, [an_object("ConfigMap", "a", "kube-system")])
     assert (refused.value.hint or "").endswith(
         "mlstack env set gke --allow-namespace ml --allow-namespace monitoring --allow-namespace kube-system"
     )
@@ -132,17 +132,19 @@ def test_the_hint_allows_what_was_refused_and_keeps_what_was_allowed() -> None:
 
 def test_the_hint_allows_a_namespace_itself() -> None:
     with pytest.raises(ConfigError) as refused:
-        guard.refuse_outside(CONFINED, [an_object("Namespace", "other")])
+        target.refuse_outside(CONFINED, [an_object("Namespace", "other")])
     assert (refused.value.hint or "").endswith("--allow-namespace monitoring --allow-namespace other")
 
 
 def test_objects_outside_namespaces_are_refused_where_that_is_said() -> None:
     strict = Environment(name="gke", namespace="ml", cluster_scoped="refused")
-    guard.refuse_outside(strict, [an_object("ConfigMap", "a", "anywhere")])
+    target.refuse_outside(strict, [an_object("ConfigMap", "a", "anywhere")])
     with pytest.raises(ConfigError, match="an object lies outside") as refused:
-        guard.refuse_outside(strict, [an_object("ClusterRole", "a")])
+        target.refuse_outside(strict, [an_object("ClusterRole", "a")])
     assert (refused.value.hint or "").endswith("mlstack env set gke --cluster-scoped")
 
 
 def test_without_limits_everything_passes() -> None:
-    guard.refuse_outside(Environment(name="gke"), [an_object("ClusterRole", "a"), an_object("Pod", "a", "x")])
+    target.refuse_outside(
+        Environment(name="gke"), [an_object("ClusterRole", "a"), an_object("Pod", "a", "x")]
+    )

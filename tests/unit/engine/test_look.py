@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mlstack.cluster.api import Applied
-from mlstack.cluster.memory import MemoryCluster
 from mlstack.errors import ConflictError
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model.fieldmanagers import MANAGER
+from mlstack.kube.client import Applied
+from mlstack.objects.kube_object import MANAGER
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
 from tests.support.deploying import Stack, VirtualClock, config_map
 
 

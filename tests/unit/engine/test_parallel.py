@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from mlstack.engine import parallel
 from mlstack.errors import ForbiddenError, InvalidError, MlstackError, UnreachableError
+from mlstack.kube import parallel
 
 
 def test_results_keep_the_order_of_the_items() -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.cluster.memory import MemoryCluster
 from mlstack.errors import ForbiddenError
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model.rights import Missing, Right, Rights, commands, grouped
+from mlstack.kube.client import Missing, Right, Rights, commands, grouped
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
 from tests.support.deploying import Stack, VirtualClock, config_map, crd, deployment
 
 Denies = Callable[[Right], bool]

@@ -7,12 +7,12 @@ from threading import Event
 
 import pytest
 
-from mlstack.cluster.api import Cluster
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.engine.target import Target, reach
+from mlstack.deploy.target import Target, reach
 from mlstack.errors import ClusterError, ConfigError
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model.objects import DesiredState
+from mlstack.kube.client import Cluster
+from mlstack.objects.kube_object import DesiredState
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
 from tests.support.deploying import Stack, config_map
 
 

@@ -5,6 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from mlstack.app import files
+from mlstack.app.app import Component, Manifest, PackageRef
+from mlstack.app.app_dir import AppDir
+from mlstack.app.params import Overrides, parse_set
 from mlstack.errors import (
     ConfigError,
     MlstackError,
@@ -14,10 +18,6 @@ from mlstack.errors import (
     SchemaError,
     YamlError,
 )
-from mlstack.files import bundled
-from mlstack.files.appdir import AppDir
-from mlstack.model.app import Component, Manifest, PackageRef
-from mlstack.model.overrides import Overrides, parse_set
 from tests.support.builders import Tree, write_tree
 from tests.support.packages import COMMON, JOBS, installed_app, vendored
 from tests.support.registry import Passed
@@ -386,7 +386,7 @@ def test_globals_of_the_app_and_of_modules_are_looked_at_too(app: Build) -> None
     assert len(read.undeclared_globals(None, [own(read)])) == 1
 
 
-PRESET = (bundled.folder("environments") / "minikube" / "params.yaml").read_text("utf-8")
+PRESET = (files.folder("environments") / "minikube" / "params.yaml").read_text("utf-8")
 """Has `notebookStorage`, which no prototype here declares."""
 
 
@@ -562,10 +562,10 @@ def test_reading_imports_no_library_but_the_yaml_reader(app: Build) -> None:
     code = f"""
 import sys
 from pathlib import Path
-from mlstack.files import bundled
-from mlstack.files.appdir import AppDir
-from mlstack.files.cache import Cache
-from mlstack.files.schema import check_params
+from mlstack.app import files as bundled
+from mlstack.app.app_dir import AppDir
+from mlstack.disk_cache import Cache
+from mlstack.app.schema import check_params
 for _ in range(2):
     app = AppDir.find(Path({str(root)!r}), store=Cache(Path({str(root / "cache")!r})))
     component = app.component("cnn")

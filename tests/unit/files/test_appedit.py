@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from mlstack.app.app import ClusterIdentity, Component, Environment, RegistryRef
+from mlstack.app.app_dir import AppDir
+from mlstack.app.params import ParamScope
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, ParamError, UsageError
-from mlstack.files.appdir import AppDir
-from mlstack.model.app import ClusterIdentity, Component, Environment, RegistryRef
-from mlstack.model.params import ParamScope
 from tests.support.builders import Tree, read_tree
 from tests.support.packages import installed_app
 
@@ -335,7 +335,7 @@ def test_environments_that_we_wrote_are_not_checked_again(
     def check(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("mlstack.files.schema._refusals", check)
+    monkeypatch.setattr("mlstack.app.schema._refusals", check)
     assert AppDir(made.root, store=passed).environment("new").context == "c"
 
 

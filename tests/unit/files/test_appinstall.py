@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from mlstack.app.app import LockedRegistry, PackageRef
+from mlstack.app.app_dir import AppDir
+from mlstack.app.package import FetchedPackage, digest
 from mlstack.errors import NotFoundError, RegistryError
-from mlstack.files.appdir import AppDir
-from mlstack.files.packages import FetchedPackage, digest
-from mlstack.model.app import LockedRegistry, PackageRef
 from tests.support.builders import Tree, read_tree, write_tree
 from tests.support.packages import COMMON, JOBS, as_files
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from mlstack.app.atomic import remove_tree, replace_tree, write_files
 from mlstack.errors import ConfigError
-from mlstack.files.atomic import remove_tree, replace_tree, write_files
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -208,7 +208,7 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 IN_A_NAMESPACE = """
 import pathlib, sys
 from mlstack.errors import ConfigError
-from mlstack.files.atomic import write_files
+from mlstack.app.atomic import write_files
 folder = pathlib.Path(sys.argv[1])
 try:
     write_files({folder / "a": "new", folder / "b": "x" * int(sys.argv[2])})
@@ -238,7 +238,7 @@ def test_a_real_disk_that_is_full_or_read_only(tmp_path: Path, options: str, siz
 
 KILLED = """
 import os, pathlib, sys
-from mlstack.files.atomic import replace_tree, write_files
+from mlstack.app.atomic import replace_tree; from mlstack.app.atomic import write_files
 
 def dying(real):
     def call(*args, **options):
@@ -310,7 +310,7 @@ def test_a_folder_that_cannot_be_replaced_stays(
     replace_tree(target, {PurePosixPath("x"): b"old"})
     with monkeypatch.context() as patched:
         if not exchange:
-            patched.setattr("mlstack.files.atomic._exchanged", lambda one, other: False)
+            patched.setattr("mlstack.app.atomic._exchanged", lambda one, other: False)
         patched.setattr(os, step, failing(errno.EIO, at)(getattr(os, step)))
         if step == "rename" and exchange:
             replace_tree(target, {PurePosixPath("x"): b"new"})  # an exchange needs no rename

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mlstack.cli import quick
-from mlstack.files.cache import Cache, of_user
+from mlstack.disk_cache import Cache, of_user
 from tests.support.cli import Runner
 from tests.support.registry import small_app
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from mlstack.engine import desired
-from mlstack.files import inputs
-from mlstack.files.appdir import AppDir
+from mlstack.app import app_dir
+from mlstack.app.app_dir import AppDir
+from mlstack.render import render
 from tests.support.builders import Tree
 
 ENVIRONMENT = "apiVersion: mlstack.dev/v1\nkind: Environment\ncontext: gke\n"
@@ -17,8 +17,8 @@ FILES = {"components/one.yaml": SETTINGS, "environments/gke/environment.yaml": E
 
 def read(root: Path, **options: object) -> dict[str, str]:
     app = AppDir.find(root)
-    desired.load(app, "gke", **options)  # type: ignore[arg-type]
-    return inputs.digests(app)
+    render.load(app, "gke", **options)  # type: ignore[arg-type]
+    return app_dir.digests(app)
 
 
 def test_every_file_that_was_read_is_named(app: Callable[[Tree], Path]) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mlstack.errors import ClusterError, NotFoundError, UsageError
-from mlstack.files import logins
-from mlstack.files.kubeconfig import load
+from mlstack.kube import kubeconfig as logins
+from mlstack.kube.kubeconfig import load
 from tests.support.builders import kubeconfig, write_tree
 
 

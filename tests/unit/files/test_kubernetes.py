@@ -6,9 +6,8 @@ import importlib.metadata
 import pytest
 
 from mlstack.errors import ConfigError
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model.kinds import Kinds
-from mlstack.model.schemas import ATOMIC, ListType
+from mlstack.objects.kinds import ATOMIC, Kinds, ListType
+from mlstack.validate.validate import load_schemas
 from tests.generate import kubernetes_schemas
 
 MADE_FROM = "1.37.0"

@@ -2,11 +2,11 @@
 
 import pytest
 
+from mlstack.app import document as documents
+from mlstack.app.app import Lock, LockedPackage, LockedRegistry, Retired
+from mlstack.app.files import read_lock, write_lock
+from mlstack.app.schema import check_file
 from mlstack.errors import SchemaError
-from mlstack.files import document as documents
-from mlstack.files.lockfile import read_lock, write_lock
-from mlstack.files.schema import check_file
-from mlstack.model.app import Lock, LockedPackage, LockedRegistry, Retired
 
 
 def package(name: str, version: str) -> LockedPackage:

@@ -12,10 +12,8 @@ from typing import Any
 import pytest
 
 from mlstack.errors import ClusterError, NotFoundError
-from mlstack.files import logins, providerlogin
-from mlstack.files.logins import Found
-from mlstack.model.login import IdToken, Login, Proof, TokenFile
-from mlstack.model.plugin import Interactive, Plugin
+from mlstack.kube import kubeconfig
+from mlstack.kube.kubeconfig import Found, IdToken, Interactive, Login, Plugin, Proof, TokenFile
 from tests.support.providers import LATER_S, id_token
 
 SERVER = "https://127.0.0.1:6443"
@@ -36,7 +34,7 @@ def config(
 
 
 def found(folder: Path, user: Any = None, environ: Any = None, **cluster: Any) -> Found:
-    return logins.find("test", config(folder / "k", user=user, cluster=cluster), environ or {})
+    return kubeconfig.find("test", config(folder / "k", user=user, cluster=cluster), environ or {})
 
 
 def proof(folder: Path, user: Any) -> Proof:
@@ -85,18 +83,18 @@ def test_the_first_of_several_files_counts(tmp_path: Path) -> None:
     one = config(tmp_path / "1", user={"token": "first"})
     two = config(tmp_path / "2", user={"token": "second"})
     both = {"KUBECONFIG": os.pathsep.join((one, two))}
-    assert logins.find("test", None, both).way == Proof(authorization="Bearer first")
+    assert kubeconfig.find("test", None, both).way == Proof(authorization="Bearer first")
 
 
 def test_a_login_may_be_spread_over_files(tmp_path: Path) -> None:
     one = config(tmp_path / "1", context="other")
     two = config(tmp_path / "2", user={"token": "second"})
     files = os.pathsep.join((str(tmp_path / "none"), one, two))
-    assert logins.find("test", None, {"KUBECONFIG": files}).way == Proof(authorization="Bearer t")
+    assert kubeconfig.find("test", None, {"KUBECONFIG": files}).way == Proof(authorization="Bearer t")
 
 
 def test_without_a_name_the_current_context_counts(tmp_path: Path) -> None:
-    assert logins.find("", config(tmp_path / "k"), {}).context == "test"
+    assert kubeconfig.find("", config(tmp_path / "k"), {}).context == "test"
 
 
 def test_a_user_without_anything_is_nobody(tmp_path: Path) -> None:
@@ -115,9 +113,9 @@ def test_a_token_file_lies_beside_the_kubeconfig(tmp_path: Path) -> None:
 def test_a_token_counts_while_its_file_cannot_be_read(tmp_path: Path) -> None:
     one = found(tmp_path, {"tokenFile": "token", "token": "t"})
     assert isinstance(one.way, TokenFile)
-    assert logins.read_token(one, one.way).authorization == "Bearer t"
+    assert kubeconfig.read_token(one, one.way).authorization == "Bearer t"
     (tmp_path / "token").write_text(" new\n")
-    assert logins.read_token(one, one.way).authorization == "Bearer new"
+    assert kubeconfig.read_token(one, one.way).authorization == "Bearer new"
 
 
 @pytest.mark.parametrize(
@@ -153,7 +151,7 @@ def test_tokens_are_not_kept_where_the_user_is_gone(tmp_path: Path) -> None:
     before = Path(config(tmp_path / "k", user={"token": "t"})).read_text()
     for name in ("u", "gone"):
         with pytest.raises(ValueError, match="changed meanwhile"):
-            providerlogin.keep(replace(way, user=name), {"id-token": "t"})
+            kubeconfig.keep(replace(way, user=name), {"id-token": "t"})
     assert (tmp_path / "k").read_text() == before
 
 
@@ -276,7 +274,7 @@ def test_who_acts_as_somebody_else_says_so(tmp_path: Path) -> None:
 def test_empty_files_are_passed_over(tmp_path: Path, text: str) -> None:
     (tmp_path / "empty").write_text(text)
     files = os.pathsep.join((str(tmp_path / "empty"), config(tmp_path / "k")))
-    assert logins.find("test", None, {"KUBECONFIG": files}).context == "test"
+    assert kubeconfig.find("test", None, {"KUBECONFIG": files}).context == "test"
 
 
 @pytest.mark.parametrize(
@@ -286,7 +284,7 @@ def test_what_is_no_kubeconfig_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "k"
     file.write_text(text)
     with pytest.raises(ClusterError, match="the kubeconfig cannot be read"):
-        logins.find("test", str(file), {})
+        kubeconfig.find("test", str(file), {})
 
 
 def account(folder: Path) -> Path:
@@ -299,17 +297,17 @@ POD = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443", "
 
 
 def test_in_a_pod_its_service_account_logs_in(tmp_path: Path) -> None:
-    one = logins.find("", None, POD, account=account(tmp_path))
+    one = kubeconfig.find("", None, POD, account=account(tmp_path))
     assert (one.login.server, one.login.ca_pem) == ("https://[fd00::1]:443", "ca.crt")
     assert isinstance(one.way, TokenFile)
-    assert logins.read_token(one, one.way).authorization == "Bearer token"
+    assert kubeconfig.read_token(one, one.way).authorization == "Bearer token"
 
 
 def test_a_kubeconfig_or_a_context_counts_before_the_account_of_the_pod(tmp_path: Path) -> None:
     environ = {**POD, "KUBECONFIG": config(tmp_path / "k")}
-    assert logins.find("", None, environ, account=account(tmp_path)).context == "test"
+    assert kubeconfig.find("", None, environ, account=account(tmp_path)).context == "test"
     with pytest.raises(NotFoundError, match="there is no kubeconfig"):
-        logins.find("test", None, POD, account=tmp_path)
+        kubeconfig.find("test", None, POD, account=tmp_path)
 
 
 @pytest.mark.parametrize("missing", ["KUBERNETES_SERVICE_HOST", "token"])
@@ -318,6 +316,6 @@ def test_a_pod_without_an_account_says_so(tmp_path: Path, missing: str) -> None:
     (folder / missing).unlink(missing_ok=True)
     environ = {key: value for key, value in POD.items() if key != missing}
     with pytest.raises(ClusterError, match="this pod's service account"):
-        one = logins.find("", None, environ, account=folder)
+        one = kubeconfig.find("", None, environ, account=folder)
         assert isinstance(one.way, TokenFile)
-        logins.read_token(one, one.way)
+        kubeconfig.read_token(one, one.way)

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.files import outputs, program
-from mlstack.files.cache import Cache
-from mlstack.files.outputs import Outputs
+from mlstack import program
+from mlstack.disk_cache import Cache
+from mlstack.render import outputs
+from mlstack.render.outputs import Outputs
 from tests.support.builders import Tree
 
 WORDS = ("render", "gke")

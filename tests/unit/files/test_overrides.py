@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from mlstack.app.files import read, read_values
 from mlstack.errors import ConfigError, NotFoundError, UsageError, YamlError
-from mlstack.files.overrides import read, read_values
 from tests.support.builders import write_tree
 
 

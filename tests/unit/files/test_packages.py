@@ -5,9 +5,9 @@ from textwrap import dedent
 
 import pytest
 
+from mlstack.app.package import PackageFolder, digest
+from mlstack.app.prototype import Package
 from mlstack.errors import ConfigError, NotFoundError, SchemaError
-from mlstack.files.packages import PackageFolder, digest
-from mlstack.model.prototype import Package
 from tests.support.builders import Tree, write_tree
 from tests.support.packages import COMMON, JOBS, as_files
 

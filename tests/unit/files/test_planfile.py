@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from mlstack.app.app import ClusterIdentity
+from mlstack.deploy import approve
+from mlstack.deploy.approve import Approval, ApprovedObject
 from mlstack.errors import ConfigError, NotFoundError
-from mlstack.files import planfile
-from mlstack.model.app import ClusterIdentity
-from mlstack.model.approval import Approval, ApprovedObject
-from mlstack.model.fields import FieldChange
-from mlstack.model.objects import Identity
+from mlstack.objects.kube_object import Identity
+from mlstack.objects.managed_fields import FieldChange
 
 APPROVAL = Approval(
     app="demo",
@@ -57,23 +57,23 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_what_is_read_is_what_was_written(file: Path) -> None:
-    planfile.write(file, APPROVAL)
-    assert planfile.read(file) == APPROVAL
+    approve.write(file, APPROVAL)
+    assert approve.read(file) == APPROVAL
 
 
 def test_its_owner_alone_may_read_it(file: Path) -> None:
     file.write_text("old")
     file.chmod(0o644)
-    planfile.write(file, APPROVAL)
+    approve.write(file, APPROVAL)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 def test_salts_differ() -> None:
-    assert planfile.new_salt() != planfile.new_salt()
+    assert approve.new_salt() != approve.new_salt()
 
 
 def changed(file: Path, **facts: Any) -> str:
-    planfile.write(file, APPROVAL)
+    approve.write(file, APPROVAL)
     value = json.loads(file.read_text())
     file.write_text(json.dumps({**value, **facts}))
     return refused(file)
@@ -81,7 +81,7 @@ def changed(file: Path, **facts: Any) -> str:
 
 def refused(file: Path) -> str:
     with pytest.raises(ConfigError) as caught:
-        planfile.read(file)
+        approve.read(file)
     assert caught.value.where == str(file)
     assert "mlstack plan ENV --out FILE" in (caught.value.hint or "")
     return caught.value.message
@@ -114,7 +114,7 @@ def test_a_damaged_one_says_where(file: Path) -> None:
 
 
 def changed_without(file: Path, name: str) -> str:
-    planfile.write(file, APPROVAL)
+    approve.write(file, APPROVAL)
     value = json.loads(file.read_text())
     del value[name]
     file.write_text(json.dumps(value))
@@ -123,4 +123,4 @@ def changed_without(file: Path, name: str) -> str:
 
 def test_one_that_is_not_there_is_not_found(file: Path) -> None:
     with pytest.raises(NotFoundError):
-        planfile.read(file)
+        approve.read(file)

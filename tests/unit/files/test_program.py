@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import mlstack
-from mlstack.files import program
+from mlstack import program
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from mlstack.app.app import ConditionSign, FieldSign, ReadyRule
+from mlstack.app.app_dir import AppDir
 from mlstack.errors import ConfigError
-from mlstack.files.appdir import AppDir
-from mlstack.model import fieldpaths
-from mlstack.model.readyrules import ConditionSign, FieldSign, ReadyRule
+from mlstack.objects import managed_fields
 from tests.support.builders import Tree
 
 Build = Callable[[Tree], Path]
@@ -38,10 +38,12 @@ def test_conditions_and_fields(app: Build) -> None:
             kind="example.com/Widget",
             ready=ConditionSign(condition="Ready"),
             failed=ConditionSign(condition="Ready", status="False", reason="Broken"),
-            done=FieldSign(path=fieldpaths.read("status.phase"), values=("Sold", 1, True)),
+            done=FieldSign(path=managed_fields.read("status.phase"), values=("Sold", 1, True)),
             observed_generation=True,
         ),
-        ReadyRule(kind="Pod", ready=FieldSign(path=fieldpaths.read("status.parts[*].state"), values=("ok",))),
+        ReadyRule(
+            kind="Pod", ready=FieldSign(path=managed_fields.read("status.parts[*].state"), values=("ok",))
+        ),
     )
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mlstack.files import program
-from mlstack.files.renders import Render, Renders
-from mlstack.model.prototype import Param, Prototype
+from mlstack import program
+from mlstack.app.prototype import Param, Prototype
+from mlstack.render.cache import Render, Renders
 
 PARAMS = {"a": Param(name="a", schema={}), "token": Param(name="token", schema={}, secret=True)}
 PROTOTYPE = Prototype(name="p", package="x", registry="r", params=PARAMS, digest="sha256:1")

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from mlstack.app.params import Layer, Origin, Resolved, resolve
+from mlstack.app.prototype import Param, Prototype
+from mlstack.app.schema import check_file, check_params, check_value, file_kinds, file_schema
 from mlstack.errors import ParamError, SchemaError
-from mlstack.files.schema import check_file, check_params, check_value, file_kinds, file_schema
-from mlstack.model.params import Layer, Origin, Resolved, resolve
-from mlstack.model.prototype import Param, Prototype
 from tests.support.builders import layer, params
 
 
@@ -194,9 +194,9 @@ def test_what_has_passed_is_not_checked_again_and_what_failed_is() -> None:
 def test_a_passed_set_needs_no_jsonschema() -> None:
     code = """
 import sys
-from mlstack.files.schema import check_params
-from mlstack.model.params import Resolved
-from mlstack.model.prototype import Prototype
+from mlstack.app.schema import check_params
+from mlstack.app.params import Resolved
+from mlstack.app.prototype import Prototype
 class Passed:
     def get(self, key): return b""
     def put(self, key, data): raise AssertionError
@@ -247,7 +247,7 @@ def test_a_file_that_does_not_fit_lists_every_fault_with_its_line() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", sorted(Path("mlstack/files/schemas").glob("*.json")), ids=lambda path: path.stem
+    "path", sorted(Path("mlstack/app/schemas").glob("*.json")), ids=lambda path: path.stem
 )
 def test_the_shipped_schemas_are_written_evenly(path: Path) -> None:
     text = path.read_text(encoding="utf-8")

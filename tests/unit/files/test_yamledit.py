@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mlstack.errors import ConfigError, YamlError
-from mlstack.files.yamledit import has_value, set_value, unset_value
+from mlstack.yaml.edit import has_value, set_value, unset_value
 
 FILE = """\
 # Parameters of gke.

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from mlstack.errors import YamlError
-from mlstack.files import yamlread
-from mlstack.files.yamlread import Position, read_document, read_documents
+from mlstack.yaml import read as yamlread
+from mlstack.yaml.read import Position, read_document, read_documents
 
 
 def read(text: str) -> Any:
@@ -219,5 +219,5 @@ def test_the_pure_parser_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_importing_the_door_imports_no_yaml(tmp_path: Path) -> None:
-    code = "import sys, mlstack.files.yamlread; sys.exit('yaml' in sys.modules)"
+    code = "import sys, mlstack.yaml.read; sys.exit('yaml' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False, cwd=tmp_path).returncode == 0

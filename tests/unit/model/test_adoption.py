@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from mlstack.model import adoption, fields
+from mlstack.deploy import adopt
+from mlstack.objects import managed_fields
 
 
 def live(*entries: tuple[str, str, dict[str, Any]], subresource: str = "") -> dict[str, Any]:
@@ -43,11 +44,11 @@ DATA = {"f:data": {"f:a": {}, "f:b": {}}}
 def test_tools_that_applied_are_told_from_those_that_changed(
     manager: str, operation: str, taken: bool
 ) -> None:
-    assert bool(adoption.adoptable(live((manager, operation, DATA)))) is taken
+    assert bool(adopt.adoptable(live((manager, operation, DATA)))) is taken
 
 
 def test_nothing_written_through_a_subresource_is_taken() -> None:
-    assert not adoption.adoptable(live(("helm", "Update", DATA), subresource="status"))
+    assert not adopt.adoptable(live(("helm", "Update", DATA), subresource="status"))
 
 
 def test_what_goes_is_theirs_and_nobody_elses() -> None:
@@ -55,8 +56,8 @@ def test_what_goes_is_theirs_and_nobody_elses() -> None:
         ("helm", "Apply", {"f:data": {"f:a": {}, "f:b": {}, "f:c": {}}}),
         ("operator", "Update", {"f:data": {"f:c": {}}}),
     )
-    assert adoption.going(found, {"f:data": {"f:a": {}}}) == {"f:data": {"f:b": {}}}
-    assert adoption.going(found, {}, spare=[("f:data", "f:a")]) == {"f:data": {"f:b": {}}}
+    assert adopt.going(found, {"f:data": {"f:a": {}}}) == {"f:data": {"f:b": {}}}
+    assert adopt.going(found, {}, spare=[("f:data", "f:a")]) == {"f:data": {"f:b": {}}}
 
 
 def test_entries_become_one_of_ours_and_others_stay() -> None:
@@ -65,7 +66,7 @@ def test_entries_become_one_of_ours_and_others_stay() -> None:
         ("helm", "Apply", {"f:data": {"f:b": {}}, "f:spec": {"f:replicas": {}}}),
         ("operator", "Update", {"f:data": {"f:c": {}}}),
     )
-    test, replace = adoption.take_over(found, api_version="v1", spare=[("f:spec", "f:replicas")])
+    test, replace = adopt.take_over(found, api_version="v1", spare=[("f:spec", "f:replicas")])
     assert test == {"op": "test", "path": "/metadata/resourceVersion", "value": "7"}
     mine, other = replace["value"]
     assert (mine["manager"], mine["operation"]) == ("mlstack", "Apply")
@@ -76,9 +77,11 @@ def test_entries_become_one_of_ours_and_others_stay() -> None:
 def test_entries_of_every_version_are_written_down_in_one() -> None:
     found = live(("mlstack", "Apply", DATA), ("operator", "Update", DATA))
     found["metadata"]["managedFields"][0]["apiVersion"] = "x.org/v1alpha1"
-    _, replace = adoption.reversioned(found, api_version="x.org/v1")
+    _, replace = adopt.reversioned(found, api_version="x.org/v1")
     assert [one["apiVersion"] for one in replace["value"]] == ["x.org/v1", "x.org/v1"]
-    assert [one.tree for one in fields.entries({"metadata": {"managedFields": replace["value"]}})] == [
+    assert [
+        one.tree for one in managed_fields.entries({"metadata": {"managedFields": replace["value"]}})
+    ] == [
         DATA,
         DATA,
     ]
@@ -89,4 +92,4 @@ def test_entries_of_every_version_are_written_down_in_one() -> None:
     [("spec.clusterIP", True), ("spec.ports[80,TCP].nodePort", True), ("spec.type", False)],
 )
 def test_what_the_server_allocates_is_kept(path: str, allocated: bool) -> None:
-    assert adoption.is_allocated(path) is allocated
+    assert adopt.is_allocated(path) is allocated

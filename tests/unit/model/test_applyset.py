@@ -2,10 +2,10 @@
 
 import pytest
 
+from mlstack.deploy import inventory
 from mlstack.errors import ClusterError, ConfigError
-from mlstack.model import applyset
-from mlstack.model.kinds import Kinds
-from mlstack.model.objects import Identity
+from mlstack.objects.kinds import Kinds
+from mlstack.objects.kube_object import Identity
 
 
 @pytest.mark.parametrize(
@@ -28,23 +28,23 @@ from mlstack.model.objects import Identity
     ],
 )
 def test_ids_are_those_of_other_tools(name: str, namespace: str, kind: str, expected: str) -> None:
-    found = applyset.set_id(name, namespace, kind=kind)
+    found = inventory.set_id(name, namespace, kind=kind)
     assert (found, len(found)) == (expected, 55)
 
 
 def test_a_member_gets_the_label_and_keeps_its_own() -> None:
     data = {"kind": "ConfigMap", "metadata": {"name": "a", "labels": {"x": "y"}}}
-    labelled = applyset.labelled(data, "applyset-x-v1")
-    assert labelled["metadata"]["labels"] == {"x": "y", applyset.MEMBER_LABEL: "applyset-x-v1"}
+    labelled = inventory.labelled(data, "applyset-x-v1")
+    assert labelled["metadata"]["labels"] == {"x": "y", inventory.MEMBER_LABEL: "applyset-x-v1"}
     assert data["metadata"]["labels"] == {"x": "y"}  # type: ignore[index]
 
 
 def test_a_member_label_of_the_input_is_an_error() -> None:
-    data = {"kind": "ConfigMap", "metadata": {"name": "a", "labels": {applyset.MEMBER_LABEL: "theirs"}}}
+    data = {"kind": "ConfigMap", "metadata": {"name": "a", "labels": {inventory.MEMBER_LABEL: "theirs"}}}
     with pytest.raises(ConfigError, match=r"brings the label `applyset\.kubernetes\.io/part-of` itself"):
-        applyset.refuse_members([data])
+        inventory.refuse_members([data])
     with pytest.raises(ConfigError):
-        applyset.labelled(data, "applyset-x-v1")
+        inventory.labelled(data, "applyset-x-v1")
 
 
 def test_annotations_are_sorted_and_name_served_kinds_only() -> None:
@@ -55,7 +55,7 @@ def test_annotations_are_sorted_and_name_served_kinds_only() -> None:
         Identity("", "ConfigMap", "a", "c"),
         Identity("rbac.authorization.k8s.io", "ClusterRole", "", "r"),
     ]
-    found = applyset.parent_annotations(members, namespace="ml", version="1.2.3", kinds=Kinds.builtin())
+    found = inventory.parent_annotations(members, namespace="ml", version="1.2.3", kinds=Kinds.builtin())
     assert found == {
         "applyset.kubernetes.io/tooling": "mlstack/v1.2.3",
         "applyset.kubernetes.io/contains-group-kinds": (
@@ -66,15 +66,15 @@ def test_annotations_are_sorted_and_name_served_kinds_only() -> None:
 
 
 def parent(tooling: str | None = "mlstack/v0.1.0", set_id: str | None = "applyset-x-v1") -> dict[str, object]:
-    labels = {} if set_id is None else {applyset.ID_LABEL: set_id}
-    annotations = {} if tooling is None else {applyset.TOOLING: tooling}
+    labels = {} if set_id is None else {inventory.ID_LABEL: set_id}
+    annotations = {} if tooling is None else {inventory.TOOLING: tooling}
     metadata = {"name": "p", "namespace": "ml", "labels": labels, "annotations": annotations}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
 
 
 @pytest.mark.parametrize("tooling", ["mlstack/v0.1.0", "mlstack/v99", "mlstack"])
 def test_our_own_set_is_accepted(tooling: str) -> None:
-    applyset.check_parent(parent(tooling), "applyset-x-v1")
+    inventory.check_parent(parent(tooling), "applyset-x-v1")
 
 
 @pytest.mark.parametrize(
@@ -93,6 +93,6 @@ def test_our_own_set_is_accepted(tooling: str) -> None:
 )
 def test_other_sets_are_refused(data: dict[str, object], said: str) -> None:
     with pytest.raises(ClusterError) as error:
-        applyset.check_parent(data, "applyset-x-v1")
+        inventory.check_parent(data, "applyset-x-v1")
     assert said in error.value.message
     assert "kubectl delete configmap -n ml p" in (error.value.hint or "")

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from mlstack.model import approval as approvals
-from mlstack.model.app import ClusterIdentity
-from mlstack.model.approval import Approval, Seal
-from mlstack.model.diff import Change, Changes
-from mlstack.model.fields import FieldChange
-from mlstack.model.objects import Identity
+from mlstack.app.app import ClusterIdentity
+from mlstack.deploy import approve
+from mlstack.deploy.approve import Approval, PlanDigest
+from mlstack.deploy.changes import Change, Changes
+from mlstack.objects.kube_object import Identity
+from mlstack.objects.managed_fields import FieldChange
 
-SEAL = Seal("0" * 32, costly=False)
+SEAL = PlanDigest("0" * 32, costly=False)
 WEB = Identity("apps", "Deployment", "ml", "web")
 
 
@@ -46,7 +46,7 @@ def approval(*found: Change, **facts: Any) -> Approval:
             "created": "2027-01-15T08:00:00Z",
             "salt": SEAL.salt,
             "costly": False,
-            "objects": tuple(approvals.approved(one, SEAL(one.digest)) for one in found),
+            "objects": tuple(approve.approved(one, SEAL(one.digest)) for one in found),
             **facts,
         }
     )
@@ -54,7 +54,7 @@ def approval(*found: Change, **facts: Any) -> Approval:
 
 def moved(before: Change | None, now: Change) -> tuple[str, ...]:
     held = approval(*([before] if before else []))
-    return approvals.moved_objects(held, changes(now), {now.identity: SEAL(now.digest)})
+    return approve.moved_objects(held, changes(now), {now.identity: SEAL(now.digest)})
 
 
 @pytest.mark.parametrize("action", ["create", "update", "recreate", "delete", "unchanged", "kept"])
@@ -69,7 +69,7 @@ def test_what_was_done_already_needs_nothing(action: Any) -> None:
 
 def test_a_deletion_that_nobody_needs_any_more_is_nothing_either() -> None:
     held = approval(change("delete"))
-    assert approvals.moved_objects(held, changes(), {}) == ()
+    assert approve.moved_objects(held, changes(), {}) == ()
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_files_and_packages_that_moved_are_named() -> None:
         packages={"kubeflow/core@0.1.0": "d"},
     )
     now = {"app.yaml": "A", "same.yaml": "c", "new.yaml": "e", "absent.yaml": ""}
-    assert approvals.moved_inputs(held, now, {"kubeflow/core@0.1.0": "D"}) == (
+    assert approve.moved_inputs(held, now, {"kubeflow/core@0.1.0": "D"}) == (
         "package `kubeflow/core@0.1.0` has changed",
         "`app.yaml` has changed",
         "`gone.yaml` is not read any more",
@@ -125,12 +125,16 @@ def test_files_and_packages_that_moved_are_named() -> None:
 
 def test_equal_texts_have_equal_seals_under_one_salt_alone() -> None:
     for costly in (False, True):
-        one, same, other = Seal("a", costly=costly), Seal("a", costly=costly), Seal("b", costly=costly)
+        one, same, other = (
+            PlanDigest("a", costly=costly),
+            PlanDigest("a", costly=costly),
+            PlanDigest("b", costly=costly),
+        )
         assert one("text") == same("text") != other("text")
         assert one("text") != one("texts")
-    assert Seal("a", costly=True)("") == ""
+    assert PlanDigest("a", costly=True)("") == ""
 
 
 def test_a_seal_that_may_hide_a_secret_is_dear_to_guess() -> None:
-    assert Seal("a", costly=True)("x").startswith("scrypt:")
-    assert Seal("a", costly=False)("x").startswith("sha256:")
+    assert PlanDigest("a", costly=True)("x").startswith("scrypt:")
+    assert PlanDigest("a", costly=False)("x").startswith("sha256:")

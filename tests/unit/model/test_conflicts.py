@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from mlstack.model import conflicts, fieldpaths
-from mlstack.model.conflicts import Lost, Policy
-from mlstack.model.fieldmanagers import Owner
-from mlstack.model.fieldrules import ConflictRule, Taker
+from mlstack.app.app import ConflictRule, Taker
+from mlstack.deploy import conflicts
+from mlstack.deploy.conflicts import ConflictPolicy, Lost
+from mlstack.objects import managed_fields
+from mlstack.objects.managed_fields import Owner
 
 PATH = ("f:spec", "f:replicas")
 REPLICAS = {"f:spec": {"f:replicas": {}}}
@@ -24,7 +25,7 @@ def managed(**managers: dict[str, Any]) -> dict[str, Any]:
 
 
 def rule(path: str, take: Taker, manager: str = "*", *kinds: str) -> ConflictRule:
-    return ConflictRule(path=fieldpaths.read(path), manager=manager, kinds=kinds, take=take)
+    return ConflictRule(path=managed_fields.read(path), manager=manager, kinds=kinds, take=take)
 
 
 def test_fields_another_manager_loses_are_named() -> None:
@@ -69,33 +70,33 @@ def test_what_a_controller_drops_itself_is_no_loss() -> None:
     ids=str,
 )
 def test_peoples_tools_are_told_from_programs(owner: Owner, taker: Taker) -> None:
-    assert Policy().taker(owner, PATH) == taker
+    assert ConflictPolicy().taker(owner, PATH) == taker
 
 
 @pytest.mark.parametrize(
     ("policy", "owner", "taker"),
     [
-        (Policy(forced=True), HPA, "ours"),
-        (Policy(forced=True, ignore=fieldpaths.read_list("spec.replicas")), HPA, "theirs"),
-        (Policy(forced=True, rules=(rule("spec", "theirs"),)), HPA, "theirs"),
-        (Policy(ignore=fieldpaths.read_list("spec")), PERSON, "theirs"),
-        (Policy(force=fieldpaths.read_list("spec.replicas")), HPA, "ours"),
-        (Policy(force=fieldpaths.read_list("spec.paused")), HPA, "theirs"),
-        (Policy(rules=(rule("spec.replicas", "ours", "kube-*"),)), HPA, "ours"),
-        (Policy(rules=(rule("spec.replicas", "ours", "keda"),)), HPA, "theirs"),
-        (Policy(rules=(rule("spec.replicas", "theirs"), rule("spec", "ours"))), HPA, "theirs"),
-        (Policy(rules=(rule("spec", "theirs", "kubectl-*"),)), PERSON, "theirs"),
-        (Policy(adopted=frozenset({Owner(manager="helm")})), Owner(manager="helm"), "ours"),
+        (ConflictPolicy(forced=True), HPA, "ours"),
+        (ConflictPolicy(forced=True, ignore=managed_fields.read_list("spec.replicas")), HPA, "theirs"),
+        (ConflictPolicy(forced=True, rules=(rule("spec", "theirs"),)), HPA, "theirs"),
+        (ConflictPolicy(ignore=managed_fields.read_list("spec")), PERSON, "theirs"),
+        (ConflictPolicy(force=managed_fields.read_list("spec.replicas")), HPA, "ours"),
+        (ConflictPolicy(force=managed_fields.read_list("spec.paused")), HPA, "theirs"),
+        (ConflictPolicy(rules=(rule("spec.replicas", "ours", "kube-*"),)), HPA, "ours"),
+        (ConflictPolicy(rules=(rule("spec.replicas", "ours", "keda"),)), HPA, "theirs"),
+        (ConflictPolicy(rules=(rule("spec.replicas", "theirs"), rule("spec", "ours"))), HPA, "theirs"),
+        (ConflictPolicy(rules=(rule("spec", "theirs", "kubectl-*"),)), PERSON, "theirs"),
+        (ConflictPolicy(adopted=frozenset({Owner(manager="helm")})), Owner(manager="helm"), "ours"),
     ],
 )
-def test_the_first_that_speaks_decides(policy: Policy, owner: Owner, taker: Taker) -> None:
+def test_the_first_that_speaks_decides(policy: ConflictPolicy, owner: Owner, taker: Taker) -> None:
     assert policy.taker(owner, PATH) == taker
 
 
 def test_each_field_is_taken_or_left() -> None:
     other = ("f:spec", "f:paused")
     losses = (Lost(owner=HPA, paths=(PATH, other)), Lost(owner=PERSON, paths=(PATH,)))
-    taken, left = conflicts.split(losses, Policy(force=fieldpaths.read_list("spec.paused")))
+    taken, left = conflicts.split(losses, ConflictPolicy(force=managed_fields.read_list("spec.paused")))
     assert taken == (Lost(owner=HPA, paths=(other,)), Lost(owner=PERSON, paths=(PATH,)))
     assert left == (Lost(owner=HPA, paths=(PATH,)),)
 

@@ -2,10 +2,9 @@
 
 from dataclasses import replace
 
-from mlstack.model.diff import Change
-from mlstack.model.digest import fingerprint, what_moved
-from mlstack.model.fields import FieldChange
-from mlstack.model.objects import Identity
+from mlstack.deploy.changes import Change, fingerprint, what_moved
+from mlstack.objects.kube_object import Identity
+from mlstack.objects.managed_fields import FieldChange
 
 NAME = Identity("", "ConfigMap", "ml", "settings")
 

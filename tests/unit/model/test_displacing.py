@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from mlstack.deploy.adopt import displaced, take_items
 from mlstack.errors import Cause
-from mlstack.model import fields
-from mlstack.model.displacing import displaced, take_items
-from mlstack.model.objects import MANAGER
+from mlstack.objects import managed_fields
+from mlstack.objects.kube_object import MANAGER
 
 KEY_81 = 'k:{"port":81,"protocol":"TCP"}'
 ITEM = ("f:spec", "f:ports", KEY_81)
@@ -47,8 +47,8 @@ def test_taken_items_are_ours_and_the_rest_stays_with_its_owner() -> None:
     version, replaced = take_items(PATCHED, [ITEM], api_version="v1")
     assert version == {"op": "test", "path": "/metadata/resourceVersion", "value": "7"}
     after = {"metadata": {"managedFields": replaced["value"]}}
-    assert fields.owned(after, MANAGER) == {"f:spec": {"f:selector": {}, "f:ports": {KEY_81: BELOW}}}
-    (theirs,) = [one for one in fields.entries(after) if one.manager == "kubectl-patch"]
+    assert managed_fields.owned(after, MANAGER) == {"f:spec": {"f:selector": {}, "f:ports": {KEY_81: BELOW}}}
+    (theirs,) = [one for one in managed_fields.entries(after) if one.manager == "kubectl-patch"]
     assert theirs.tree == {"f:spec": {"f:type": {}}}
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model import drift
-from mlstack.model.drift import Difference
-from mlstack.model.masking import MASK
+from mlstack.deploy import drift
+from mlstack.deploy.drift import Difference
+from mlstack.kube.client import ObjectRef
+from mlstack.objects.masking import MASK
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
 from tests.support.deploying import VirtualClock, config_map, deployment
 
 REF = ObjectRef("apps/v1", "Deployment", "default", "web")

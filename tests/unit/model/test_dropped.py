@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from mlstack.model.conflicts import Policy
-from mlstack.model.dropped import Dropped, dropped, strange
-from mlstack.model.fieldmanagers import Owner
-from mlstack.model.fieldpaths import read_list
-from mlstack.model.objects import MANAGER
+from mlstack.deploy.adopt import RemovedFields, dropped, strange
+from mlstack.deploy.conflicts import ConflictPolicy
+from mlstack.objects.kube_object import MANAGER
+from mlstack.objects.managed_fields import Owner, read_list
 
 B = ("f:data", "f:b")
 PORT = 'k:{"port":81,"protocol":"TCP"}'
@@ -25,12 +24,12 @@ def live(*entries: tuple[str, str, str, dict[str, Any]], **content: Any) -> dict
     return {"metadata": {"managedFields": managed}, "data": {"a": "1", "b": "2"}, **content}
 
 
-def judged(found: dict[str, Any], *applied: Any, wanted: Any = WANTED, **facts: Any) -> Dropped:
-    policy = facts.pop("policy", Policy())
+def judged(found: dict[str, Any], *applied: Any, wanted: Any = WANTED, **facts: Any) -> RemovedFields:
+    policy = facts.pop("policy", ConflictPolicy())
     return dropped(strange(found, wanted), found, applied, policy, **facts)
 
 
-def told(found: Dropped) -> tuple[list[str], list[str]]:
+def told(found: RemovedFields) -> tuple[list[str], list[str]]:
     return (
         [f"{one.owner.manager} {text}" for one in found.taken for text in one.texts],
         [f"{one.owner.manager} {text}" for one in found.left for text in one.texts],
@@ -44,8 +43,8 @@ def test_what_a_person_changed_and_the_files_dropped_goes() -> None:
 
 
 def test_what_a_person_added_was_never_ours() -> None:
-    assert judged(live(OURS, EDIT), {"data": {"a": "1"}}) == Dropped()
-    assert judged(live(OURS, EDIT)) == Dropped()
+    assert judged(live(OURS, EDIT), {"data": {"a": "1"}}) == RemovedFields()
+    assert judged(live(OURS, EDIT)) == RemovedFields()
 
 
 def test_any_of_the_sets_before_may_have_brought_it() -> None:
@@ -54,7 +53,7 @@ def test_any_of_the_sets_before_may_have_brought_it() -> None:
 
 def test_what_the_files_still_have_is_no_matter_of_this() -> None:
     both = {"data": {"a": "1", "b": "1"}}
-    assert judged(live(OURS, EDIT), both, wanted=both) == Dropped()
+    assert judged(live(OURS, EDIT), both, wanted=both) == RemovedFields()
 
 
 @pytest.mark.parametrize("manager", ["vpa-updater", "argocd"])
@@ -74,9 +73,11 @@ def test_a_program_beside_a_person_keeps_it() -> None:
 def test_rules_of_the_app_and_annotations_decide() -> None:
     once = {"data": {"b": "1"}}
     theirs = ("operator", "Update", "", {"f:data": {"f:b": {}}})
-    assert judged(live(OURS, theirs), once, policy=Policy(force=read_list("data.b"))).paths == (B,)
-    assert judged(live(OURS, theirs), once, policy=Policy(forced=True)).paths == (B,)
-    assert judged(live(OURS, EDIT), once, policy=Policy(ignore=read_list("data.b"))) == Dropped()
+    assert judged(live(OURS, theirs), once, policy=ConflictPolicy(force=read_list("data.b"))).paths == (B,)
+    assert judged(live(OURS, theirs), once, policy=ConflictPolicy(forced=True)).paths == (B,)
+    assert (
+        judged(live(OURS, EDIT), once, policy=ConflictPolicy(ignore=read_list("data.b"))) == RemovedFields()
+    )
 
 
 def test_spared_fields_stay_and_are_told() -> None:
@@ -93,8 +94,8 @@ def test_what_a_tool_applied_beside_us_stays_until_it_is_taken_over() -> None:
     theirs = ("kubectl", "Apply", "", {"f:data": {"f:b": {}}})
     found = strange(live(OURS, theirs), WANTED)
     now = live(before, theirs)
-    assert told(dropped(found, now, (), Policy())) == ([], ["kubectl data.b"])
-    adopting = Policy(adopted=frozenset({Owner(manager="kubectl", operation="Apply")}))
+    assert told(dropped(found, now, (), ConflictPolicy())) == ([], ["kubectl data.b"])
+    adopting = ConflictPolicy(adopted=frozenset({Owner(manager="kubectl", operation="Apply")}))
     assert dropped(found, now, (), adopting).paths == (B,)
 
 
@@ -109,4 +110,4 @@ def test_a_whole_item_is_known_by_its_keys_although_one_was_not_written() -> Non
 def test_only_values_count_not_the_maps_around_them() -> None:
     edit = ("kubectl-create", "Update", "", {"f:data": {".": {}, "f:c": {}}})
     found = judged(live(OURS, edit, data={"a": "1", "c": "3"}), {"data": {"a": "1"}})
-    assert found == Dropped()
+    assert found == RemovedFields()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.model import emit
+from mlstack.yaml import write
 
 DEPLOYMENT = {
     "apiVersion": "apps/v1",
@@ -24,7 +24,7 @@ DEPLOYMENT = {
 
 
 def test_mappings_and_lists_look_as_kubectl_prints_them() -> None:
-    assert emit.to_yaml(DEPLOYMENT) == (
+    assert write.to_yaml(DEPLOYMENT) == (
         "apiVersion: apps/v1\n"
         "kind: Deployment\n"
         "metadata:\n"
@@ -64,7 +64,7 @@ def test_mappings_and_lists_look_as_kubectl_prints_them() -> None:
     ],
 )
 def test_several_lines_are_a_literal_block_where_that_is_exact(value: str, text: str) -> None:
-    assert emit.to_yaml({"k": value}) == text
+    assert write.to_yaml({"k": value}) == text
 
 
 @pytest.mark.parametrize(
@@ -82,31 +82,31 @@ def test_several_lines_are_a_literal_block_where_that_is_exact(value: str, text:
     ],
 )
 def test_documents_of_every_shape(value: Any, text: str) -> None:
-    assert emit.to_yaml(value) == text
+    assert write.to_yaml(value) == text
 
 
 def test_a_key_that_readers_would_not_find_is_announced() -> None:
     key = "x" * 2000
-    assert emit.to_yaml({key: {"a": [1]}, "b": 2}) == f"? {key}\n:\n  a:\n  - 1\nb: 2\n"
+    assert write.to_yaml({key: {"a": [1]}, "b": 2}) == f"? {key}\n:\n  a:\n  - 1\nb: 2\n"
 
 
 def test_documents_are_separated() -> None:
-    assert emit.to_yaml_documents([{"a": 1}, {"b": 2}]) == "a: 1\n---\nb: 2\n"
-    assert emit.to_yaml_documents([]) == ""
+    assert write.to_yaml_documents([{"a": 1}, {"b": 2}]) == "a: 1\n---\nb: 2\n"
+    assert write.to_yaml_documents([]) == ""
 
 
 def test_json_keeps_the_order_of_keys_and_writes_no_needless_escapes() -> None:
     value = {"b": ["größe 🚀", 1.5, None, True], "a": {"x": {}, "y": []}}
-    assert emit.to_json(value) == json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    assert write.to_json(value) == json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
 def test_flow_is_one_line_that_json_reads_too() -> None:
     value = {"a": ["yes", {"b": None}], "c": 'say "hi"\n'}
-    assert emit.to_flow(value) == '{"a": ["yes", {"b": null}], "c": "say \\"hi\\"\\n"}'
-    assert emit.to_flow("a b") == "a b"
+    assert write.to_flow(value) == '{"a": ["yes", {"b": null}], "c": "say \\"hi\\"\\n"}'
+    assert write.to_flow("a b") == "a b"
 
 
-@pytest.mark.parametrize("write", [emit.to_yaml, emit.to_json, emit.to_flow])
+@pytest.mark.parametrize("write", [write.to_yaml, write.to_json, write.to_flow])
 def test_what_cannot_be_written_is_refused(write: Any) -> None:
     with pytest.raises(TypeError, match="a key must be a string, not `1`"):
         write({"a": {1: 2}})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mlstack.model import fieldpaths, fields
+from mlstack.objects import managed_fields
 
 CONTAINERS = ("f:spec", "f:template", "f:spec", "f:containers")
 MAIN = (*CONTAINERS, 'k:{"name":"main"}')
@@ -26,7 +26,7 @@ PORT = ("f:spec", "f:ports", 'k:{"port":80,"protocol":"TCP"}')
     ],
 )
 def test_a_path_covers_its_field_and_what_lies_in_it(text: str, path: tuple[str, ...]) -> None:
-    assert fieldpaths.read(text).covers(path)
+    assert managed_fields.read(text).covers(path)
 
 
 @pytest.mark.parametrize(
@@ -39,16 +39,16 @@ def test_a_path_covers_its_field_and_what_lies_in_it(text: str, path: tuple[str,
     ],
 )
 def test_a_path_covers_nothing_else(text: str, path: tuple[str, ...]) -> None:
-    assert not fieldpaths.read(text).covers(path)
+    assert not managed_fields.read(text).covers(path)
 
 
 def test_what_a_diff_writes_can_be_read() -> None:
     for path in (MAIN, PORT, ("f:metadata", "f:labels", "f:a/b"), ("f:data", "f:x.yaml")):
-        assert fieldpaths.read(fields.path_text(path)).covers(path)
+        assert managed_fields.read(managed_fields.path_text(path)).covers(path)
 
 
 def test_a_list_has_commas_between_paths_not_in_them() -> None:
-    found = fieldpaths.read_list('spec.ports[80,TCP], data["a,b"] ,spec.replicas')
+    found = managed_fields.read_list('spec.ports[80,TCP], data["a,b"] ,spec.replicas')
     assert [one.steps for one in found] == [
         ("spec", "ports", "80,TCP"),
         ("data", "a,b"),
@@ -59,4 +59,4 @@ def test_a_list_has_commas_between_paths_not_in_them() -> None:
 @pytest.mark.parametrize("text", ["", "spec..replicas", "spec[", "spec[]", "a b", "spec.]"])
 def test_what_is_no_path_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no path of a field"):
-        fieldpaths.read(text)
+        managed_fields.read(text)

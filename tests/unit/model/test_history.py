@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from mlstack.model import history
-from mlstack.model.history import Result
-from mlstack.model.objects import DesiredState, KubeObject
+from mlstack.deploy import history
+from mlstack.deploy.history import Result
+from mlstack.objects.kube_object import DesiredState, KubeObject
 from tests.support.deploying import crd
 from tests.support.revisions import one, revision, state
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from mlstack.model.inventory import Inventory, Member, name_of, owned_hash, payload_hash
-from mlstack.model.objects import Identity
+from mlstack.deploy.inventory import Inventory, Member, name_of, owned_hash, payload_hash
+from mlstack.objects.kube_object import Identity
 
 SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 

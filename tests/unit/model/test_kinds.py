@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.model.kinds import Kinds
+from mlstack.objects.kinds import Kinds
 
 CRD: dict[str, Any] = {
     "apiVersion": "apiextensions.k8s.io/v1",

@@ -8,7 +8,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 import yaml
 
-from mlstack.model.masking import (
+from mlstack.objects.masking import (
     MASK,
     Secrets,
     collecting,

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from mlstack.model.diff import Action, Change
-from mlstack.model.inventory import Inventory, Member, owned_hash, payload_hash
-from mlstack.model.membership import settled, widened
-from mlstack.model.objects import Identity, KubeObject
+from mlstack.deploy.changes import Action, Change
+from mlstack.deploy.inventory import Inventory, Member, owned_hash, payload_hash, settled, widened
+from mlstack.objects.kube_object import Identity, KubeObject
 
 EMPTY = Inventory(app="demo", environment="dev", namespace="ml")
 

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from mlstack import names
+from mlstack.app.app import parse_package_ref
 from mlstack.errors import UsageError
-from mlstack.model import names
 
 
 @pytest.mark.parametrize("name", ["cnn", "kubeflow-core", "a_b", "A1", "x" * 63])
@@ -41,14 +42,14 @@ def test_no_name_leaves_its_folder(check: Callable[[str], str]) -> None:
 
 
 def test_package_reference_with_and_without_version() -> None:
-    ref = names.parse_package_ref("kubeflow/core@0.1.0")
+    ref = parse_package_ref("kubeflow/core@0.1.0")
     assert (ref.registry, ref.name, ref.version, str(ref)) == (
         "kubeflow",
         "core",
         "0.1.0",
         "kubeflow/core@0.1.0",
     )
-    assert str(names.parse_package_ref("kubeflow/tf_job.x")) == "kubeflow/tf_job.x"
+    assert str(parse_package_ref("kubeflow/tf_job.x")) == "kubeflow/tf_job.x"
 
 
 @pytest.mark.parametrize(
@@ -56,7 +57,7 @@ def test_package_reference_with_and_without_version() -> None:
 )
 def test_other_texts_are_no_package(text: str) -> None:
     with pytest.raises(UsageError, match="is not a package"):
-        names.parse_package_ref(text)
+        parse_package_ref(text)
 
 
 def test_versions_sort_semantically() -> None:

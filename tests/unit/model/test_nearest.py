@@ -2,7 +2,7 @@
 
 import pytest
 
-from mlstack.model.names import nearest
+from mlstack.names import nearest
 
 KNOWN = ["num_gpus", "num_workers", "batch_size", "image"]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.model.normalise import normalised
+from mlstack.render.render import normalised
 
 
 def of(kind: str, **content: Any) -> dict[str, Any]:

@@ -3,9 +3,9 @@
 import pytest
 
 from mlstack.errors import ConfigError
-from mlstack.model import objects
-from mlstack.model.kinds import Kinds
-from mlstack.model.objects import Identity, KubeObject, Source
+from mlstack.objects import kube_object
+from mlstack.objects.kinds import Kinds
+from mlstack.objects.kube_object import Identity, KubeObject, Source
 
 
 def deployment(**metadata: object) -> dict[str, object]:
@@ -13,7 +13,7 @@ def deployment(**metadata: object) -> dict[str, object]:
 
 
 def stamp(data: dict[str, object], environment: str = "dev") -> KubeObject:
-    stamped = objects.stamp(
+    stamped = kube_object.stamp(
         data, app="shop", environment=environment, component="core", namespace="ml", kinds=Kinds.builtin()
     )
     return KubeObject(data=stamped, component="core")
@@ -67,7 +67,7 @@ def test_stamp_leaves_its_argument_alone() -> None:
 
 def test_nested_environment_names_fit_a_label_value() -> None:
     assert stamp(deployment(), "us-west/staging").labels["mlstack.dev/environment"] == "us-west.staging"
-    query = objects.selector(app="shop", environment="us-west/staging")
+    query = kube_object.selector(app="shop", environment="us-west/staging")
     assert query == "mlstack.dev/app=shop,mlstack.dev/environment=us-west.staging"
 
 
@@ -75,4 +75,4 @@ def test_the_same_object_from_two_components_is_refused() -> None:
     one = KubeObject(data=deployment(), component="a", source=Source(component="a", file="a.yaml", line=3))
     other = KubeObject(data=deployment(), component="b", source=Source(component="b", file="b.yaml"))
     with pytest.raises(ConfigError, match=r"`Deployment web` .*`a` \(a.yaml:3\).*`b` \(b.yaml\)"):
-        objects.refuse_duplicates([one, other])
+        kube_object.refuse_duplicates([one, other])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.model.obstacles import obstacles
+from mlstack.deploy.wait import obstacles
 
 
 def live(*finalizers: str, **conditions: str) -> dict[str, Any]:

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from mlstack.errors import ConfigError
-from mlstack.model import order, ranks
-from mlstack.model.dependencies import DEPENDS_ON
-from mlstack.model.graph import Gate, Graph, Node
-from mlstack.model.objects import Identity, KubeObject
+from mlstack.objects import order
+from mlstack.objects.kube_object import Identity, KubeObject
+from mlstack.objects.order import DEPENDS_ON, Barrier, Graph, Node
 
 KINDS = [
     ("", "Namespace"),
@@ -88,7 +87,7 @@ def comes_before(graph: Graph, one: KubeObject, other: KubeObject) -> set[str]:
         for before, bond in graph.before[node].items():
             if before == one.identity:
                 found |= {*bonds, bond}
-            elif isinstance(before, Gate):
+            elif isinstance(before, Barrier):
                 rest.append((before, bonds | {bond}))
     return found
 
@@ -102,8 +101,8 @@ def kinds(found: tuple[KubeObject, ...]) -> list[str]:
 
 def test_kinds_follow_what_they_need() -> None:
     backwards = [make(*kind) for kind in reversed(KINDS)]
-    found = [ranks.rank(one.identity) for one in order.ordered(backwards)]
-    assert found == [ranks.RANK.get(kind, 10) for kind in KINDS]
+    found = [order.rank(one.identity) for one in order.ordered(backwards)]
+    assert found == [order.RANK.get(kind, 10) for kind in KINDS]
 
 
 def test_roles_are_written_before_their_bindings() -> None:
@@ -125,7 +124,7 @@ def test_the_same_object_twice_stays_twice() -> None:
 
 
 def test_kinds_nobody_lists_are_custom_resources() -> None:
-    assert ranks.RANKS[ranks.rank(Identity("x.org", "Thing", "", "a"))][0] == "custom resources"
+    assert order.RANKS[order.rank(Identity("x.org", "Thing", "", "a"))][0] == "custom resources"
 
 
 def test_waves_bind_inside_a_namespace_and_a_component_alone() -> None:
@@ -246,7 +245,7 @@ def test_a_webhook_needs_its_service_and_the_pods_behind_it() -> None:
     assert "needs" in comes_before(graph, service, hook)
     assert "needs" in comes_before(graph, server, hook)
     assert "needs" not in comes_before(graph, other, hook)
-    assert Gate("endpoint", str(service.identity), service.identity) in graph.nodes
+    assert Barrier("endpoint", str(service.identity), service.identity) in graph.nodes
 
 
 def test_a_webhook_whose_failure_is_ignored_needs_nothing() -> None:
@@ -350,7 +349,7 @@ def test_a_component_that_comes_later_keeps_its_own_waves() -> None:
     parts = [make(*kind, component="jobs", namespace="far") for kind in reversed(KINDS[2:])]
     first, *found = order.ordered([*parts, workload("web", component="core")], {"jobs": ["core"]})
     assert first.name == "web"
-    assert [ranks.rank(one.identity) for one in found] == sorted(ranks.rank(one.identity) for one in parts)
+    assert [order.rank(one.identity) for one in found] == sorted(order.rank(one.identity) for one in parts)
 
 
 def test_namespaces_and_definitions_come_first_whatever_component_they_are_of() -> None:

@@ -4,10 +4,9 @@ import json
 
 import pytest
 
+from mlstack.app import params as overrides
+from mlstack.app.params import Overrides, ValuesFile, parse_set, resolve
 from mlstack.errors import ParamError, UsageError
-from mlstack.model import overrides
-from mlstack.model.overrides import Overrides, ValuesFile, parse_set
-from mlstack.model.params import resolve
 from tests.support.builders import layer, params
 
 CNN = params(num_gpus={"type": "integer", "aliases": ("numGpus",)}, env={"type": "object"})

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mlstack.model.applyset import MEMBER_LABEL
-from mlstack.model.fields import FieldChange
-from mlstack.model.objects import KubeObject, marks
-from mlstack.model.ownership import is_shared, other_owner
+from mlstack.deploy.inventory import MEMBER_LABEL
+from mlstack.deploy.replacement import is_shared, other_owner
+from mlstack.objects.kube_object import KubeObject, marks
+from mlstack.objects.managed_fields import FieldChange
 
 
 def an_object(kind: str = "ConfigMap", api_version: str = "v1", **labels: str) -> KubeObject:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from mlstack.app.params import GLOBAL_LAYERS, LAYERS, Layer, Origin, resolve
 from mlstack.errors import ParamError
-from mlstack.model.params import GLOBAL_LAYERS, LAYERS, Layer, Origin, resolve
 from tests.support.builders import layer, params
 
 GPUS = params(num_gpus={"type": "integer", "default": 0, "aliases": ("numGpus",)})

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from mlstack.model import payload
-from mlstack.model.fields import MISSING
+from mlstack.objects import managed_fields
+from mlstack.objects.managed_fields import MISSING
 
 MAIN = 'k:{"name":"main"}'
 TCP = 'k:{"port":80,"protocol":"TCP"}'
@@ -40,13 +40,13 @@ TCP = 'k:{"port":80,"protocol":"TCP"}'
 )
 def test_cut(data: dict[str, Any], path: tuple[str, ...], left: dict[str, Any]) -> None:
     before = repr(data)
-    assert payload.cut(data, [path]) == left
+    assert managed_fields.cut(data, [path]) == left
     assert repr(data) == before
 
 
 def test_the_item_that_says_all_its_keys_comes_first() -> None:
     vague, exact = {"port": 80, "x": 1}, {"port": 80, "protocol": "TCP", "x": 2}
-    assert payload.item_place([vague, exact], TCP) == 1
+    assert managed_fields.item_place([vague, exact], TCP) == 1
 
 
 @pytest.mark.parametrize(
@@ -59,10 +59,10 @@ def test_the_item_that_says_all_its_keys_comes_first() -> None:
     ],
 )
 def test_put(data: dict[str, Any], path: tuple[str, ...], made: dict[str, Any]) -> None:
-    assert payload.put(data, path, 5) == made
-    assert payload.value_at(made, path) == 5
+    assert managed_fields.put(data, path, 5) == made
+    assert managed_fields.value_at(made, path) == 5
 
 
 def test_a_field_that_is_not_there_is_missing() -> None:
-    assert payload.value_at({"a": {"b": None}}, ("f:a", "f:b")) is None
-    assert payload.value_at({"a": {"b": None}}, ("f:a", "f:c")) is MISSING
+    assert managed_fields.value_at({"a": {"b": None}}, ("f:a", "f:b")) is None
+    assert managed_fields.value_at({"a": {"b": None}}, ("f:a", "f:c")) is MISSING

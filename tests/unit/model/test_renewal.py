@@ -6,10 +6,17 @@ from typing import Any
 
 import pytest
 
+from mlstack.deploy.replacement import (
+    RECREATE,
+    ReplacementVerdict,
+    judge,
+    says_fixed,
+    sentence,
+    unless_refused,
+)
 from mlstack.errors import Cause, ConfigError, ForbiddenError, InvalidError, MlstackError
-from mlstack.model.fields import FieldChange
-from mlstack.model.objects import KubeObject
-from mlstack.model.renewal import RECREATE, Verdict, judge, says_fixed, sentence, unless_refused
+from mlstack.objects.kube_object import KubeObject
+from mlstack.objects.managed_fields import FieldChange
 
 
 def an_object(api_version: str, kind: str, recreate: str | None = None) -> KubeObject:
@@ -97,7 +104,7 @@ def test_a_fault_beside_a_fixed_field_is_a_fault() -> None:
     assert not says_fixed([])
 
 
-ANEW = Verdict(recreate=True, reason=FIXED)
+ANEW = ReplacementVerdict(recreate=True, reason=FIXED)
 
 
 def test_what_would_be_refused_when_made_anew_stays() -> None:

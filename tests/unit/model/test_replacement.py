@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from mlstack.model.fields import FieldChange
-from mlstack.model.objects import KubeObject
-from mlstack.model.replacement import needs_new_run
+from mlstack.deploy.replacement import needs_new_run
+from mlstack.objects.kube_object import KubeObject
+from mlstack.objects.managed_fields import FieldChange
 
 
 def job(kind: str = "TFJob", condition: str = "Running", **spec: Any) -> KubeObject:

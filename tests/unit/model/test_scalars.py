@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mlstack.model import scalars
-from mlstack.model.scalars import needs_quotes, resolve_key, resolve_plain, resolve_tagged
+from mlstack.yaml import scalars
+from mlstack.yaml.scalars import needs_quotes, resolve_key, resolve_plain, resolve_tagged
 
 AS_KUBECTL = [
     # words of YAML 1.1, with `y` and `n`

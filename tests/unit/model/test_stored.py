@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 
-from mlstack.model import stored
-from mlstack.model.applyset import ID_LABEL
-from mlstack.model.inventory import Inventory, Member
-from mlstack.model.kinds import Kinds
-from mlstack.model.objects import Identity
+from mlstack.deploy import inventory as stored
+from mlstack.deploy.inventory import ID_LABEL, Inventory, Member
+from mlstack.objects.kinds import Kinds
+from mlstack.objects.kube_object import Identity
 
 
 def inventory(count: int) -> Inventory:
@@ -87,7 +86,7 @@ def test_parts_are_named_by_what_they_hold() -> None:
     ids=lambda data: str(data)[:60],
 )
 def test_damage_is_seen(data: dict[str, str]) -> None:
-    with pytest.raises(stored.DamagedError):
+    with pytest.raises(stored.DamagedInventoryError):
         stored.members({"data": data}, ())
 
 
@@ -99,5 +98,5 @@ def test_a_later_format_is_no_damage() -> None:
 def test_a_changed_part_is_seen() -> None:
     parent, parts = written(inventory(40), limit_bytes=2_000)
     parts[1]["data"]["members"] = parts[1]["data"]["members"].partition("\n")[2]
-    with pytest.raises(stored.DamagedError, match="was changed"):
+    with pytest.raises(stored.DamagedInventoryError, match="was changed"):
         stored.members(parent, parts)

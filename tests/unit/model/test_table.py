@@ -3,7 +3,7 @@
 import pytest
 
 from mlstack.errors import NotFoundError
-from mlstack.model.table import Table
+from mlstack.table import Table
 
 
 def table() -> Table[str]:

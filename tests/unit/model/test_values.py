@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.model.values import coerce, inner_param, join_path, merge, parse_text, split_path
+from mlstack.app.params import coerce, inner_param, join_path, merge, parse_text, split_path
 from tests.support.builders import param
 
 INTEGER = param(type="integer")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.files.kubernetes import load_schemas
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
 from tests.support.deploying import Stack, VirtualClock
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from mlstack.app.app_dir import AppDir
 from mlstack.errors import ConfigError, MlstackError, UsageError
-from mlstack.files.appdir import AppDir
 from mlstack.operations import app
 from tests.support.builders import read_tree
 

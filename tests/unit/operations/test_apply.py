@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import Applied, ObjectRef
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.engine.records import recording
+from mlstack.deploy import history
+from mlstack.deploy.changes import ApplyOptions
+from mlstack.deploy.result import Interrupted, RunResult
 from mlstack.errors import (
     ConfigError,
     ConflictError,
@@ -17,10 +17,10 @@ from mlstack.errors import (
     ObjectNotFoundError,
     WrongClusterError,
 )
-from mlstack.model.events import Event
-from mlstack.model.options import ApplyOptions
-from mlstack.model.report import Interrupted, RunResult
-from mlstack.operations import apply, delete, rollback
+from mlstack.events import RunEvent
+from mlstack.kube.client import Applied, ObjectRef
+from mlstack.operations import deploy
+from mlstack.testing.cluster import MemoryCluster
 from tests.support.deploying import Stack, config_map, crd, deployment, secret, tfjob
 
 Clusters = dict[str, MemoryCluster]
@@ -98,7 +98,7 @@ def test_a_plan_is_carried_out_as_it_was_confirmed(stack: Stack, clusters: Clust
     stack.write("a", config_map(a="confirmed"))
     plan = stack.plan()
     stack.write("a", config_map(a="edited meanwhile"))
-    apply.execute(plan, clock=stack.clock)
+    deploy.apply(plan, clock=stack.clock)
     live = clusters["minikube"].get(MAP)
     assert live is not None
     assert live["data"] == {"a": "confirmed"}
@@ -111,7 +111,7 @@ def test_an_object_recreated_by_others_meanwhile_is_not_overwritten(stack: Stack
     plan = stack.plan()
     clusters["minikube"].delete(MAP)
     with pytest.raises(ConflictError):
-        apply.execute(plan, clock=stack.clock)
+        deploy.apply(plan, clock=stack.clock)
 
 
 def test_an_object_made_by_others_meanwhile_is_not_overwritten(stack: Stack, clusters: Clusters) -> None:
@@ -123,7 +123,7 @@ def test_an_object_made_by_others_meanwhile_is_not_overwritten(stack: Stack, clu
         {**config_map(a="theirs"), "metadata": {"name": "settings", "namespace": "ml"}}
     )
     with pytest.raises(ConflictError):
-        apply.execute(plan, clock=stack.clock)
+        deploy.apply(plan, clock=stack.clock)
 
 
 def test_a_definition_is_served_before_its_objects_are_written(stack: Stack) -> None:
@@ -193,12 +193,12 @@ def test_an_interrupted_run_says_what_was_done(stack: Stack) -> None:
     stack.write("a", config_map(), deployment())
     plan = stack.plan()
 
-    def stop(event: Event) -> None:
+    def stop(event: RunEvent) -> None:
         if event.identity is not None and event.identity.kind == "ConfigMap":
             raise KeyboardInterrupt
 
     with pytest.raises(Interrupted) as caught:
-        apply.execute(plan, clock=stack.clock, on_event=stop)
+        deploy.apply(plan, clock=stack.clock, on_event=stop)
     assert isinstance(caught.value, KeyboardInterrupt)
     assert outcomes(caught.value.partial) == {"ml": "created", "settings": "created", "web": "skipped"}
 
@@ -206,7 +206,7 @@ def test_an_interrupted_run_says_what_was_done(stack: Stack) -> None:
 def at_object(name: str) -> Any:
     """Stop a run, as a signal does, once an object is done."""
 
-    def stop(event: Event) -> None:
+    def stop(event: RunEvent) -> None:
         if event.identity is not None and event.identity.name == name and event.kind != "pending":
             raise KeyboardInterrupt
 
@@ -216,7 +216,7 @@ def at_object(name: str) -> Any:
 def test_an_interrupted_apply_stands_in_the_history(stack: Stack) -> None:
     stack.write("a", *(config_map(f"c{number}", a="1") for number in range(3)))
     with pytest.raises(Interrupted):
-        apply.execute(stack.plan(), clock=stack.clock, on_event=at_object("c1"))
+        deploy.apply(stack.plan(), clock=stack.clock, on_event=at_object("c1"))
     (one,) = stack.revisions()
     assert (one.result, one.planned, one.is_good) == ("interrupted", 4, False)
     assert 1 <= one.changed <= 4
@@ -228,7 +228,7 @@ def test_an_interrupted_apply_stands_in_the_history(stack: Stack) -> None:
 def test_an_interrupted_wait_says_that_all_was_written(stack: Stack) -> None:
     stack.write("a", deployment())
     with pytest.raises(Interrupted):
-        apply.execute(stack.plan(wait=True), clock=Stopping(stack.clock), on_event=lambda event: None)
+        deploy.apply(stack.plan(wait=True), clock=Stopping(stack.clock), on_event=lambda event: None)
     (one,) = stack.revisions()
     assert (one.result, one.changed, one.planned) == ("interrupted", 2, 2)
 
@@ -247,11 +247,11 @@ def test_an_interrupted_rollback_stands_in_the_history(stack: Stack) -> None:
     for word in ("1", "2"):
         stack.write("a", config_map("one", a=word), config_map("two", a=word))
         stack.apply()
-    plan = rollback.compute(
+    plan = deploy.plan_rollback(
         stack.target(), 1, opener=stack.opener, clock=stack.clock, options=ApplyOptions(wait=False)
     )
     with pytest.raises(Interrupted):
-        rollback.execute(plan, clock=stack.clock, on_event=at_object("one"))
+        deploy.rollback(plan, clock=stack.clock, on_event=at_object("one"))
     newest = stack.revisions()[0]
     assert (newest.what, newest.result, newest.planned) == ("rollback to 1", "interrupted", 2)
 
@@ -261,9 +261,9 @@ def test_an_interrupted_deletion_stands_in_the_history(stack: Stack, components:
     stack.write("a", *(config_map(f"c{number}") for number in range(3)))
     stack.write("b", config_map("other"))
     stack.apply()
-    plan = delete.compute(stack.target(components=components), opener=stack.opener)
+    plan = deploy.plan_delete(stack.target(components=components), opener=stack.opener)
     with pytest.raises(Interrupted):
-        delete.execute(plan, clock=stack.clock, on_event=at_object("c2"))
+        deploy.delete(plan, clock=stack.clock, on_event=at_object("c2"))
     newest = stack.revisions()[0]
     assert (newest.result, newest.planned) == ("interrupted", 4 - len(components))
     assert "a" in newest.unsettled
@@ -273,13 +273,13 @@ def test_an_interrupted_deletion_stands_in_the_history(stack: Stack, components:
 def test_a_revision_that_cannot_be_written_holds_nobody_up_who_wants_to_leave(
     stack: Stack, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recording, "LEAVING_S", 0.05)
+    monkeypatch.setattr(history, "LEAVING_S", 0.05)
     stack.write("a", config_map("one"), config_map("two"))
     plan, never = stack.plan(), ThreadFlag()
-    monkeypatch.setattr(recording.History, "record", lambda *words, **options: never.wait(20))
+    monkeypatch.setattr(history.History, "record", lambda *words, **options: never.wait(20))
     begun_s = time.monotonic()
     with pytest.raises(Interrupted):
-        apply.execute(plan, clock=stack.clock, on_event=at_object("one"))
+        deploy.apply(plan, clock=stack.clock, on_event=at_object("one"))
     never.set()
     assert time.monotonic() - begun_s < 5
 
@@ -295,7 +295,7 @@ def test_a_folder_that_cannot_be_written_stops_before_the_cluster(
 
     monkeypatch.setattr(type(plan.reached.target.app), "pin_identity", refuse)
     with pytest.raises(MlstackError):
-        apply.execute(plan, clock=stack.clock)
+        deploy.apply(plan, clock=stack.clock)
     assert clusters["minikube"].get(MAP) is None
 
 
@@ -357,7 +357,7 @@ def test_an_interruption_between_deletion_and_creation_is_told(
 
     monkeypatch.setattr(plan.cluster, "apply", interrupt)
     with pytest.raises(Interrupted) as caught:
-        apply.execute(plan, clock=stack.clock)
+        deploy.apply(plan, clock=stack.clock)
     row = next(one for one in caught.value.partial.objects if one.name == "cnn")
     assert (row.outcome, row.text) == ("failed", "was deleted and is not made anew yet: interrupted")
     monkeypatch.undo()

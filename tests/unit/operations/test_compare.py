@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.cluster.memory import MemoryCluster
+from mlstack.deploy.result import ChangeReport, RunResult
 from mlstack.errors import (
     Cause,
     ConfigError,
@@ -18,7 +17,8 @@ from mlstack.errors import (
     SchemaError,
     TransientError,
 )
-from mlstack.model.report import ChangeReport, RunResult
+from mlstack.kube.client import ObjectRef
+from mlstack.testing.cluster import MemoryCluster
 from tests.support.counted import Counted
 from tests.support.deploying import Stack, config_map, crd, deployment
 
@@ -74,7 +74,7 @@ def test_what_is_asked_ahead_is_what_would_be_asked(
     stack.apply()
     stack.apply()
     ahead = watched()
-    monkeypatch.setattr("mlstack.engine.comparing.foresight.foresee", lambda *_: None)
+    monkeypatch.setattr("mlstack.deploy.live.foresee", lambda *_: None)
     stack.apply()
     assert ahead.asked == watched().asked
     assert ahead.total <= 7

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from mlstack.app.app_dir import AppDir, Wanted
 from mlstack.errors import MlstackError, NotFoundError, ParamError, UsageError
-from mlstack.files.appdir import AppDir
-from mlstack.files.drafts import Wanted
-from mlstack.operations import component, env
-from mlstack.operations.component import generate
+from mlstack.operations import app, packages
+from mlstack.operations.packages import generate
 from tests.support.builders import read_tree, write_tree
 from tests.support.cli import Runner
 from tests.support.kubectl import KUBECONFIG
@@ -176,7 +175,7 @@ def test_notes_tell_of_use_and_deprecation(made: AppDir) -> None:
 def test_list_knows_prototypes_and_manifests(made: AppDir) -> None:
     generate(made, wanted())
     (made.root / "components/plain.yaml").write_text("apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n")
-    rows = component.list_all(AppDir(made.root)).components
+    rows = packages.list_components(AppDir(made.root)).components
     assert [(row.name, row.type, row.prototype, row.package) for row in rows] == [
         ("front", "prototype", "web", "ours/tools@1.2.0"),
         ("plain", "manifest", None, None),
@@ -184,14 +183,14 @@ def test_list_knows_prototypes_and_manifests(made: AppDir) -> None:
 
 
 def test_remove_leaves_no_trace_in_environments(made: AppDir) -> None:
-    env.add(made, "gke", kubeconfig=KUBECONFIG, use_preset=False)
+    app.add_environment(made, "gke", kubeconfig=KUBECONFIG, use_preset=False)
     before = read_tree(made.root)
     generate(made, wanted())
     (made.root / "environments/gke/params.yaml").write_text(
         "apiVersion: mlstack.dev/v1\nkind: EnvironmentParams\ncomponents:\n  front:\n    replicas: 2\n"
     )
     again = AppDir(made.root)
-    result = component.remove(again, "front")
+    result = packages.remove_component(again, "front")
     assert result.files == ("components/front.yaml", "environments/gke/params.yaml")
     assert "front" not in (made.root / "environments/gke/params.yaml").read_text()
     assert set(read_tree(made.root)) == {*before, "environments/gke/params.yaml"}
@@ -200,5 +199,5 @@ def test_remove_leaves_no_trace_in_environments(made: AppDir) -> None:
 def test_remove_of_an_unknown_component_names_the_nearest(made: AppDir) -> None:
     generate(made, wanted())
     with pytest.raises(NotFoundError) as caught:
-        component.remove(made, "fornt")
+        packages.remove_component(made, "fornt")
     assert caught.value.near == "front"

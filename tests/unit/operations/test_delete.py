@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.cluster.memory import MemoryCluster
+from mlstack.deploy.inventory import KeepOptions
+from mlstack.deploy.result import RunResult
 from mlstack.errors import InvalidError, NotFoundError, UsageError
-from mlstack.model.pruning import Spare
-from mlstack.model.report import RunResult
+from mlstack.kube.client import ObjectRef
+from mlstack.testing.cluster import MemoryCluster
 from tests.support.deploying import Stack, config_map, crd, deployment, tfjob
 
 Clusters = dict[str, MemoryCluster]
@@ -45,7 +45,7 @@ def test_definitions_go_when_asked_and_name_what_goes_along(stack: Stack, cluste
     foreign = tfjob("theirs")
     foreign["metadata"]["namespace"] = "default"
     clusters["minikube"].create(foreign)
-    result = stack.delete(spare=Spare(definitions=False))
+    result = stack.delete(spare=KeepOptions(definitions=False))
     assert outcomes(result) == {"tfjobs.kubeflow.org": "deleted"}
     assert result.notes == (
         "with definition `tfjobs.kubeflow.org` go 1 TFJob of all namespaces: default/theirs",
@@ -110,7 +110,7 @@ def test_claims_stay_unless_asked(stack: Stack) -> None:
     stack.write("a", claim)
     stack.apply()
     assert outcomes(stack.delete()) == {"disk": "kept"}
-    plan_only = stack.delete(spare=Spare(claims=False), dry_run=True)
+    plan_only = stack.delete(spare=KeepOptions(claims=False), dry_run=True)
     assert outcomes(plan_only) == {"disk": "deleted"}
 
 
@@ -189,7 +189,7 @@ def test_what_is_kept_stays_listed(stack: Stack, clusters: Clusters) -> None:
     assert parent is not None
     assert [line.split('"')[7] for line in parent["data"]["members"].splitlines()] == ["widgets.example.com"]
     assert ours(clusters["minikube"]) == ["mlstack-demo.minikube"]
-    assert outcomes(stack.delete(spare=Spare(definitions=False))) == {"widgets.example.com": "deleted"}
+    assert outcomes(stack.delete(spare=KeepOptions(definitions=False))) == {"widgets.example.com": "deleted"}
     assert ours(clusters["minikube"]) == []
 
 
@@ -257,7 +257,7 @@ def test_a_lost_inventory_is_no_hindrance(stack: Stack, clusters: Clusters) -> N
 def test_the_namespace_of_the_environment_goes_when_asked(stack: Stack, clusters: Clusters) -> None:
     stack.write("a", config_map("one"))
     stack.apply()
-    result = stack.delete(spare=Spare(namespaces=False))
+    result = stack.delete(spare=KeepOptions(namespaces=False))
     assert outcomes(result) == {"one": "deleted", "ml": "deleted"}
     assert clusters["minikube"].get(ObjectRef("v1", "Namespace", "", "ml")) is None
 
@@ -266,7 +266,7 @@ def test_a_namespace_that_others_made_stays(stack: Stack, clusters: Clusters) ->
     clusters["minikube"].create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}})
     stack.write("a", config_map("one"))
     stack.apply()
-    result = stack.delete(spare=Spare(namespaces=False))
+    result = stack.delete(spare=KeepOptions(namespaces=False))
     assert outcomes(result) == {"one": "deleted", "ml": "kept"}
     assert result.objects[-1].text == "was not made by mlstack"
 
@@ -296,7 +296,7 @@ def test_a_failed_deletion_stays_listed(
 
 
 KEPT = {"mlstack.dev/prune": "false"}
-NAMESPACES = Spare(namespaces=False)
+NAMESPACES = KeepOptions(namespaces=False)
 
 
 def kept(name: str) -> dict[str, Any]:
@@ -339,7 +339,7 @@ def test_a_namespace_goes_only_with_what_may_go(
         assert refused.value.hint is not None and f": {option};" in refused.value.hint
         assert "ml/one" not in refused.value.message
     assert clusters["minikube"].get(ObjectRef("v1", "ConfigMap", "ml", "one")) is not None
-    result = stack.delete(spare=Spare(namespaces=False, **allowed))
+    result = stack.delete(spare=KeepOptions(namespaces=False, **allowed))
     assert set(outcomes(result).values()) == {"deleted"}
     assert clusters["minikube"].get(ObjectRef("v1", "Namespace", "", "ml")) is None
 

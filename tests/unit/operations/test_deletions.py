@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.cluster.memory import MemoryCluster
+from mlstack.deploy.result import Interrupted
+from mlstack.deploy.target import Holder
 from mlstack.errors import ForbiddenError, LockedError, MlstackError, NotReadyError
-from mlstack.model.holder import Holder
-from mlstack.model.report import Interrupted
+from mlstack.kube.client import ObjectRef
 from mlstack.operations import status
+from mlstack.testing.cluster import MemoryCluster
 from tests.support.deploying import Stack, VirtualClock, config_map, deployment
 
 Clusters = dict[str, MemoryCluster]
@@ -156,9 +156,9 @@ def test_a_lock_is_waited_for_no_longer_than_anything_else(stuck: Stack, cluster
         return apply_of(obj, **options)
 
     cluster.apply = applied  # type: ignore[method-assign]
-    from mlstack.operations import apply
+    from mlstack.operations import deploy
 
-    apply.execute(plan_of_other, clock=stuck.clock)
+    deploy.apply(plan_of_other, clock=stuck.clock)
     assert stuck.clock.now_s() - begun[0] < 13
 
 

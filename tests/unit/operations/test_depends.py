@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from mlstack.app.app_dir import AppDir, Wanted
 from mlstack.errors import ConfigError, NotFoundError, SchemaError
-from mlstack.files.appdir import AppDir
-from mlstack.files.drafts import Wanted
-from mlstack.operations import component, env
-from mlstack.operations.render import render
+from mlstack.operations import app, packages
+from mlstack.operations.render import render_environment
 from tests.support.builders import read_tree
 from tests.support.kubectl import KUBECONFIG
 from tests.support.registry import small_app
@@ -21,7 +20,7 @@ class Depending:
 
     def __init__(self, folder: Path) -> None:
         made = small_app(folder)
-        env.add(made, "gke", kubeconfig=KUBECONFIG, use_preset=False)
+        app.add_environment(made, "gke", kubeconfig=KUBECONFIG, use_preset=False)
         self.root = made.root
 
     @property
@@ -30,7 +29,7 @@ class Depending:
 
     def write(self, name: str, *depends: str) -> None:
         """Make a component that depends on others."""
-        component.generate(self.app, Wanted(prototype="web", name=name, texts={"image": "nginx"}))
+        packages.generate(self.app, Wanted(prototype="web", name=name, texts={"image": "nginx"}))
         file = self.root / f"components/{name.replace('.', '/')}.yaml"
         if depends:
             file.write_text(f"{file.read_text()}dependsOn: [{', '.join(depends)}]\n")
@@ -45,7 +44,7 @@ def test_a_component_comes_after_those_it_depends_on(depending: Depending) -> No
     depending.write("a", "b")
     depending.write("b", "c")
     depending.write("c")
-    state = render(depending.app, "gke")
+    state = render_environment(depending.app, "gke")
     assert list(dict.fromkeys(one.component for one in state.objects)) == ["c", "b", "a"]
     assert state.depends == {"a": ("b", "c"), "b": ("c",)}
 
@@ -54,7 +53,7 @@ def test_what_is_not_selected_still_orders_the_others(depending: Depending) -> N
     depending.write("a", "b")
     depending.write("b", "c")
     depending.write("c")
-    state = render(depending.app, "gke", components=("a", "c"))
+    state = render_environment(depending.app, "gke", components=("a", "c"))
     assert list(dict.fromkeys(one.component for one in state.objects)) == ["c", "a"]
 
 
@@ -62,7 +61,7 @@ def test_a_module_stands_for_all_its_components(depending: Depending) -> None:
     depending.write("core.one")
     depending.write("core.two", "core")
     depending.write("jobs", "core")
-    state = render(depending.app, "gke")
+    state = render_environment(depending.app, "gke")
     assert state.depends == {"core.two": ("core.one",), "jobs": ("core.one", "core.two")}
 
 
@@ -70,7 +69,7 @@ def test_an_unknown_component_is_told_with_the_nearest_and_its_line(depending: D
     depending.write("front", "bakc")
     depending.write("back")
     with pytest.raises(NotFoundError) as caught:
-        render(depending.app, "gke")
+        render_environment(depending.app, "gke")
     assert caught.value.message == "no component or module `bakc`"
     assert (caught.value.near, caught.value.where) == ("back", "components/front.yaml:6")
 
@@ -80,14 +79,14 @@ def test_a_circle_is_named(depending: Depending) -> None:
     depending.write("b", "c")
     depending.write("c", "a")
     with pytest.raises(ConfigError, match="in a circle: `a` → `b` → `c` → `a`") as caught:
-        render(depending.app, "gke")
+        render_environment(depending.app, "gke")
     assert caught.value.where == "components/a.yaml"
 
 
 def test_a_component_does_not_depend_on_itself(depending: Depending) -> None:
     depending.write("a", "a")
     with pytest.raises(ConfigError, match="in a circle: `a` → `a`"):
-        render(depending.app, "gke")
+        render_environment(depending.app, "gke")
 
 
 @pytest.mark.parametrize("text", ["b", "[1]", "[b, b]", "{b: c}"])
@@ -97,13 +96,13 @@ def test_it_is_a_list_of_different_names(depending: Depending, text: str) -> Non
     file = depending.root / "components/a.yaml"
     file.write_text(f"{file.read_text()}dependsOn: {text}\n")
     with pytest.raises(SchemaError, match="dependsOn"):
-        render(depending.app, "gke")
+        render_environment(depending.app, "gke")
 
 
 def test_the_list_of_components_shows_it(depending: Depending) -> None:
     depending.write("a", "b")
     depending.write("b")
-    rows = component.list_all(depending.app).components
+    rows = packages.list_components(depending.app).components
     assert [(row.name, row.depends_on) for row in rows] == [("a", ("b",)), ("b", ())]
 
 
@@ -112,8 +111,8 @@ def test_what_others_depend_on_is_not_removed(depending: Depending) -> None:
     depending.write("b")
     before = read_tree(depending.root)
     with pytest.raises(ConfigError, match="component `a` depends on `b`") as caught:
-        component.remove(depending.app, "b")
+        packages.remove_component(depending.app, "b")
     assert caught.value.where == "components/a.yaml:6"
     assert read_tree(depending.root) == before
-    component.remove(depending.app, "a")
-    assert component.remove(depending.app, "b").files == ("components/b.yaml",)
+    packages.remove_component(depending.app, "a")
+    assert packages.remove_component(depending.app, "b").files == ("components/b.yaml",)

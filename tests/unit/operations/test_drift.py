@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.operations import drift
-from mlstack.operations.drift import DriftResult, DriftRow
+from mlstack.kube.client import ObjectRef
+from mlstack.operations import deploy
+from mlstack.operations.deploy import DriftResult, DriftRow
+from mlstack.testing.cluster import MemoryCluster
 from tests.support.deploying import Stack, config_map, crd, deployment, secret
 
 WEB = ObjectRef("apps/v1", "Deployment", "ml", "web")
@@ -30,7 +30,7 @@ def applied(stack: Stack) -> Stack:
 
 
 def look(stack: Stack, **facts: Any) -> DriftResult:
-    return drift.drift(stack.target(**facts), opener=stack.opener)
+    return deploy.find_drift(stack.target(**facts), opener=stack.opener)
 
 
 def rows(found: DriftResult) -> dict[str, DriftRow]:

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from mlstack.app import files
+from mlstack.app.app import ClusterIdentity
+from mlstack.app.app_dir import AppDir
 from mlstack.errors import MlstackError, NotFoundError, UsageError
-from mlstack.files import bundled
-from mlstack.files.appdir import AppDir
-from mlstack.files.kubeconfig import Kubeconfig
-from mlstack.model.app import ClusterIdentity
-from mlstack.operations import app, env
-from mlstack.operations.env import Settings
+from mlstack.kube.kubeconfig import Kubeconfig
+from mlstack.operations import app
+from mlstack.operations.app import EnvironmentSettings
 from tests.support.builders import read_tree
 from tests.support.kubectl import KUBECONFIG
 
@@ -21,8 +21,8 @@ def made(tmp_path: Path) -> AppDir:
     return AppDir(tmp_path)
 
 
-def add(made: AppDir, name: str = "dev", **options: object) -> env.EnvironmentAdded:
-    return env.add(made, name, kubeconfig=KUBECONFIG, **options)  # type: ignore[arg-type]
+def add(made: AppDir, name: str = "dev", **options: object) -> app.EnvironmentAdded:
+    return app.add_environment(made, name, kubeconfig=KUBECONFIG, **options)  # type: ignore[arg-type]
 
 
 def test_current_context_and_its_namespace_are_taken(made: AppDir) -> None:
@@ -40,8 +40,8 @@ def test_named_context_brings_its_namespace_unless_one_is_given(made: AppDir) ->
 
 def test_preset_of_that_name_seeds_the_environment(made: AppDir) -> None:
     assert add(made, "gke", context="gke").preset == "gke"
-    assert env.describe(made, "gke").globals["cloud"] == "gke"
-    assert env.describe(made, "gke").wait_for_load_balancer
+    assert app.describe_environment(made, "gke").globals["cloud"] == "gke"
+    assert app.describe_environment(made, "gke").wait_for_load_balancer
 
 
 def test_files_of_a_preset_come_with_their_comments_and_order(made: AppDir) -> None:
@@ -56,7 +56,7 @@ def test_files_of_a_preset_come_with_their_comments_and_order(made: AppDir) -> N
 
 
 def bundled_text(name: str) -> str:
-    return (bundled.folder("environments") / "minikube" / name).read_text("utf-8")
+    return (files.folder("environments") / "minikube" / name).read_text("utf-8")
 
 
 def test_preset_counts_over_what_is_extended(made: AppDir) -> None:
@@ -72,7 +72,7 @@ def test_only_the_very_name_of_a_preset_takes_it(made: AppDir) -> None:
 
 def test_preset_can_be_left_out(made: AppDir) -> None:
     assert add(made, "minikube", use_preset=False).preset is None
-    assert env.describe(made, "minikube").globals == {}
+    assert app.describe_environment(made, "minikube").globals == {}
 
 
 def test_environment_that_extends_inherits_context_and_namespace(made: AppDir) -> None:
@@ -111,15 +111,15 @@ def test_wrong_environments_change_nothing(
 
 def test_no_current_context_is_said_with_the_way_out(made: AppDir) -> None:
     with pytest.raises(UsageError, match="no kubectl context is current") as caught:
-        env.add(made, "dev", kubeconfig=Kubeconfig())
+        app.add_environment(made, "dev", kubeconfig=Kubeconfig())
     assert "--context" in str(caught.value.hint)
 
 
 def test_list_marks_the_current_one(made: AppDir) -> None:
     add(made, "a")
     add(made, "b", context="gke")
-    env.current(made, chosen="b")
-    rows = env.list_all(made).environments
+    app.current_environment(made, chosen="b")
+    rows = app.list_environments(made).environments
     assert [(row.name, row.current, row.context) for row in rows] == [
         ("a", False, "minikube"),
         ("b", True, "gke"),
@@ -128,12 +128,12 @@ def test_list_marks_the_current_one(made: AppDir) -> None:
 
 def test_current_can_be_chosen_and_unset(made: AppDir) -> None:
     add(made)
-    assert env.current(made).name is None
-    assert env.current(made, chosen="dev").name == "dev"
-    assert env.current(AppDir(made.root)).name == "dev"
-    assert env.current(made, unset=True).name is None
+    assert app.current_environment(made).name is None
+    assert app.current_environment(made, chosen="dev").name == "dev"
+    assert app.current_environment(AppDir(made.root)).name == "dev"
+    assert app.current_environment(made, unset=True).name is None
     with pytest.raises(NotFoundError) as caught:
-        env.current(made, chosen="dve")
+        app.current_environment(made, chosen="dve")
     assert caught.value.near == "dev"
 
 
@@ -141,7 +141,7 @@ def test_change_touches_what_is_named_alone(made: AppDir) -> None:
     file = made.root / add(made).file
     file.write_text(file.read_text() + "# ours\n")
     made.forget()
-    env.change(made, "dev", Settings(namespace="kubeflow", protected=True))
+    app.change_environment(made, "dev", EnvironmentSettings(namespace="kubeflow", protected=True))
     lines = file.read_text().splitlines()
     assert lines[:3] == ["apiVersion: mlstack.dev/v1", "kind: Environment", "context: minikube"]
     assert sorted(lines[3:]) == ["# ours", "namespace: kubeflow", "protected: true"]
@@ -151,7 +151,7 @@ def test_change_touches_what_is_named_alone(made: AppDir) -> None:
 def test_another_context_is_not_bound_to_the_old_cluster(made: AppDir) -> None:
     add(made)
     made.pin_identity("dev", ClusterIdentity(uid="u", ca=None))
-    result = env.change(made, "dev", Settings(context="gke"), kubeconfig=KUBECONFIG)
+    result = app.change_environment(made, "dev", EnvironmentSettings(context="gke"), kubeconfig=KUBECONFIG)
     assert result.cluster_forgotten
     assert made.environment("dev").cluster is None
 
@@ -159,17 +159,17 @@ def test_another_context_is_not_bound_to_the_old_cluster(made: AppDir) -> None:
 def test_cluster_can_be_forgotten(made: AppDir) -> None:
     add(made)
     made.pin_identity("dev", ClusterIdentity(uid="u", ca=None))
-    env.change(made, "dev", Settings(namespace="x"))
+    app.change_environment(made, "dev", EnvironmentSettings(namespace="x"))
     assert made.environment("dev").cluster is not None
-    env.change(made, "dev", Settings(forget_cluster=True))
+    app.change_environment(made, "dev", EnvironmentSettings(forget_cluster=True))
     assert made.environment("dev").cluster is None
 
 
 def test_rename_moves_the_files_and_the_choice(made: AppDir) -> None:
     add(made)
-    env.current(made, chosen="dev")
-    env.change(made, "dev", Settings(name="eu/dev"))
-    assert env.current(made).name == "eu/dev"
+    app.current_environment(made, chosen="dev")
+    app.change_environment(made, "dev", EnvironmentSettings(name="eu/dev"))
+    assert app.current_environment(made).name == "eu/dev"
     assert made.environment_names() == ("eu/dev",)
 
 
@@ -177,41 +177,43 @@ def test_remove_removes_exactly_that_environment(made: AppDir) -> None:
     add(made, "eu")
     before = read_tree(made.root)
     add(made, "eu/dev")
-    env.current(made, chosen="eu/dev")
-    env.remove(made, "eu/dev")
+    app.current_environment(made, chosen="eu/dev")
+    app.remove_environment(made, "eu/dev")
     assert read_tree(made.root) == before
-    assert env.current(made).name is None
+    assert app.current_environment(made).name is None
 
 
 def test_extended_environment_cannot_go(made: AppDir) -> None:
     add(made)
     add(made, "child", extends="dev")
     with pytest.raises(UsageError, match="extended by `child`"):
-        env.remove(made, "dev")
+        app.remove_environment(made, "dev")
 
 
 def test_allowed_namespaces_are_set_and_taken_back(made: AppDir) -> None:
     add(made, namespace="ml")
-    env.change(made, "dev", Settings(allowed_namespaces=("monitoring",), cluster_scoped="refused"))
+    app.change_environment(
+        made, "dev", EnvironmentSettings(allowed_namespaces=("monitoring",), cluster_scoped="refused")
+    )
     text = (made.root / "environments/dev/environment.yaml").read_text()
     assert text.endswith("clusterScoped: refused\nallowedNamespaces:\n- monitoring\n")
     found = made.environment("dev")
     assert found.allowed_namespaces == ("ml", "monitoring")  # its own is always among them
     assert found.cluster_scoped == "refused"
-    env.change(made, "dev", Settings(allowed_namespaces=(), cluster_scoped="allowed"))
+    app.change_environment(made, "dev", EnvironmentSettings(allowed_namespaces=(), cluster_scoped="allowed"))
     assert made.environment("dev").allowed_namespaces == ()
     assert made.environment("dev").cluster_scoped == "allowed"
 
 
 def test_allowed_namespaces_are_inherited(made: AppDir) -> None:
     add(made, "base", namespace="ml")
-    env.change(made, "base", Settings(allowed_namespaces=("monitoring",)))
+    app.change_environment(made, "base", EnvironmentSettings(allowed_namespaces=("monitoring",)))
     add(made, "heir", extends="base", namespace="own")
     assert made.environment("heir").allowed_namespaces == ("own", "monitoring")
-    assert env.describe(made, "heir").allowed_namespaces == ("own", "monitoring")
+    assert app.describe_environment(made, "heir").allowed_namespaces == ("own", "monitoring")
 
 
 def test_an_unfit_name_is_no_allowed_namespace(made: AppDir) -> None:
     add(made)
     with pytest.raises(UsageError):
-        env.change(made, "dev", Settings(allowed_namespaces=("Not One",)))
+        app.change_environment(made, "dev", EnvironmentSettings(allowed_namespaces=("Not One",)))

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from mlstack.app.app_dir import AppDir
 from mlstack.errors import NotFoundError, UsageError
-from mlstack.files.appdir import AppDir
-from mlstack.operations.explain import ExplainedParameter, explain
+from mlstack.operations.params import ExplainedParameter, explain_param
 from tests.support.builders import Tree
 from tests.support.packages import COMMON, JOBS, installed_app, vendored
 
@@ -95,7 +95,7 @@ def root(app: Build) -> Path:
 
 
 def one(root: Path, name: str, environment: str | None = "gke", **options: Any) -> ExplainedParameter:
-    (found,) = explain(AppDir.find(root), "cnn", name, environment=environment, **options).parameters
+    (found,) = explain_param(AppDir.find(root), "cnn", name, environment=environment, **options).parameters
     return found
 
 
@@ -175,7 +175,7 @@ def test_what_a_map_reaches_is_told_without_a_key_that_nobody_set(
 
 
 def test_secrets_stay_hidden(root: Path) -> None:
-    from mlstack.files.overrides import read
+    from mlstack.app.files import read
 
     found = one(root, "token", overrides=read(["token=hush"], []))
     assert "hush" not in repr(found)
@@ -201,7 +201,7 @@ def test_the_chain_is_told_of_values_that_render_nothing(app: Build) -> None:
 
 
 def test_without_a_name_all_that_somebody_set_are_explained(root: Path) -> None:
-    result = explain(AppDir.find(root), "cnn", environment="gke")
+    result = explain_param(AppDir.find(root), "cnn", environment="gke")
     assert [found.name for found in result.parameters] == ["image", "num_gpus", "cloud"] or {
         found.name for found in result.parameters
     } == {"image", "num_gpus", "cloud"}
@@ -217,7 +217,7 @@ def test_unknown_parameter_names_the_nearest(root: Path) -> None:
 def test_a_manifest_has_no_parameters(root: Path) -> None:
     (root / "components/plain.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
     with pytest.raises(UsageError, match="plain manifest"):
-        explain(AppDir.find(root), "plain")
+        explain_param(AppDir.find(root), "plain")
 
 
 def test_of_a_text_with_many_lines_the_decided_ones_are_shown(app: Build) -> None:

@@ -4,20 +4,19 @@ from pathlib import Path
 
 import pytest
 
+from mlstack.app.app import PackageRef
+from mlstack.app.app_dir import AppDir, Wanted
+from mlstack.app.files import read_folder
+from mlstack.app.package import digest
 from mlstack.errors import MlstackError, NotFoundError, RegistryError, UsageError
-from mlstack.files.appdir import AppDir
-from mlstack.files.drafts import Wanted
-from mlstack.files.folders import read_folder
-from mlstack.files.packages import digest
-from mlstack.model.app import PackageRef
-from mlstack.operations import component, package, registry
+from mlstack.operations import packages
 from tests.support.builders import read_tree, write_tree
 from tests.support.registry import REGISTRY, generate, small_app
 
 
 def test_install_brings_what_is_required_and_pins_it(tmp_path: Path) -> None:
     made = small_app(tmp_path, installed=False)
-    rows = package.install(made, "ours/tools").packages
+    rows = packages.install_package(made, "ours/tools").packages
     assert [(row.package, row.version, row.state) for row in rows] == [
         ("ours/base", "1.0.0", "installed"),
         ("ours/tools", "1.2.0", "installed"),
@@ -31,7 +30,7 @@ def test_install_brings_what_is_required_and_pins_it(tmp_path: Path) -> None:
 def test_install_again_keeps_everything(tmp_path: Path) -> None:
     made = small_app(tmp_path)
     before = read_tree(made.root)
-    assert {row.state for row in package.install(made, "ours/tools").packages} == {"kept"}
+    assert {row.state for row in packages.install_package(made, "ours/tools").packages} == {"kept"}
     assert read_tree(made.root) == before
 
 
@@ -48,7 +47,7 @@ def test_failed_install_writes_nothing(tmp_path: Path, text: str, error: type[Ml
     made = small_app(tmp_path, installed=False)
     before = read_tree(made.root)
     with pytest.raises(error) as caught:
-        package.install(made, text)
+        packages.install_package(made, text)
     assert caught.value.hint
     assert read_tree(made.root) == before
 
@@ -60,7 +59,7 @@ def test_changed_vendor_folder_is_refused_and_restored_by_force(tmp_path: Path) 
     file.write_bytes(original + b"# changed\n")
     with pytest.raises(RegistryError, match=r"not what mlstack\.lock says"):
         AppDir(made.root).prototype("web")
-    package.install(AppDir(made.root), "ours/tools", force=True)
+    packages.install_package(AppDir(made.root), "ours/tools", force=True)
     assert file.read_bytes() == original
 
 
@@ -73,18 +72,18 @@ def two_versions(tmp_path: Path) -> AppDir:
         if path.startswith("registry/tools")
     }
     write_tree(tmp_path, newer)
-    registry.index(tmp_path / "registry")
-    package.install(made, "ours/tools")
+    packages.index_registry(tmp_path / "registry")
+    packages.install_package(made, "ours/tools")
     return made
 
 
 def test_an_older_version_stands_beside_the_newest(tmp_path: Path) -> None:
     made = two_versions(tmp_path)
     generate(made, "before")
-    package.install(made, "ours/tools@1.2.0")
+    packages.install_package(made, "ours/tools@1.2.0")
     generate(made, "after")
-    component.generate(made, Wanted(prototype="ours/tools@1.2.0/web", name="old", texts={"image": "nginx"}))
-    component.generate(made, Wanted(prototype="tools@1.2.0/web", name="old2", texts={"image": "nginx"}))
+    packages.generate(made, Wanted(prototype="ours/tools@1.2.0/web", name="old", texts={"image": "nginx"}))
+    packages.generate(made, Wanted(prototype="tools@1.2.0/web", name="old2", texts={"image": "nginx"}))
     assert [str(each) for each in made.app().packages] == ["ours/tools", "ours/tools@1.2.0"]
     assert [each.ref for each in made.lock().packages if each.name == "tools"] == [
         PackageRef(registry="ours", name="tools", version=version) for version in ("1.2.0", "2.0.0")
@@ -97,9 +96,9 @@ def test_an_older_version_stands_beside_the_newest(tmp_path: Path) -> None:
     }
 
 
-def rows(made: AppDir) -> tuple[component.ComponentRow, ...]:
+def rows(made: AppDir) -> tuple[packages.ComponentRow, ...]:
     """List the components of an app."""
-    return component.list_all(AppDir(made.root)).components
+    return packages.list_components(AppDir(made.root)).components
 
 
 def test_a_newer_version_by_its_number_changes_no_component_either(tmp_path: Path) -> None:
@@ -107,19 +106,19 @@ def test_a_newer_version_by_its_number_changes_no_component_either(tmp_path: Pat
     generate(made, "before")
     newer = (tmp_path / "registry/tools/package.yaml").read_text().replace("1.2.0", "2.0.0")
     (tmp_path / "registry/tools/package.yaml").write_text(newer)
-    package.install(made, "ours/tools@2.0.0")
+    packages.install_package(made, "ours/tools@2.0.0")
     assert [row.package for row in rows(made)] == ["ours/tools@1.2.0"]
-    package.install(made, "ours/tools")  # whoever asks for the newest gets it
+    packages.install_package(made, "ours/tools")  # whoever asks for the newest gets it
     assert [row.package for row in rows(made)] == ["ours/tools@2.0.0"]
 
 
 def test_either_of_two_versions_can_be_removed(tmp_path: Path) -> None:
     made = two_versions(tmp_path)
-    package.install(made, "ours/tools@1.2.0")
-    assert package.remove(made, "ours/tools@2.0.0").packages == ("ours/tools@2.0.0",)
+    packages.install_package(made, "ours/tools@1.2.0")
+    assert packages.remove_package(made, "ours/tools@2.0.0").packages == ("ours/tools@2.0.0",)
     assert [str(each) for each in made.app().packages] == ["ours/tools@1.2.0"]
-    package.install(made, "ours/tools")
-    assert package.remove(made, "ours/tools@1.2.0").packages == ("ours/tools@1.2.0",)
+    packages.install_package(made, "ours/tools")
+    assert packages.remove_package(made, "ours/tools@1.2.0").packages == ("ours/tools@1.2.0",)
     assert [str(each) for each in made.app().packages] == ["ours/tools"]
 
 
@@ -140,16 +139,20 @@ def test_a_package_that_could_not_be_used_or_removed_is_not_let_in(
 ) -> None:
     made = small_app(tmp_path, installed=False)
     place = tmp_path / "registry/tools" / file
-    registry.index(tmp_path / "registry")
+    packages.index_registry(tmp_path / "registry")
     assert old in place.read_text()
     place.write_text(place.read_text().replace(old, new))
     index = tmp_path / "registry/registry.yaml"
     fresh = digest(read_folder(tmp_path / "registry/tools"))
-    stale = package.install(small_app(tmp_path / "other", installed=False), "ours/tools").packages[-1].digest
+    stale = (
+        packages.install_package(small_app(tmp_path / "other", installed=False), "ours/tools")
+        .packages[-1]
+        .digest
+    )
     index.write_text(index.read_text().replace(stale, fresh))
     before = read_tree(made.root)
     with pytest.raises(MlstackError):
-        package.install(made, "ours/tools")
+        packages.install_package(made, "ours/tools")
     assert read_tree(made.root) == before
 
 
@@ -162,35 +165,35 @@ def test_what_is_broken_in_vendor_can_be_removed(tmp_path: Path, broken: str, wh
         file.unlink()
     else:
         file.write_text(": [" if what == "no YAML" else file.read_text() + "x-new: 1\n")
-    package.remove(AppDir(made.root), "ours/tools")
+    packages.remove_package(AppDir(made.root), "ours/tools")
     assert AppDir(made.root).app().packages == ()
-    package.install(AppDir(made.root), "ours/tools")
+    packages.install_package(AppDir(made.root), "ours/tools")
     AppDir(made.root).prototype("web")
 
 
 def test_list_shows_offered_and_installed(tmp_path: Path) -> None:
     made = small_app(tmp_path, installed=False)
-    assert [(row.package, row.version, row.installed) for row in package.list_all(made).packages] == [
+    assert [(row.package, row.version, row.installed) for row in packages.list_packages(made).packages] == [
         ("ours/base", "1.0.0", None),
         ("ours/tools", "1.2.0", None),
     ]
-    assert package.list_all(made, installed_only=True).packages == ()
-    package.install(made, "ours/tools")
-    assert [row.installed for row in package.list_all(made).packages] == ["1.0.0", "1.2.0"]
+    assert packages.list_packages(made, installed_only=True).packages == ()
+    packages.install_package(made, "ours/tools")
+    assert [row.installed for row in packages.list_packages(made).packages] == ["1.0.0", "1.2.0"]
 
 
 def test_installed_packages_need_no_registry(tmp_path: Path) -> None:
     made = small_app(tmp_path)
     (tmp_path / "registry").rename(tmp_path / "gone")
-    assert len(package.list_all(made, installed_only=True).packages) == 2
-    both = package.list_all(made)
+    assert len(packages.list_packages(made, installed_only=True).packages) == 2
+    both = packages.list_packages(made)
     assert [row.package for row in both.packages] == ["ours/base", "ours/tools"]
     assert "ours" in both.notes[0]
 
 
 @pytest.mark.parametrize("installed", [True, False])
 def test_describe_works_before_and_after_install(tmp_path: Path, installed: bool) -> None:
-    found = package.describe(small_app(tmp_path, installed=installed), "ours/tools")
+    found = packages.describe_package(small_app(tmp_path, installed=installed), "ours/tools")
     assert (found.version, found.license, found.requires) == ("1.2.0", "Apache-2.0", ("base",))
     assert found.installed == ("1.2.0" if installed else None)
     assert [each.name for each in found.prototypes] == ["web"]
@@ -198,7 +201,10 @@ def test_describe_works_before_and_after_install(tmp_path: Path, installed: bool
 
 def test_remove_takes_what_only_it_required(tmp_path: Path) -> None:
     made = small_app(tmp_path)
-    assert sorted(package.remove(made, "ours/tools").packages) == ["ours/base@1.0.0", "ours/tools@1.2.0"]
+    assert sorted(packages.remove_package(made, "ours/tools").packages) == [
+        "ours/base@1.0.0",
+        "ours/tools@1.2.0",
+    ]
     assert not list((made.root / "vendor").rglob("*.yaml"))
     assert made.app().packages == ()
 
@@ -208,16 +214,16 @@ def test_remove_is_refused_while_a_component_uses_it(tmp_path: Path) -> None:
     generate(made)
     before = read_tree(made.root)
     with pytest.raises(UsageError, match="used by `front`"):
-        package.remove(made, "ours/tools")
+        packages.remove_package(made, "ours/tools")
     assert read_tree(made.root) == before
 
 
 def test_remove_is_refused_while_a_package_requires_it(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="required by `ours/tools`"):
-        package.remove(small_app(tmp_path), "ours/base")
+        packages.remove_package(small_app(tmp_path), "ours/base")
 
 
 def test_remove_of_what_is_not_there_names_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError) as caught:
-        package.remove(small_app(tmp_path), "ours/tolos")
+        packages.remove_package(small_app(tmp_path), "ours/tolos")
     assert caught.value.near == "ours/tools"

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from mlstack.app.app_dir import AppDir
 from mlstack.errors import MlstackError, NotFoundError, ParamError, UsageError
-from mlstack.files.appdir import AppDir
-from mlstack.model.masking import MASK
-from mlstack.operations import env, param
-from mlstack.operations.param import Place
+from mlstack.objects.masking import MASK
+from mlstack.operations import app as env
+from mlstack.operations import params
+from mlstack.operations.params import ParamPlace
 from tests.support.builders import read_tree
 from tests.support.kubectl import KUBECONFIG
 from tests.support.registry import generate, small_app
@@ -18,19 +19,19 @@ from tests.support.registry import generate, small_app
 def made(tmp_path: Path) -> AppDir:
     app = small_app(tmp_path)
     for name in ("gke", "minikube"):
-        env.add(app, name, kubeconfig=KUBECONFIG, context=name, use_preset=False)
+        env.add_environment(app, name, kubeconfig=KUBECONFIG, context=name, use_preset=False)
     generate(app)
     generate(app, "shop.cart")
     return app
 
 
 PLACES = {
-    "app": (Place(), "app.yaml", "the whole app"),
-    "module": (Place(module="shop"), "components/shop/params.yaml", "module shop"),
-    "component": (Place(component="shop.cart"), "components/shop/cart.yaml", "shop.cart"),
-    "globals": (Place(environment="gke"), "environments/gke/params.yaml", "all components in gke"),
+    "app": (ParamPlace(), "app.yaml", "the whole app"),
+    "module": (ParamPlace(module="shop"), "components/shop/params.yaml", "module shop"),
+    "component": (ParamPlace(component="shop.cart"), "components/shop/cart.yaml", "shop.cart"),
+    "globals": (ParamPlace(environment="gke"), "environments/gke/params.yaml", "all components in gke"),
     "environment": (
-        Place(component="shop.cart", environment="gke"),
+        ParamPlace(component="shop.cart", environment="gke"),
         "environments/gke/params.yaml",
         "shop.cart in gke",
     ),
@@ -41,14 +42,16 @@ PLACES = {
 def test_set_counts_at_every_level_and_unset_takes_it_back(made: AppDir, level: str) -> None:
     place, file, said = PLACES[level]
     before = read_tree(made.root)
-    result = param.change(made, place, "replicas", "7")
+    result = params.set_param(made, place, "replicas", "7")
     assert (result.value, result.file, result.place, result.changed) == (7, file, said, True)
     (row,) = (
-        r for r in param.list_all(made, component="shop.cart", environment="gke").rows if r.name == "replicas"
+        r
+        for r in params.list_params(made, component="shop.cart", environment="gke").rows
+        if r.name == "replicas"
     )
     assert (row.value, row.origin.partition(":")[0]) == (7, file)
-    assert param.unset(made, place, "replicas").file == file
-    after = param.list_all(made, component="shop.cart", environment="gke").rows
+    assert params.unset_param(made, place, "replicas").file == file
+    after = params.list_params(made, component="shop.cart", environment="gke").rows
     assert next(r.level for r in after if r.name == "replicas") == "default"
     assert {name for name in read_tree(made.root)} >= set(before)
 
@@ -56,21 +59,21 @@ def test_set_counts_at_every_level_and_unset_takes_it_back(made: AppDir, level: 
 def test_new_values_read_as_a_person_would_write_them(tmp_path: Path) -> None:
     made = small_app(tmp_path)
     generate(made)
-    env.add(made, "minikube", kubeconfig=KUBECONFIG)
+    env.add_environment(made, "minikube", kubeconfig=KUBECONFIG)
     file = made.root / "environments/minikube/params.yaml"
     before = file.read_text()
-    param.change(made, Place(component="front", environment="minikube"), "replicas", "1")
-    param.change(made, Place(component="front", environment="minikube"), "args", "a,b")
+    params.set_param(made, ParamPlace(component="front", environment="minikube"), "replicas", "1")
+    params.set_param(made, ParamPlace(component="front", environment="minikube"), "args", "a,b")
     assert file.read_text() == (
         f"{before}components:\n  front:\n    replicas: 1\n    args:\n    - a\n    - b\n"
     )
 
 
 def test_setting_the_same_value_again_changes_nothing(made: AppDir) -> None:
-    place = Place(component="front")
-    param.change(made, place, "replicas", "2")
+    place = ParamPlace(component="front")
+    params.set_param(made, place, "replicas", "2")
     before = read_tree(made.root)
-    assert not param.change(made, place, "replicas", "2").changed
+    assert not params.set_param(made, place, "replicas", "2").changed
     assert read_tree(made.root) == before
 
 
@@ -90,94 +93,96 @@ def test_setting_the_same_value_again_changes_nothing(made: AppDir) -> None:
     ],
 )
 def test_text_is_typed_by_the_schema(made: AppDir, key: str, text: str, value: object) -> None:
-    assert param.change(made, Place(component="front"), key, text).value == value
+    assert params.set_param(made, ParamPlace(component="front"), key, text).value == value
 
 
 def test_as_string_keeps_the_text(made: AppDir) -> None:
-    assert param.change(made, Place(component="front"), "tags.a", "1", as_string=True).value == "1"
+    assert params.set_param(made, ParamPlace(component="front"), "tags.a", "1", as_string=True).value == "1"
 
 
 @pytest.mark.parametrize(
     ("place", "key", "text", "error", "message"),
     [
-        (Place(component="front"), "replicsa", "1", NotFoundError, "replicsa"),
-        (Place(component="fornt"), "replicas", "1", NotFoundError, "fornt"),
-        (Place(environment="gek"), "replicas", "1", NotFoundError, "gek"),
-        (Place(module="shpo"), "replicas", "1", NotFoundError, "shpo"),
-        (Place(), "replicsa", "1", NotFoundError, "replicsa"),
-        (Place(component="front"), "replicas", "10", ParamError, "replicas"),
-        (Place(component="front"), "replicas", "two", ParamError, "replicas"),
-        (Place(component="front"), "color", "blue", ParamError, "color"),
-        (Place(component="front"), "image", "", ParamError, "image"),
-        (Place(component="front"), "a..b", "1", UsageError, "a..b"),
-        (Place(component="front", module="shop"), "replicas", "1", UsageError, "--module"),
+        (ParamPlace(component="front"), "replicsa", "1", NotFoundError, "replicsa"),
+        (ParamPlace(component="fornt"), "replicas", "1", NotFoundError, "fornt"),
+        (ParamPlace(environment="gek"), "replicas", "1", NotFoundError, "gek"),
+        (ParamPlace(module="shpo"), "replicas", "1", NotFoundError, "shpo"),
+        (ParamPlace(), "replicsa", "1", NotFoundError, "replicsa"),
+        (ParamPlace(component="front"), "replicas", "10", ParamError, "replicas"),
+        (ParamPlace(component="front"), "replicas", "two", ParamError, "replicas"),
+        (ParamPlace(component="front"), "color", "blue", ParamError, "color"),
+        (ParamPlace(component="front"), "image", "", ParamError, "image"),
+        (ParamPlace(component="front"), "a..b", "1", UsageError, "a..b"),
+        (ParamPlace(component="front", module="shop"), "replicas", "1", UsageError, "--module"),
     ],
 )
 def test_what_does_not_fit_is_refused_and_nothing_written(
-    made: AppDir, place: Place, key: str, text: str, error: type[MlstackError], message: str
+    made: AppDir, place: ParamPlace, key: str, text: str, error: type[MlstackError], message: str
 ) -> None:
     before = read_tree(made.root)
     with pytest.raises(error) as caught:
-        param.change(made, place, key, text)
+        params.set_param(made, place, key, text)
     assert message in caught.value.message
     assert caught.value.hint
     assert read_tree(made.root) == before
 
 
-@pytest.mark.parametrize("place", [Place(component="front"), Place(environment="gke"), Place()], ids=str)
-def test_hint_names_the_prototype_that_declares_the_parameter(made: AppDir, place: Place) -> None:
+@pytest.mark.parametrize(
+    "place", [ParamPlace(component="front"), ParamPlace(environment="gke"), ParamPlace()], ids=str
+)
+def test_hint_names_the_prototype_that_declares_the_parameter(made: AppDir, place: ParamPlace) -> None:
     with pytest.raises(ParamError) as caught:
-        param.change(made, place, "replicas", "two")
+        params.set_param(made, place, "replicas", "two")
     assert caught.value.hint == "mlstack prototype describe web"
 
 
 def test_manifest_has_no_parameters(made: AppDir) -> None:
     (made.root / "components/plain.yaml").write_text("apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n")
     with pytest.raises(UsageError, match="plain manifest"):
-        param.change(AppDir(made.root), Place(component="plain"), "replicas", "1")
+        params.set_param(AppDir(made.root), ParamPlace(component="plain"), "replicas", "1")
 
 
 def test_a_value_that_an_environment_overrides_is_noted(made: AppDir) -> None:
-    param.change(made, Place(component="front", environment="gke"), "replicas", "3")
-    (note,) = param.change(made, Place(component="front"), "replicas", "2").notes
+    params.set_param(made, ParamPlace(component="front", environment="gke"), "replicas", "3")
+    (note,) = params.set_param(made, ParamPlace(component="front"), "replicas", "2").notes
     assert "`gke`" in note
     assert "environments/gke/params.yaml" in note
 
 
 def test_unset_says_what_counts_now_and_when_nothing_was_set(made: AppDir) -> None:
-    param.change(made, Place(component="front"), "replicas", "2")
-    (note,) = param.unset(made, Place(component="front"), "replicas").notes
+    params.set_param(made, ParamPlace(component="front"), "replicas", "2")
+    (note,) = params.unset_param(made, ParamPlace(component="front"), "replicas").notes
     assert "prototype ours/tools/web" in note
     with pytest.raises(NotFoundError, match="not set for front"):
-        param.unset(made, Place(component="front"), "replicas")
+        params.unset_param(made, ParamPlace(component="front"), "replicas")
 
 
 def test_secrets_are_masked_everywhere(made: AppDir) -> None:
-    result = param.change(made, Place(component="front", environment="gke"), "token", "s3cret")
+    result = params.set_param(made, ParamPlace(component="front", environment="gke"), "token", "s3cret")
     assert result.value == MASK
-    rows = param.list_all(made, environment="gke").rows
+    rows = params.list_params(made, environment="gke").rows
     assert [row.value for row in rows if row.name == "token"] == [MASK]
-    differences = param.diff(made, "gke", "minikube").rows
+    differences = params.diff_params(made, "gke", "minikube").rows
     assert [(row.name, row.first, row.second) for row in differences] == [("token", MASK, None)]
 
 
 def test_list_can_leave_out_defaults_and_other_components(made: AppDir) -> None:
-    rows = param.list_all(made, component="front", set_only=True).rows
+    rows = params.list_params(made, component="front", set_only=True).rows
     assert [(row.component, row.name, row.value) for row in rows] == [("front", "image", "nginx")]
-    rows = param.list_all(made, module="shop", set_only=True).rows
+    rows = params.list_params(made, module="shop", set_only=True).rows
     assert {row.component for row in rows} == {"shop.cart"}
 
 
 def test_diff_shows_what_differs_alone(made: AppDir) -> None:
-    param.change(made, Place(environment="gke"), "color", "green")
-    param.change(made, Place(component="front", environment="minikube"), "replicas", "0")
-    rows = param.diff(made, "minikube", "gke").rows
+    params.set_param(made, ParamPlace(environment="gke"), "color", "green")
+    params.set_param(made, ParamPlace(component="front", environment="minikube"), "replicas", "0")
+    rows = params.diff_params(made, "minikube", "gke").rows
     assert [(row.component, row.name, row.first, row.second) for row in rows] == [
         ("front", "replicas", 0, 1),
         ("front", "color", "red", "green"),
         ("shop.cart", "color", "red", "green"),
     ]
-    assert param.diff(made, "minikube", "gke", components=["shop"]).rows == rows[2:]
+    assert params.diff_params(made, "minikube", "gke", components=["shop"]).rows == rows[2:]
 
 
 def test_list_notes_a_global_that_no_prototype_declares(made: AppDir) -> None:
@@ -185,5 +190,5 @@ def test_list_notes_a_global_that_no_prototype_declares(made: AppDir) -> None:
     file.write_text(file.read_text() + "params: {replicsa: 2}\n")
     made.forget()
     line = file.read_text().count("\n")
-    (note,) = param.list_all(made).notes
+    (note,) = params.list_params(made).notes
     assert note == f"no installed prototype declares `replicsa` (app.yaml:{line}); did you mean `replicas`?"

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
+from mlstack.app.files import read
+from mlstack.app.params import ParamScope
+from mlstack.deploy import approve
+from mlstack.deploy.changes import ApplyOptions
+from mlstack.deploy.result import RunResult
 from mlstack.errors import ConfigError, ConflictError, MlstackError, UsageError, WrongClusterError
-from mlstack.files import planfile
-from mlstack.files.overrides import read
-from mlstack.model.options import ApplyOptions
-from mlstack.model.params import ParamScope
-from mlstack.model.report import RunResult
-from mlstack.operations import apply, plan
-from mlstack.operations.plan import PlanResult
+from mlstack.kube.client import ObjectRef
+from mlstack.operations import deploy
+from mlstack.operations.deploy import PlanResult
 from tests.support.deploying import Stack, config_map, crd, deployment, secret, tfjob
 from tests.support.registry import generate, small_app
 
@@ -39,13 +39,13 @@ def parametrised(tmp_path: Path, stack: Stack) -> Stack:
 def planned(stack: Stack, file: Path | None, **facts: Any) -> PlanResult:
     options = ApplyOptions(dry_run=True, **facts.pop("options", {}))
     target = stack.target(**facts)
-    return plan.plan(target, opener=stack.opener, clock=stack.clock, options=options, out=file)
+    return deploy.plan(target, opener=stack.opener, clock=stack.clock, options=options, out=file)
 
 
 def applied(stack: Stack, file: Path, *, environment: str = "minikube", **facts: Any) -> RunResult:
     target = stack.target(environment, **facts)
-    found = apply.compute_planned(file, target, opener=stack.opener, options=ApplyOptions(wait=False))
-    return apply.execute(found, clock=stack.clock)
+    found = deploy.plan_approved(file, target, opener=stack.opener, options=ApplyOptions(wait=False))
+    return deploy.apply(found, clock=stack.clock)
 
 
 def refused(stack: Stack, file: Path, error: type[MlstackError], **facts: Any) -> str:
@@ -212,7 +212,7 @@ def test_secret_parameters_of_the_run_are_not_kept_but_held_to(parametrised: Sta
 def test_the_file_says_what_it_was_made_from(stack: Stack, file: Path) -> None:
     stack.write("web", config_map(a="1"))
     planned(stack, file, components=["web"])
-    found = planfile.read(file)
+    found = approve.read(file)
     assert (found.app, found.environment, found.context, found.namespace) == (
         "demo",
         "minikube",

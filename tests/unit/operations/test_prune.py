@@ -7,19 +7,12 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.errors import (
-    ClusterError,
-    ConfigError,
-    InvalidError,
-    MlstackError,
-    OutdatedError,
-    UsageError,
-)
-from mlstack.model import applyset
-from mlstack.model.report import RunResult
-from mlstack.operations import apply, delete
+from mlstack.deploy import inventory
+from mlstack.deploy.result import RunResult
+from mlstack.errors import ClusterError, ConfigError, InvalidError, MlstackError, OutdatedError, UsageError
+from mlstack.kube.client import ObjectRef
+from mlstack.operations import deploy
+from mlstack.testing.cluster import MemoryCluster
 from tests.support.deploying import Stack, config_map, crd, deployment, secret, tfjob
 
 Clusters = dict[str, MemoryCluster]
@@ -74,10 +67,10 @@ def test_members_carry_the_label_of_the_set(stack: Stack, clusters: Clusters) ->
     stack.apply()
     parent, live = clusters["minikube"].get(PARENT), clusters["minikube"].get(ref("one"))
     assert parent is not None and live is not None
-    set_id = applyset.set_id("mlstack-demo.minikube", "ml")
-    assert parent["metadata"]["labels"][applyset.ID_LABEL] == set_id
-    assert live["metadata"]["labels"][applyset.MEMBER_LABEL] == set_id
-    assert applyset.MEMBER_LABEL not in parent["metadata"]["labels"]
+    set_id = inventory.set_id("mlstack-demo.minikube", "ml")
+    assert parent["metadata"]["labels"][inventory.ID_LABEL] == set_id
+    assert live["metadata"]["labels"][inventory.MEMBER_LABEL] == set_id
+    assert inventory.MEMBER_LABEL not in parent["metadata"]["labels"]
 
 
 def test_kinds_of_the_set_follow_what_is_there(stack: Stack, clusters: Clusters) -> None:
@@ -87,21 +80,21 @@ def test_kinds_of_the_set_follow_what_is_there(stack: Stack, clusters: Clusters)
     assert parent is not None
     annotations = parent["metadata"]["annotations"]
     kinds = "ConfigMap,CustomResourceDefinition.apiextensions.k8s.io,TFJob.kubeflow.org"
-    assert annotations[applyset.GROUP_KINDS] == kinds
-    assert annotations[applyset.NAMESPACES] == ""
+    assert annotations[inventory.GROUP_KINDS] == kinds
+    assert annotations[inventory.NAMESPACES] == ""
     elsewhere = {**config_map("far"), "metadata": {"name": "far", "namespace": "default"}}
     stack.write("a", elsewhere, crd("tfjobs", "TFJob", group="kubeflow.org"))
     stack.apply()
     parent = clusters["minikube"].get(PARENT)
     assert parent is not None
     annotations = parent["metadata"]["annotations"]
-    assert annotations[applyset.GROUP_KINDS] == "ConfigMap,CustomResourceDefinition.apiextensions.k8s.io"
-    assert annotations[applyset.NAMESPACES] == "default"
+    assert annotations[inventory.GROUP_KINDS] == "ConfigMap,CustomResourceDefinition.apiextensions.k8s.io"
+    assert annotations[inventory.NAMESPACES] == "default"
 
 
 def test_a_member_label_in_a_manifest_is_refused(stack: Stack) -> None:
     data = config_map()
-    data["metadata"]["labels"] = {applyset.MEMBER_LABEL: "theirs"}
+    data["metadata"]["labels"] = {inventory.MEMBER_LABEL: "theirs"}
     stack.write("a", data)
     with pytest.raises(ConfigError, match="brings the label"):
         stack.diff()
@@ -334,9 +327,9 @@ def test_nothing_is_pruned_when_a_write_failed(stack: Stack, clusters: Clusters)
 
 
 def test_a_set_of_another_tool_is_refused(stack: Stack, clusters: Clusters) -> None:
-    labels = {applyset.ID_LABEL: applyset.set_id(PARENT.name, "ml")}
+    labels = {inventory.ID_LABEL: inventory.set_id(PARENT.name, "ml")}
     metadata = {"name": PARENT.name, "namespace": "ml", "labels": labels}
-    metadata["annotations"] = {applyset.TOOLING: "kubectl/v1.32"}
+    metadata["annotations"] = {inventory.TOOLING: "kubectl/v1.32"}
     cluster = clusters["minikube"]
     cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}})
     cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
@@ -471,8 +464,8 @@ def test_another_run_that_did_the_same_is_no_trouble(stack: Stack, clusters: Clu
     stack.apply()
     many(stack, "a", "one", "three")
     first, second = stack.plan(), stack.plan()
-    apply.execute(first, clock=stack.clock)
-    result = apply.execute(second, clock=stack.clock)
+    deploy.apply(first, clock=stack.clock)
+    result = deploy.apply(second, clock=stack.clock)
     assert outcomes(result) == {"one": "unchanged", "three": "unchanged", "two": "gone"}
     assert result.ok
     assert listed(clusters) == ["one", "three"]
@@ -486,16 +479,16 @@ def test_another_run_that_did_something_else_stops_this_one(stack: Stack, cluste
     many(stack, "a", "one", "two", "three")
     stack.apply()
     with pytest.raises(OutdatedError, match="another run was faster, and `ConfigMap ml/three`"):
-        apply.execute(late, clock=stack.clock)
+        deploy.apply(late, clock=stack.clock)
     assert listed(clusters) == ["one", "three", "two"]
 
 
 def test_a_delete_that_was_overtaken_stops(stack: Stack, clusters: Clusters) -> None:
     many(stack, "a", "one")
     stack.apply()
-    late = delete.compute(stack.target(), opener=stack.opener)
+    late = deploy.plan_delete(stack.target(), opener=stack.opener)
     many(stack, "a", "one", "two")
     stack.apply()
     with pytest.raises(OutdatedError, match="was deployed since this was shown"):
-        delete.execute(late, clock=stack.clock)
+        deploy.delete(late, clock=stack.clock)
     assert listed(clusters) == ["one", "two"]

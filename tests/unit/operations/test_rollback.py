@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.engine.records.history import History
+from mlstack.deploy import history
+from mlstack.deploy.history import History
 from mlstack.errors import (
     ClusterError,
     ForbiddenError,
@@ -23,8 +22,9 @@ from mlstack.errors import (
     UsageError,
     WrongClusterError,
 )
-from mlstack.model import packing
-from mlstack.operations import history, rollback
+from mlstack.kube.client import ObjectRef
+from mlstack.operations import deploy
+from mlstack.testing.cluster import MemoryCluster
 from tests.support.cut import CutCluster
 from tests.support.deploying import Stack, config_map, secret
 
@@ -214,7 +214,7 @@ def test_a_number_that_is_gone_is_not_found(twice: Stack) -> None:
 
 
 def test_a_rollback_is_a_plan_that_asks_like_any_other(twice: Stack, clusters: Clusters) -> None:
-    plan = rollback.compute(twice.target(), 1, opener=clusters.__getitem__, clock=twice.clock)
+    plan = deploy.plan_rollback(twice.target(), 1, opener=clusters.__getitem__, clock=twice.clock)
     assert (plan.changes_existing, plan.destructive, plan.report.counts) == (
         True,
         True,
@@ -281,7 +281,7 @@ def test_a_history_that_cannot_be_written_is_a_note_and_no_failure(
 def test_wherever_a_run_is_cut_off_the_next_one_leaves_its_set_as_the_newest_revision(
     stack: Stack, clusters: Clusters, monkeypatch: pytest.MonkeyPatch, answered: bool
 ) -> None:
-    monkeypatch.setattr(packing, "pack", partial(packing.pack, part_bytes=300))
+    monkeypatch.setattr(history, "pack", partial(history.pack, part_bytes=300))
     whole = clusters["minikube"]
     for writes in range(14):
         stack.write("a", *(config_map(f"m{number}", value=f"{writes}") for number in range(3)))
@@ -323,15 +323,15 @@ def planted(clusters: Clusters, number: int = 3, content: bytes | None = None, *
     """Write a revision as somebody can who may write Secrets, and has read one."""
     secrets = clusters["minikube"].list("v1", "Secret", namespace="ml").items
     first = next(item for item in secrets if item["metadata"]["name"] == "mlstack-demo.minikube.r1")
-    known = json.loads(first["metadata"]["annotations"][packing.FACTS])
+    known = json.loads(first["metadata"]["annotations"][history.FACTS])
     metadata = {
         "name": f"mlstack-demo.minikube.r{number}",
         "namespace": "ml",
-        "labels": {**first["metadata"]["labels"], packing.REVISION_LABEL: str(number)},
-        "annotations": {packing.FACTS: json.dumps({**known, **facts})},
+        "labels": {**first["metadata"]["labels"], history.REVISION_LABEL: str(number)},
+        "annotations": {history.FACTS: json.dumps({**known, **facts})},
     }
-    data = first["data"] if content is None else {packing.CONTENT: base64.b64encode(content).decode()}
-    made = {"apiVersion": "v1", "kind": "Secret", "type": packing.TYPE, "metadata": metadata, "data": data}
+    data = first["data"] if content is None else {history.CONTENT: base64.b64encode(content).decode()}
+    made = {"apiVersion": "v1", "kind": "Secret", "type": history.TYPE, "metadata": metadata, "data": data}
     clusters["minikube"].create(made)
 
 
@@ -365,7 +365,7 @@ def test_numbers_that_nobody_wrote_end_at_once_with_one_message(
     with pytest.raises(ClusterError, match="revision 3 is damaged: its Secrets are not what was written"):
         twice.rollback(3)
     assert time.monotonic() - begun_s < 2
-    listed = history.list_all(twice.target(), opener=twice.opener, clock=twice.clock)
+    listed = deploy.list_history(twice.target(), opener=twice.opener, clock=twice.clock)
     assert (len(listed.notes) == 1) == (content is None)
     twice.write("a", config_map(a="3"))
     assert twice.apply().ok

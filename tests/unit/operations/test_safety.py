@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.cluster.memory import MemoryCluster
+from mlstack.deploy.result import ObjectChange, RunResult
+from mlstack.deploy.target import Holder
 from mlstack.errors import ClusterError, ConfigError, ConflictError, InvalidError, LockedError
-from mlstack.model.holder import Holder
-from mlstack.model.report import ObjectChange, RunResult
+from mlstack.kube.client import ObjectRef
+from mlstack.testing.cluster import MemoryCluster
 from tests.support.deploying import Stack, config_map, crd, deployment
 
 Clusters = dict[str, MemoryCluster]

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from mlstack.app import schema as files
 from mlstack.errors import NotFoundError
-from mlstack.files import schema as files
-from mlstack.operations import schemas
+from mlstack.operations import app
 from tests.generate import result_schemas
 from tests.support.cli import Runner
 from tests.support.registry import small_app
@@ -103,7 +103,7 @@ def test_yaml_holds_the_same_as_json(run: Runner, tmp_path: Path, monkeypatch: p
 
 
 def test_all_schemas_are_listed_with_their_ids() -> None:
-    rows = {row.name: row for row in schemas.known().schemas}
+    rows = {row.name: row for row in app.list_schemas().schemas}
     assert rows["App"].describes == "file"
     assert rows["DiffResult"].describes == "result"
     assert rows["DiffResult"].id == "https://mlstack.dev/schemas/v1/DiffResult.json"
@@ -111,12 +111,12 @@ def test_all_schemas_are_listed_with_their_ids() -> None:
 
 @pytest.mark.parametrize("name", ["App", "diffresult"])
 def test_a_schema_is_found_by_its_kind_in_any_case(name: str) -> None:
-    assert schemas.find(name).name.lower() == name.lower()
+    assert app.find_schema(name).name.lower() == name.lower()
 
 
 def test_an_unknown_schema_is_told_with_the_nearest() -> None:
     with pytest.raises(NotFoundError) as caught:
-        schemas.find("DifResult")
+        app.find_schema("DifResult")
     assert caught.value.hint == "did you mean `DiffResult`?"
 
 

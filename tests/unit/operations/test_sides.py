@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.cluster.memory import MemoryCluster
+from mlstack.deploy.compare import read_side
+from mlstack.deploy.result import ObjectChange
 from mlstack.errors import NotFoundError, UsageError
-from mlstack.model.report import ObjectChange
-from mlstack.model.sides import read_side
-from mlstack.operations import compare
-from mlstack.operations.compare import CompareResult
+from mlstack.kube.client import ObjectRef
+from mlstack.operations import deploy
+from mlstack.operations.deploy import CompareResult
+from mlstack.testing.cluster import MemoryCluster
 from tests.support.deploying import Stack, config_map, deployment
 
 PATCH = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {a: gke}\n"
@@ -30,7 +30,7 @@ def two(stack: Stack) -> Stack:
 
 def look(stack: Stack, left: str, right: str, **facts: Any) -> CompareResult:
     sides = read_side(left), read_side(right)
-    return compare.compare(stack.target(**facts), *sides, opener=stack.opener)
+    return deploy.compare_environments(stack.target(**facts), *sides, opener=stack.opener)
 
 
 def different(found: CompareResult) -> dict[str, ObjectChange]:

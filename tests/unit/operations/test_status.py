@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.cluster.simulated import Simulation
+from mlstack.deploy.result import StatusResult
 from mlstack.errors import ForbiddenError
-from mlstack.model.health import StatusResult
+from mlstack.kube.client import ObjectRef
 from mlstack.operations import status
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.testing.controllers import Simulation
 from tests.support.builders import write_tree
 from tests.support.deploying import Stack, config_map, crd, deployment, tfjob
 from tests.support.packages import COMMON, JOBS, vendored

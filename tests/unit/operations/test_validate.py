@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from mlstack.files.appdir import AppDir
-from mlstack.operations.validate import validate
+from mlstack.app.app_dir import AppDir
+from mlstack.operations.render import validate_environment
 from tests.support.builders import Tree
 from tests.support.deploying import Stack, config_map, deployment
 from tests.support.packages import COMMON, JOBS, installed_app, vendored
@@ -14,13 +14,13 @@ Build = Callable[[Tree | None], Path]
 
 def test_sound_objects_pass(stack: Stack) -> None:
     stack.write("a", config_map(a="1"), deployment())
-    result = validate(stack.app, "minikube")
+    result = validate_environment(stack.app, "minikube")
     assert (result.ok, result.count, result.faults, result.kubernetes_version) == (True, 2, (), "1.36")
 
 
 def test_all_faults_are_listed_with_object_field_and_line(stack: Stack) -> None:
     stack.write("a", deployment(imagee="x"), config_map("b", a="1") | {"dataa": {}})
-    result = validate(stack.app, "minikube")
+    result = validate_environment(stack.app, "minikube")
     assert not result.ok
     assert {(fault.object, fault.path) for fault in result.faults} == {
         ("Deployment ml/web", "spec.template.spec.containers[0].imagee"),
@@ -40,7 +40,7 @@ def test_a_fault_in_a_template_names_its_line(app: Build) -> None:
     root = app(
         {**installed_app(), **vendored(COMMON, {**JOBS, "tf-cnn/templates/job.yaml.j2": template.encode()})}
     )
-    (fault,) = validate(AppDir.find(root), "minikube").faults
+    (fault,) = validate_environment(AppDir.find(root), "minikube").faults
     assert fault.path == "data.workers"
     assert fault.where == "vendor/kubeflow/jobs@0.1.0/tf-cnn/templates/job.yaml.j2:7"
     assert fault.component == "cnn"
@@ -48,7 +48,7 @@ def test_a_fault_in_a_template_names_its_line(app: Build) -> None:
 
 def test_notes_are_no_faults(app: Build) -> None:
     text = str(installed_app()["app.yaml"]).replace("params: {}", "params: {clout: gke}")
-    result = validate(AppDir.find(app({**installed_app(), "app.yaml": text})), "minikube")
+    result = validate_environment(AppDir.find(app({**installed_app(), "app.yaml": text})), "minikube")
     assert result.ok
     assert [note.partition(" (")[0] for note in result.notes] == ["no installed prototype declares `clout`"]
 
@@ -65,5 +65,5 @@ def test_a_fault_in_a_patch_names_the_patch(stack: Stack) -> None:
           replicas: many
         """,
     )
-    (fault,) = validate(stack.app, "minikube").faults
+    (fault,) = validate_environment(stack.app, "minikube").faults
     assert (fault.path, fault.where) == ("spec.replicas", "environments/minikube/patches/a.yaml:5")

@@ -11,17 +11,20 @@ from typing import Any
 import pytest
 import typer
 
-from mlstack.cli.adapters import MachineClock
+from mlstack.cli.ports import MachineClock
 from mlstack.cli.main import program
-from mlstack.cluster.api import ObjectRef
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.cluster.view import ClusterView
-from mlstack.elastic import spec
-from mlstack.elastic.controller import Controller
-from mlstack.elastic.environment import environment
-from mlstack.elastic.running.settings import LEASE_NAME, Settings
-from mlstack.elastic.trainingjob import SERVER_CLASS, TRAINER_CLASS, RoleName
-from mlstack.files.appdir import AppDir
+from mlstack.kube.client import ObjectRef
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.kube.client import ClientWrapper
+from mlstack.elastic import training_job as spec
+from mlstack.elastic.controller.controller import Controller
+from mlstack.elastic.pods import environment
+from mlstack.elastic.controller.controller import LEASE_NAME
+from mlstack.elastic.controller.controller import ControllerSettings
+from mlstack.elastic.training_job import SERVER_CLASS
+from mlstack.elastic.training_job import TRAINER_CLASS
+from mlstack.elastic.training_job import RoleName
+from mlstack.app.app_dir import AppDir
 from tests.support import examples
 from tests.support.elastic import pod, training_job
 from tests.support.examples import Case
@@ -101,7 +104,7 @@ class Use:
     verb: str
 
 
-class Noted(ClusterView):
+class Noted(ClientWrapper):
     """A cluster that notes which rights are used."""
 
     def __init__(self, cluster: MemoryCluster) -> None:
@@ -181,7 +184,7 @@ def use(stage: Stage) -> set[Use]:
     stage.put(again)
     stage.reconciler.step(stage.clock.now_ms + 3_600_000)  # it has not heard of the other job of that name
     clock = MachineClock()
-    settings = Settings(identity="me", lease_namespace="default")
+    settings = ControllerSettings(identity="me", lease_namespace="default")
     for _ in range(2):
         Controller(noted, settings, clock=clock, told=lambda text: None).once()
     return noted.used

@@ -20,11 +20,11 @@ from typing import Any
 
 import pytest
 
-from mlstack.files import bundled
+from mlstack.app import files
 from tests.support.processes import Program
 from tests.support.waiting import wait_until
 
-EXAMPLE = bundled.folder("prototypes") / "elastic" / "elastic-job" / "example"
+EXAMPLE = files.folder("prototypes") / "elastic" / "elastic-job" / "example"
 TASKS = 20
 PASSES = 6
 DONE = re.compile(r"^done pass=(\d+) task=(\d+) ", re.MULTILINE)

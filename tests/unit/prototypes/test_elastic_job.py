@@ -6,11 +6,15 @@ from typing import Any
 
 import pytest
 
-from mlstack.elastic import podspec, spec
-from mlstack.elastic.trainingjob import TrainingJob
-from mlstack.errors import ParamError, TemplateError
-from mlstack.files.schema import check_params
-from mlstack.model.params import Layer, Resolved, resolve
+from mlstack.elastic import pods
+from mlstack.elastic import training_job
+from mlstack.elastic.training_job import TrainingJob
+from mlstack.errors import ParamError
+from mlstack.errors import TemplateError
+from mlstack.app.schema import check_params
+from mlstack.app.params import Layer
+from mlstack.app.params import Resolved
+from mlstack.app.params import resolve
 from tests.property.test_hostile_values import render
 from tests.support import examples
 
@@ -26,15 +30,15 @@ def job(**params: Any) -> TrainingJob:
     found = given(**params)
     check_params(CASES["offline"].prototype, found)
     [written] = [each for each in render(CASES["offline"], found) if each["kind"] == "TrainingJob"]
-    return spec.parse(written)
+    return training_job.parse(written)
 
 
 def images(found: TrainingJob) -> list[str]:
-    return [each["image"] for each in podspec.server_spec(found, "master")["containers"]]
+    return [each["image"] for each in pods.server_spec(found, "master")["containers"]]
 
 
 def mounts(found: TrainingJob, role: Any) -> list[list[str]]:
-    containers = podspec.server_spec(found, role)["containers"]
+    containers = pods.server_spec(found, role)["containers"]
     return [[one["mountPath"] for one in each["volumeMounts"]] for each in containers]
 
 
@@ -63,7 +67,7 @@ def test_claims_are_mounted_where_it_is_said() -> None:
 
 
 def test_trainers_get_the_time_that_they_are_given() -> None:
-    pod = podspec.trainer_spec(job(), 0)
+    pod = pods.trainer_spec(job(), 0)
     assert pod["terminationGracePeriodSeconds"] == 60
     assert {each["tolerationSeconds"] for each in pod["tolerations"]} == {300}
 
@@ -74,7 +78,7 @@ def test_a_job_has_its_priority_by_number_or_by_class() -> None:
     assert by_class.trainer.priority_class != "gold"
     by_number = job(priority=7)
     assert (by_number.priority_class, by_number.priority) == ("", 7)
-    with pytest.raises(spec.SpecError, match="give one of them"):
+    with pytest.raises(training_job.SpecError, match="give one of them"):
         job(jobPriorityClassName="gold", priority=7)
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from mlstack.files import bundled
+from mlstack.app import files
 from tests.support.processes import free_port
 
-LAUNCHER = bundled.folder("prototypes") / "tf-job" / "tf-cnn" / "files" / "launcher.py"
+LAUNCHER = files.folder("prototypes") / "tf-job" / "tf-cnn" / "files" / "launcher.py"
 BENCHMARK = Path(__file__).with_name("benchmark.py")
 
 PS = ["cnn-ps-0.default.svc:2222", "cnn-ps-1.default.svc:2222"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.engine import desired
+from mlstack.render import render
 from mlstack.errors import MlstackError
 from tests.support import examples
 
@@ -96,4 +96,4 @@ def test_values_that_do_not_go_together_are_refused(
 def test_a_component_whose_name_is_no_objects_name_is_refused(tmp_path: Path) -> None:
     app = examples.write_app(tmp_path / "app", {"Cnn": (TF_CNN, {})})
     with pytest.raises(MlstackError, match="`Cnn` is no name for objects"):
-        desired.load(app, examples.PLAIN)
+        render.load(app, examples.PLAIN)

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.files import bundled, yamlread
-from mlstack.files.drafts import Wanted
-from mlstack.files.schema import check_value
-from mlstack.model.app import RegistryRef
-from mlstack.model.params import spelling_table
-from mlstack.operations.prototype import preview
-from mlstack.registries import catalog
-from mlstack.registries.index import build_index
+from mlstack.app import files
+from mlstack.yaml import read
+from mlstack.app.app_dir import Wanted
+from mlstack.app.schema import check_value
+from mlstack.app.app import RegistryRef
+from mlstack.app.params import spelling_table
+from mlstack.operations.packages import preview_prototype
+from mlstack.registries import registry as catalog
+from mlstack.registries.registry import build_index
 from tests.support import examples
 
 LAUNCH_POST = "github.com/google/kubeflow/tree/master/kubeflow"
@@ -22,7 +23,7 @@ FOUR = {"core": "kubeflow-core", "tf-job": "tf-job", "tf-cnn": "tf-cnn", "tf-ser
 
 
 def test_the_index_is_not_stale() -> None:
-    folder = bundled.folder("registry")
+    folder = files.folder("registry")
     written = (folder / "registry.yaml").read_text("utf-8")
     assert written == build_index(folder), "python -m tests.generate.registry_index rewrites it"
 
@@ -33,12 +34,12 @@ def test_the_index_is_not_stale() -> None:
 )
 def test_the_addresses_of_old_lead_here(address: str) -> None:
     ref = RegistryRef(name="kubeflow", address=address, protocol="")
-    registry = catalog.open_registry(ref, root=bundled.folder("registry"))
+    registry = catalog.open_registry(ref, root=files.folder("registry"))
     assert {"core", "tf-job", "tf-serving"} <= registry.index().packages.keys()
 
 
 def test_the_definition_that_jobs_are_checked_by_is_the_installed_one() -> None:
-    root = bundled.folder("prototypes")
+    root = files.folder("prototypes")
     installed = root / "core" / "kubeflow-core" / "files" / "crds" / "tfjobs.yaml"
     assert (root / "tf-job" / "crds" / "tfjobs.yaml").read_bytes() == installed.read_bytes()
 
@@ -81,20 +82,20 @@ def test_an_old_part_of_the_core_brings_that_part_alone(
     tmp_path: Path, alias: str, brings: str, lacks: str
 ) -> None:
     app = examples.write_app(tmp_path / "app", {})
-    found = {str(each.identity) for each in preview(app, Wanted(prototype=alias)).objects}
+    found = {str(each.identity) for each in preview_prototype(app, Wanted(prototype=alias)).objects}
     assert brings in found
     assert lacks not in found
 
 
-@pytest.mark.parametrize("preset", bundled.presets())
+@pytest.mark.parametrize("preset", files.presets())
 def test_every_value_of_a_preset_reaches_a_prototype(preset: str) -> None:
     declared = {name for each in examples.prototypes() for name in spelling_table(each.params)}
     assert set(preset_globals(preset)) <= declared
 
 
 def preset_globals(name: str) -> dict[str, object]:
-    file = bundled.folder("environments") / name / "params.yaml"
-    values: dict[str, object] = yamlread.read_document(file.read_text("utf-8"), source=name).value["globals"]
+    file = files.folder("environments") / name / "params.yaml"
+    values: dict[str, object] = read.read_document(file.read_text("utf-8"), source=name).value["globals"]
     return values
 
 
@@ -117,7 +118,7 @@ def test_every_default_fits_its_own_schema() -> None:
 
 
 def test_every_package_and_prototype_has_a_readme() -> None:
-    root = bundled.folder("prototypes")
+    root = files.folder("prototypes")
     folders = [root / each.name for each in examples.packages()]
     folders += [root / each.package / each.name for each in examples.prototypes()]
     assert [folder for folder in folders if not (folder / "README.md").is_file()] == []

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from mlstack.errors import ParamError
-from mlstack.files.schema import check_params
-from mlstack.model.params import Layer, Resolved, resolve
+from mlstack.app.schema import check_params
+from mlstack.app.params import Layer
+from mlstack.app.params import Resolved
+from mlstack.app.params import resolve
 from tests.property.test_hostile_values import render
 from tests.support import examples
 from tests.support.examples import Case

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from mlstack.app.app import RegistryRef
 from mlstack.errors import RegistryError
-from mlstack.model.app import RegistryRef
-from mlstack.registries.catalog import open_registry, protocol_of
+from mlstack.registries.registry import open_registry, protocol_of
 from tests.support.builders import Tree
 from tests.support.registries import Open, RegistrySuite, plain, write_registry
 

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from mlstack.app.app import PackageRef, RegistryRef, Retired
 from mlstack.errors import NotFoundError, RegistryError
-from mlstack.model.app import PackageRef, RegistryRef, Retired
-from mlstack.registries import catalog
-from mlstack.registries.base import Registry
-from mlstack.registries.index import build_index
-from mlstack.registries.protocols.git import parse_address
+from mlstack.registries import registry
+from mlstack.registries.git import parse_address
+from mlstack.registries.registry import Registry, build_index
 from tests.support.builders import Tree
 from tests.support.packages import JOBS, as_files
 from tests.support.registries import Open, RegistrySuite, indexed, next_jobs, plain, write_registry
@@ -44,7 +43,7 @@ def commit(folder: Path) -> str:
 
 
 def opened_at(address: str, tmp_path: Path) -> Registry:
-    return catalog.open_registry(RegistryRef(name="own", address=address, protocol="git"), root=tmp_path)
+    return registry.open_registry(RegistryRef(name="own", address=address, protocol="git"), root=tmp_path)
 
 
 class TestGit(RegistrySuite):
@@ -117,7 +116,7 @@ def test_fetching_a_requirement_at_a_revision_locks_that_commit(tmp_path: Path) 
         ("0.10.0", "0.10.0", second),
     ):
         wanted = PackageRef(registry="own", name="jobs", version=version)
-        fetched, locked = catalog.fetch_all(refs, wanted, root=tmp_path)
+        fetched, locked = registry.fetch_all(refs, wanted, root=tmp_path)
         assert [(each.name, each.version) for each in fetched] == [("jobs", expected), ("common", "0.1.0")]
         assert locked.revision == revision
 
@@ -131,7 +130,7 @@ def test_retired_names_are_locked_unless_the_registry_lies_on_this_machine(tmp_p
         RegistryRef(name="near", address=str(repo), protocol="directory"),
     ]
     wanted = [PackageRef(registry=ref.name, name="jobs") for ref in refs]
-    far, near = (catalog.fetch_all(refs, each, root=tmp_path)[1] for each in wanted)
+    far, near = (registry.fetch_all(refs, each, root=tmp_path)[1] for each in wanted)
     assert far.retired == (Retired(names=("old-job",), reason="nobody runs it"),)
     assert near.retired == ()
 
@@ -140,12 +139,12 @@ def test_a_requirement_of_neither_version_nor_revision_is_not_found(tmp_path: Pa
     repository(tmp_path / "repo", plain())
     refs = [RegistryRef(name="own", address=f"file://{tmp_path}/repo", protocol="git")]
     with pytest.raises(NotFoundError, match=r"has no version `9\.9`"):
-        catalog.fetch_all(refs, PackageRef(registry="own", name="jobs", version="9.9"), root=tmp_path)
+        registry.fetch_all(refs, PackageRef(registry="own", name="jobs", version="9.9"), root=tmp_path)
 
 
 def test_a_requirement_of_an_unknown_registry_says_how_to_add_it(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError) as caught:
-        catalog.fetch_all([], PackageRef(registry="own", name="jobs"), root=tmp_path)
+        registry.fetch_all([], PackageRef(registry="own", name="jobs"), root=tmp_path)
     assert caught.value.hint == "mlstack registry add own ADDRESS"
 
 
@@ -250,4 +249,4 @@ def test_an_index_with_a_stale_digest_never_gives_files(tmp_path: Path) -> None:
     repository(tmp_path / "repo", indexed(next="sha256:" + "1" * 64))
     refs = [RegistryRef(name="own", address=f"file://{tmp_path}/repo", protocol="git")]
     with pytest.raises(RegistryError, match="is not what the registry's index says"):
-        catalog.fetch_all(refs, PackageRef(registry="own", name="jobs"), root=tmp_path)
+        registry.fetch_all(refs, PackageRef(registry="own", name="jobs"), root=tmp_path)

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from mlstack.app.app import Lock, LockedRegistry, Retired
+from mlstack.app.app_dir import AppDir
+from mlstack.app.files import write_lock
 from mlstack.errors import NotFoundError
-from mlstack.files.appdir import AppDir
-from mlstack.files.lockfile import write_lock
-from mlstack.model.app import Lock, LockedRegistry, Retired
-from mlstack.registries.retired import find_prototype
+from mlstack.registries.registry import find_prototype
 from tests.support.builders import write_tree
 from tests.support.packages import JOBS, registry_folder, vendored
 

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.files import bundled
-from mlstack.model.app import PackageRef, RegistryRef
-from mlstack.registries import catalog
-from mlstack.registries.index import build_index
+from mlstack.app import files
+from mlstack.app.app import PackageRef, RegistryRef
+from mlstack.registries import registry
+from mlstack.registries.registry import build_index
 from tests.support import examples
 
 LAUNCH = "github.com/google/kubeflow/tree/master/kubeflow"
 
 
 def test_the_shipped_index_is_fresh() -> None:
-    folder = bundled.folder("registry")
+    folder = files.folder("registry")
     shipped = (folder / "registry.yaml").read_text(encoding="utf-8")
     assert shipped == build_index(folder), "stale: python -m tests.generate.registry_index rewrites it"
 
@@ -24,18 +24,22 @@ def test_the_shipped_index_is_fresh() -> None:
     "address", ["bundled", LAUNCH, f"https://{LAUNCH}", f"https://GitHub.com/{LAUNCH[11:]}/"]
 )
 def test_the_launch_post_leads_to_the_shipped_registry_offline(address: str, tmp_path: Path) -> None:
-    ref = RegistryRef(name="kubeflow", address=address, protocol=catalog.protocol_of(address))
-    assert set(catalog.open_registry(ref, root=tmp_path).index().packages) >= {"core", "tf-job", "tf-serving"}
+    ref = RegistryRef(name="kubeflow", address=address, protocol=registry.protocol_of(address))
+    assert set(registry.open_registry(ref, root=tmp_path).index().packages) >= {
+        "core",
+        "tf-job",
+        "tf-serving",
+    }
 
 
 def test_another_branch_of_that_repository_is_not_ours() -> None:
-    assert not catalog.is_bundled("github.com/google/kubeflow/tree/other/kubeflow")
+    assert not registry.is_bundled("github.com/google/kubeflow/tree/other/kubeflow")
 
 
 @pytest.mark.parametrize("name", ["core", "tf-job", "tf-serving"])
 def test_the_packages_of_the_launch_can_be_fetched_with_what_they_require(name: str, tmp_path: Path) -> None:
     refs = [RegistryRef(name="mine", address=LAUNCH, protocol="git")]
-    fetched, locked = catalog.fetch_all(refs, PackageRef(registry="mine", name=name), root=tmp_path)
+    fetched, locked = registry.fetch_all(refs, PackageRef(registry="mine", name=name), root=tmp_path)
     assert fetched[0].name == name
     assert "common" in [package.name for package in fetched]
     assert locked.address == LAUNCH
@@ -43,7 +47,7 @@ def test_the_packages_of_the_launch_can_be_fetched_with_what_they_require(name: 
 
 def test_retired_names_are_given_once_and_no_prototype_or_package_has_them(tmp_path: Path) -> None:
     ref = RegistryRef(name="kubeflow", address="bundled", protocol="directory")
-    index = catalog.open_registry(ref, root=tmp_path).index()
+    index = registry.open_registry(ref, root=tmp_path).index()
     names = [name for each in index.retired for name in each.names]
     assert {"mxnet-job", "katib", "spartakus"} <= set(names)
     assert len(names) == len(set(names))
@@ -52,7 +56,7 @@ def test_retired_names_are_given_once_and_no_prototype_or_package_has_them(tmp_p
 
 def test_what_to_do_instead_of_a_retired_name_names_what_is_there(tmp_path: Path) -> None:
     ref = RegistryRef(name="kubeflow", address="bundled", protocol="directory")
-    index = catalog.open_registry(ref, root=tmp_path).index()
+    index = registry.open_registry(ref, root=tmp_path).index()
     said = " ".join(each.instead for each in index.retired)
     prototypes = {name for each in examples.prototypes() for name in (each.name, *each.aliases)}
     assert set(re.findall(r"mlstack generate (\S+)", said)) <= prototypes
@@ -60,8 +64,8 @@ def test_what_to_do_instead_of_a_retired_name_names_what_is_there(tmp_path: Path
 
 
 def test_presets_are_found_by_name() -> None:
-    assert {"minikube", "gke"} <= set(bundled.presets())
-    assert bundled.preset("nothing") is None
-    found = bundled.preset("gke")
+    assert {"minikube", "gke"} <= set(files.presets())
+    assert files.preset("nothing") is None
+    found = files.preset("gke")
     assert found is not None
     assert (found / "environment.yaml").is_file()

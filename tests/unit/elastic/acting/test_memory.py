@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mlstack.elastic.acting.memory import CALM_MS, FIRST_PAUSE_MS, LONGEST_PAUSE_MS, Backoff, JobMemory
+from mlstack.elastic.controller.memory import CALM_MS, FIRST_PAUSE_MS, LONGEST_PAUSE_MS, Backoff, JobMemory
 
 
 def waits(pause: Backoff, now_ms: int, *, is_passing: bool = False) -> int:

@@ -6,15 +6,20 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.elastic.acting.gang import INCOMPLETE_MS
-from mlstack.elastic.acting.memory import FIRST_BAR_MS, FIRST_RETRY_MS, FIRST_WAIT_MS, LONGEST_RETRY_MS
-from mlstack.elastic.acting.recalling import moves
-from mlstack.elastic.config import PolicyConfig
-from mlstack.elastic.looking import look, planned
-from mlstack.elastic.observed.amounts import time_ms
-from mlstack.elastic.observed.jobs import JobFacts, parse_job
+from mlstack.elastic.controller.inspect import look, planned
+from mlstack.elastic.controller.job_reconciler import INCOMPLETE_MS
+from mlstack.elastic.controller.jobs import JobFacts, parse_job
+from mlstack.elastic.controller.memory import (
+    FIRST_BAR_MS,
+    FIRST_RETRY_MS,
+    FIRST_WAIT_MS,
+    LONGEST_RETRY_MS,
+    moves,
+)
+from mlstack.elastic.facts import time_ms
+from mlstack.elastic.snapshot import PolicyConfig
 from mlstack.elastic.status import timestamp
+from mlstack.kube.client import ObjectRef
 from tests.support.elastic import training_job
 from tests.support.stage import Stage
 

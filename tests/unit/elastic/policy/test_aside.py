@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from mlstack.elastic.config import PolicyConfig
-from mlstack.elastic.plan import plan
-from mlstack.elastic.snapshot import Demand, Job, Node, Role, Snapshot, Trainer
+from mlstack.elastic.policy.plan import plan
+from mlstack.elastic.snapshot import Demand, Job, Node, PolicyConfig, Role, Snapshot, Trainer
 
 
 def test_a_job_is_taken_off_though_its_servers_have_no_node_yet() -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.elastic.policy.curves import read_speed, speeds
 from mlstack.elastic.snapshot import Curve, Job, Role
+from mlstack.elastic.training_job import read_speed, speeds
 
 
 def job(*points: tuple[int, int], most: int = 8, speed: str = "linear", pservers: int = 0) -> Job:

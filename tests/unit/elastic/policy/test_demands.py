@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mlstack.elastic.config import PolicyConfig
-from mlstack.elastic.plan import plan
-from mlstack.elastic.snapshot import Demand, Job, Node, Role, Snapshot
+from mlstack.elastic.policy.plan import plan
+from mlstack.elastic.snapshot import Demand, Job, Node, PolicyConfig, Role, Snapshot
 
 
 def server(job: str, created_ms: int) -> Demand:

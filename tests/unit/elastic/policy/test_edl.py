@@ -7,11 +7,19 @@ from dataclasses import replace
 
 import pytest
 
-from mlstack.elastic.config import PolicyConfig
-from mlstack.elastic.policy.edl import edl
-from mlstack.elastic.policy.edl_original import edl_v010
-from mlstack.elastic.scaleplan import ScalePlan
-from mlstack.elastic.snapshot import Arriving, Demand, Job, Node, Role, Snapshot, Trainer, Vector
+from mlstack.elastic.policy.edl import edl, edl_v010
+from mlstack.elastic.snapshot import (
+    Arriving,
+    Demand,
+    Job,
+    Node,
+    PolicyConfig,
+    Role,
+    ScalePlan,
+    Snapshot,
+    Trainer,
+    Vector,
+)
 
 Policy = Callable[[Snapshot, PolicyConfig], ScalePlan]
 

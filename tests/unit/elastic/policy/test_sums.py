@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from mlstack.elastic.policy.ledger import Ledger
-from mlstack.elastic.policy.scoring import Fulfilment
-from mlstack.elastic.policy.sums import FreeRoom, has_places
+from mlstack.elastic.policy.state import ClusterState, FreeRoom, Fulfilment, has_places
 from mlstack.elastic.snapshot import Held, Job, Node, Snapshot, Trainer
 
 
@@ -20,10 +18,10 @@ def running(key: str, *nodes: str, minimum: int) -> Job:
     return Job(key=key, minimum=minimum, maximum=9, trainer=(2,), state="admitted", trainers=trainers)
 
 
-def ledger(*jobs: Job) -> Ledger:
+def ledger(*jobs: Job) -> ClusterState:
     nodes = (node("a"), node("b"))
     snapshot = Snapshot(now_ms=0, resources=("cpu",), nodes=nodes, jobs=jobs)
-    return Ledger(snapshot, Fulfilment(jobs), 0)
+    return ClusterState(snapshot, Fulfilment(jobs), 0)
 
 
 def test_free_room_follows_the_ledger_and_passes_over_what_is_overfull() -> None:
@@ -64,6 +62,6 @@ def test_jobs_that_are_set_aside_leave_their_servers_room_too() -> None:
         nodes=(Node(name="a", allocatable=(10,), used=(6,)),),
         jobs=(large, held),
     )
-    books = Ledger(snapshot, Fulfilment(snapshot.jobs), 0)
+    books = ClusterState(snapshot, Fulfilment(snapshot.jobs), 0)
     assert not has_places(books, books.crews["large"], None)
     assert has_places(books, books.crews["large"], None, [books.crews["j"]])

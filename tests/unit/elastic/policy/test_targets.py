@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mlstack.elastic.config import PolicyConfig
-from mlstack.elastic.plan import plan
-from mlstack.elastic.snapshot import Job, Node, Snapshot, Trainer
+from mlstack.elastic.policy.plan import plan
+from mlstack.elastic.snapshot import Job, Node, PolicyConfig, Snapshot, Trainer
 
 
 @pytest.mark.parametrize("mode", ["fair", "throughput", "edl"])

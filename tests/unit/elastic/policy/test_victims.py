@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from mlstack.elastic.policy.ledger import Ledger
-from mlstack.elastic.policy.parts import Host
-from mlstack.elastic.policy.places import CROWDED
-from mlstack.elastic.policy.scoring import Fulfilment
-from mlstack.elastic.policy.victims import VictimFinder, surplus_up_to
+from mlstack.elastic.policy.placement import CROWDED, VictimFinder, surplus_up_to
+from mlstack.elastic.policy.state import ClusterState, Fulfilment, NodeInfo
 from mlstack.elastic.snapshot import Job, Node, Snapshot, Trainer
 
 ON_B = frozenset("b")
 
 
-def ledger() -> Ledger:
+def ledger() -> ClusterState:
     """Give the books of two full nodes with a trainer each, of a job that can spare one."""
     nodes = tuple(Node(name=name, allocatable=(2,), used=(0,)) for name in "ab")
     trainers = tuple(Trainer(name=name, node=name, planned=name, created_ms=0) for name in "ab")
     job = Job(key="j", minimum=1, maximum=2, trainer=(2,), state="admitted", trainers=trainers)
     snapshot = Snapshot(now_ms=0, resources=("cpu",), nodes=nodes, jobs=(job,))
-    return Ledger(snapshot, Fulfilment(snapshot.jobs), 0)
+    return ClusterState(snapshot, Fulfilment(snapshot.jobs), 0)
 
 
-def find(finder: VictimFinder) -> Host | None:
+def find(finder: VictimFinder) -> NodeInfo | None:
     return finder.find(((0, 2),), ON_B, frozenset(), surplus_up_to(0), key="jobs")
 
 

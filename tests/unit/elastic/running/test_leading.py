@@ -7,11 +7,11 @@ from queue import Queue
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.cluster.lease import Lease
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.elastic.running.leading import Leadership, NotLeadingError
-from mlstack.files.kubernetes import load_schemas
+from mlstack.elastic.controller.leader import LeaderElector, NotLeadingError
+from mlstack.kube.client import ObjectRef
+from mlstack.kube.lease import Lease
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
 from tests.support.stage import Counting
 
 
@@ -35,9 +35,9 @@ class Election:
     def __post_init__(self) -> None:
         self.cluster = Counting(MemoryCluster(load_schemas("1.36"), clock=self.time))
 
-    def candidate(self, name: str) -> Leadership:
+    def candidate(self, name: str) -> LeaderElector:
         lease = Lease(cluster=self.cluster, namespace="default", name="lock", holder=name, now_s=self.time)
-        return Leadership(lease, self.time, self.told.append)
+        return LeaderElector(lease, self.time, self.told.append)
 
     def lease(self) -> dict[str, object]:
         found = self.cluster.get(ObjectRef("coordination.k8s.io/v1", "Lease", "default", "lock"))
@@ -146,7 +146,7 @@ def test_a_leader_that_stops_writes_no_more(election: Election) -> None:
 
 def test_what_is_in_the_way_is_told_once(election: Election) -> None:
     lease = Lease(cluster=election.cluster, namespace="nowhere", name="lock", holder="a", now_s=election.time)
-    candidate = Leadership(lease, election.time, election.told.append)
+    candidate = LeaderElector(lease, election.time, election.told.append)
 
     for _ in range(3):
         candidate.attempt()
@@ -159,7 +159,7 @@ def test_what_is_in_the_way_is_told_once(election: Election) -> None:
 def test_whoever_goes_on_trying_says_what_is_in_the_way(election: Election) -> None:
     lease = Lease(cluster=election.cluster, namespace="nowhere", name="lock", holder="a", now_s=election.time)
     told: Queue[str] = Queue()
-    candidate = Leadership(lease, election.time, told.put)
+    candidate = LeaderElector(lease, election.time, told.put)
 
     candidate.start()
 
@@ -170,7 +170,7 @@ def test_whoever_goes_on_trying_says_what_is_in_the_way(election: Election) -> N
 def test_a_leader_that_is_certainly_gone_is_followed_at_once(election: Election) -> None:
     election.candidate("dead").attempt()
     lease = Lease(cluster=election.cluster, namespace="default", name="lock", holder="b", now_s=election.time)
-    second = Leadership(lease, election.time, election.told.append, lambda name: name == "dead")
+    second = LeaderElector(lease, election.time, election.told.append, lambda name: name == "dead")
 
     second.attempt()
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import INITIAL_EVENTS_END, Source, WatchEvent
-from mlstack.elastic.running.listening import Listed, Listener, News
+from mlstack.elastic.controller.informer import Informer, Listed, News
 from mlstack.errors import UnreachableError, WatchExpiredError
+from mlstack.kube.client import INITIAL_EVENTS_END, ClusterSource, WatchEvent
 from tests.support.elastic import numbered, pod
 from tests.support.waiting import wait_until
 
-PODS = Source("v1", "Pod")
+PODS = ClusterSource("v1", "Pod")
 
 
 def added(name: str, version: int) -> WatchEvent:
@@ -44,7 +44,7 @@ class Script:
 
 
 def gathered(cluster: Any, until: Callable[[list[News]], bool]) -> list[News]:
-    listener = Listener(cluster, (PODS,), time.monotonic)
+    listener = Informer(cluster, (PODS,), time.monotonic)
     listener.start()
     found: list[News] = []
     deadline = time.monotonic() + 10
@@ -102,7 +102,7 @@ def test_a_watch_that_broke_off_is_not_heard_until_it_is_back(trouble: Exception
                 held.wait(10)
             yield from super().watch(*about, resource_version=resource_version, **options)
 
-    listener = Listener(Held([listed(5)], [trouble], [listed(9)]), (PODS,), Moments())  # type: ignore[arg-type]
+    listener = Informer(Held([listed(5)], [trouble], [listed(9)]), (PODS,), Moments())  # type: ignore[arg-type]
     assert not listener.is_deaf
     listener.start()
     until(lambda: listener.is_deaf)
@@ -121,7 +121,7 @@ def test_a_watch_that_goes_on_in_silence_has_nothing_to_tell() -> None:
                 over.wait(10)
 
     moments, silent = Moments(), Silent([listed(5)], [UnreachableError("no")])
-    listener = Listener(silent, (PODS,), moments)  # type: ignore[arg-type]
+    listener = Informer(silent, (PODS,), moments)  # type: ignore[arg-type]
     listener.start()
     until(lambda: len(silent.versions) > 2)
     assert listener.is_deaf
@@ -149,7 +149,7 @@ def test_an_error_is_kept_until_the_watch_goes_on() -> None:
         def watch(self, *about: str, **options: Any) -> Iterator[WatchEvent]:
             raise UnreachableError("no answer")
 
-    listener = Listener(Refusing(), (PODS,), time.monotonic)  # type: ignore[arg-type]
+    listener = Informer(Refusing(), (PODS,), time.monotonic)  # type: ignore[arg-type]
     listener.start()
     deadline = time.monotonic() + 10
     while not listener.errors() and time.monotonic() < deadline:

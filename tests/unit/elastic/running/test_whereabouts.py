@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.lease import Lease
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.cluster.view import ClusterView
-from mlstack.elastic.running.whereabouts import lease_namespace
+from mlstack.elastic.controller.leader import lease_namespace
 from mlstack.errors import ForbiddenError, UnreachableError, UsageError
-from mlstack.files.kubernetes import load_schemas
+from mlstack.kube.client import ClientWrapper
+from mlstack.kube.lease import Lease
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def find(cluster: Any) -> tuple[str, list[str]]:
     return lease_namespace(cluster, "mlstack-elastic", default="default", told=told.append), told
 
 
-class Failing(ClusterView):
+class Failing(ClientWrapper):
     """A cluster that lists nothing."""
 
     def __init__(self, cluster: MemoryCluster, error: Exception) -> None:

@@ -6,40 +6,38 @@ from typing import Any
 
 import pytest
 
-from mlstack.elastic.config import PolicyConfig
-from mlstack.elastic.simulate import casegoals, many, scenariofile
-from mlstack.elastic.simulate.cases import CASES
-from mlstack.elastic.simulate.figures import Figures, figures
-from mlstack.elastic.simulate.many import Trial, run_trial
-from mlstack.elastic.simulate.run import Outcome, simulate, simulate_with
-from mlstack.elastic.simulate.scenario import Event, NodeGroup
+from mlstack.elastic.snapshot import PolicyConfig
+from mlstack.simulator import experiments, scenario
+from mlstack.simulator.experiments import Figures, SeedTrial, figures, run_trial
+from mlstack.simulator.run import SimulationOutcome, simulate, simulate_with
+from mlstack.simulator.scenario import CASES, NodeGroup, ScenarioEvent
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["case1", "case2", "case2-roomy"])
 def test_a_case_meets_its_goals(case: str) -> None:
-    found = run_trial(Trial(case=case, policy="fair", seed=5))
+    found = run_trial(SeedTrial(case=case, policy="fair", seed=5))
     assert found.violations == ()
     assert _missed(case, found) == []
 
 
 @pytest.mark.slow
 def test_case_2_meets_its_goals_where_the_controller_alone_makes_room() -> None:
-    found = run_trial(Trial(case="case2", policy="fair", seed=5, is_preempting=False))
+    found = run_trial(SeedTrial(case="case2", policy="fair", seed=5, is_preempting=False))
     assert found.violations == ()
     assert _missed("case2", found) == []
 
 
 def test_the_goals_are_missed_without_a_controller() -> None:
-    found = run_trial(Trial(case="case1", policy="off", seed=0))
-    missed = {row.name for row in casegoals.judge("case1", [found]) if not row.is_met}
+    found = run_trial(SeedTrial(case="case1", policy="off", seed=0))
+    missed = {row.name for row in experiments.judge_case("case1", [found]) if not row.is_met}
     assert {"complete jobs at 550 s, worst run", "mean wait, EDL's measure (s)"} <= missed
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["case1", "case2"])
 def test_a_case_meets_its_goals_with_a_controller_killed_every_20_s(case: str) -> None:
-    killed = Event(at_ms=12_345, what="kill-controller", seconds=1, every_ms=20_000)
+    killed = ScenarioEvent(at_ms=12_345, what="kill-controller", seconds=1, every_ms=20_000)
     scenario = CASES[case]()
     outcome = simulate(replace(scenario, events=(*scenario.events, killed)), seed=5)
     assert outcome.violations == ()
@@ -49,7 +47,7 @@ def test_a_case_meets_its_goals_with_a_controller_killed_every_20_s(case: str) -
 @pytest.mark.slow
 def test_a_restart_in_the_middle_of_case_1_changes_no_figure_by_more_than_5_percent() -> None:
     scenario = CASES["case1"]()
-    restarted = replace(scenario, events=(Event(at_ms=101_000, what="kill-controller", seconds=1),))
+    restarted = replace(scenario, events=(ScenarioEvent(at_ms=101_000, what="kill-controller", seconds=1),))
     calm, disturbed = (
         [figures(simulate(each, seed=seed)).values for seed in range(4)] for each in (scenario, restarted)
     )
@@ -59,7 +57,7 @@ def test_a_restart_in_the_middle_of_case_1_changes_no_figure_by_more_than_5_perc
 
 
 def _missed(case: str, found: Figures) -> list[str]:
-    rows = casegoals.judge(case, [found])
+    rows = experiments.judge_case(case, [found])
     return [f"{row.name}: {row.value:.4g}, not {row.goal}" for row in rows if not row.is_met]
 
 
@@ -75,7 +73,7 @@ def test_case_1_on_other_nodes_is_as_fair_and_breaks_no_law(sizes: dict[int, int
     found = figures(simulate(replace(CASES["case1"](), nodes=nodes), seed=100))
     assert found.violations == ()
     fair = {"complete", "pending", "wait", "gang wait", "gang wait p95", "jain", "spread", "below minimum"}
-    goals = [goal for goal in casegoals.GOALS["case1"] if goal.figure in fair]
+    goals = [goal for goal in experiments.GOALS["case1"] if goal.figure in fair]
     rows = [goal.judge([found]) for goal in goals]
     assert [f"{row.name}: {row.value:.4g}, not {row.goal}" for row in rows if not row.is_met] == []
 
@@ -88,14 +86,14 @@ def test_a_trial_is_run_with_its_settings(monkeypatch: pytest.MonkeyPatch) -> No
     }
     ticks = []
 
-    def spied(*given: Any, tick_ms: int, **more: Any) -> Outcome:
+    def spied(*given: Any, tick_ms: int, **more: Any) -> SimulationOutcome:
         ticks.append(tick_ms)
         return simulate_with(*given, tick_ms=tick_ms, **more)
 
-    monkeypatch.setitem(CASES, "small", lambda: scenariofile.read(data, where="small.yaml"))
-    monkeypatch.setattr(many, "simulate_with", spied)
-    usual = run_trial(Trial(case="small", policy="fair", seed=0))
+    monkeypatch.setitem(CASES, "small", lambda: scenario.read(data, where="small.yaml"))
+    monkeypatch.setattr(experiments, "simulate_with", spied)
+    usual = run_trial(SeedTrial(case="small", policy="fair", seed=0))
     half = PolicyConfig(mode="fair", headroom_pct=50)
-    roomy = run_trial(Trial(case="small", policy="fair", seed=0, config=half, tick_ms=2_000))
+    roomy = run_trial(SeedTrial(case="small", policy="fair", seed=0, config=half, tick_ms=2_000))
     assert (usual.values["trainers"], roomy.values["trainers"]) == (8, 4)
     assert ticks == [5_000, 2_000]

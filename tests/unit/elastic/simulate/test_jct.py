@@ -6,11 +6,21 @@ from fractions import Fraction
 
 import pytest
 
-from mlstack.elastic.config import PolicyConfig
-from mlstack.elastic.simulate.goals import at_least, at_most
-from mlstack.elastic.simulate.jct import Outcome, run_policy, run_rigid
-from mlstack.elastic.simulate.jctgoals import Trial, judge
-from mlstack.elastic.simulate.trace import JOBS, LOADS, SLOTS, TraceJob, draw
+from mlstack.elastic.snapshot import PolicyConfig
+from mlstack.simulator.experiments import (
+    JOBS,
+    LOADS,
+    SLOTS,
+    JctOutcome,
+    JctTrial,
+    TraceJob,
+    at_least,
+    at_most,
+    draw,
+    judge_jct,
+    run_policy,
+    run_rigid,
+)
 
 MODES = pytest.mark.parametrize("mode", ["fair", "throughput"])
 
@@ -87,14 +97,14 @@ def test_the_load_is_what_rigid_jobs_take_over_what_there_is() -> None:
 
 
 def test_goals_compare_percent_at_each_load() -> None:
-    def outcome(seconds: float) -> Outcome:
-        return Outcome(mean_jct_s=seconds, p95_jct_s=seconds, makespan_s=seconds)
+    def outcome(seconds: float) -> JctOutcome:
+        return JctOutcome(mean_jct_s=seconds, p95_jct_s=seconds, makespan_s=seconds)
 
     trials = [
-        Trial(seed=0, load=load, rigid=outcome(100), fair=outcome(40), throughput=outcome(best))
+        JctTrial(seed=0, load=load, rigid=outcome(100), fair=outcome(40), throughput=outcome(best))
         for load, best in zip(LOADS, (36, 38), strict=True)
     ]
-    rows = judge(trials)
+    rows = judge_jct(trials)
     assert [row.value for row in rows] == [60, 60, 10, 10, 60, 60, 5, 5]
     assert [row.is_met for row in rows] == [True] * 6 + [False, True]
 

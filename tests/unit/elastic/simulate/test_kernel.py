@@ -1,6 +1,6 @@
 """Virtual time: actions in order, integer milliseconds, chance from one seed."""
 
-from mlstack.elastic.simulate.kernel import START_MS, Kernel, timestamp
+from mlstack.simulator.engine import START_MS, Kernel, timestamp
 
 
 def test_actions_happen_in_the_order_of_their_times() -> None:

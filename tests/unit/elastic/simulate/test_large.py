@@ -2,10 +2,9 @@
 
 import pytest
 
-from mlstack.elastic import measures
-from mlstack.elastic.simulate import scenariofile
-from mlstack.elastic.simulate.run import simulate
-from mlstack.elastic.simulate.scenario import Scenario
+from mlstack.simulator import measures, scenario
+from mlstack.simulator.run import simulate
+from mlstack.simulator.scenario import Scenario
 
 
 def large(*, jobs: int = 100, nodes: int = 500, every: float = 0.5, seconds: int = 200) -> Scenario:
@@ -40,7 +39,7 @@ def large(*, jobs: int = 100, nodes: int = 500, every: float = 0.5, seconds: int
         "events": [{"at": 150, "what": "scale", "name": "web", "count": 600}],
         "scheduler": {"bindRate": 300},
     }
-    return scenariofile.read(data, where="large.yaml")
+    return scenario.read(data, where="large.yaml")
 
 
 @pytest.mark.slow

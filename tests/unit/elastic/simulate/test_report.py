@@ -9,23 +9,23 @@ from typing import Any
 
 import pytest
 
-from mlstack.elastic.sampling import Sample
-from mlstack.elastic.simulate import report, scenariofile
-from mlstack.elastic.simulate.run import Outcome, simulate
-from mlstack.elastic.simulate.scenario import JobPlan, Scenario
+from mlstack.simulator import report, scenario
+from mlstack.simulator.measures import Sample
+from mlstack.simulator.run import SimulationOutcome, simulate
+from mlstack.simulator.scenario import JobPlan, Scenario
 from tests.support.samples import job, sample
 
 GPU = "nvidia.com/gpu"
 
 
-def outcome(*samples: Sample, work: dict[str, float] | None = None, begin: float = 0) -> Outcome:
+def outcome(*samples: Sample, work: dict[str, float] | None = None, begin: float = 0) -> SimulationOutcome:
     """Give what came of jobs with work that were submitted at these seconds."""
     plans = [
         JobPlan(name=name, at_ms=round(second * 1000), spec={}, work_s=9)
         for name, second in (work or {}).items()
     ]
     scenario = Scenario(name="made", nodes=(), jobs=tuple(plans), begin_ms=round(begin * 1000))
-    return Outcome(
+    return SimulationOutcome(
         scenario=scenario,
         policy="fair",
         seed=0,
@@ -156,7 +156,7 @@ def mixed() -> dict[str, Any]:
 
 @pytest.mark.parametrize("policy", ["fair", "edl-v010", "off"])
 def test_work_that_is_done_ends_a_job_whoever_scales_it(mixed: dict[str, Any], policy: str) -> None:
-    found = report.summary(simulate(scenariofile.read(mixed, where="mixed.yaml"), policy))
+    found = report.summary(simulate(scenario.read(mixed, where="mixed.yaml"), policy))
     (only,) = found.jobs
     assert only.phase == "Succeeded"
     assert only.jct_s is not None and 22 <= only.jct_s <= 45
@@ -167,10 +167,10 @@ def test_work_that_is_done_ends_a_job_whoever_scales_it(mixed: dict[str, Any], p
 
 def test_rigid_jobs_have_the_most_of_their_range(mixed: dict[str, Any]) -> None:
     crowded = {**mixed, "nodes": [{"name": "n", "cpu": 64, "gpu": 9, "memory": "64Gi"}]}
-    found = report.summary(simulate(scenariofile.read(crowded, where="crowded.yaml"), "off"))
+    found = report.summary(simulate(scenario.read(crowded, where="crowded.yaml"), "off"))
     assert found.jobs[0].most == found.creations == 4
 
 
 def test_the_same_seed_gives_the_same_report(mixed: dict[str, Any]) -> None:
-    one, two = (report.summary(simulate(scenariofile.read(mixed, where="m.yaml"), seed=3)) for _ in range(2))
+    one, two = (report.summary(simulate(scenario.read(mixed, where="m.yaml"), seed=3)) for _ in range(2))
     assert one == two

@@ -4,15 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from mlstack.elastic import measures
-from mlstack.elastic.measures import Samples
-from mlstack.elastic.simulate import report, scenariofile
-from mlstack.elastic.simulate.run import Outcome, simulate
-from mlstack.elastic.simulate.scenario import Event, Faults, Scenario
+from mlstack.simulator import measures, report, scenario
+from mlstack.simulator.measures import Samples
+from mlstack.simulator.run import SimulationOutcome, simulate
+from mlstack.simulator.scenario import Faults, Scenario, ScenarioEvent
 from tests.support.simulated import SMALL_JOB, small_scenario
 
 
-def at_end(outcome: Outcome) -> list[int]:
+def at_end(outcome: SimulationOutcome) -> list[int]:
     return measures.trainers(outcome.samples[-1])
 
 
@@ -41,12 +40,12 @@ def test_jobs_are_whole_and_share_evenly_and_no_law_is_broken() -> None:
 @pytest.mark.parametrize(
     "event",
     [
-        Event(at_ms=20_000, what="kill-controller", seconds=3, every_ms=20_000),
-        Event(at_ms=20_000, what="break-watch", seconds=15, every_ms=40_000),
+        ScenarioEvent(at_ms=20_000, what="kill-controller", seconds=3, every_ms=20_000),
+        ScenarioEvent(at_ms=20_000, what="break-watch", seconds=15, every_ms=40_000),
     ],
     ids=["killed", "deaf"],
 )
-def test_a_controller_that_is_disturbed_comes_to_the_same(event: Event) -> None:
+def test_a_controller_that_is_disturbed_comes_to_the_same(event: ScenarioEvent) -> None:
     calm, disturbed = simulate(small_scenario()), simulate(small_scenario(event))
     assert sorted(at_end(disturbed)) == sorted(at_end(calm))
     assert disturbed.violations == ()
@@ -60,8 +59,8 @@ def test_refused_writes_are_made_good() -> None:
 
 
 def test_a_service_gets_its_pods_and_what_it_frees_is_used() -> None:
-    grows = Event(at_ms=60_000, what="scale", name="web", count=14)
-    shrinks = Event(at_ms=100_000, what="scale", name="web", count=2)
+    grows = ScenarioEvent(at_ms=60_000, what="scale", name="web", count=14)
+    shrinks = ScenarioEvent(at_ms=100_000, what="scale", name="web", count=2)
     outcome = simulate(small_scenario(grows, shrinks))
     by_second = {sample.at_ms // 1000: sample for sample in outcome.samples}
     assert by_second[90].services[0].running == 14
@@ -70,14 +69,14 @@ def test_a_service_gets_its_pods_and_what_it_frees_is_used() -> None:
 
 
 def test_a_lost_node_is_made_up_for() -> None:
-    outcome = simulate(small_scenario(Event(at_ms=50_000, what="remove-node", name="n-0")))
+    outcome = simulate(small_scenario(ScenarioEvent(at_ms=50_000, what="remove-node", name="n-0")))
     assert complete(outcome.samples) == 3
     assert measures.spread(at_end(outcome)) <= 1
     assert outcome.violations == ()
 
 
 def test_trainers_of_a_silent_node_are_soon_made_up_for() -> None:
-    outcome = simulate(small_scenario(Event(at_ms=50_000, what="fail-node", name="n-0"), seconds=120))
+    outcome = simulate(small_scenario(ScenarioEvent(at_ms=50_000, what="fail-node", name="n-0"), seconds=120))
     assert min(at_end(outcome)) >= 2
     assert measures.spread(at_end(outcome)) <= 1
     assert outcome.violations == ()
@@ -85,15 +84,15 @@ def test_trainers_of_a_silent_node_are_soon_made_up_for() -> None:
 
 def test_new_nodes_are_used() -> None:
     few = simulate(small_scenario())
-    more = simulate(small_scenario(Event(at_ms=60_000, what="add-nodes", name="n", count=2)))
+    more = simulate(small_scenario(ScenarioEvent(at_ms=60_000, what="add-nodes", name="n", count=2)))
     assert sum(at_end(more)) > sum(at_end(few))
 
 
 def test_a_suspended_job_has_no_pods_and_comes_back() -> None:
     outcome = simulate(
         small_scenario(
-            Event(at_ms=50_000, what="suspend-job", name="j-0"),
-            Event(at_ms=100_000, what="resume-job", name="j-0"),
+            ScenarioEvent(at_ms=50_000, what="suspend-job", name="j-0"),
+            ScenarioEvent(at_ms=100_000, what="resume-job", name="j-0"),
         )
     )
     by_second = {sample.at_ms // 1000: sample for sample in outcome.samples}
@@ -102,14 +101,16 @@ def test_a_suspended_job_has_no_pods_and_comes_back() -> None:
 
 
 def test_a_deleted_job_leaves_nothing_behind() -> None:
-    outcome = simulate(small_scenario(Event(at_ms=50_000, what="delete-job", name="j-1"), seconds=90))
+    outcome = simulate(small_scenario(ScenarioEvent(at_ms=50_000, what="delete-job", name="j-1"), seconds=90))
     last = outcome.samples[-1]
     assert [job.key for job in last.jobs] == ["default/j-0", "default/j-2"]
     assert outcome.violations == ()
 
 
 def test_the_most_trainers_can_be_set_from_outside() -> None:
-    outcome = simulate(small_scenario(Event(at_ms=50_000, what="limit-job", name="j-0", count=3), seconds=90))
+    outcome = simulate(
+        small_scenario(ScenarioEvent(at_ms=50_000, what="limit-job", name="j-0", count=3), seconds=90)
+    )
     assert at_end(outcome)[0] == 3
     assert outcome.violations == ()
 
@@ -149,4 +150,4 @@ def _with_jobs(jobs: object, nodes: object = None) -> Scenario:
         "nodes": nodes or [{"name": "n", "count": 6, "cpu": 16, "memory": "64Gi"}],
         "jobs": jobs,
     }
-    return scenariofile.read(data, where="jobs.yaml")
+    return scenario.read(data, where="jobs.yaml")

@@ -7,11 +7,11 @@ from typing import get_args
 
 import pytest
 
-from mlstack.elastic.simulate import scenariofile
-from mlstack.elastic.simulate.run import simulate
-from mlstack.elastic.simulate.scenario import Happening
 from mlstack.errors import ConfigError
-from mlstack.files.yamlread import read_document
+from mlstack.simulator import scenario
+from mlstack.simulator.run import simulate
+from mlstack.simulator.scenario import Happening
+from mlstack.yaml.read import read_document
 
 GUIDE = Path(__file__).parents[4] / "prototypes" / "elastic" / "README.md"
 
@@ -20,14 +20,14 @@ NODES = [{"name": "n", "cpu": 8, "memory": "32Gi"}]
 
 def test_a_job_counted_comes_several_times() -> None:
     job = {"name": "j", "count": 3, "at": 5, "every": 10, "max": 4, "trainer": {"cpu": 1}}
-    found = scenariofile.read({"nodes": NODES, "jobs": [job]}, where="a.yaml")
+    found = scenario.read({"nodes": NODES, "jobs": [job]}, where="a.yaml")
     assert [(job.name, job.at_ms) for job in found.jobs] == [("j-0", 5_000), ("j-1", 15_000), ("j-2", 25_000)]
 
 
 def test_spec_is_laid_over_the_short_fields() -> None:
     spec = {"trainer": {"max-instance": 9}, "scaling": "Manual"}
     job = {"name": "j", "max": 4, "trainer": {"cpu": 1}, "spec": spec}
-    found = scenariofile.read({"nodes": NODES, "jobs": [job]}, where="a.yaml").jobs[0].spec
+    found = scenario.read({"nodes": NODES, "jobs": [job]}, where="a.yaml").jobs[0].spec
     assert (found["trainer"]["max-instance"], found["trainer"]["min-instance"]) == (9, 1)
     assert found["scaling"] == "Manual"
 
@@ -35,24 +35,24 @@ def test_spec_is_laid_over_the_short_fields() -> None:
 def test_spec_may_be_in_camel_case() -> None:
     spec = {"trainer": {"maxInstance": 9}, "faultTolerant": True}
     job = {"name": "j", "max": 4, "trainer": {"cpu": 1}, "spec": spec}
-    found = scenariofile.read({"nodes": NODES, "jobs": [job]}, where="a.yaml").jobs[0].spec
+    found = scenario.read({"nodes": NODES, "jobs": [job]}, where="a.yaml").jobs[0].spec
     assert (found["trainer"]["max-instance"], found["fault_tolerant"]) == (9, True)
 
 
 def test_gpus_are_limits_too() -> None:
     job = {"name": "j", "trainer": {"gpu": 2}}
-    found = scenariofile.read({"nodes": NODES, "jobs": [job]}, where="a.yaml").jobs[0].spec
+    found = scenario.read({"nodes": NODES, "jobs": [job]}, where="a.yaml").jobs[0].spec
     assert found["trainer"]["resources"]["limits"] == {"nvidia.com/gpu": "2"}
 
 
 def test_pods_of_services_preempt_unless_it_is_said() -> None:
     services = [{"name": "a", "cpu": 1}, {"name": "b", "cpu": 1, "preempts": False}]
-    found = scenariofile.read({"nodes": NODES, "services": services}, where="a.yaml")
+    found = scenario.read({"nodes": NODES, "services": services}, where="a.yaml")
     assert [service.is_preempting for service in found.services] == [True, False]
 
 
 def test_a_scenario_is_called_like_its_file() -> None:
-    assert scenariofile.read({"nodes": NODES}, where="dir/mine.yaml").name == "mine"
+    assert scenario.read({"nodes": NODES}, where="dir/mine.yaml").name == "mine"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_scenario_is_called_like_its_file() -> None:
 )
 def test_faults_are_told(data: object, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        scenariofile.read(data, where="a.yaml")
+        scenario.read(data, where="a.yaml")
 
 
 @pytest.mark.parametrize(
@@ -118,12 +118,12 @@ def test_events_happen_to_what_there_is(event: dict[str, object], words: str) ->
         "events": [{"what": "add-nodes", "name": "n", "at": 1}, event],
     }
     with pytest.raises(ConfigError, match=re.escape(f"scenario.events[1]: there is {words}")):
-        scenariofile.read(data, where="a.yaml")
+        scenario.read(data, where="a.yaml")
 
 
 def test_events_may_happen_to_nodes_that_come_later() -> None:
     events = [{"what": "add-nodes", "name": "n", "count": 2}, {"what": "cordon-node", "name": "n-2", "at": 9}]
-    found = scenariofile.read({"nodes": NODES, "events": events}, where="a.yaml")
+    found = scenario.read({"nodes": NODES, "events": events}, where="a.yaml")
     assert [event.name for event in found.events] == ["n", "n-2"]
 
 
@@ -140,29 +140,29 @@ def test_events_may_happen_to_nodes_that_come_later() -> None:
 )
 def test_amounts_are_read_as_kubernetes_reads_them(fields: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=r"scenario\.nodes\[0\]: `\S+` must be an amount such as"):
-        scenariofile.read({"nodes": [{"name": "n", **fields}]}, where="a.yaml")
+        scenario.read({"nodes": [{"name": "n", **fields}]}, where="a.yaml")
 
 
 def test_no_more_than_every_write_fails() -> None:
     with pytest.raises(ConfigError, match="`errors` must be at most 100, got 101"):
-        scenariofile.read({"nodes": NODES, "faults": {"errors": 101}}, where="a.yaml")
+        scenario.read({"nodes": NODES, "faults": {"errors": 101}}, where="a.yaml")
 
 
 @pytest.mark.parametrize("seconds", [1e99, float("inf"), float("nan")])
 def test_a_scenario_has_an_end(seconds: float) -> None:
     with pytest.raises(ConfigError, match="`seconds` must be at most 604800"):
-        scenariofile.read({"nodes": NODES, "seconds": seconds}, where="a.yaml")
+        scenario.read({"nodes": NODES, "seconds": seconds}, where="a.yaml")
 
 
 def test_a_field_of_a_scenario_is_not_said_to_be_one_of_a_job() -> None:
     with pytest.raises(ConfigError, match=r"scenario\.nodes\[0\]: `memry` is no field$") as caught:
-        scenariofile.read({"nodes": [{"name": "n", "cpu": 4, "memry": "1Gi"}]}, where="a.yaml")
+        scenario.read({"nodes": [{"name": "n", "cpu": 4, "memry": "1Gi"}]}, where="a.yaml")
     assert "mlstack elastic simulate --example" in str(caught.value.hint)
 
 
 def test_the_example_runs_and_breaks_no_law() -> None:
-    example = read_document(scenariofile.EXAMPLE.read_text("utf-8"), source="example.yaml").value
-    outcome = simulate(scenariofile.read(example, where="example.yaml"))
+    example = read_document(scenario.EXAMPLE.read_text("utf-8"), source="example.yaml").value
+    outcome = simulate(scenario.read(example, where="example.yaml"))
     assert outcome.violations == ()
     assert {job.key: job.phase for job in outcome.samples[-1].jobs}["default/faces"] == "Succeeded"
 
@@ -170,21 +170,21 @@ def test_the_example_runs_and_breaks_no_law() -> None:
 @pytest.mark.parametrize(
     ("place", "fields"),
     [
-        ("", scenariofile.TOP),
-        ("nodes", scenariofile.NODE),
-        ("jobs", scenariofile.JOB),
-        ("services", [name for name in scenariofile.SERVICE if name != "gpu"]),
-        ("events", scenariofile.EVENT),
+        ("", scenario.TOP),
+        ("nodes", scenario.NODE),
+        ("jobs", scenario.JOB),
+        ("services", [name for name in scenario.SERVICE if name != "gpu"]),
+        ("events", scenario.EVENT),
     ],
 )
 def test_the_example_has_every_field(place: str, fields: Sequence[str]) -> None:
-    example = read_document(scenariofile.EXAMPLE.read_text("utf-8"), source="example.yaml").value
+    example = read_document(scenario.EXAMPLE.read_text("utf-8"), source="example.yaml").value
     entries = example[place] if place else [example]
     assert set(fields) == {name for entry in entries for name in entry}
 
 
 def test_the_example_names_every_event() -> None:
-    text = scenariofile.EXAMPLE.read_text("utf-8")
+    text = scenario.EXAMPLE.read_text("utf-8")
     assert [what for what in get_args(Happening) if what not in text] == []
 
 

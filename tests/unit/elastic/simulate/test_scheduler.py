@@ -2,7 +2,7 @@
 
 import pytest
 
-from mlstack.elastic.simulate.scheduler import SchedulerSettings
+from mlstack.simulator.scheduler import SchedulerSettings
 from tests.support.simulated import Sandbox
 
 

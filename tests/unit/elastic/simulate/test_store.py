@@ -1,14 +1,13 @@
 """Objects with versions, and events that arrive late and in order."""
 
-from mlstack.cluster.api import WatchEvent
-from mlstack.elastic.simulate.kernel import Kernel
-from mlstack.elastic.simulate.store import Store, changed
+from mlstack.kube.client import WatchEvent
+from mlstack.simulator.engine import Kernel, SimulatedStore, changed
 
 POD = {"kind": "Pod", "metadata": {"name": "a", "namespace": "x"}, "spec": {}, "status": {}}
 
 
 def test_each_write_has_a_higher_version_and_keeps_the_uid() -> None:
-    store = Store(Kernel())
+    store = SimulatedStore(Kernel())
     one = store.write(POD)
     two = store.write(changed(one, spec={"nodeName": "n"}))
     assert int(two["metadata"]["resourceVersion"]) > int(one["metadata"]["resourceVersion"])
@@ -16,14 +15,14 @@ def test_each_write_has_a_higher_version_and_keeps_the_uid() -> None:
 
 
 def test_a_write_changes_no_object_that_somebody_holds() -> None:
-    store = Store(Kernel())
+    store = SimulatedStore(Kernel())
     held = store.write(POD)
     store.write(changed(held, spec={"nodeName": "n"}))
     assert held["spec"] == {}
 
 
 def test_the_same_object_again_is_no_news() -> None:
-    store, heard = Store(Kernel()), []
+    store, heard = SimulatedStore(Kernel()), []
     one = store.write(POD)
     store.watch(["Pod"], heard.append)
     store.write(changed(one))
@@ -31,7 +30,7 @@ def test_the_same_object_again_is_no_news() -> None:
 
 
 def test_an_object_of_the_same_name_is_another_one_after_removal() -> None:
-    store = Store(Kernel())
+    store = SimulatedStore(Kernel())
     one = store.write(POD)
     store.remove(one)
     store.write(POD)
@@ -40,7 +39,7 @@ def test_an_object_of_the_same_name_is_another_one_after_removal() -> None:
 
 def test_events_arrive_after_a_moment_in_their_order() -> None:
     kernel = Kernel()
-    store = Store(kernel)
+    store = SimulatedStore(kernel)
     heard: list[tuple[int, str]] = []
 
     def hear(event: WatchEvent) -> None:
@@ -56,7 +55,7 @@ def test_events_arrive_after_a_moment_in_their_order() -> None:
 
 def test_a_closed_feed_hears_nothing_that_was_on_its_way() -> None:
     kernel = Kernel()
-    store, heard = Store(kernel), []
+    store, heard = SimulatedStore(kernel), []
     feed = store.watch(["Pod"], heard.append, name="me")
     store.write(POD)
     feed.close()

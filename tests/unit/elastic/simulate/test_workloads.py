@@ -2,17 +2,15 @@
 
 from collections import Counter
 
-from mlstack.elastic.simulate.kernel import Kernel
-from mlstack.elastic.simulate.objects import NAMESPACE, deployment
-from mlstack.elastic.simulate.scenario import Service
-from mlstack.elastic.simulate.store import Store, changed
-from mlstack.elastic.simulate.workloads import Workloads, WorkloadSettings
+from mlstack.simulator.engine import Kernel, SimulatedStore, changed
+from mlstack.simulator.nodes import Workloads, WorkloadSettings
+from mlstack.simulator.scenario import NAMESPACE, Service, deployment
 
 
 def left_on(nodes: dict[str, int], replicas: int) -> Counter[str]:
     """Give how many pods are left on each node after a Deployment has shrunk at one request a second."""
     kernel = Kernel()
-    store = Store(kernel)
+    store = SimulatedStore(kernel)
     Workloads(store, kernel, WorkloadSettings(rate=1, burst=sum(nodes.values())))
     store.write(deployment(Service(name="web", replicas=sum(nodes.values()), requests={"cpu": "1"})))
     kernel.run(kernel.now_ms + 5_000)

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import Applied, Cluster
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.cluster.view import ClusterView
-from mlstack.engine.records.admission import WEBHOOK_S
+from mlstack.deploy.inventory_store import WEBHOOK_S
 from mlstack.errors import ClusterError, ForbiddenError, InvalidError, TransientError
-from mlstack.files.kubernetes import load_schemas
+from mlstack.kube.client import Applied, ClientWrapper, Cluster
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
 from tests.support.deploying import Stack, VirtualClock, config_map
 
 NAME = "mlstack-demo.minikube"
@@ -36,7 +35,7 @@ def configuration(**labels: str) -> dict[str, Any]:
     }
 
 
-class Gated(ClusterView):
+class Gated(ClientWrapper):
     """A cluster that refuses some kinds of records."""
 
     def __init__(self, cluster: Cluster, kind: str, refusal: Callable[[str], ClusterError | None]) -> None:

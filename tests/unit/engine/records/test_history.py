@@ -7,14 +7,13 @@ from typing import Any, NoReturn
 
 import pytest
 
-from mlstack.cluster.api import Applied, ObjectRef
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.engine.records.history import History, exists
+from mlstack.app.app import Environment
+from mlstack.deploy.history import History, Revision, exists
 from mlstack.errors import ClusterError, NotFoundError, TransientError
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model.app import Environment
-from mlstack.model.history import Revision
-from mlstack.model.objects import DesiredState
+from mlstack.kube.client import Applied, ObjectRef
+from mlstack.objects.kube_object import DesiredState
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
 from tests.support.deploying import VirtualClock
 from tests.support.revisions import revision, state
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import Applied, ObjectRef
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.engine.records import lock
+from mlstack.app.app import Environment
+from mlstack.deploy import lock
+from mlstack.deploy.target import Holder, spoken
 from mlstack.errors import LockedError
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model.app import Environment
-from mlstack.model.events import Event
-from mlstack.model.holder import Holder, spoken
+from mlstack.events import RunEvent
+from mlstack.kube.client import Applied, ObjectRef
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
 from tests.support.deploying import VirtualClock, config_map
 
 ADA, GRACE = Holder(name="ada@laptop/4711/a1"), Holder(name="grace@ci/7/b2")
@@ -41,7 +41,7 @@ class Holding:
     """Takes the lock of one environment."""
 
     def __init__(self, cluster: MemoryCluster, clock: VirtualClock) -> None:
-        self.cluster, self.clock, self.events = cluster, clock, list[Event]()
+        self.cluster, self.clock, self.events = cluster, clock, list[RunEvent]()
 
     def __call__(self, holder: Holder, timeout_s: float = 0.0):  # type: ignore[no-untyped-def]
         return lock.held(

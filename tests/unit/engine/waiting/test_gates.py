@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import Listing, ObjectRef
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.cluster.simulated import Simulation
-from mlstack.engine.waiting.gates import Gates
+from mlstack.deploy.wait import Barriers
 from mlstack.errors import ForbiddenError, NotReadyError
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model.events import Event
-from mlstack.model.objects import Identity, KubeObject
-from mlstack.model.readiness.terms import Terms
+from mlstack.events import RunEvent
+from mlstack.kube.client import Listing, ObjectRef
+from mlstack.objects.kube_object import Identity, KubeObject
+from mlstack.readiness.terms import Terms
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.testing.controllers import Simulation
+from mlstack.validate.validate import load_schemas
 from tests.support.deploying import VirtualClock, deployment
 
 SERVICE = Identity("", "Service", "ml", "front")
@@ -47,13 +47,13 @@ class World:
 
     def __init__(self, kind: type[MemoryCluster] = MemoryCluster, *, moves: bool = True) -> None:
         self.clock = Moving()
-        self.events: list[Event] = []
+        self.events: list[RunEvent] = []
         self.cluster = kind(load_schemas("1.36"), clock=self.clock)
         if moves:
             self.clock.simulation = Simulation(self.cluster)
         self.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}})
         self.terms = Terms(timeout_s=20)
-        self.gates = Gates(
+        self.gates = Barriers(
             self.cluster, clock=self.clock, on_event=self.events.append, terms=lambda found: self.terms
         )
 

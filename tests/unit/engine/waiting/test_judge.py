@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.engine.waiting.judge import FRESH_S, Judge
 from mlstack.errors import ForbiddenError, UnreachableError
-from mlstack.model.readiness.relatives import Relatives
+from mlstack.kube.client import ObjectRef
+from mlstack.readiness.evaluate import FRESH_S, StatusEvaluator
+from mlstack.readiness.relatives import Relatives
 from tests.support.deploying import crd, deployment
 from tests.support.watched import Watched
 
@@ -20,11 +20,11 @@ def still() -> Watched:
     return Watched(gpus=None)
 
 
-def judge(watched: Watched) -> Judge:
-    return Judge(watched.cluster, Relatives(), wait_for_load_balancer=False)
+def judge(watched: Watched) -> StatusEvaluator:
+    return StatusEvaluator(watched.cluster, Relatives(), wait_for_load_balancer=False)
 
 
-def state(watched: Watched, judge: Judge, wanted: Any) -> str:
+def state(watched: Watched, judge: StatusEvaluator, wanted: Any) -> str:
     live = watched.cluster.get(ObjectRef.of(wanted.data))
     return judge.judge(wanted, live, now_s=watched.clock.now_s()).readiness.state
 
@@ -127,7 +127,7 @@ def test_nodes_are_asked_for_once_in_a_while_and_not_while_the_server_is_away() 
 
     pods = listed("v1", "Pod", namespace="ml").items
     sets = listed("apps/v1", "ReplicaSet", namespace="ml").items
-    one = Judge(watched.cluster, Relatives([*pods, *sets]), wait_for_load_balancer=False)
+    one = StatusEvaluator(watched.cluster, Relatives([*pods, *sets]), wait_for_load_balancer=False)
     watched.cluster.list = counting  # type: ignore[method-assign]
     for _ in range(3):
         assert state(watched, one, wanted) == "waiting"

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.engine.waiting import logs
-from mlstack.engine.waiting.judge import Judge
-from mlstack.engine.waiting.logs import Logs, hidden
 from mlstack.errors import ClusterError, ForbiddenError, TransientError
-from mlstack.model import masking
-from mlstack.model.objects import KubeObject
-from mlstack.model.readiness.relatives import Relatives
+from mlstack.kube.client import ObjectRef
+from mlstack.objects import masking
+from mlstack.objects.kube_object import KubeObject
+from mlstack.readiness import evaluate
+from mlstack.readiness.evaluate import Logs, StatusEvaluator, hidden
+from mlstack.readiness.relatives import Relatives
 from tests.support.deploying import deployment, secret
 from tests.support.watched import Watched
 
@@ -64,12 +63,12 @@ class Crashing:
         self.cluster.patch(ObjectRef.of(wanted.data), {"status": ended(**how)}, subresource="status")
         return wanted
 
-    def judge(self, *secrets: str) -> Judge:
+    def judge(self, *secrets: str) -> StatusEvaluator:
         """Give a judge who reads logs."""
         made = Logs(self.cluster, secrets)
-        return Judge(self.cluster, Relatives(), wait_for_load_balancer=False, logs=made)
+        return StatusEvaluator(self.cluster, Relatives(), wait_for_load_balancer=False, logs=made)
 
-    def reason(self, wanted: KubeObject, judge: Judge | None = None) -> str:
+    def reason(self, wanted: KubeObject, judge: StatusEvaluator | None = None) -> str:
         """Give why an object does not work."""
         live = self.cluster.get(ObjectRef.of(wanted.data))
         seen = (judge or self.judge()).judge(wanted, live, now_s=self.watched.clock.now_s())
@@ -141,7 +140,7 @@ def test_a_silent_node_is_waited_for_once(crashing: Crashing, monkeypatch: pytes
     wait = threading.Event.wait
 
     def noted(event: threading.Event, timeout: float | None = None) -> bool:
-        if timeout == logs.PATIENCE_S:
+        if timeout == evaluate.PATIENCE_S:
             waits.append(timeout)
             return wait(event, 0.01)
         return wait(event, timeout)
@@ -159,6 +158,6 @@ def test_a_silent_node_is_waited_for_once(crashing: Crashing, monkeypatch: pytes
 
 
 def test_without_a_reader_nothing_is_asked(crashing: Crashing) -> None:
-    judge = Judge(crashing.cluster, Relatives(), wait_for_load_balancer=False)
+    judge = StatusEvaluator(crashing.cluster, Relatives(), wait_for_load_balancer=False)
     assert crashing.reason(crashing.pod(text="bye"), judge).endswith("exit code 1")
     assert crashing.asked == []

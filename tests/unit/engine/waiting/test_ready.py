@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
 from mlstack.errors import ForbiddenError, NotReadyError, UnreachableError, WatchExpiredError
-from mlstack.model.readiness.terms import NO_NODE_S, TIMEOUT_ANNOTATION, WAIT_ANNOTATION
+from mlstack.kube.client import ObjectRef
+from mlstack.readiness.terms import NO_NODE_S, TIMEOUT_ANNOTATION, WAIT_ANNOTATION
 from tests.support.deploying import config_map, crd, deployment, tfjob
 from tests.support.watched import FaultyCluster, Watched
 

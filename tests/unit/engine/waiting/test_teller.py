@@ -1,9 +1,9 @@
 """When a reason is told: soon, once, and not for what only passes."""
 
-from mlstack.engine.waiting.teller import SAY_AFTER_S, SAY_EVERY_S, Teller
-from mlstack.model.events import Event
-from mlstack.model.objects import Identity
-from mlstack.model.readiness.base import waiting
+from mlstack.events import RunEvent
+from mlstack.objects.kube_object import Identity
+from mlstack.readiness.rule import waiting
+from mlstack.readiness.wait import SAY_AFTER_S, SAY_EVERY_S, WaitReporter
 from tests.support.deploying import VirtualClock
 
 WEB = Identity("apps", "Deployment", "ml", "web")
@@ -15,9 +15,9 @@ class Told:
     def __init__(self) -> None:
         self.clock = VirtualClock(0)
         self.lines: list[tuple[float, str]] = []
-        self._teller = Teller(self.clock, self._hear)
+        self._teller = WaitReporter(self.clock, self._hear)
 
-    def _hear(self, event: Event) -> None:
+    def _hear(self, event: RunEvent) -> None:
         self.lines.append((self.clock.now_s(), event.text))
 
     def seconds(self, *reasons: str) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import Cluster, ObjectRef
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.files.kubernetes import load_schemas
+from mlstack.kube.client import Cluster, ObjectRef
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
 from tests.support.deploying import Stack, VirtualClock, config_map, deployment
 
 SERVICE = {

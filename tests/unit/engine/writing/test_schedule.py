@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from mlstack.engine.parallel import WORKERS
-from mlstack.engine.writing.schedule import Schedule
-from mlstack.engine.writing.wait import Steps
+from mlstack.deploy.run import Schedule
+from mlstack.deploy.wait import Steps
 from mlstack.errors import ForbiddenError, LockedError, MlstackError, UnreachableError
-from mlstack.model import order
-from mlstack.model.graph import Gate, Node
-from mlstack.model.objects import KubeObject
+from mlstack.kube.parallel import WORKERS
+from mlstack.objects import order
+from mlstack.objects.kube_object import KubeObject
+from mlstack.objects.order import Barrier as Gate
+from mlstack.objects.order import Node
 
 
 def config_maps(count: int) -> list[KubeObject]:

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.engine.writing.send import Sender
+from mlstack.deploy.changes import Change
+from mlstack.deploy.write import Sender
 from mlstack.errors import ConflictError, OutdatedError
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model.diff import Change
-from mlstack.model.objects import KubeObject
+from mlstack.kube.client import ObjectRef
+from mlstack.objects.kube_object import KubeObject
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
 from tests.support.counted import Counted
 from tests.support.deploying import VirtualClock, config_map
 

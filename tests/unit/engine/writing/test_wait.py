@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from mlstack.cluster.api import ObjectRef
-from mlstack.engine.writing import wait
+from mlstack.deploy import wait
 from mlstack.errors import NotReadyError
+from mlstack.kube.client import ObjectRef
 from tests.support.deploying import VirtualClock
 
 REF = ObjectRef("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "widgets.example.com")

@@ -9,12 +9,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from mlstack.cluster.api import Applied, ObjectRef
-from mlstack.cluster.memory import MemoryCluster
-from mlstack.engine.records.admission import WEBHOOK_S
-from mlstack.engine.writing import wait, write
-from mlstack.engine.writing.wait import DeletionWatcher, Gone
-from mlstack.engine.writing.write import Writer
+from mlstack.deploy import wait, write
+from mlstack.deploy.changes import Change
+from mlstack.deploy.inventory_store import WEBHOOK_S
+from mlstack.deploy.wait import DeletionWatcher, Gone
+from mlstack.deploy.write import ObjectWriter
 from mlstack.errors import (
     ConflictError,
     FieldConflict,
@@ -26,10 +25,11 @@ from mlstack.errors import (
     OutdatedError,
     TransientError,
 )
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model.diff import Change
-from mlstack.model.events import silent
-from mlstack.model.objects import KubeObject
+from mlstack.events import silent
+from mlstack.kube.client import Applied, ObjectRef
+from mlstack.objects.kube_object import KubeObject
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
 from tests.support.deploying import VirtualClock, config_map, crd
 
 Result = TypeVar("Result")
@@ -79,7 +79,7 @@ class Told:
         self.cluster, self.clock = cluster, clock or VirtualClock(0)
         self.said: list[str] = []
         self.reached: list[str] = []
-        self.writer = Writer(
+        self.writer = ObjectWriter(
             cluster, clock=self.clock, say=lambda kind, identity, text: self.said.append(f"{kind}: {text}")
         )
 

@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
-from mlstack.model import fieldpaths
-from mlstack.model.readiness.assess import assess
-from mlstack.model.readiness.base import UNSEEN, Facts
-from mlstack.model.readyrules import ConditionSign, FieldSign, ReadyRule, Scalar
+from mlstack.app.app import ConditionSign, FieldSign, ReadyRule, Scalar
+from mlstack.objects import managed_fields
+from mlstack.readiness.assess import assess
+from mlstack.readiness.rule import UNSEEN, Facts
 
 KIND = "example.com/Widget"
 RULE = ReadyRule(
     kind=KIND,
     ready=ConditionSign(condition="Usable"),
     failed=ConditionSign(condition="Usable", status="False", reason="Broken"),
-    done=FieldSign(path=fieldpaths.read("status.phase"), values=("Melted", "Sold")),
+    done=FieldSign(path=managed_fields.read("status.phase"), values=("Melted", "Sold")),
 )
 
 
@@ -34,7 +34,7 @@ def judged(data: dict[str, Any], rule: ReadyRule = RULE) -> tuple[str, str]:
 
 
 def field_rule(path: str, *values: Scalar) -> ReadyRule:
-    return ReadyRule(kind=KIND, ready=FieldSign(path=fieldpaths.read(path), values=values))
+    return ReadyRule(kind=KIND, ready=FieldSign(path=managed_fields.read(path), values=values))
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_fields(rule: ReadyRule, status: dict[str, Any], expected: tuple[str, st
 
 
 def test_a_failed_field_tells_the_message_of_the_status() -> None:
-    failed = FieldSign(path=fieldpaths.read("status.phase"), values=("Error",))
+    failed = FieldSign(path=managed_fields.read("status.phase"), values=("Error",))
     rule = ReadyRule(kind=KIND, ready=ConditionSign(condition="Usable"), failed=failed)
     told = judged(widget(phase="Error", message="no such part"), rule)
     assert told == ("failed", "`status.phase` is Error: no such part")
@@ -120,7 +120,9 @@ def test_what_is_not_of_the_newest_generation_counts_for_no_rule() -> None:
 
 def test_a_rule_of_the_app_comes_before_the_one_built_in() -> None:
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "status": {"active": 1}}
-    rule = ReadyRule(kind="batch/Job", ready=FieldSign(path=fieldpaths.read("status.succeeded"), values=(1,)))
+    rule = ReadyRule(
+        kind="batch/Job", ready=FieldSign(path=managed_fields.read("status.succeeded"), values=(1,))
+    )
     assert judged(job, rule) == ("waiting", "has no `status.succeeded` yet")
     assert judged({**job, "status": {"succeeded": 1}}, rule)[0] == "ready"
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from mlstack.model.readiness.assess import assess
-from mlstack.model.readiness.base import Facts, Readiness
+from mlstack.readiness.assess import assess
+from mlstack.readiness.rule import Facts, Readiness
 
 NOW_S = 1_800_000_000.0
 YOUNG = "2027-01-15T07:59:59Z"  # one second before

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from mlstack.model.validation import cel
-from mlstack.model.validation.celparse import UnsupportedError
+from mlstack.validate import cel
+from mlstack.validate.cel import UnsupportedError
 
 SELF = {
     "name": "cnn",

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model.objects import KubeObject, Source
-from mlstack.model.validation.base import Fault, Field, path_of, shown
-from mlstack.model.validation.check import validate_objects
+from mlstack.objects.kube_object import KubeObject, Source
+from mlstack.validate.schema import Fault, Field, path_of, shown
+from mlstack.validate.validate import load_schemas, validate_objects
 from tests.support.manifests import MANIFESTS
 from tests.support.variants import Variant
 

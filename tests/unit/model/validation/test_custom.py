@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model.objects import KubeObject
-from mlstack.model.validation.check import validate_objects
+from mlstack.objects.kube_object import KubeObject
+from mlstack.validate.validate import load_schemas, validate_objects
 from tests.support import accepted
 
 SCHEMAS = load_schemas("1.36")

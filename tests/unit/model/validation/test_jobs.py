@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 import yaml
 
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model.objects import KubeObject
-from mlstack.model.validation.base import Fault
-from mlstack.model.validation.check import validate_objects
+from mlstack.objects.kube_object import KubeObject
+from mlstack.validate.schema import Fault
+from mlstack.validate.validate import load_schemas, validate_objects
 from tests.generate.crds import FOLDER
 from tests.support.jobs import JOB_VARIANTS, JOBS
 from tests.support.variants import Variant

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from mlstack.files.kubernetes import load_schemas
-from mlstack.model.objects import KubeObject
-from mlstack.model.validation.base import Fault
-from mlstack.model.validation.check import validate_objects
+from mlstack.objects.kube_object import KubeObject
+from mlstack.validate.schema import Fault
+from mlstack.validate.validate import load_schemas, validate_objects
 from tests.support.manifests import MANIFESTS
 from tests.support.variants import VARIANTS, Variant
 

@@ -1,0 +1,88 @@
+"""Where the files of an app directory stand, and how its folders are walked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+APP_FILE = "app.yaml"
+LOCK_FILE = "mlstack.lock"
+COMPONENTS = "components"
+ENVIRONMENTS = "environments"
+VENDOR = "vendor"
+MODULE_PARAMS = "params.yaml"
+ENVIRONMENT = "environment.yaml"
+CURRENT_ENVIRONMENT = ".mlstack/current-environment"
+APP_LOCK = ".mlstack/lock"
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+def find_root(start: Path) -> Path | None:
+    """Give the app directory that a folder lies in: the folder itself, or the nearest above it."""
+    start = start.absolute()
+    folders = (start, *start.parents)
+    return next((folder for folder in folders if (folder / APP_FILE).is_file()), None)
+
+
+def module_params_file(module: str) -> str:
+    """Give the parameter file of a module."""
+    return "/".join([COMPONENTS, *module.split("."), MODULE_PARAMS])
+
+
+def component_file(module: str, name: str) -> str:
+    """Give the file that a new component is written to."""
+    return "/".join([COMPONENTS, *(module.split(".") if module else ()), f"{name}.yaml"])
+
+
+def environment_file(name: str) -> str:
+    """Give the file of an environment."""
+    return f"{ENVIRONMENTS}/{name}/{ENVIRONMENT}"
+
+
+def environment_params_file(name: str) -> str:
+    """Give the parameter file of an environment."""
+    return f"{ENVIRONMENTS}/{name}/params.yaml"
+
+
+def patch_file(environment: str, component: str) -> str:
+    """Give the file with an environment's patches for a component."""
+    return f"{ENVIRONMENTS}/{environment}/patches/{component}.yaml"
+
+
+def patch_files(root: Path, environment: str) -> Iterator[tuple[str, str]]:
+    """Give (file, component) of every YAML file among an environment's patches, in a stable order.
+
+    A file whose name does not end with `.yaml` is no component's.
+    """
+    folder = f"{ENVIRONMENTS}/{environment}/patches"
+    for name in sorted(entry.name for entry in (root / folder).glob("*")):
+        if name.endswith(_SUFFIXES) and not name.startswith("."):
+            yield f"{folder}/{name}", name.removesuffix(".yaml")
+
+
+def component_files(root: Path) -> Iterator[tuple[str, str, str]]:
+    """Give (file, module, name) of every file that stands for a component, in a stable order."""
+    base = root / COMPONENTS
+    for folder, _, files in walk(base):
+        parts = Path(folder).relative_to(base).parts
+        for file in files:
+            stem, dot, suffix = file.rpartition(".")
+            if dot + suffix in _SUFFIXES and not (file == MODULE_PARAMS and parts):
+                yield "/".join([COMPONENTS, *parts, file]), ".".join(parts), stem
+
+
+def walk(base: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Walk folders in a stable order; hidden folders and files are passed over."""
+
+    def refuse(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            from mlstack.errors import ConfigError
+
+            raise ConfigError(
+                f"cannot read the folder: {error.strerror}", where=str(error.filename)
+            ) from error
+
+    for folder, folders, files in os.walk(base, onerror=refuse):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield folder, folders, sorted(name for name in files if not name.startswith("."))

@@ -1,0 +1,185 @@
+"""Packages, their prototypes, and the parameters a prototype declares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from mlstack.yaml import write
+
+
+@dataclass(frozen=True, kw_only=True)
+class Param:
+    """One parameter of a prototype.
+
+    Args:
+        name: canonical spelling, the one that is shown.
+        schema: JSON Schema of the value; `x-merge: append` in it lets higher layers add to a list.
+        default: value when nothing sets it; meaningful with `has_default`.
+        unit: what a number counts (`GPUs`, `seconds`), for messages and help.
+        aliases: old spellings that mean the same.
+        secret: its value must not be shown.
+        deprecated: why, and what to use instead.
+        format: also takes one string, split at commas (`csv`) or as `k=v,k2=v2` (`kv`).
+        value_aliases: old spellings of values, mapped to what they mean now.
+        examples: values to show in help.
+    """
+
+    name: str
+    schema: Mapping[str, Any]
+    default: Any = None
+    has_default: bool = False
+    required: bool = False
+    unit: str = ""
+    description: str = ""
+    aliases: tuple[str, ...] = ()
+    secret: bool = False
+    deprecated: str | None = None
+    format: Literal["csv", "kv"] | None = None
+    value_aliases: Mapping[str, Any] = field(default_factory=dict)
+    examples: tuple[Any, ...] = ()
+
+    @property
+    def types(self) -> frozenset[str]:
+        """Give the JSON types the schema allows; empty when it does not say."""
+        return schema_types(self.schema)
+
+
+def schema_types(schema: Mapping[str, Any]) -> frozenset[str]:
+    """Give the JSON types a schema allows, read from `type`, `enum`, `const`, `anyOf` and `oneOf`."""
+    declared = schema.get("type")
+    if isinstance(declared, str):
+        return frozenset((declared,))
+    if isinstance(declared, list):
+        return frozenset(declared)
+    if "enum" in schema or "const" in schema:
+        values = [schema["const"]] if "const" in schema else schema["enum"]
+        return frozenset(json_type(value) for value in values)
+    branches = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+    return frozenset(name for branch in branches for name in schema_types(branch))
+
+
+def json_type(value: Any) -> str:
+    """Name the JSON type of a plain value."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    for kind, name in _JSON_TYPES:
+        if isinstance(value, kind):
+            return name
+    return type(value).__name__
+
+
+_JSON_TYPES: tuple[tuple[type, str], ...] = (
+    (int, "integer"),
+    (float, "number"),
+    (str, "string"),
+    (list, "array"),
+    (dict, "object"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """One worked example of a prototype: documentation, golden input and smoke test."""
+
+    name: str
+    summary: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    namespace: str = ""
+    environment: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prototype:
+    """A template with declared parameters.
+
+    Args:
+        name: short name (`tf-cnn`).
+        package: the package's name (`tf-job`).
+        registry: the app's name of the registry the package came from.
+        version: the package's version.
+        aliases: other names of the prototype.
+        alias_params: what it is under some of them: alias → parameters that differ from the defaults.
+        params: by canonical name, in the order they are declared.
+        schema: JSON Schema of the whole parameter set, references inlined.
+        templates: text by name; libraries of the package and of those it requires included.
+        sources: template name → file below the app directory or package, for messages.
+        files: further text files by name, for `file("…")` in templates.
+        examples: by name.
+        notes: what to tell after `generate`.
+        digest: stands for all content it was read from; empty when it was not read from a package.
+    """
+
+    name: str
+    package: str
+    registry: str
+    version: str = ""
+    summary: str = ""
+    description: str = ""
+    aliases: tuple[str, ...] = ()
+    alias_params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    params: Mapping[str, Param] = field(default_factory=dict)
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    templates: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    examples: Mapping[str, Example] = field(default_factory=dict)
+    notes: str = ""
+    digest: str = ""
+
+    @property
+    def full_name(self) -> str:
+        """Give `registry/package/name`, as component files write it."""
+        return f"{self.registry}/{self.package}/{self.name}"
+
+    def has_secrets(self, values: Mapping[str, Any]) -> bool:
+        """Tell whether a secret parameter is set."""
+        return any(param.secret and values.get(name) is not None for name, param in self.params.items())
+
+    def alias(self, name: str) -> str | None:
+        """Give the alias that a name stands for, as typed or written; None for any other name."""
+        short = name.rpartition("/")[2].removeprefix("io.ksonnet.pkg.")
+        return short if short in self.aliases and short != self.name else None
+
+    def alias_note(self, name: str) -> str:
+        """Tell which prototype an alias leads to, and what it is under that name; empty for other names."""
+        alias = self.alias(name)
+        if alias is None:
+            return ""
+        params = self.alias_params.get(alias, {})
+        told = " and ".join(f"`{param}: {write.to_flow(value)}`" for param, value in params.items())
+        return f"`{alias}` is prototype `{self.name}`" + (f" with {told}" if told else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Package:
+    """A package folder: what it says of itself, and its prototypes by name.
+
+    Args:
+        name: the folder's and the package's name.
+        version: semantic version.
+        summary: one line.
+        description: longer text.
+        license: SPDX name.
+        keywords: words for `prototype search`.
+        requires: packages of the same registry whose definitions, blocks and templates it uses.
+        registry: the app's name of the registry it came from.
+        prototypes: by short name.
+        crds: texts of `crds/*.yaml` by file name, for offline validation of custom resources.
+        digest: `sha256:…` over the folder's content.
+    """
+
+    name: str
+    version: str
+    summary: str = ""
+    description: str = ""
+    license: str = ""
+    keywords: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    registry: str = ""
+    prototypes: Mapping[str, Prototype] = field(default_factory=dict)
+    crds: Mapping[str, str] = field(default_factory=dict)
+    digest: str = ""

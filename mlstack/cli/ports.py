@@ -1,0 +1,327 @@
+"""Builds what the operations are handed: clusters, clock, cache folder, and answers to questions."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from secrets import token_hex
+from typing import TYPE_CHECKING
+
+from mlstack.cli import streams
+from mlstack.deploy.target import Holder
+from mlstack.errors import NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from mlstack.app.app_dir import AppDir
+    from mlstack.app.params import Overrides
+    from mlstack.clock import Clock
+    from mlstack.deploy.target import Target
+    from mlstack.disk_cache import Cache
+    from mlstack.kube.client import Cluster
+    from mlstack.kube.http import Counted
+    from mlstack.kube.kubeconfig import Kubeconfig
+
+
+# --- Builds what the operations are handed: clusters, clock, cache folder, and answers to questions ---
+
+Connect = Callable[[str, str | None], "Cluster"]
+ConnectOnce = Callable[[str, str | None, "Counted"], "Cluster"]
+
+# While it is only worked out what would change, a webhook that starts is waited for so long.
+WEBHOOK_S = 30.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ports:
+    """The ways out of the process that commands may use; tests put others in their place.
+
+    Attributes:
+        connect: opens the cluster behind a context; the second argument is `--kubeconfig`.
+        kubeconfig: reads the contexts of `--kubeconfig`, or of the user's own files.
+        clock: tells the time.
+        ask: puts a question on stderr and tells whether the answer was yes.
+        ask_text: puts a question on stderr and gives what was typed.
+        interactive: tells whether somebody is there to answer.
+        who: names who runs this, as `user@host`, for the cluster's records.
+        connect_once: opens a cluster as `connect` does, but one that fails where the other waits; the third
+            argument is told of each request.
+    """
+
+    connect: Connect
+    kubeconfig: Callable[[str | None], Kubeconfig]
+    clock: Clock
+    ask: Callable[[str], bool]
+    ask_text: Callable[[str], str]
+    interactive: Callable[[], bool]
+    who: Callable[[], str]
+    connect_once: ConnectOnce = field(default_factory=lambda: connect_once)
+
+
+@dataclass(kw_only=True)
+class Session:
+    """One call of the program: its ports, and the options that stand before the command.
+
+    Attributes:
+        ports: the ways out of the process.
+        folder: where the app directory is looked for; None is the working directory.
+        debug: show the traceback of a fault of ours.
+    """
+
+    ports: Ports = field(default_factory=lambda: real_ports())
+    folder: Path | None = None
+    debug: bool = False
+
+
+def real_ports() -> Ports:
+    """Give the ports of a person's machine."""
+    return Ports(
+        connect=connect,
+        kubeconfig=kubeconfig,
+        clock=SystemClock(),
+        ask=ask,
+        ask_text=ask_text,
+        interactive=interactive,
+        who=who,
+    )
+
+
+class SystemClock:
+    """The clock of the machine."""
+
+    def now_s(self) -> float:
+        """Give the seconds since 1970."""
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        time.sleep(seconds)
+
+
+class MachineClock(SystemClock):
+    """The clock of the machine, with a time that nobody sets."""
+
+    def monotonic_s(self) -> float:
+        """Give a time that never goes back, in seconds."""
+        return time.monotonic()
+
+
+def connect(context: str, kubeconfig: str | None) -> Cluster:
+    """Open the real cluster behind a kubectl context; once it has answered, it is waited for."""
+    from mlstack.kube import connect
+    from mlstack.kube.wrappers import RetryingClient
+
+    return RetryingClient(
+        connect.connect(context, kubeconfig=kubeconfig),
+        clock=SystemClock(),
+        told=lambda text: streams.say(f"waiting: {text}"),
+        webhook_s=WEBHOOK_S,
+    )
+
+
+def connect_once(context: str, kubeconfig: str | None, counted: Counted) -> Cluster:
+    """Open the real cluster behind a kubectl context; nothing is asked twice.
+
+    For whoever may write for a limited time only: a write that waited for its server would come too late.
+    """
+    from mlstack.kube import connect
+
+    return connect.connect(context, kubeconfig=kubeconfig, counted=counted)
+
+
+def own_namespace(session: Session, context: str | None, kubeconfig: str | None) -> str:
+    """Give the namespace that a program has for its own objects: its pod's, else that of the context."""
+    in_pod = os.environ.get("POD_NAMESPACE", "")
+    if in_pod and not context:
+        return in_pod
+    try:
+        found = session.ports.kubeconfig(kubeconfig)
+    except NotFoundError:
+        return in_pod or "default"
+    known = found.contexts.get(context or found.current_context or "")
+    return known.namespace if known else in_pod or "default"
+
+
+def opener(session: Session, kubeconfig: str | None) -> Callable[[str], Cluster]:
+    """Give the function that operations use to open a cluster by its context."""
+    from mlstack.kube.client import SecretAware
+
+    return lambda context: SecretAware(session.ports.connect(context, kubeconfig))
+
+
+def interactive() -> bool:
+    """Tell whether questions can be asked: a person types and reads what is asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def who() -> str:
+    """Name who runs this: `user@host`."""
+    import getpass
+    import socket
+
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a number without a name, as in many containers
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
+
+
+def ask(question: str) -> bool:
+    """Ask on stderr; anything but a clear yes, and the end of input, is a no."""
+    streams.prompt(f"{question} [y/N]")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def ask_text(question: str) -> str:
+    """Ask on stderr and give the line that was typed, empty at the end of input."""
+    streams.prompt(question)
+    return sys.stdin.readline().strip()
+
+
+def target_of(
+    session: Session,
+    folder: Path | None,
+    env: str | None,
+    components: Sequence[str] | None = None,
+    sets: Sequence[str] | None = None,
+    values: Sequence[Path] | None = None,
+    *,
+    context: str | None = None,
+    namespace: str | None = None,
+) -> Target:
+    """Say what a deploy command is about, as its options have it."""
+    from mlstack.deploy.target import Target
+
+    app = app_dir(session, folder)
+    return Target(
+        app=app,
+        environment=environment_name(app, env),
+        components=components or (),
+        overrides=overrides(sets, values),
+        store=code_store(),
+        context=context,
+        namespace=namespace,
+        who=session.ports.who(),
+        holder=lock_holder(session),
+    )
+
+
+def lock_holder(session: Session) -> Holder:
+    """Name this run, for the lock of an environment."""
+    return holder(session.ports.who())
+
+
+def app_dir(session: Session, folder: Path | None = None) -> AppDir:
+    """Find the app directory from `--dir`, else from the working directory upwards."""
+    from mlstack.app.app_dir import AppDir
+
+    return AppDir.find(folder or session.folder or Path.cwd(), store=code_store())
+
+
+def environment_name(app: AppDir, name: str | None) -> str:
+    """Give the environment that was named, else the one chosen by `env current --set`.
+
+    Raises:
+        UsageError: none was named, and none is chosen.
+    """
+    found = name or app.current_environment()
+    if found is None:
+        raise UsageError("which environment?", hint="name one, or choose one: mlstack env current --set ENV")
+    return found
+
+
+def overrides(sets: Sequence[str] | None, files: Sequence[Path] | None) -> Overrides:
+    """Read the parameters given for one run."""
+    from mlstack.app import files as reader
+
+    return reader.read(sets or (), files or ())
+
+
+def code_store() -> Cache:
+    """Open the store of compiled templates and passed parameter sets."""
+    from mlstack import disk_cache
+
+    return disk_cache.of_user(os.environ)
+
+
+def kubeconfig(path: str | None) -> Kubeconfig:
+    """Read the contexts of `--kubeconfig`, else of `$KUBECONFIG`, else of the user's default file."""
+    from mlstack.kube import kubeconfig
+
+    return kubeconfig.load(path, os.environ)
+
+
+def read_text(file: Path) -> str:
+    """Read a value from a file, or from stdin when it is called `-`.
+
+    Raises:
+        NotFoundError: there is no such file.
+        UsageError: it is no UTF-8 text, or no file.
+    """
+    try:
+        return sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise NotFoundError(
+            f"no file `{file}`", hint="relative paths start at the working directory"
+        ) from error
+    except OSError as error:
+        raise UsageError(
+            f"cannot read `{file}`: {(error.strerror or str(error)).lower()}", hint="give a text file"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"`{file}` is not UTF-8 text", hint="give a text file") from error
+
+
+# --- Who takes locks from here, and whether another run of this machine is over ---
+
+_PROC = Path("/proc")
+
+
+def holder(who: str) -> Holder:
+    """Name this process so that no other has the same name.
+
+    Where `/proc` tells, the name says which machine (and container) and when the process began: a lock that
+    a killed run left behind on this machine is then known to be nobody's.
+
+    Args:
+        who: `user@host`.
+    """
+    pid = os.getpid()
+    machine, began = _machine(), _began(pid)
+    token = f"{machine}-{began}" if machine and began else token_hex(8)
+    return Holder(name=f"{who}/{pid}/{token}", is_gone=_is_gone)
+
+
+def _is_gone(name: str) -> bool:
+    _, _, rest = name.rpartition("@")
+    parts = rest.split("/")
+    if len(parts) != 3 or not parts[1].isdigit():
+        return False
+    machine, _, began = parts[2].partition("-")
+    return bool(began) and machine == _machine() and _began(int(parts[1])) != began
+
+
+def _machine() -> str:
+    """Tell this machine, since it was booted, and this container on it from all others."""
+    try:
+        booted = (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii")
+        processes = (_PROC / "self/ns/pid").readlink()
+    except OSError:
+        return ""
+    return hashlib.sha256(f"{booted.strip()} {processes}".encode()).hexdigest()[:12]
+
+
+def _began(pid: int) -> str:
+    """Give the tick of the clock at which a process began, empty if it does not run."""
+    try:
+        line = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    fields = line.rpartition(")")[
+        2
+    ].split()  # the name before may hold anything; field 3, the state, is first
+    return "" if fields[0] in "ZXx" else fields[19]

@@ -1,0 +1,552 @@
+"""How it looks what a run would do, and what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby, zip_longest
+from typing import TYPE_CHECKING, Any
+
+from mlstack.cli.page import WIDTH, Block, Page, Style, TextLine, TextTable, shorten, text_width
+from mlstack.cli.views import LONGEST_LINE, VIEWS, count, facts, one_line_value, size_and_digest
+from mlstack.objects.managed_fields import FieldChange
+
+if TYPE_CHECKING:
+    from mlstack.deploy.drift import Difference
+    from mlstack.deploy.history import Revision
+    from mlstack.deploy.result import (
+        ChangeReport,
+        ComponentStatus,
+        ObjectChange,
+        PodStatus,
+        RunResult,
+        StatusResult,
+    )
+    from mlstack.operations.deploy import (
+        CompareResult,
+        DriftResult,
+        DriftRow,
+        HistoryResult,
+        PlannedWait,
+        PlanResult,
+        RevisionDiff,
+        RevisionResult,
+        UnlockResult,
+    )
+    from mlstack.operations.params import ExplainedParameter, ExplainResult
+    from mlstack.operations.render import ValidateResult
+    from mlstack.readiness.rule import State
+
+
+# --- How it looks what a run would do, and what it did ---
+
+STYLES: Mapping[str, Style] = {
+    "create": "add",
+    "created": "add",
+    "added": "add",
+    "update": "change",
+    "updated": "change",
+    "changed": "change",
+    "recreate": "change",
+    "recreated": "change",
+    "delete": "remove",
+    "deleted": "remove",
+    "terminating": "remove",
+    "removed": "remove",
+    "failed": "remove",
+    "skipped": "remove",
+    "unchanged": "dim",
+    "kept": "dim",
+    "gone": "dim",
+    "missing": "dim",
+}
+SIGNS: Mapping[Style, str] = {"add": "+", "change": "~", "remove": "-", "dim": " "}
+
+
+@VIEWS.register("ChangeReport")
+def change_report(result: ChangeReport) -> Page:
+    """Show every object that would change: field by field, or whole where it is new."""
+    return _changes(result, manifests=True)
+
+
+@VIEWS.register("PlanResult")
+def plan_result(result: PlanResult) -> Page:
+    """Show every object that would change, and where the plan was written."""
+    page = _changes(result, manifests=True)
+    waits = [TextLine(_wait(each), "dim", hang=2) for each in result.waits]
+    page = replace(page, blocks=(*page.blocks[:-1], *waits, *page.blocks[-1:]))
+    if result.file is None:
+        return page
+    return replace(page, notes=(f"plan written to {result.file}", f"next: mlstack apply {result.file}"))
+
+
+def change_summary(result: ChangeReport) -> Page:
+    """Show every object that would change, new ones by their names alone."""
+    return _changes(result, manifests=False)
+
+
+def _wait(each: PlannedWait) -> str:
+    if each.goes_on:
+        return f"goes on by itself: {each.object}"
+    return f"then waits for {each.object}, {each.timeout_s:g} s at most"
+
+
+def names_alone(page: Page) -> Page:
+    """Give of a page about objects their heads and the last line; all else is indented below them."""
+    heads = [block for block in page.blocks[:-1] if isinstance(block, TextLine) and _is_head(block)]
+    return replace(page, blocks=(*heads, *page.blocks[-1:]))
+
+
+def _is_head(line: TextLine) -> bool:
+    return line.text[:2] in ("+ ", "~ ", "- ", "  ") and line.text[2:3] not in (" ", "+", "~", "-")
+
+
+def _changes(result: ChangeReport | PlanResult, *, manifests: bool) -> Page:
+    changed = [row for row in result.objects if row.action not in ("unchanged", "kept", "missing")]
+    blocks = changed_objects(changed, result.environment if manifests else None)
+    blocks += [TextLine(f"note: {note}", hang=2) for note in result.notes]
+    counts = {_TO_DO.get(action, action): number for action, number in result.counts.items()}
+    blocks += [TextLine(counted(counts, f"`{result.environment}` (context {result.context})"), hang=2)]
+    return Page(tuple(blocks), tuple(row.object for row in changed))
+
+
+def changed_objects(rows: Sequence[ObjectChange], environment: str | None = None) -> list[Block]:
+    """Show objects field by field; new ones whole where the environment that brings them is given."""
+    blocks: list[Block] = []
+    for row in rows:
+        blocks += _change(row)
+        blocks += _manifest(row, environment) if environment else ()
+    return blocks
+
+
+_TO_DO = {action: f"to {action}" for action in ("create", "update", "recreate", "delete")}
+
+
+def _change(row: ObjectChange) -> Iterator[Block]:
+    style = STYLES[row.action]
+    component_name = f" ({row.component})" if row.component else ""
+    yield TextLine(f"{SIGNS[style]} {row.action} {row.object}{component_name}", style)
+    if row.reason:
+        yield TextLine(f"    because {row.reason}", hang=6)
+    for field in row.fields:
+        yield from field_lines(field)
+    for note in row.notes:
+        yield TextLine(f"    note: {note}", hang=6)
+    for reason in row.refused:
+        yield TextLine(f"    refused: {reason}", "remove", hang=6)
+    if row.hint:
+        yield TextLine(f"    hint: {row.hint}", hang=6)
+
+
+# Nobody reads the 4,000 lines of a definition's schema; the longest that people do write is a
+# configuration file of some hundred lines.
+MOST_LINES = 400
+FIRST_LINES = 40
+# Of two larger values nobody wants to know line by line how they differ, and finding out takes minutes.
+MOST_CHARACTERS = 256_000
+_FIRST_CHARACTERS = 60
+_MANY_LINES = 2000
+
+
+def _manifest(row: ObjectChange, environment: str) -> Iterator[Block]:
+    if row.manifest is None:
+        return
+    lines = [TextLine(f"  + {line}", "add") for line in _manifest_lines(row.manifest)]
+    yield from _beginning(lines, f", as `mlstack render {environment} -c {row.component}` prints them")
+
+
+def _manifest_lines(manifest: Mapping[str, Any]) -> Iterator[str]:
+    from mlstack.yaml import write
+
+    return (_bounded(line) for line in write.to_yaml(manifest).splitlines())
+
+
+def _beginning(lines: Sequence[TextLine], where: str = "") -> Iterator[TextLine]:
+    if len(lines) <= MOST_LINES:
+        yield from lines
+        return
+    yield from lines[:FIRST_LINES]
+    yield TextLine(f"    … {len(lines) - FIRST_LINES} more lines{where}", "dim")
+
+
+def field_lines(field: FieldChange) -> Iterator[TextLine]:
+    """Show a value on the line of its field, or where it is long the lines of it that differ below."""
+    style = STYLES[field.action]
+    values = {"added": (field.new,), "removed": (field.old,)}.get(field.action, (field.old, field.new))
+    flat = " -> ".join(one_line_value(value) or "null" for value in values)
+    line = TextLine(f"  {SIGNS[style]} {field.path}: {flat}", style)
+    different = list(_different(field))
+    has_lines = any(isinstance(value, str) and "\n" in value for value in values)
+    if different and (has_lines or text_width(line.text) > WIDTH):
+        yield TextLine(f"  {SIGNS[style]} {field.path}:", style)
+        yield from _beginning(different)
+    else:
+        yield line
+
+
+def _different(field: FieldChange) -> Iterator[TextLine]:
+    from difflib import SequenceMatcher
+
+    old = _written(field.old) if field.action != "added" else []
+    new = _written(field.new) if field.action != "removed" else []
+    # Lines that stand there again and again make the exact answer quadratic.
+    matcher = SequenceMatcher(None, old, new, autojunk=len(old) + len(new) > _MANY_LINES)
+    for group in matcher.get_grouped_opcodes(2):
+        if group[0][1] > 0:
+            yield TextLine("      …", "dim")
+        for tag, old_start, old_end, new_start, new_end in group:
+            if tag == "equal":
+                yield from (TextLine(f"        {line}") for line in old[old_start:old_end])
+            else:
+                yield from (TextLine(f"      - {line}", "remove") for line in old[old_start:old_end])
+                yield from (TextLine(f"      + {line}", "add") for line in new[new_start:new_end])
+
+
+def _written(value: Any) -> list[str]:
+    """Write a value as a file would hold it, long lines by their beginning, size and digest."""
+    from mlstack.yaml import write
+
+    if not isinstance(value, str | Mapping | list):
+        return [one_line_value(value)]
+    text = value if isinstance(value, str) else write.to_yaml(value)
+    if len(text) > MOST_CHARACTERS:
+        return [size_and_digest(text)]
+    return [_bounded(line) for line in text.splitlines()]
+
+
+def _bounded(line: str) -> str:
+    if len(line) <= LONGEST_LINE:
+        return line
+    return f"{line[:_FIRST_CHARACTERS]}… {size_and_digest(line)}"
+
+
+@VIEWS.register("RunResult")
+def run_result(result: RunResult) -> Page:
+    """Show a line an object and the summary."""
+    lines = [outcome_line(row.outcome, row.object, row.text) for row in result.objects]
+    return Page((*lines, summary_line(result)), tuple(row.object for row in result.objects))
+
+
+def outcome_line(outcome: str, name: str, text: str) -> TextLine:
+    """Write what happened to one object."""
+    tail = f": {text}" if text else ""
+    return TextLine(f"{outcome:<9} {name}{tail}", STYLES.get(outcome, ""), hang=10)
+
+
+def summary_line(result: RunResult) -> TextLine:
+    """Write what happened to all of them."""
+    dry = "dry run, nothing was written: " if result.dry_run else ""
+    line = counted(
+        result.counts, f"`{result.environment}` (context {result.context}, namespace {result.namespace})"
+    )
+    return TextLine(dry + line, "head" if result.ok else "remove", hang=2)
+
+
+def counted(counts: Mapping[str, int], place: str) -> str:
+    """Write numbers of objects in one line: `gke: 2 created, 1 failed`."""
+    told = ", ".join(f"{count} {what}" for what, count in counts.items()) or "no objects"
+    return f"{place}: {told}"
+
+
+# --- How `param explain`, `validate` and `status` look: one function a result type ---
+
+
+@VIEWS.register("ExplainResult")
+def explained(result: ExplainResult) -> Page:
+    """Show the chain of each value and the fields it reaches."""
+    place = f" in `{result.environment}`" if result.environment else ""
+    blocks: list[Block] = [TextLine(f"{result.component}{place}: {result.prototype}", "head")]
+    for parameter in result.parameters:
+        blocks += [TextLine(""), *_explained(parameter)]
+    return Page(tuple(blocks), tuple(parameter.name for parameter in result.parameters))
+
+
+def _explained(found: ExplainedParameter) -> Iterator[Block]:
+    unit = f" {found.unit}" if found.unit else ""
+    value = "not set" if found.value is None else one_line_value(found.value) + unit
+    yield TextLine(f"{found.name} = {value}", "head")
+    if found.description:
+        yield TextLine(f"  {found.description}", hang=2)
+    rows = tuple(
+        ("=>" if step.wins else "", step.layer, one_line_value(step.value) or "(removed)", str(step.where))
+        for step in reversed(found.chain)
+    )
+    if rows:
+        yield TextTable(("", "LEVEL", "VALUE", "FROM"), rows, cut="VALUE")
+    for name, reaches in groupby(found.reaches, lambda reach: reach.object):
+        yield TextLine(f"  reaches {name}:")
+        yield from (TextLine(f"    {reach.path} = {one_line_value(reach.value)}") for reach in reaches)
+    if not found.reaches and found.value is not None:
+        yield TextLine("  reaches no field of the objects as they are now", "dim")
+    yield from (TextLine(f"  note: {note}", hang=4) for note in found.notes)
+
+
+@VIEWS.register("ValidateResult")
+def validated(result: ValidateResult) -> Page:
+    """Show every fault with its place."""
+    blocks = [
+        TextLine(
+            f"{fault.object} ({fault.component}): {fault.path}: {fault.message}"
+            + (f" ({fault.where})" if fault.where else ""),
+            hang=4,
+        )
+        for fault in result.faults
+    ]
+    checked = f"{count(result.count, 'object')} of `{result.environment}`"
+    verdict = count(len(result.faults), "fault") if result.faults else "no faults"
+    blocks.append(TextLine(f"{checked} against Kubernetes {result.kubernetes_version}: {verdict}"))
+    notes = tuple(f"note: {note}" for note in result.notes)
+    return Page(tuple(blocks), tuple(fault.object for fault in result.faults), notes)
+
+
+@VIEWS.register("StatusResult")
+def status(result: StatusResult) -> Page:
+    """Show each component with its objects, and why something does not work."""
+    blocks: list[Block] = []
+    for found in result.components:
+        blocks += _component_status(found)
+    blocks += _left_over(result)
+    blocks += [TextLine(f"note: {note}", hang=2) for note in result.notes]
+    return Page(
+        (*blocks, verdict(result)),
+        tuple(row.object for found in result.components for row in found.objects),
+    )
+
+
+def _left_over(result: StatusResult) -> Iterator[Block]:
+    if not result.left_over:
+        return
+    yield TextLine("no longer in the files:", "head")
+    for row in result.left_over:
+        origin = f" (of component {row.component})" if row.component else ""
+        reason = f": {row.reason}" if row.reason and (row.is_kept or row.is_terminating) else ""
+        if row.is_terminating:
+            yield _state("terminating", f"{row.object}{origin}", reason, indent=2)
+        else:
+            word = "kept" if row.is_kept else "surplus"
+            yield TextLine(f"  {word:<8} {row.object}{origin}{reason}", "dim", hang=11)
+    if not all(row.is_kept or row.is_terminating for row in result.left_over):
+        yield TextLine(f"      hint: mlstack apply {result.environment} deletes what is surplus", hang=12)
+
+
+def _component_status(found: ComponentStatus) -> Iterator[Block]:
+    yield TextLine(f"{found.name}: {'ready' if found.ok else 'not ready'}", "head")
+    for row, after in zip_longest(found.objects, found.objects[1:]):
+        yield _state(row.state, row.object, f": {row.reason}" if row.reason else "", indent=2)
+        for _, alike in groupby(row.pods, lambda pod: (pod.state, pod.reason)):
+            yield from _pods(list(alike))
+        if row.hint and (after is None or after.hint != row.hint):
+            yield TextLine(f"      hint: {row.hint}", hang=12)
+
+
+# A job of sixty workers that wait for the same thing says so once.
+MOST_PODS = 4
+
+
+def _pods(alike: Sequence[PodStatus]) -> Iterator[Block]:
+    """Show pods of the same state and reason: each with its node, or many of them in one line."""
+    first, last, reason = alike[0], alike[-1], f": {alike[0].reason}" if alike[0].reason else ""
+    if len(alike) > MOST_PODS:
+        yield _state(first.state, f"{len(alike)} pods {first.name} … {last.name}", reason, indent=6)
+        return
+    for pod in alike:
+        node = f" on {pod.node}" if pod.node else ""
+        yield _state(pod.state, f"pod {pod.name}", reason or node, indent=6)
+
+
+def state_text(state: State, name: str, reason: str) -> str:
+    """Write how one object does on one line."""
+    return f"{state:<8} {name}{f': {reason}' if reason else ''}"
+
+
+def verdict(result: StatusResult) -> TextLine:
+    """Sum up how an environment does."""
+    told = "everything works" if result.ok else "not everything works"
+    line = f"`{result.environment}` (context {result.context}, namespace {result.namespace}): {told}"
+    return TextLine(line, "head" if result.ok else "remove", hang=2)
+
+
+def _state(state: State, name: str, tail: str, *, indent: int) -> TextLine:
+    style: Style = _STATE_STYLES.get(state, "change")
+    return TextLine(f"{'':{indent}}{state:<8} {name}{tail}", style, hang=indent + 9)
+
+
+_STATE_STYLES: Mapping[State, Style] = {"ready": "add", "done": "add", "suspended": "dim", "failed": "remove"}
+
+
+@VIEWS.register("UnlockResult")
+def unlocked(result: UnlockResult) -> Page:
+    """Say who held the lock."""
+    place = f"`{result.environment}` (context {result.context}, namespace {result.namespace})"
+    said = f"freed from {result.holder}" if result.unlocked else "was not locked"
+    return Page((TextLine(f"{place}: {said}", hang=2),), (result.environment,))
+
+
+# --- How it looks what became of an environment since it was applied, and two environments side by
+# side
+
+_HEADS: dict[str, tuple[str, Style]] = {
+    "changed": ("~", "change"),
+    "missing": ("-", "remove"),
+    "new": (" ", "dim"),
+    "extra": ("+", "add"),
+}
+_COUNTED = {
+    "person": "by people's tools",
+    "controller": "by controllers",
+    "stale": "not applied yet",
+    "unknown": "by nobody known",
+}
+
+
+@VIEWS.register("DriftResult")
+def drift(result: DriftResult) -> Page:
+    """Show every object that is not as the files say, each field with who changed it and when."""
+    rows = [row for row in result.objects if row.state != "same"]
+    blocks = [block for row in rows for block in _row(row)]
+    if any(row.differences for row in rows):
+        blocks.append(TextLine("fields: what the files say -> what the cluster has", "dim"))
+    blocks += [TextLine(f"note: {note}", hang=2) for note in result.notes]
+    counts = {_COUNTED.get(cause, cause): number for cause, number in result.counts.items()}
+    same = len(result.objects) - len(rows)
+    counts |= {"as the files say": same} if same else {}
+    blocks.append(TextLine(counted(counts, f"`{result.environment}` (context {result.context})"), hang=2))
+    notes = () if result.ok else (f"next: mlstack diff {result.environment}",)
+    return Page(tuple(blocks), tuple(row.object for row in rows), notes)
+
+
+def _row(row: DriftRow) -> Iterator[Block]:
+    sign, style = _HEADS[row.state]
+    component = f" ({row.component})" if row.component else ""
+    yield TextLine(f"{sign} {row.state} {row.object}{component}", style)
+    if row.reason:
+        who = f", `{row.manager}` {_when(row.time)}" if row.manager else ""
+        yield TextLine(f"    {row.reason}{who}", hang=6)
+    for one in row.differences:
+        yield from field_lines(
+            FieldChange(path=one.path, action=one.action, old=one.wanted, new=one.live)
+            if one.action != "removed"
+            else FieldChange(path=one.path, action="removed", old=one.wanted)
+        )
+        yield TextLine(f"      {_cause(one)}", "dim", hang=8)
+
+
+def _cause(one: Difference) -> str:
+    if one.cause == "stale":
+        return "the files have changed since the last apply"
+    if one.cause == "unknown":
+        return "nobody is recorded for it"
+    through = f" (through `{one.subresource}`)" if one.subresource else ""
+    kind = "a person's tool" if one.cause == "person" else "a controller"
+    return f"{'' if one.sure else 'probably '}by `{one.manager}`{through}, {kind}, {_when(one.time)}".rstrip(
+        ", "
+    )
+
+
+def _when(time: str) -> str:
+    return f"at {time.replace('T', ' ').removesuffix('Z')} UTC" if time else ""
+
+
+@VIEWS.register("CompareResult")
+def comparison(result: CompareResult) -> Page:
+    """Show every object that differs between two sides."""
+    changed = [row for row in result.objects if row.action not in ("unchanged", "kept", "missing")]
+    blocks = changed_objects(changed)
+    blocks += [TextLine(f"note: {note}", hang=2) for note in result.notes]
+    names = {"create": f"only in {result.right}", "delete": f"only in {result.left}"}
+    words = {names.get(action, _DIFFERS.get(action, action)): n for action, n in result.counts.items()}
+    place = f"`{result.left}` -> `{result.right}`"
+    blocks.append(TextLine(counted(words, place) if words else f"{place}: no difference", hang=2))
+    return Page(tuple(blocks), tuple(row.object for row in changed))
+
+
+_DIFFERS = {"update": "differ", "recreate": "differ", "unchanged": "equal"}
+
+
+# --- How the history of an environment looks: its revisions, one of them, and two compared ---
+
+_LONGEST_WHAT = 32
+
+
+@VIEWS.register("HistoryResult")
+def history(result: HistoryResult) -> Page:
+    """Show a line a revision, newest first."""
+    notes = tuple(f"note: {note}" for note in result.notes)
+    if not result.revisions:
+        place = f"`{result.environment}` (context {result.context}, namespace {result.namespace})"
+        return Page(
+            (TextLine(f"{place}: no history yet", hang=2),),
+            notes=(*notes, f"next: mlstack apply {result.environment}"),
+        )
+    rows = tuple(
+        (
+            str(one.number),
+            _revision_time(one),
+            one.who,
+            shorten(one.what, _LONGEST_WHAT),
+            _end(one),
+            _counts(one),
+        )
+        for one in result.revisions
+    )
+    return Page(
+        (TextTable(("REV", "WHEN", "WHO", "WHAT", "RESULT", "OBJECTS"), rows, cut="OBJECTS"),),
+        tuple(str(one.number) for one in result.revisions),
+        notes,
+    )
+
+
+@VIEWS.register("RevisionResult")
+def revision(result: RevisionResult) -> Page:
+    """Show what is known of a revision, and its objects."""
+    one = result.revision
+    blocks: list[Block] = [
+        TextLine(f"revision {one.number} of `{result.environment}` (context {result.context})", "head"),
+        *facts(
+            ("when", one.time),
+            ("who", one.who),
+            ("what", one.what),
+            ("result", _end(one)),
+            ("components", ", ".join(one.components)),
+            ("not settled", ", ".join(one.unsettled)),
+            ("run", _counts(one)),
+            ("version", one.version),
+            ("digest", one.digest),
+        ),
+        TextLine(""),
+        TextLine(f"{count(one.objects, 'object')}:"),
+        *(
+            TextLine(f"  {row.object}" + (f" ({row.component})" if row.component else ""))
+            for row in result.objects
+        ),
+    ]
+    note = f"next: mlstack rollback {result.environment} {one.number} --dry-run"
+    return Page(tuple(blocks), tuple(row.object for row in result.objects), (note,))
+
+
+@VIEWS.register("RevisionDiff")
+def revision_diff(result: RevisionDiff) -> Page:
+    """Show every object that came, changed or went."""
+    blocks = changed_objects(result.objects)
+    place = f"`{result.environment}`, revision {result.older} -> {result.newer}"
+    words = {_WENT.get(action, action): number for action, number in result.counts.items()}
+    blocks.append(TextLine(counted(words, place) if words else f"{place}: no difference", hang=2))
+    return Page(tuple(blocks), tuple(row.object for row in result.objects))
+
+
+_WENT = {"create": "created", "update": "updated", "delete": "deleted"}
+
+
+def _revision_time(found: Revision) -> str:
+    return f"{found.time[:16].replace('T', ' ')} UTC"
+
+
+def _end(found: Revision) -> str:
+    if found.result == "interrupted":
+        return f"interrupted: {found.changed} of {found.planned} changes"
+    return "done, but others are not" if found.result == "done" and found.unsettled else found.result
+
+
+def _counts(found: Revision) -> str:
+    told = {outcome: number for outcome, number in found.counts.items() if outcome != "unchanged"}
+    return ", ".join(f"{number} {outcome}" for outcome, number in told.items())

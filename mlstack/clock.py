@@ -1,0 +1,53 @@
+"""The time, as whoever waits is handed it, and as Kubernetes writes its finer times."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Protocol
+
+# --- The time, as whoever waits is handed it, and as Kubernetes writes its finer times ---
+
+
+class Clock(Protocol):
+    """Tells the time and lets it pass."""
+
+    def now_s(self) -> float:
+        """Give the time in seconds since 1970."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Return when so many seconds have passed."""
+        ...
+
+
+def micro_time(seconds: float) -> str:
+    """Write a time since 1970 as leases and events have it (MicroTime): with exactly six decimals."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+# --- Times as people write them: `90s`, `5m`, `1h30m` ---
+
+_PARTS = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
+_FACTORS = (3600.0, 60.0, 1.0)
+
+
+def seconds(text: str) -> float:
+    """Read a duration in seconds; a number alone is seconds.
+
+    Raises:
+        ValueError: it is no duration; says what one looks like.
+    """
+    given = text.strip()
+    if re.fullmatch(r"\d+(\.\d+)?", given):
+        return float(given)
+    found = _PARTS.fullmatch(given)
+    if not given or found is None:
+        raise ValueError(f"`{text}` is no duration: write `90s`, `5m` or `1h30m`")
+    return sum(float(part) * factor for part, factor in zip(found.groups(), _FACTORS, strict=True) if part)
+
+
+def words(duration_s: float) -> str:
+    """Write a duration for a person, to the second: `90 s`, `5 min`."""
+    whole = round(duration_s)
+    return f"{whole // 60} min" if whole >= 60 and whole % 60 == 0 else f"{whole} s"

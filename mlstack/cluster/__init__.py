@@ -1,1 +1,0 @@
-"""The Kubernetes API behind a handful of verbs: a real server or a cluster in memory."""

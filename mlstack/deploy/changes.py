@@ -1,0 +1,311 @@
+"""Short hashes of what a person approves, and what to say when it is no longer that."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from mlstack.app.app import ClusterIdentity
+from mlstack.errors import MlstackError
+from mlstack.objects.kube_object import Identity, KubeObject
+from mlstack.objects.managed_fields import FieldChange, step_text
+
+# --- Short hashes of what a person approves, and what to say when it is no longer that ---
+
+
+def digest_of(value: Any) -> str:
+    """Give the hash of any plain value; the order of keys does not matter."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def fingerprint(changed: Iterable[FieldChange]) -> str:
+    """Give the hash of differences with their true values; these cannot be read from it.
+
+    A map that comes or goes as a whole counts as its fields: whether others have something in it too does
+    not matter.
+    """
+    return digest_of(sorted((path, *row) for path, row in _rows(changed).items()))
+
+
+def _rows(changed: Iterable[FieldChange]) -> dict[str, tuple[str, str]]:
+    """Give the hashes of what is there and what is wanted, by field; a side that says nothing is empty."""
+    rows: dict[str, tuple[str, str]] = {}
+    for one in changed:
+        for path, value in _leaves(one.path, one.old):
+            rows[path] = (digest_of(value), rows.get(path, ("", ""))[1])
+        for path, value in _leaves(one.path, one.new):
+            rows[path] = (rows.get(path, ("", ""))[0], digest_of(value))
+    return rows
+
+
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if value is None:
+        return
+    if not isinstance(value, Mapping) or not value:
+        yield path, value
+        return
+    for key, inner in value.items():
+        yield from _leaves(f"{path}{step_text(f'f:{key}')}", inner)
+
+
+_LISTED = 5  # enough to see what it is about
+_DOES = {
+    "create": "it would be created",
+    "update": "it would be updated",
+    "recreate": "it would be made anew",
+    "delete": "it would be deleted",
+    "unchanged": "it is as wanted already",
+    "missing": "it is not there any more",
+    "kept": "it would be kept",
+}
+
+
+def what_moved(approved: Change, now: Change) -> str:
+    """Say in one line in what a change differs from the one that was approved."""
+    found = list(dict.fromkeys(_moved(approved, now)))
+    more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
+    return (", ".join(found[:_LISTED]) or "its values") + more
+
+
+def _moved(approved: Change, now: Change) -> Iterator[str]:
+    if approved.live_uid and now.live_uid != approved.live_uid:
+        yield "it was made anew by somebody else" if now.live_uid else "it is gone"
+        return
+    if now.action != approved.action:
+        yield _DOES[now.action]
+    old, new = _rows(approved.fields), _rows(now.fields)
+    for path in sorted(old.keys() | new.keys()):
+        if path not in new:
+            yield f"`{path}` is as wanted already"
+        elif path not in old:
+            yield f"`{path}` differs as well"
+        elif old[path] != new[path]:
+            yield f"`{path}` has another value"
+    for path, manager in sorted(set(now.left) - set(approved.left)):
+        yield f"`{path}` belongs to `{manager}` now"
+    for path, _ in sorted(set(approved.left) - set(now.left)):
+        yield f"`{path}` belongs to nobody else any more"
+
+
+# --- What would change in a cluster, as values: one `Change` an object, `Changes` for a run ---
+
+Action = Literal["create", "update", "recreate", "delete", "unchanged", "missing", "kept"]
+
+DESTRUCTIVE: frozenset[Action] = frozenset({"recreate", "delete"})
+EXISTING: frozenset[Action] = frozenset({"update", "recreate", "delete"})
+
+
+RefusalKind = Literal["immutable", "destructive", "foreign", "invalid"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """Why a change must not be carried out.
+
+    Attributes:
+        kind: a field that cannot change in place, a definition that would lose something, an object of
+            another app or environment, or one that the server does not accept.
+        reasons: sentences, each with its own.
+        hint: what to do next.
+        error: what the server said of an object that it does not accept: no change could be worked out.
+    """
+
+    kind: RefusalKind
+    reasons: tuple[str, ...]
+    hint: str = ""
+    error: MlstackError | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """What happens to one object.
+
+    Attributes:
+        identity: the object.
+        component: full name of the component that brings it, empty if none does any more.
+        action: `missing` is an object that only a creation could bring and creation is off; `kept`
+            one that a deletion spares.
+        fields: what differs, secrets masked; empty for creations.
+        reason: why it is recreated, kept or deleted.
+        notes: remarks for people, as whose fields are overridden.
+        api_version: API version the object is addressed by.
+        desired: what is sent, None for deletions.
+        live_uid: UID of the object the change was computed from, empty if there was none.
+        writes: whether anything is sent. An unchanged object is still written when a value is as
+            wanted but not owned by us: else removing it later would do nothing.
+        refusal: why this must not be done; a difference shows it, an apply refuses to begin.
+        payload: what is really sent where that is less than what is desired.
+        seen: the live object's metadata, `{"metadata": {…}}`, of an object found unchanged by asking.
+        live_version: resourceVersion of the object the change was computed from; the write is for it alone.
+        prepare: JSON patch of `managedFields` that goes before the write: a take-over, or versions of the
+            API that are not served any more.
+        handover: fields that an autoscaler is to own: held for it between our letting go of them and its
+            first write.
+        left: path and manager of each field that is left to somebody else.
+        labels: path and manager of each label and annotation that a person added since the last apply.
+        made_elsewhere: whether another tool made the object, from which it is not taken over.
+        fingerprint: hash of what differs, with the true values.
+        found: the live object of a deletion, its metadata at least: the order is read from it.
+    """
+
+    identity: Identity
+    component: str
+    action: Action
+    fields: tuple[FieldChange, ...] = ()
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+    api_version: str = ""
+    desired: KubeObject | None = None
+    live_uid: str = ""
+    writes: bool = True
+    refusal: Refusal | None = None
+    payload: Mapping[str, Any] | None = None
+    seen: Mapping[str, Any] | None = None
+    live_version: str = ""
+    prepare: tuple[Mapping[str, Any], ...] = ()
+    handover: Mapping[str, Any] | None = None
+    left: tuple[tuple[str, str], ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    made_elsewhere: bool = False
+    fingerprint: str = ""
+    found: KubeObject | None = None
+
+    @property
+    def digest(self) -> str:
+        """Give a hash of what a person approves; equal digests mean that the same would be done.
+
+        Who owns a value that does not change is no part of it, nor is the version of the object.
+        """
+        name = [self.identity.group, self.identity.kind, self.identity.namespace, self.identity.name]
+        return digest_of([name, self.action, self.live_uid, self.fingerprint, sorted(self.left)])
+
+    @property
+    def subject(self) -> KubeObject:
+        """Give what is known of the object: as it is wanted, as it was found, or its name alone."""
+        known = self.desired or self.found
+        if known is not None:
+            return known
+        identity = self.identity
+        place = {"namespace": identity.namespace} if identity.namespace else {}
+        metadata = {"name": identity.name, **place}
+        data = {"apiVersion": self.api_version, "kind": identity.kind, "metadata": metadata}
+        return KubeObject(data=data, component=self.component)
+
+    @property
+    def destructive(self) -> bool:
+        """Tell whether something that exists is deleted, if only to be made anew."""
+        return self.action in DESTRUCTIVE
+
+    @property
+    def changes_existing(self) -> bool:
+        """Tell whether something that exists changes or goes."""
+        return self.action in EXISTING
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """Everything one run would do.
+
+    Attributes:
+        app: name of the app.
+        environment: name of the environment.
+        namespace: its namespace.
+        context: the kubectl context the run goes to.
+        cluster: who answered there.
+        changes: one an object, in the order of execution.
+        notes: remarks on the run as a whole.
+        depends: for each component all components it depends on.
+        secrets: texts to be masked wherever they stand.
+    """
+
+    app: str
+    environment: str
+    namespace: str
+    context: str
+    cluster: ClusterIdentity | None
+    changes: tuple[Change, ...]
+    notes: tuple[str, ...] = ()
+    depends: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    secrets: tuple[str, ...] = field(default=(), repr=False, compare=False)
+
+    @property
+    def visible(self) -> tuple[Change, ...]:
+        """Give the changes a person would call changes."""
+        return tuple(change for change in self.changes if change.action in EXISTING | {"create"})
+
+    @property
+    def writes(self) -> tuple[Change, ...]:
+        """Give the changes that send something."""
+        return tuple(change for change in self.changes if change.writes)
+
+    @property
+    def destructive(self) -> bool:
+        """Tell whether anything is deleted or recreated."""
+        return any(change.destructive for change in self.changes)
+
+    @property
+    def changes_existing(self) -> bool:
+        """Tell whether anything that exists changes or goes."""
+        return any(change.changes_existing for change in self.changes)
+
+    def counts(self) -> Mapping[Action, int]:
+        """Count the objects of each action."""
+        return Counter(change.action for change in self.changes)
+
+
+# --- How an apply is to be done ---
+
+OnFailure = Literal["stop", "rollback"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApplyOptions:
+    """What a person chose for one apply.
+
+    Attributes:
+        dry_run: write nothing; the server checks new objects as well.
+        create: make objects that are missing.
+        adopt: take over objects of other apps and environments, and what kubectl or Helm applied.
+        force_conflicts: take fields from programs that own them too.
+        keep_foreign_fields: leave what people's tools set and no file has.
+        allow_destructive: let definitions lose fields and versions.
+        lock_timeout_s: how long to wait for another run on the environment, 0 refuses at once; None for 30 s,
+            and no longer than for anything else.
+        prune: delete what the environment has in its cluster and the files no longer bring.
+        allow_large_prune: also if that is more than half of it.
+        wait: return only when everything works, and what was deleted is gone.
+        timeout_s: how long anything is waited for; None for 300 s, and less for pods that no node can take.
+        wait_for_jobs: wait also for what runs to an end, until it runs.
+        on_failure: `rollback` applies the last revision that worked again, as far as the run was about it.
+    """
+
+    dry_run: bool = False
+    create: bool = True
+    adopt: bool = False
+    force_conflicts: bool = False
+    keep_foreign_fields: bool = False
+    allow_destructive: bool = False
+    lock_timeout_s: float | None = None
+    prune: bool = True
+    allow_large_prune: bool = False
+    wait: bool = True
+    timeout_s: float | None = None
+    wait_for_jobs: bool = False
+    on_failure: OnFailure = "stop"
+
+
+DECIDING = (
+    "create",
+    "adopt",
+    "force_conflicts",
+    "keep_foreign_fields",
+    "allow_destructive",
+    "prune",
+    "allow_large_prune",
+)
+"""Options that decide what happens; the others are about how it is done."""

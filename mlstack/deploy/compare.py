@@ -1,0 +1,206 @@
+"""Two environments side by side: which side is meant, and objects of one as if they were the other's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from mlstack.app.app import Environment
+from mlstack.deploy import deployment, history, inventory, inventory_store, result
+from mlstack.deploy.changes import Action, ApplyOptions, Change
+from mlstack.deploy.inventory import Member
+from mlstack.deploy.inventory_store import ref_of
+from mlstack.deploy.target import Reached, Target, reach
+from mlstack.errors import UsageError
+from mlstack.kube import parallel
+from mlstack.kube.client import Cluster, Opener
+from mlstack.objects import managed_fields
+from mlstack.objects.kube_object import ENVIRONMENT_LABEL, MANAGER, DesiredState, Identity, KubeObject, marks
+from mlstack.objects.managed_fields import FieldChange
+
+# --- Two environments side by side: which side is meant, and objects of one as if they were the
+# other's
+
+Where = Literal["local", "remote"]
+
+_BACK: Mapping[str, Action] = {"create": "delete", "delete": "create", "recreate": "update"}
+_TURNED: Mapping[str, Literal["added", "removed", "changed"]] = {
+    "added": "removed",
+    "removed": "added",
+    "changed": "changed",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedEnvironment:
+    """One side of a comparison.
+
+    Attributes:
+        where: `local` for what the files say, `remote` for what the cluster has.
+        environment: name of the environment.
+    """
+
+    where: Where
+    environment: str
+
+    def __str__(self) -> str:
+        """Write the side as it is typed."""
+        return f"{self.where}:{self.environment}"
+
+
+def read_side(text: str) -> ComparedEnvironment:
+    """Read `local:ENV`, `remote:ENV`, or `ENV` for what its files say.
+
+    Raises:
+        UsageError: it is none of them.
+    """
+    where, colon, environment = text.partition(":")
+    if not colon:
+        return ComparedEnvironment(where="local", environment=text)
+    if where not in ("local", "remote") or not environment:
+        raise UsageError(f"`{text}` is no side of a comparison", hint="write local:ENV or remote:ENV")
+    return ComparedEnvironment(where="local" if where == "local" else "remote", environment=environment)
+
+
+def moved_to(state: DesiredState, place: Environment, there: Environment) -> DesiredState:
+    """Give the objects of one environment as if they were another's: its namespace and its mark."""
+    mark = marks(app=state.app, environment=there.name, component="")[ENVIRONMENT_LABEL]
+
+    def moved(found: KubeObject) -> KubeObject:
+        metadata = dict(found.metadata)
+        if found.namespace == place.namespace:
+            metadata["namespace"] = there.namespace
+        if (found.metadata.get("labels") or {}).get(ENVIRONMENT_LABEL):
+            metadata["labels"] = {**metadata["labels"], ENVIRONMENT_LABEL: mark}
+        named = (found.api_version, found.kind) == ("v1", "Namespace") and found.name == place.namespace
+        if named:
+            metadata["name"] = there.namespace
+        return found.with_data({**found.data, "metadata": metadata})
+
+    return replace(
+        state,
+        environment=there.name,
+        namespace=there.namespace,
+        objects=tuple(moved(found) for found in state.objects),
+    )
+
+
+def turned(change: Change) -> Change:
+    """Give a change as it is seen from the other side."""
+    return replace(
+        change,
+        action=_BACK.get(change.action, change.action),
+        fields=tuple(
+            FieldChange(path=one.path, action=_TURNED[one.action], old=one.new, new=one.old)
+            for one in change.fields
+        ),
+        desired=None,
+        reason="",
+        notes=(),
+    )
+
+
+# --- Any two environments side by side: what their files say, and what their clusters have ---
+
+_ASKING = ApplyOptions(dry_run=True)
+
+
+def compare(
+    target: Target, left: ComparedEnvironment, right: ComparedEnvironment, *, opener: Opener
+) -> tuple[tuple[Change, ...], tuple[str, ...]]:
+    """Give what changes on the way from one side to the other, and remarks; nothing is written.
+
+    Files and a cluster are compared by a dry run there, so that defaults of the server are no difference.
+
+    Args:
+        target: the app directory, components and parameters, for both sides.
+        left: the side that is compared.
+        right: the side it is compared with.
+        opener: opens a cluster by its context.
+
+    Raises:
+        ConfigError: a file, parameter or template is wrong.
+        ClusterError: a cluster cannot be asked, or is another than the environment's.
+    """
+    if left.where == right.where:
+        return _alike(target, left, right, opener)
+    if right.where == "local":
+        return _against_cluster(target, right, left, opener)
+    changes, notes = _against_cluster(target, left, right, opener)
+    return tuple(turned(change) for change in changes), notes
+
+
+def _target(target: Target, side: ComparedEnvironment) -> Target:
+    return replace(target, environment=side.environment)
+
+
+def _alike(
+    target: Target, left: ComparedEnvironment, right: ComparedEnvironment, opener: Opener
+) -> tuple[tuple[Change, ...], tuple[str, ...]]:
+    (before, here), (after, there) = (_state(_target(target, side), side, opener) for side in (left, right))
+    secrets = (*before.secrets, *after.secrets)
+    changes = tuple(
+        replace(change, fields=result.veiled(change.fields, secrets))
+        for change in history.compared(moved_to(before, here, there), after)
+    )
+    return changes, tuple(dict.fromkeys((*before.notes, *after.notes)))
+
+
+def _against_cluster(
+    target: Target, files: ComparedEnvironment, live: ComparedEnvironment, opener: Opener
+) -> tuple[tuple[Change, ...], tuple[str, ...]]:
+    """Compare with a cluster what one side's files say, as if they were of the environment there."""
+    wanted = _target(target, files)
+    place = _place(wanted)
+    goal = _target(target, live)
+    state = moved_to(wanted.desired(), place, _place(goal))
+    found = deployment.compare(reach(goal, opener, state=state), _ASKING)
+    own = Identity("", "Namespace", "", state.namespace)  # which an apply would make first
+    changes = found.changes.changes
+    shown = (replace(one, fields=result.veiled(one.fields, state.secrets)) for one in changes)
+    return tuple(one for one in shown if one.component or one.identity != own), state.notes
+
+
+def _place(target: Target) -> Environment:
+    return target.app.environment(target.environment)
+
+
+def _state(target: Target, side: ComparedEnvironment, opener: Opener) -> tuple[DesiredState, Environment]:
+    place = _place(target)
+    return (target.desired() if side.where == "local" else live_state(reach(target, opener))), place
+
+
+def live_state(reached: Reached) -> DesiredState:
+    """Give what we own of the objects that an environment has in its cluster."""
+    state = reached.state
+    inventory = inventory_store.known(
+        reached.cluster, app=state.app, environment=state.environment, namespace=reached.place.namespace
+    )
+    members = inventory.of_components(state.components) if reached.selective else inventory.ordered()
+    return replace(state, objects=_live(reached.cluster, members), notes=(*state.notes, *inventory.notes))
+
+
+def _live(cluster: Cluster, members: Sequence[Member]) -> tuple[KubeObject, ...]:
+    def look(member: Member) -> KubeObject | None:
+        live = cluster.get(ref_of(member))
+        return None if live is None else KubeObject(data=_owned(live), component=member.component)
+
+    return tuple(live for live in parallel.whole(parallel.run(look, members)) if live is not None)
+
+
+def _owned(live: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what we applied of a live object, with its name, and without the mark of its ApplySet."""
+    names = {key: live["metadata"][key] for key in ("name", "namespace") if key in live["metadata"]}
+    tree = managed_fields.owned(live, MANAGER)
+    found = managed_fields.project(live, tree) if tree else {}
+    metadata = {**found.get("metadata", {}), **names}
+    labels = {
+        key: value for key, value in metadata.get("labels", {}).items() if key != inventory.MEMBER_LABEL
+    }
+    return {
+        **found,
+        "apiVersion": live["apiVersion"],
+        "kind": live["kind"],
+        "metadata": {**metadata, **({"labels": labels} if labels else {})},
+    }

@@ -1,0 +1,912 @@
+"""The history of an environment as values: its revisions, and the sets that they hold."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import zlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeVar
+
+import mlstack
+from mlstack.app.app import Environment
+from mlstack.clock import Clock
+from mlstack.deploy import replacement, result
+from mlstack.deploy import target as guard
+from mlstack.deploy.changes import DESTRUCTIVE, Action, Change, Changes
+from mlstack.deploy.inventory import name_of
+from mlstack.deploy.result import run_result
+from mlstack.deploy.target import Reached, Target
+from mlstack.errors import (
+    ClusterError,
+    ConflictError,
+    ForbiddenError,
+    MlstackError,
+    NotFoundError,
+    NotReadyError,
+    ObjectNotFoundError,
+    TransientError,
+    UnreachableError,
+)
+from mlstack.events import OnEvent, RunEvent
+from mlstack.kube import parallel
+from mlstack.kube.client import Cluster, ObjectRef, Opener
+from mlstack.kube.parallel import prefetch
+from mlstack.objects import kube_object, managed_fields, masking
+from mlstack.objects.kinds import kinds_of_crd
+from mlstack.objects.kube_object import DesiredState, Identity, KubeObject, Source
+from mlstack.objects.managed_fields import FieldChange
+
+# --- The history of an environment as values: its revisions, and the sets that they hold ---
+
+Result = Literal["done", "failed", "not ready", "interrupted"]
+
+T = TypeVar("T")
+
+UNNAMED = "…"
+"""Stands among the components that do not work for too many to be named."""
+CHANGING = frozenset({"created", "updated", "recreated", "deleted"})
+"""Outcomes after which an object is not as it was."""
+KEPT = 10
+"""How many revisions of an environment stay."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Revision:
+    """What is known of one revision.
+
+    Attributes:
+        number: counts up from 1; numbers are never used again.
+        time: when the run ended, in UTC: `2026-11-22T02:25:46Z`.
+        who: `user@host` of the person or program.
+        what: what was done: `apply`, `apply -c cnn`, `rollback to 3`.
+        result: how it ended.
+        components: full names of the components that were applied.
+        unsettled: components of the set whose last run did not end well.
+        counts: number of objects of each outcome.
+        planned: number of objects that were to be created, changed or deleted; 0 where that is not known.
+        objects: number of objects of the set.
+        version: of mlstack.
+        digest: `sha256:…` of the set; equal sets have equal digests.
+        size_bytes: of the set, unpacked.
+        parts: number of Secrets it takes.
+    """
+
+    number: int
+    time: str
+    who: str
+    what: str
+    result: Result
+    components: tuple[str, ...] = ()
+    unsettled: tuple[str, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    planned: int = 0
+    objects: int = 0
+    version: str = ""
+    digest: str = ""
+    size_bytes: int = 0
+    parts: int = 1
+
+    @property
+    def changed(self) -> int:
+        """Count the objects that were created, changed or deleted."""
+        return sum(number for outcome, number in self.counts.items() if outcome in CHANGING)
+
+    @property
+    def is_good(self) -> bool:
+        """Tell whether everything of the set was applied and worked."""
+        return self.result == "done" and not self.unsettled
+
+
+def last_good(known: Sequence[Revision], components: Collection[str] = ()) -> Revision | None:
+    """Give the newest revision of which everything worked, or all of some components; None if none did.
+
+    Args:
+        known: oldest first.
+        components: those that matter; none means all.
+    """
+    return next((one for one in reversed(known) if _worked(one, components)), None)
+
+
+def _worked(found: Revision, components: Collection[str]) -> bool:
+    if found.is_good:
+        return True
+    return bool(components) and not {*found.unsettled} & {*components, UNNAMED}
+
+
+def merged(known: DesiredState, applied: DesiredState) -> DesiredState:
+    """Give the whole set after some components were applied: theirs as applied, the others as known."""
+    fresh = {one.identity for one in applied.objects}
+    others = [
+        one for one in known.objects if one.component not in applied.components and one.identity not in fresh
+    ]
+    return replace(
+        applied,
+        objects=(*others, *applied.objects),
+        components=tuple(sorted({*known.components, *applied.components})),
+        depends={**_others(known.depends, applied), **applied.depends},
+        timeouts={**_others(known.timeouts, applied), **applied.timeouts},
+        has_secrets=known.has_secrets or applied.has_secrets,
+        secrets=tuple(dict.fromkeys((*known.secrets, *applied.secrets))),
+    )
+
+
+def _others(said: Mapping[str, T], applied: DesiredState) -> dict[str, T]:
+    """Give what a set says of components other than those that were applied."""
+    return {name: value for name, value in said.items() if name not in applied.components}
+
+
+def without(known: DesiredState, components: Iterable[str]) -> DesiredState:
+    """Give a set without some of its components."""
+    gone = set(components)
+    return replace(
+        known,
+        objects=tuple(one for one in known.objects if one.component not in gone),
+        components=tuple(name for name in known.components if name not in gone),
+    )
+
+
+def only(known: DesiredState, components: Iterable[str]) -> DesiredState:
+    """Give what a set has of some components; those are its components, whether it has anything of them."""
+    asked = set(components)
+    return replace(
+        known,
+        objects=tuple(one for one in known.objects if one.component in asked),
+        components=tuple(sorted(asked)),
+    )
+
+
+def unsettled(previous: Revision | None, applied: Iterable[str], result: Result) -> tuple[str, ...]:
+    """Give the components that do not work as far as is known, after some were applied with this result."""
+    before = set(previous.unsettled) if previous is not None else set()
+    names = set(applied)
+    return tuple(sorted(before - names if result == "done" else before | names))
+
+
+def gone_back(
+    earlier: DesiredState, now: DesiredState, *, may_lose: bool = False
+) -> tuple[DesiredState, tuple[str, ...]]:
+    """Give an earlier set as far as one can go back to it, and say what stays as it is today.
+
+    A claim holds data: it is neither replaced nor made smaller. A definition that would lose fields or
+    versions would take along what is stored in them; it goes back only if it `may_lose` them.
+    """
+    today = {one.identity: one for one in now.objects}
+    reasons = {one.identity: _lasting(one, today.get(one.identity), may_lose) for one in earlier.objects}
+    kept = [today[one.identity] if reasons[one.identity] else one for one in earlier.objects]
+    told = tuple(f"{who} stays as it is: {why}" for who, why in reasons.items() if why)
+    return replace(earlier, objects=tuple(kept)), told
+
+
+def _lasting(earlier: KubeObject, today: KubeObject | None, may_lose: bool) -> str:
+    """Say why an object cannot get its earlier form again, nothing if it can."""
+    if today is None or today.data == earlier.data:
+        return ""
+    if is_claim(earlier):
+        return "a claim is not rolled back"
+    if kinds_of_crd(earlier.data) and not may_lose and not replacement.is_allowed(earlier.data):
+        lost = replacement.losses(today.data, earlier.data)
+        if lost:
+            return f"going back would lose something ({lost[0]}); if that is wanted: --allow-destructive-crds"
+    return ""
+
+
+def sparing_claims(changes: Iterable[Change], now: DesiredState) -> tuple[Change, ...]:
+    """Give the changes of a rollback without those that would take volume claims along.
+
+    Args:
+        changes: what is to be done.
+        now: the set of today: what is listed for deletion may be known by its metadata alone.
+    """
+    holding = {one.identity for one in now.objects if _takes_claims_along(one)}
+    return tuple(
+        replace(one, action="kept", reason=_ALONG, writes=False, desired=None)
+        if one.action in DESTRUCTIVE and (one.identity in holding or _takes_claims_along(one.found))
+        else one
+        for one in changes
+    )
+
+
+_ALONG = "its volume claims would be deleted with it (persistentVolumeClaimRetentionPolicy)"
+
+
+def _takes_claims_along(found: KubeObject | None) -> bool:
+    if found is None or found.kind != "StatefulSet":
+        return False
+    policy = (found.data.get("spec") or {}).get("persistentVolumeClaimRetentionPolicy") or {}
+    return bool(policy.get("whenDeleted") == "Delete")
+
+
+def is_claim(found: KubeObject) -> bool:
+    """Tell whether an object is a volume claim."""
+    return (found.group, found.kind) == ("", "PersistentVolumeClaim")
+
+
+def timestamp(now_s: float) -> str:
+    """Write a time in seconds since 1970 as people and Kubernetes do, in UTC."""
+    return datetime.fromtimestamp(int(now_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def compared(older: DesiredState, newer: DesiredState) -> tuple[Change, ...]:
+    """Give what came, changed and went between two sets; values of Secrets are masked."""
+    before = {one.identity: one for one in older.objects}
+    after = {one.identity: one for one in newer.objects}
+    every = {**after, **before}
+    changes = [_change(before.get(identity), after.get(identity)) for identity in every]
+    return tuple(change for change in changes if change is not None)
+
+
+def _change(old: KubeObject | None, new: KubeObject | None) -> Change | None:
+    there = new or old
+    if there is None or (old and new and old.data == new.data):
+        return None
+    action: Action = "create" if old is None else "delete" if new is None else "update"
+    differences: Iterable[FieldChange] = ()
+    if old is not None and new is not None:
+        tree = managed_fields.union(managed_fields.tree_of(old.data), managed_fields.tree_of(new.data))
+        differences = managed_fields.compare(old.data, new.data, tree)
+    return Change(
+        identity=there.identity,
+        component=there.component,
+        action=action,
+        api_version=there.api_version,
+        fields=result.masked(there.identity, differences),
+        desired=new,
+    )
+
+
+# --- How a revision lies in a cluster: a set as compressed JSON in Secrets, its facts in their
+# annotations
+# A list of metadata is enough to tell the revisions. The Secret called `….r<N>` is written last: a revision
+# without it, or without one of its parts, was broken off and counts for nothing.
+
+Secret = dict[str, Any]
+
+PART_BYTES = 900_000
+"""What one Secret takes of a set: the API server refuses Secrets above 1 MiB."""
+TYPE = "mlstack.dev/history"
+REVISION_LABEL = "mlstack.dev/revision"
+FACTS = "mlstack.dev/facts"
+CONTENT = "set.json.gz"
+
+_FACTS_CHARACTERS = 200_000  # the API server takes 262,144 bytes of annotations
+_GZIP = 16 + zlib.MAX_WBITS
+
+# Whoever may write Secrets in the namespace may write such facts: no number of theirs drives a loop or takes
+# memory before it is known to be a possible one.
+MOST_BYTES = 256_000_000
+"""What a set may take, unpacked: some 50,000 objects."""
+_MOST_NUMBER = 10**12
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodedRevision:
+    """A set, ready to be kept.
+
+    Attributes:
+        parts: its compressed bytes, none longer than `PART_BYTES`.
+        digest: `sha256:…` of the set.
+        size_bytes: of the set, unpacked.
+    """
+
+    parts: tuple[bytes, ...]
+    digest: str
+    size_bytes: int
+
+
+def pack(state: DesiredState, *, part_bytes: int = PART_BYTES) -> EncodedRevision:
+    """Compress a set; the same set gives the same bytes, in whatever order its objects stand."""
+    text = _canonical(state)
+    packer = zlib.compressobj(6, zlib.DEFLATED, _GZIP)
+    content = packer.compress(text) + packer.flush()
+    parts = tuple(content[start : start + part_bytes] for start in range(0, len(content), part_bytes))
+    return EncodedRevision(parts=parts, digest=_digest(text), size_bytes=len(text))
+
+
+def _canonical(state: DesiredState) -> bytes:
+    document = {
+        "app": state.app,
+        "environment": state.environment,
+        "namespace": state.namespace,
+        "components": list(state.components),
+        "depends": {name: list(others) for name, others in state.depends.items()},
+        "timeouts": dict(state.timeouts),
+        **({"secrets": sorted(state.secrets)} if state.secrets else {}),  # to be masked where it is shown
+        "objects": [
+            {"component": one.component, "object": one.data}
+            for one in sorted(state.objects, key=lambda one: one.identity)
+        ],
+    }
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), default=dict).encode()
+
+
+def _digest(text: bytes) -> str:
+    return f"sha256:{hashlib.sha256(text).hexdigest()}"
+
+
+def unpack(revision: Revision, parts: Sequence[bytes]) -> DesiredState:
+    """Give the set of a revision back.
+
+    Raises:
+        DamagedError: the parts are not what was kept.
+    """
+    unpacker = zlib.decompressobj(_GZIP)
+    try:
+        text = unpacker.decompress(b"".join(parts), revision.size_bytes + 1)
+    except zlib.error as error:
+        raise damaged(revision.number) from error
+    if _digest(text) != revision.digest:
+        raise damaged(revision.number)
+    try:
+        return _state_of(json.loads(text), revision)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise damaged(revision.number) from error
+
+
+def _state_of(document: Mapping[str, Any], revision: Revision) -> DesiredState:
+    return DesiredState(
+        app=document["app"],
+        environment=document["environment"],
+        namespace=document["namespace"],
+        components=tuple(document["components"]),
+        depends={name: tuple(others) for name, others in document.get("depends", {}).items()},
+        timeouts=document.get("timeouts", {}),
+        objects=tuple(_object(one, revision.number) for one in document["objects"]),
+        has_secrets=any(one["object"].get("kind") == "Secret" for one in document["objects"]),
+        secrets=tuple(document.get("secrets", ())),
+    )
+
+
+def _object(one: Mapping[str, Any], number: int) -> KubeObject:
+    source = Source(component=one["component"], file=f"revision {number}")
+    return KubeObject(data=one["object"], component=one["component"], source=source)
+
+
+class DamagedHistoryError(ClusterError):
+    """Raised when the Secrets of a revision are not what was written."""
+
+
+def damaged(number: int) -> DamagedHistoryError:
+    """Give the error for a revision that cannot be read."""
+    return DamagedHistoryError(
+        f"revision {number} is damaged: its Secrets are not what was written",
+        hint="choose another one; see `mlstack history ENV`",
+    )
+
+
+def secrets(
+    revision: Revision, packed: EncodedRevision, *, name: str, namespace: str, app: str, environment: str
+) -> tuple[Secret, ...]:
+    """Give the Secrets that hold a revision, in the order they are to be written: the first part last."""
+    marks = kube_object.marks(app=app, environment=environment, component="")
+    del marks[kube_object.COMPONENT_LABEL]
+    metadata = {"namespace": namespace, "labels": {**marks, REVISION_LABEL: str(revision.number)}}
+    first, *others = part_names(name, revision.number, len(packed.parts))
+    head = {**metadata, "name": first, "annotations": {FACTS: _facts(revision)}}
+    described = [head, *({**metadata, "name": each} for each in others)]
+    made = [_secret(each, part) for each, part in zip(described, packed.parts, strict=True)]
+    return (*made[1:], made[0])
+
+
+def _secret(metadata: Mapping[str, Any], part: bytes) -> Secret:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": metadata,
+        "type": TYPE,
+        "immutable": True,
+        "data": {CONTENT: base64.b64encode(part).decode()},
+    }
+
+
+def part_names(name: str, number: int, parts: int) -> tuple[str, ...]:
+    """Give the names of the Secrets of a revision, in the order of their content."""
+    head = f"{name}.r{number}"
+    return (head, *(f"{head}.{part}" for part in range(2, parts + 1)))
+
+
+def content_of(secret: Mapping[str, Any], number: int) -> bytes:
+    """Give the bytes a Secret holds.
+
+    Raises:
+        DamagedError: it holds none of ours.
+    """
+    try:
+        return base64.b64decode(secret["data"][CONTENT], validate=True)
+    except (KeyError, TypeError, ValueError) as error:
+        raise damaged(number) from error
+
+
+def _facts(revision: Revision) -> str:
+    text = json.dumps(
+        {key: value for key, value in vars(revision).items() if key != "number"}, sort_keys=True
+    )
+    if len(text) <= _FACTS_CHARACTERS:
+        return text
+    # So many components that only their number is worth anything: the set itself still names them.
+    return _facts(
+        replace(
+            revision,
+            components=(),
+            unsettled=(UNNAMED,) if revision.unsettled else (),
+            what=revision.what[:200],
+        )
+    )
+
+
+def revisions(items: Iterable[Mapping[str, Any]]) -> tuple[Revision, ...]:
+    """Give the complete revisions among the metadata of Secrets, oldest first."""
+    found = list(items)
+    there = {_name(item) for item in found}
+    read = [(item, _revision(item)) for item in found]
+    complete = [one for item, one in read if one is not None and _is_complete(item, one, there)]
+    return tuple(sorted(complete, key=lambda one: one.number))
+
+
+def impossible(items: Iterable[Mapping[str, Any]]) -> tuple[int, ...]:
+    """Give the numbers of the revisions among metadata of Secrets whose facts nobody could have written."""
+    heads = [item for item in items if FACTS in _annotations(item)]
+    return tuple(sorted({_known_number(item) for item in heads if _revision(item) is None}))
+
+
+def _is_complete(item: Mapping[str, Any], found: Revision, there: set[str]) -> bool:
+    return found.parts <= len(there) and there.issuperset(_names_of(_name(item), found))
+
+
+def _names_of(head: str, revision: Revision) -> tuple[str, ...]:
+    return part_names(head.removesuffix(f".r{revision.number}"), revision.number, revision.parts)
+
+
+def _revision(item: Mapping[str, Any]) -> Revision | None:
+    """Read the facts of a first part; None for other parts, and for what this version cannot read."""
+    try:
+        facts = json.loads(_annotations(item)[FACTS])
+        return Revision(
+            number=_possible(_number(item), _MOST_NUMBER),
+            time=str(facts["time"]),
+            who=str(facts["who"]),
+            what=str(facts["what"]),
+            result=facts["result"],
+            components=tuple(map(str, facts["components"])),
+            unsettled=tuple(map(str, facts["unsettled"])),
+            counts={str(name): _possible(count) for name, count in facts["counts"].items()},
+            planned=_possible(facts.get("planned", 0)),
+            objects=_possible(facts["objects"]),
+            version=str(facts["version"]),
+            digest=str(facts["digest"]),
+            size_bytes=_possible(facts["size_bytes"]),
+            parts=_possible(facts["parts"], 1 + MOST_BYTES // PART_BYTES, least=1),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        return None
+
+
+def _possible(number: object, most: int = MOST_BYTES, *, least: int = 0) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
+        raise ValueError("no such number was ever written")
+    return number
+
+
+def _annotations(item: Mapping[str, Any]) -> Mapping[str, str]:
+    return item["metadata"].get("annotations") or {}
+
+
+def _number(item: Mapping[str, Any]) -> int:
+    return int((item["metadata"].get("labels") or {})[REVISION_LABEL])
+
+
+def _name(item: Mapping[str, Any]) -> str:
+    return str(item["metadata"]["name"])
+
+
+def belongs(item: Mapping[str, Any], name: str) -> bool:
+    """Tell whether a Secret is part of this history: labels alone do not tell `a/b` from `a.b`."""
+    return _name(item).startswith(f"{name}.r")
+
+
+def next_number(items: Iterable[Mapping[str, Any]]) -> int:
+    """Give the number of the next revision; broken ones keep theirs, so that nothing is in the way."""
+    return max((_known_number(item) for item in items), default=0) + 1
+
+
+def _known_number(item: Mapping[str, Any]) -> int:
+    try:
+        return _possible(_number(item), _MOST_NUMBER)
+    except (KeyError, TypeError, ValueError):
+        return 0
+
+
+def outdated(items: Iterable[Mapping[str, Any]], *, kept: int = KEPT) -> tuple[str, ...]:
+    """Give the names of the Secrets to delete: old revisions and what is left of broken ones.
+
+    The newest revision that worked stays in place of the oldest one kept, if it would go otherwise.
+    """
+    found = list(items)
+    offered = revisions(found)
+    staying = list(offered[-kept:])
+    good = [one for one in offered if one.is_good]
+    if good and good[-1] not in staying:
+        staying[0] = good[-1]
+    heads = [item for item in found if FACTS in _annotations(item)]
+    unreadable = {_known_number(item) for item in heads if _revision(item) is None}
+    numbers = {one.number for one in staying} | unreadable
+    return tuple(sorted(_name(item) for item in found if _known_number(item) not in numbers))
+
+
+# --- The history of one environment, kept in Secrets of its cluster: read, go on, forget ---
+
+Items = tuple[Mapping[str, Any], ...]
+"""Metadata of Secrets."""
+
+_ATTEMPTS = 3  # somebody without the lock may have taken the number
+_PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0)  # a server that is busy is asked again
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """The revisions of one environment.
+
+    Attributes:
+        cluster: where they are kept.
+        app: name of the app.
+        environment: name of the environment.
+        namespace: the environment's.
+        clock: for the waits between attempts.
+        ahead: gives the Secrets as they were when this run began, which nobody else writes meanwhile.
+    """
+
+    cluster: Cluster
+    app: str
+    environment: str
+    namespace: str
+    clock: Clock
+    ahead: Callable[[], Items] | None = None
+
+    @classmethod
+    def of(cls, app: str, place: Environment, cluster: Cluster, *, clock: Clock) -> History:
+        """Give the history of an environment as a run uses it."""
+        return cls(cluster=cluster, app=app, environment=place.name, namespace=place.namespace, clock=clock)
+
+    @property
+    def name(self) -> str:
+        """Give what the names of its Secrets begin with."""
+        return name_of(self.app, self.environment)
+
+    def revisions(self) -> tuple[Revision, ...]:
+        """Give all revisions that are complete, oldest first.
+
+        Raises:
+            ClusterError: the cluster cannot be asked.
+        """
+        return revisions(self._items())
+
+    def impossible(self) -> tuple[int, ...]:
+        """Give the numbers of revisions whose facts nobody could have written.
+
+        Raises:
+            ClusterError: the cluster cannot be asked.
+        """
+        return impossible(self._items())
+
+    def find(self, number: int) -> Revision:
+        """Give one revision.
+
+        Raises:
+            NotFoundError: there is none of that number.
+            ClusterError: the cluster cannot be asked.
+        """
+        items = self._items()
+        known = revisions(items)
+        found = next((one for one in known if one.number == number), None)
+        if found is not None:
+            return found
+        if number in impossible(items):
+            raise damaged(number)
+        kept = f"; there are {known[0].number} to {known[-1].number}" if known else "; no history is kept"
+        raise NotFoundError(
+            f"environment `{self.environment}` has no revision {number}{kept}",
+            hint=f"mlstack history {self.environment}",
+        )
+
+    def load(self, revision: Revision) -> DesiredState:
+        """Give the set of a revision.
+
+        Raises:
+            ClusterError: it cannot be read, or is not what was written.
+        """
+
+        def part(name: str) -> bytes:
+            secret = self.cluster.get(self._ref(name))
+            if secret is None:
+                raise damaged(revision.number)
+            return content_of(secret, revision.number)
+
+        names = part_names(self.name, revision.number, revision.parts)
+        state = unpack(revision, parallel.whole(parallel.run(part, names)))
+        masking.note_objects({"items": [one.data for one in state.objects]})
+        masking.note(*state.secrets)
+        return state
+
+    def record(
+        self, draft: Revision, state: DesiredState, *, selective: bool = False, if_news: bool = False
+    ) -> Revision | None:
+        """Write a revision, then let go of the oldest and of what is left of broken ones.
+
+        Args:
+            draft: what is known of the run; number, digest and the like are filled in.
+            state: what was applied.
+            selective: only the components of the state were applied: the others are taken from the
+                revision before.
+            if_news: write nothing and give None if the newest revision says the same already.
+
+        Raises:
+            ClusterError: it cannot be written.
+        """
+        items = self._items()
+        known = revisions(items)
+        newest = known[-1] if known else None
+        base = newest if selective else None
+        whole = state if base is None else merged(self.load(base), state)
+        made = replace(draft, unsettled=unsettled(base, draft.components, draft.result))
+        packed = pack(whole)
+        if if_news and newest and newest.digest == packed.digest and newest.unsettled == made.unsettled:
+            return None
+        return self._write(made, whole, packed, items)
+
+    def record_removal(self, draft: Revision) -> Revision | None:
+        """Write a revision after components were to go; None if there is no history to go on with.
+
+        Args:
+            draft: what is known of the run; a set that is not `done` has its components still.
+
+        Raises:
+            ClusterError: it cannot be written.
+        """
+        items = self._items()
+        known = revisions(items)
+        if not known:
+            return None
+        gone = draft.components if draft.result == "done" else ()
+        whole = without(self.load(known[-1]), gone)
+        settled = unsettled(known[-1], draft.components, draft.result)
+        return self._write(replace(draft, unsettled=settled), whole, pack(whole), items)
+
+    def _write(
+        self, made: Revision, whole: DesiredState, packed: EncodedRevision, items: Sequence[Mapping[str, Any]]
+    ) -> Revision:
+        described = replace(
+            made,
+            objects=len(whole.objects),
+            digest=packed.digest,
+            size_bytes=packed.size_bytes,
+            parts=len(packed.parts),
+        )
+        number = next_number(items)
+        for revision in (replace(described, number=number + taken) for taken in range(_ATTEMPTS)):
+            try:
+                secrets = self._create(revision, packed)
+            except ConflictError:
+                continue
+            self._delete(outdated([*items, *secrets]))
+            return revision
+        raise ClusterError(f"revision {number} and the next are written by somebody else")
+
+    def _create(self, revision: Revision, packed: EncodedRevision) -> Sequence[Secret]:
+        made = secrets(
+            revision,
+            packed,
+            name=self.name,
+            namespace=self.namespace,
+            app=self.app,
+            environment=self.environment,
+        )
+        for secret in made:  # one after the other: the last one is what makes it a revision
+            self._patiently(secret)
+        return made
+
+    def _patiently(self, secret: Secret) -> None:
+        for pause in _PAUSES_S:
+            try:
+                self.cluster.create(secret)
+            except TransientError:
+                self.clock.sleep(pause)
+            else:
+                return
+        self.cluster.create(secret)
+
+    def forget(self) -> None:
+        """Delete all of it, with what is left of broken revisions.
+
+        Raises:
+            ClusterError: something cannot be deleted.
+        """
+        self._delete([str(item["metadata"]["name"]) for item in self._items()])
+
+    def _delete(self, names: Sequence[str]) -> None:
+        def delete(name: str) -> None:
+            with suppress(ObjectNotFoundError):
+                self.cluster.delete(self._ref(name), propagation="Background")
+
+        parallel.whole(parallel.run(delete, names))
+
+    def read_ahead(self) -> History:
+        """Give the same history, which begins to be read at once, while other things are done."""
+        return replace(self, ahead=prefetch(self._items))
+
+    def _items(self) -> Items:
+        if self.ahead is not None:
+            with suppress(ClusterError):  # it may be back by now
+                return self.ahead()
+        return _items(self.cluster, app=self.app, environment=self.environment, namespace=self.namespace)
+
+    def _ref(self, name: str) -> ObjectRef:
+        return ObjectRef("v1", "Secret", self.namespace, name)
+
+
+def exists(app: str, place: Environment, cluster: Cluster) -> bool:
+    """Tell whether an environment has a past; false where its Secrets may not be listed."""
+    try:
+        found = _items(cluster, app=app, environment=place.name, namespace=place.namespace)
+    except ForbiddenError:
+        return False
+    return bool(found)
+
+
+def _items(cluster: Cluster, *, app: str, environment: str, namespace: str) -> Items:
+    labels = f"{kube_object.selector(app=app, environment=environment)},{REVISION_LABEL}"
+    found = cluster.list("v1", "Secret", namespace=namespace, labels=labels, metadata_only=True).items
+    name = name_of(app, environment)
+    return tuple(item for item in found if belongs(item, name))
+
+
+# --- How a run enters the history of its environment: what it did, how it ended, and the set it was
+# about
+
+_CHANGING = frozenset({"created", "updated", "recreated", "deleted", "terminating"})
+
+# What ends programs by SIGTERM kills them when they have not gone after 10 s (Docker) or 30 s (Kubernetes).
+LEAVING_S = 6.0
+
+
+def record(
+    reached: Reached,
+    changes: Changes,
+    outcomes: Mapping[Identity, RunEvent],
+    *,
+    what: str,
+    error: MlstackError | KeyboardInterrupt | None,
+    waited: bool,
+    history: History,
+    clock: Clock,
+    on_event: OnEvent,
+) -> None:
+    """Write a revision if the run changed anything; that it cannot be written is told, and no failure.
+
+    One that was interrupted writes one whatever it had done, which says how far it came. A run that found
+    all as wanted writes one too where the newest says something else: a run before it
+    was killed before it could, or failed and what it wrote works by now.
+
+    Args:
+        reached: what was wanted, and where.
+        changes: what was to be done.
+        outcomes: how each object ended.
+        what: the run in a few words, as `of` gives them.
+        error: what ended the run early.
+        waited: whether it went on until everything worked.
+        history: where it enters.
+        clock: tells the time.
+        on_event: told when no history can be kept.
+    """
+    changed = any(event.kind in CHANGING for event in outcomes.values())
+    changed = changed or (isinstance(error, KeyboardInterrupt) and bool(changes.visible))
+    missing = {change.identity for change in changes.changes if change.action == "missing"}
+    if not changed and (error is not None or missing or not waited):
+        return
+    if isinstance(error, UnreachableError):  # whoever applies next makes up for it
+        return
+    draft = _draft(reached, changes, outcomes, what=what, clock=clock)
+    # What was not to be created is not to be created by a later rollback either.
+    made = tuple(one for one in reached.state.objects if one.identity not in missing)
+    try:
+        history.record(
+            replace(draft, result=_result(error)),
+            replace(reached.state, objects=made),
+            selective=reached.selective,
+            if_news=not changed,
+        )
+    except ClusterError as failure:
+        if changed:
+            on_event(_unkept(failure))
+
+
+def record_removal(
+    reached: Reached,
+    changes: Changes,
+    outcomes: Mapping[Identity, RunEvent],
+    *,
+    clock: Clock,
+    on_event: OnEvent,
+    error: KeyboardInterrupt | None = None,
+) -> None:
+    """Write a revision without components that were deleted; that it cannot be written is no failure.
+
+    Of a deletion that was interrupted it has them still, as what does not work.
+
+    Args:
+        reached: what was deleted, and where.
+        changes: what was to be done.
+        outcomes: how each object ended.
+        error: what ended the run early.
+        clock: tells the time.
+        on_event: told when no history can be kept.
+    """
+    draft = _draft(reached, changes, outcomes, what=of(reached.target, "delete"), clock=clock)
+    # The files need not know a component any more.
+    names = {*draft.components, *(change.component for change in changes.changes)} - {""}
+    draft = replace(draft, components=tuple(sorted(names)), result=_result(error))
+    try:
+        history(reached, clock=clock).record_removal(draft)
+    except ClusterError as failure:
+        on_event(_unkept(failure))
+
+
+def before_leaving(record: Callable[[], None]) -> None:
+    """Write down how far a run came that was asked to end, as long as its user may be kept for that."""
+    with suppress(TimeoutError):
+        prefetch(record)(LEAVING_S)
+
+
+def _draft(
+    reached: Reached, changes: Changes, outcomes: Mapping[Identity, RunEvent], *, what: str, clock: Clock
+) -> Revision:
+    return Revision(
+        number=0,
+        time=timestamp(clock.now_s()),
+        who=reached.target.who,
+        what=what,
+        result="done",
+        components=tuple(reached.state.components),
+        counts=dict(run_result(changes, outcomes).counts),
+        planned=len(changes.visible),
+        version=mlstack.__version__,
+    )
+
+
+def history(reached: Reached, *, clock: Clock, ahead: bool = False) -> History:
+    """Give the history that a run enters; with `ahead` it is read while the run goes on."""
+    found = History.of(reached.state.app, reached.place, reached.cluster, clock=clock)
+    return found.read_ahead() if ahead else found
+
+
+def _unkept(failure: ClusterError) -> RunEvent:
+    return RunEvent("note", None, f"the history of this run is incomplete: {failure.message}")
+
+
+def of(target: Target, verb: str) -> str:
+    """Give a run in a few words: `apply -c cnn,web with --set`; values are not told, some are secret."""
+    components = f" -c {','.join(target.components)}" if target.components else ""
+    own = " with --set" if target.overrides else ""
+    return f"{verb}{components}{own}"
+
+
+def _result(error: MlstackError | KeyboardInterrupt | None) -> Result:
+    if error is None or isinstance(error, KeyboardInterrupt):
+        return "done" if error is None else "interrupted"
+    return "not ready" if isinstance(error, NotReadyError) else "failed"
+
+
+def history_of(target: Target, opener: Opener, *, clock: Clock) -> History:
+    """Give the history of a target from the cluster of its context; nothing is rendered.
+
+    Raises:
+        ConfigError: the environment's file is wrong.
+        WrongClusterError: the context leads to another cluster.
+    """
+    place = target.place()
+    cluster = opener(place.context)
+    guard.check_cluster(place, cluster)
+    return History.of(target.app.app().name, place, cluster, clock=clock)

@@ -1,0 +1,276 @@
+"""One run at a time: the Lease of an app and environment, held while a run writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from threading import Event as Flag
+from threading import RLock, Thread
+from types import TracebackType
+
+from mlstack.app.app import Environment
+from mlstack.clock import Clock
+from mlstack.deploy.inventory import name_of
+from mlstack.deploy.inventory_store import Record, patient
+from mlstack.deploy.target import Holder, spoken
+from mlstack.errors import ClusterError, LockedError
+from mlstack.events import STILL_S, OnEvent, RunEvent, RunEventKind
+from mlstack.kube.client import Cluster, ObjectRef
+from mlstack.kube.lease import HeldError, Lease, LostError, Taken, Term
+from mlstack.kube.wrappers import FencedClient
+from mlstack.objects.kube_object import COMPONENT_LABEL, marks
+
+WAIT_S = 30.0
+"""How long a run waits for another's lock unless told otherwise: longer than that of a dead one lasts."""
+
+_RENEWALS = 4  # while a Lease lasts; three may fail
+_PAUSE_S = 1.0
+_RELEASE_S = 4.0
+
+
+@contextmanager
+def held(
+    cluster: Cluster,
+    place: Environment,
+    app: str,
+    *,
+    holder: Holder,
+    clock: Clock,
+    on_event: OnEvent,
+    timeout_s: float = WAIT_S,
+) -> Iterator[Cluster]:
+    """Hold the lock of an app's environment; gives the cluster to write to while it is held.
+
+    That cluster refuses to write once the lock is lost. Whatever ends the run releases the lock.
+
+    Args:
+        cluster: where the lock is.
+        place: the environment; its namespace must be there.
+        app: name of the app.
+        holder: who takes it.
+        clock: for waits and times.
+        on_event: told about waiting and about a lock taken over.
+        timeout_s: how long to wait for another run; 0 refuses at once.
+
+    Raises:
+        LockedError: another run holds it; later, before a write: it was lost.
+        ClusterError: the cluster does not answer or refuses.
+    """
+    lease = lease_of(cluster, place, app, holder=holder, clock=clock)
+    keeper = _Keeper(lease, place, clock)
+    try:
+        with _record_of(lease, place, app).explained(cluster, so="nothing was written"):
+            taking = replace(lease, cluster=patient(cluster, clock=clock, on_event=on_event))
+            taken = _taken(taking, place, holder, clock=clock, on_event=on_event, timeout_s=timeout_s)
+        keeper.start(taken.term)
+        if taken.before is not None:
+            who = describe(taken.before)
+            on_event(RunEvent("note", None, f"took over the lock of {who}, who did not release it"))
+        yield FencedClient(cluster, keeper.check, keeper.deleted)
+    except KeyboardInterrupt:
+        keeper.end(is_unsure=True)
+        raise
+    finally:
+        keeper.end()
+
+
+class LastingLock:
+    """A lock for several runs, one after the other: the first takes it, the end of the block releases it."""
+
+    def __init__(self) -> None:
+        """Begin without it."""
+        self._stack = ExitStack()
+        self._cluster: Cluster | None = None
+
+    def __enter__(self) -> LastingLock:
+        """Take nothing yet: the namespace of the lock may have to be made first."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Release the lock if it was taken."""
+        self._cluster = None
+        self._stack.__exit__(kind, error, trace)
+
+    def cluster(self, lock: AbstractContextManager[Cluster]) -> Cluster:
+        """Give the cluster to write to; takes the lock unless it is held already."""
+        if self._cluster is None:
+            self._cluster = self._stack.enter_context(lock)
+        return self._cluster
+
+
+def tidy(cluster: Cluster, place: Environment, app: str, *, holder: Holder, clock: Clock) -> None:
+    """Take away the lock of a run that was killed, where there is nothing to lock for now.
+
+    Whoever may not, or cannot tell, leaves it: it expires.
+    """
+    lease = lease_of(cluster, place, app, holder=holder, clock=clock)
+    with suppress(ClusterError):
+        term = lease.read()
+        if term is not None and (holder.is_gone(term.holder) or lease.left_s() <= 0):
+            lease.release(term)
+
+
+def lease_of(cluster: Cluster, place: Environment, app: str, *, holder: Holder, clock: Clock) -> Lease:
+    """Give the Lease that is the lock of an app's environment."""
+    labels = marks(app=app, environment=place.name, component="")
+    del labels[COMPONENT_LABEL]
+    return Lease(
+        cluster=cluster,
+        namespace=place.namespace,
+        name=name_of(app, place.name),
+        holder=holder.name,
+        now_s=clock.now_s,
+        labels=labels,
+    )
+
+
+def _record_of(lease: Lease, place: Environment, app: str) -> Record:
+    """Give the lock as one of the records of its environment."""
+    return Record(ref=lease.ref, what="lock", app=app, environment=place.name)
+
+
+def describe(term: Term) -> str:
+    """Say who holds a lock since when: `ada@laptop (pid 4711) since 2026-11-22 02:40:11 UTC`."""
+    since = datetime.fromtimestamp(term.acquired_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"{spoken(term.holder)} since {since}"
+
+
+def _taken(
+    lease: Lease, place: Environment, holder: Holder, *, clock: Clock, on_event: OnEvent, timeout_s: float
+) -> Taken:
+    """Take the lock, waiting for another run for a while."""
+    deadline, told, told_s = clock.now_s() + timeout_s, "", 0.0
+    while True:
+        try:
+            return lease.take(is_gone=holder.is_gone)
+        except HeldError as found:
+            remaining_s = deadline - clock.now_s()
+            if remaining_s <= 0:
+                raise _locked(place, found) from None
+            if found.term.holder != told or clock.now_s() - told_s >= STILL_S:
+                kind: RunEventKind = "still" if found.term.holder == told else "pending"
+                told, told_s = found.term.holder, clock.now_s()
+                text = f"until environment `{place.name}` is free: held by {describe(found.term)}"
+                on_event(RunEvent(kind, None, text))
+            clock.sleep(min(_PAUSE_S, remaining_s))
+
+
+def _locked(place: Environment, found: HeldError) -> LockedError:
+    return LockedError(
+        f"environment `{place.name}` is locked: held by {describe(found.term)},"
+        f" expires in {found.left_s:.0f} s unless that run goes on",
+        hint=f"wait for it: --lock-timeout 5m; if you know that run to be dead: mlstack unlock {place.name}",
+    )
+
+
+class _Keeper:
+    """Keeps a lock that was taken, and knows when it is lost."""
+
+    def __init__(self, lease: Lease, place: Environment, clock: Clock) -> None:
+        self._lease, self._place, self._clock = lease, place, clock
+        self._term: Term | None = None
+        self._renewed_s = clock.now_s()
+        self._ended, self._let_go = Flag(), False
+        self._lost: LockedError | None = None
+        self._mutex = RLock()
+        # A second Ctrl-C ends the process at once: nothing waits for this thread then.
+        self._thread = Thread(target=self._renew_again, name="mlstack-lock", daemon=True)
+
+    def start(self, term: Term) -> None:
+        """Renew a lock that was taken, from now on."""
+        self._term, self._renewed_s = term, self._clock.now_s()
+        self._thread.start()
+
+    def end(self, *, is_unsure: bool = False) -> None:
+        """Stop renewing and release the lock, once; what cannot be released soon expires.
+
+        Args:
+            is_unsure: whether the lock may be ours without our knowing, as a person cut off the request.
+        """
+        if self._ended.is_set() or (self._term is None and not is_unsure):
+            return
+        self._ended.set()
+        # Nobody waits for a server that is silent: a person who interrupts wants an end.
+        release = Thread(target=self._release, name="mlstack-unlock", daemon=True)
+        release.start()
+        try:
+            release.join(_RELEASE_S)
+        except KeyboardInterrupt:  # all is done but this
+            release.join(_RELEASE_S)
+            raise
+
+    def _release(self) -> None:
+        with self._mutex, suppress(ClusterError):
+            term = self._term or self._lease.read()
+            ours = term is not None and term.holder == self._lease.holder
+            if term is not None and ours and self._lost is None and not self._let_go:
+                self._lease.release(term)
+
+    def check(self) -> None:
+        """Return while the lock is ours.
+
+        Raises:
+            LockedError: it was lost.
+            ClusterError: nobody can tell whether it is still ours.
+        """
+        with self._mutex:
+            if self._lost is not None:
+                raise self._lost
+            overdue_s = self._clock.now_s() - self._renewed_s - self._lease.duration_s / 2
+            if overdue_s > 0 and not self._let_go:  # the machine slept, or the server was away
+                self._renew()
+
+    def deleted(self, ref: ObjectRef) -> None:
+        """Let go of the lock when this very run deletes its namespace."""
+        if (ref.kind, ref.name) == ("Namespace", self._lease.namespace):
+            self._let_go = True
+
+    def _renew_again(self) -> None:
+        while not self._ended.wait(self._lease.duration_s / _RENEWALS):
+            with self._mutex:
+                if self._lost is not None or self._let_go or self._ended.is_set():
+                    return
+                # A server that is away may be back before the lock expires; a lost lock is remembered.
+                with suppress(ClusterError):
+                    self._renew()
+
+    def _renew(self) -> None:
+        began_s = self._clock.now_s()
+        if self._term is None:
+            return
+        try:
+            self._term = self._lease.renew(self._term)
+        except LostError as lost:
+            self._lost = _gone(self._place, lost, is_going=lost.term is None and self._is_going())
+            raise self._lost from None
+        self._renewed_s = began_s
+
+    def _is_going(self) -> bool:
+        try:
+            live = self._lease.cluster.get(ObjectRef("v1", "Namespace", "", self._lease.namespace))
+        except ClusterError:  # nobody can tell
+            return False
+        return live is None or bool(live["metadata"].get("deletionTimestamp"))
+
+
+def _gone(place: Environment, lost: LostError, *, is_going: bool) -> LockedError:
+    if is_going:
+        return LockedError(
+            f"namespace `{place.namespace}` is being deleted, and the lock of environment `{place.name}`"
+            " with it; nothing more was written",
+            hint=f"wait until `kubectl get namespace {place.namespace}` finds nothing, then run the command"
+            " again",
+        )
+    by = f": {describe(lost.term)} has it now" if lost.term is not None else ""
+    return LockedError(
+        f"this run lost the lock of environment `{place.name}`{by}; nothing more was written",
+        hint=f"somebody ran `mlstack unlock`, or took the lock over; see what is there with"
+        f" `mlstack diff {place.name}`, then run the command again",
+    )

@@ -1,0 +1,420 @@
+"""What a deploy says about itself, ready to be read by a person or a program; secrets are masked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from mlstack.app.app import API_VERSION
+from mlstack.deploy.changes import Action, Change, Changes
+from mlstack.events import RunEvent
+from mlstack.objects.kube_object import Identity
+from mlstack.objects.managed_fields import FieldChange
+from mlstack.objects.masking import MASK, mask_object, mask_values, mask_whole
+from mlstack.readiness.rule import State
+from mlstack.readiness.terms import ReadinessState
+
+# --- What a deploy says about itself, ready to be read by a person or a program; secrets are masked ---
+
+Outcome = Literal[
+    "created",
+    "updated",
+    "recreated",
+    "deleted",
+    "terminating",
+    "unchanged",
+    "kept",
+    "gone",
+    "failed",
+    "skipped",
+]
+
+RunKind = Literal["ApplyResult", "DeleteResult"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectChange:
+    """What would happen to one object.
+
+    Attributes:
+        object: the object as people name it: `Deployment kubeflow/tf-hub`.
+        api_version: its API version.
+        kind: its kind.
+        namespace: its namespace, empty for cluster-scoped objects.
+        name: its name.
+        component: full name of the component that brings it.
+        action: `create`, `update`, `recreate`, `delete`, `unchanged`, `missing` or `kept`.
+        reason: why it is recreated, deleted or kept.
+        fields: what differs.
+        notes: remarks, as whose fields are overridden.
+        manifest: the whole object where it is created, else None.
+        refused: why an apply would not do this, empty if it would.
+        hint: what to do about that.
+    """
+
+    object: str
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    component: str
+    action: Action
+    reason: str = ""
+    fields: tuple[FieldChange, ...] = ()
+    notes: tuple[str, ...] = ()
+    manifest: Mapping[str, Any] | None = None
+    refused: tuple[str, ...] = ()
+    hint: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeReport:
+    """What a run would do.
+
+    Attributes:
+        api_version: version of this format.
+        kind: kind of this format.
+        ok: true if nothing would change.
+        app: name of the app.
+        environment: name of the environment.
+        namespace: its namespace.
+        context: the kubectl context.
+        objects: one row an object, in the order of execution.
+        counts: number of objects of each action.
+        notes: remarks on the run as a whole.
+    """
+
+    api_version: str = API_VERSION
+    kind: Literal["DiffResult"] = "DiffResult"
+    ok: bool
+    app: str
+    environment: str
+    namespace: str
+    context: str
+    objects: tuple[ObjectChange, ...]
+    counts: Mapping[str, int]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectResult:
+    """What happened to one object.
+
+    Attributes:
+        object: the object as people name it.
+        kind: its kind.
+        namespace: its namespace, empty for cluster-scoped objects.
+        name: its name.
+        component: full name of the component that brings it.
+        outcome: what happened; `terminating` was deleted, is held by a finalizer, and nobody waited.
+        text: the reason or remark, empty if there is nothing to say.
+        state: how it stood when the wait for it ended, empty if nobody waited.
+        reason: what it waited for, or why it failed.
+    """
+
+    object: str
+    kind: str
+    namespace: str
+    name: str
+    component: str
+    outcome: Outcome
+    text: str = ""
+    state: State | Literal[""] = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """What `apply` or `delete` did.
+
+    Attributes:
+        api_version: version of this format.
+        kind: kind of this format.
+        ok: true if every object came to its end, and works as far as it was waited for.
+        app: name of the app.
+        environment: name of the environment.
+        namespace: its namespace.
+        context: the kubectl context.
+        dry_run: whether the server only said what it would do.
+        objects: one row an object, in the order of execution.
+        counts: number of objects of each outcome.
+        notes: remarks on the run as a whole.
+    """
+
+    api_version: str = API_VERSION
+    kind: RunKind = "ApplyResult"
+    ok: bool
+    app: str
+    environment: str
+    namespace: str
+    context: str
+    dry_run: bool
+    objects: tuple[ObjectResult, ...]
+    counts: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+class Interrupted(KeyboardInterrupt):
+    """Raised when a person stops a run that has begun.
+
+    Args:
+        partial: what had been done.
+    """
+
+    def __init__(self, partial: RunResult) -> None:
+        """Hold what had been done."""
+        super().__init__("interrupted")
+        self.partial = partial
+
+
+def report(changes: Changes) -> ChangeReport:
+    """Write down what a run would do."""
+    return ChangeReport(
+        ok=not changes.visible,
+        app=changes.app,
+        environment=changes.environment,
+        namespace=changes.namespace,
+        context=changes.context,
+        objects=tuple(_row(change, changes.secrets) for change in changes.changes),
+        counts=dict(sorted(changes.counts().items())),
+        notes=changes.notes,
+    )
+
+
+def _row(change: Change, secrets: Sequence[str]) -> ObjectChange:
+    desired = change.desired if change.action == "create" else None
+    return ObjectChange(
+        object=str(change.identity),
+        api_version=change.api_version,
+        kind=change.identity.kind,
+        namespace=change.identity.namespace,
+        name=change.identity.name,
+        component=change.component,
+        action=change.action,
+        reason=change.reason,
+        fields=veiled(change.fields, secrets),
+        notes=change.notes,
+        manifest=mask_values(mask_object(desired.data), secrets) if desired is not None else None,
+        refused=change.refusal.reasons if change.refusal else (),
+        hint=change.refusal.hint if change.refusal else "",
+    )
+
+
+def run_result(
+    changes: Changes,
+    outcomes: Mapping[Identity, RunEvent],
+    *,
+    standings: Mapping[Identity, ReadinessState] | None = None,
+    kind: RunKind = "ApplyResult",
+    dry_run: bool = False,
+) -> RunResult:
+    """Write down what a run did.
+
+    Args:
+        changes: what was to be done.
+        outcomes: the event that ended each object; objects without one were never reached.
+        standings: how objects stood when the wait for them ended.
+        kind: what kind of run it was.
+        dry_run: whether the server only said what it would do.
+    """
+    unreached = RunEvent("skipped", None, "not reached")
+    found = standings or {}
+    rows = tuple(
+        _result(change, outcomes.get(change.identity, unreached), found.get(change.identity))
+        for change in changes.changes
+    )
+    is_done = not any(row.outcome in ("failed", "skipped") for row in rows)
+    return RunResult(
+        kind=kind,
+        ok=is_done and all(one.is_good for one in found.values()),
+        app=changes.app,
+        environment=changes.environment,
+        namespace=changes.namespace,
+        context=changes.context,
+        dry_run=dry_run,
+        objects=rows,
+        counts=dict(sorted(Counter(row.outcome for row in rows).items())),
+        notes=changes.notes,
+    )
+
+
+def _result(change: Change, event: RunEvent, standing: ReadinessState | None) -> ObjectResult:
+    identity = change.identity
+    return ObjectResult(
+        object=str(identity),
+        kind=identity.kind,
+        namespace=identity.namespace,
+        name=identity.name,
+        component=change.component,
+        outcome=event.kind,  # type: ignore[arg-type]  # callers pass only events that end an object
+        text=event.text,
+        state=standing.readiness.state if standing else "",
+        reason=standing.readiness.reason if standing else "",
+    )
+
+
+def masked(identity: Identity, changes: Iterable[FieldChange]) -> tuple[FieldChange, ...]:
+    """Hide the values of a Secret's data; which keys differ may be seen."""
+    if (identity.group, identity.kind) != ("", "Secret"):
+        return tuple(changes)
+    return tuple(_masked(change) for change in changes)
+
+
+def _masked(change: FieldChange) -> FieldChange:
+    if not change.path.startswith(("data", "stringData")) and "last-applied" not in change.path:
+        return change
+    hidden = {side: mask_whole(getattr(change, side)) for side in ("old", "new")}
+    return replace(change, **hidden)
+
+
+def veiled(changes: Iterable[FieldChange], secrets: Sequence[str]) -> tuple[FieldChange, ...]:
+    """Hide secrets that a template put into other objects; the value before one may have been one too."""
+    return tuple(_veiled(change, secrets) if secrets else change for change in changes)
+
+
+def _veiled(change: FieldChange, secrets: Sequence[str]) -> FieldChange:
+    old, new = (mask_values(value, secrets) for value in (change.old, change.new))
+    if (old, new) == (change.old, change.new):
+        return change
+    return replace(change, old=_as_hidden(old, new), new=_as_hidden(new, old))
+
+
+def _as_hidden(value: Any, beside: Any) -> Any:
+    """Give a value masked where the one beside it is: an earlier secret stood there."""
+    if isinstance(value, Mapping) and isinstance(beside, Mapping):
+        return {name: _as_hidden(inner, beside.get(name)) for name, inner in value.items()}
+    if isinstance(value, list) and isinstance(beside, list) and len(value) == len(beside):
+        return [_as_hidden(*pair) for pair in zip(value, beside, strict=True)]
+    return _hidden(value) if _holds_mask(beside) or _holds_mask(value) else value
+
+
+def _hidden(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _hidden(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_hidden(inner) for inner in value]
+    return None if value is None else MASK
+
+
+def _holds_mask(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_holds_mask, value.values()))
+    return (
+        any(map(_holds_mask, value)) if isinstance(value, list) else isinstance(value, str) and MASK in value
+    )
+
+
+# --- How an environment does, ready to be read by a person or a program: component, object, pods ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodStatus:
+    """One pod of an object.
+
+    Attributes:
+        name: name of the pod.
+        state: state by the rule for pods.
+        reason: what it waits for or why it failed.
+        node: node it runs on, empty if it has none yet.
+    """
+
+    name: str
+    state: State
+    reason: str
+    node: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectStatus:
+    """One object of a component.
+
+    Attributes:
+        object: the object as people name it.
+        kind: its kind.
+        namespace: its namespace, empty for cluster-scoped objects.
+        name: its name.
+        state: `missing` if it is not in the cluster.
+        reason: what it waits for or why it failed.
+        hint: what to do about it, empty if nothing is known.
+        pods: its pods, by name.
+    """
+
+    object: str
+    kind: str
+    namespace: str
+    name: str
+    state: State
+    reason: str
+    hint: str
+    pods: tuple[PodStatus, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComponentStatus:
+    """One component of an environment.
+
+    Attributes:
+        name: full name of the component.
+        ok: whether all its objects work.
+        objects: its objects in the order they are applied.
+    """
+
+    name: str
+    ok: bool
+    objects: tuple[ObjectStatus, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeftOver:
+    """One object that the environment has in its cluster and the files no longer bring.
+
+    Attributes:
+        object: the object as people name it.
+        kind: its kind.
+        namespace: its namespace, empty for cluster-scoped objects.
+        name: its name.
+        component: full name of the component that brought it.
+        is_kept: whether an apply would leave it there.
+        is_terminating: whether it is being deleted already.
+        reason: why it is there, why it stays, or what holds it while it goes.
+    """
+
+    object: str
+    kind: str
+    namespace: str
+    name: str
+    component: str
+    is_kept: bool
+    is_terminating: bool = False
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatusResult:
+    """How an environment does; `ok` if everything works.
+
+    Attributes:
+        api_version: version of this format.
+        kind: kind of this format.
+        ok: whether every object is ready, done or suspended on purpose, and nothing of it is still going.
+        app: name of the app.
+        environment: name of the environment.
+        namespace: its namespace.
+        context: the kubectl context.
+        components: by name.
+        left_over: what the files no longer bring; of `ok` it decides only by what is terminating.
+        notes: remarks, as what could not be read.
+    """
+
+    api_version: str = API_VERSION
+    kind: Literal["StatusResult"] = "StatusResult"
+    ok: bool
+    app: str
+    environment: str
+    namespace: str
+    context: str
+    components: tuple[ComponentStatus, ...]
+    left_over: tuple[LeftOver, ...] = ()
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,286 @@
+"""Before anything else is asked of a cluster: is it the right one, and is there anything to do?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from mlstack.app.app import ClusterIdentity, Environment, ReadyRules
+from mlstack.app.app_dir import AppDir
+from mlstack.app.params import Overrides
+from mlstack.errors import ConfigError, WrongClusterError
+from mlstack.kube.client import Cluster, Opener
+from mlstack.kube.parallel import prefetch
+from mlstack.objects.kube_object import DesiredState, KubeObject
+from mlstack.render import render
+from mlstack.render.template import CodeStore
+
+# --- Before anything else is asked of a cluster: is it the right one, and is there anything to do? ---
+
+
+def check_cluster(environment: Environment, cluster: Cluster) -> ClusterIdentity:
+    """Give the identity of the cluster that answers, if it is the environment's.
+
+    Raises:
+        WrongClusterError: the context now leads to another cluster; names both.
+    """
+    found = cluster.identity()
+    refuse_other(environment, found)
+    return found
+
+
+def refuse_other(environment: Environment, found: ClusterIdentity) -> None:
+    """Raise if a cluster is not the environment's.
+
+    A restored copy of a cluster has the same UID and a cluster behind the same certificate authority
+    may be another one, so both have to agree as far as both sides know them.
+
+    Raises:
+        WrongClusterError: the context now leads to another cluster; names both.
+    """
+    pinned = environment.cluster
+    if pinned is None or not differ(pinned, found):
+        return
+    raise WrongClusterError(
+        f"context `{environment.context}` leads to another cluster than environment `{environment.name}`:"
+        f" expected {describe(pinned)}, found {describe(found)}",
+        where=environment.file or None,
+        hint=f"choose the right context with `mlstack env set {environment.name} --context CONTEXT`;"
+        f" if the environment has moved: mlstack env set {environment.name} --forget-cluster",
+    )
+
+
+def differ(pinned: ClusterIdentity, found: ClusterIdentity) -> bool:
+    """Tell whether two clusters cannot be the same, as far as both say who they are."""
+    pairs = ((pinned.uid, found.uid), (pinned.ca, found.ca))
+    return any(one is not None and other is not None and one != other for one, other in pairs)
+
+
+def describe(identity: ClusterIdentity) -> str:
+    """Name a cluster: its address, UID and certificate authority as far as they are known."""
+    digest = (identity.ca or "").removeprefix("sha256:")[:12]
+    parts = [
+        identity.server,
+        f"UID {identity.uid}" if identity.uid else None,
+        f"CA {digest}…" if digest else None,
+    ]
+    return ", ".join(part for part in parts if part) or "a cluster that does not say who it is"
+
+
+def is_known(identity: ClusterIdentity) -> bool:
+    """Tell whether an identity can tell clusters apart, so that it is worth keeping."""
+    return identity.uid is not None or identity.ca is not None
+
+
+def refuse_outside(environment: Environment, wanted: Iterable[KubeObject]) -> None:
+    """Raise for objects in places that an environment may not write to.
+
+    A Namespace counts as inside the namespace it is.
+
+    Raises:
+        ConfigError: naming every such object, its component and file.
+    """
+    if not environment.allowed_namespaces and environment.cluster_scoped == "allowed":
+        return
+    outside = [found for found in wanted if _is_outside(environment, found)]
+    if not outside:
+        return
+    lines = [_placed(found) for found in outside]
+    count = f"{len(outside)} objects lie" if len(outside) > 1 else "an object lies"
+    raise ConfigError(
+        "\n".join((f"{count} outside what environment `{environment.name}` may write to", *lines)),
+        where=environment.file or None,
+        hint=_how_to_allow(environment, outside),
+    )
+
+
+def _is_outside(environment: Environment, found: KubeObject) -> bool:
+    namespace = _space(found)
+    if namespace and environment.allowed_namespaces and namespace not in environment.allowed_namespaces:
+        return True
+    return not found.namespace and environment.cluster_scoped == "refused"
+
+
+def _space(found: KubeObject) -> str:
+    is_namespace = (found.group, found.kind) == ("", "Namespace")
+    return found.name if is_namespace else found.namespace
+
+
+def _placed(found: KubeObject) -> str:
+    source = f" ({found.source})" if found.source is not None else ""
+    return f"  `{found.identity}` of component `{found.component}`{source}"
+
+
+def _how_to_allow(environment: Environment, outside: Sequence[KubeObject]) -> str:
+    known = environment.allowed_namespaces
+    spaces = sorted({_space(found) for found in outside} - {"", *known}) if known else []
+    options = [f"--allow-namespace {name}" for name in (*known, *spaces)] if spaces else []
+    if environment.cluster_scoped == "refused" and any(not found.namespace for found in outside):
+        options.append("--cluster-scoped")
+    return f"take them out, or allow it: mlstack env set {environment.name} {' '.join(options)}"
+
+
+def refuse_empty(state: DesiredState) -> None:
+    """Raise if there is nothing to deploy: more likely a mistake than a wish.
+
+    Raises:
+        ConfigError: no component gave an object.
+    """
+    if state.objects:
+        return
+    what = f"component{'s' * (len(state.components) > 1)} {', '.join(f'`{one}`' for one in state.components)}"
+    raise ConfigError(
+        f"environment `{state.environment}` has no objects"
+        + (f": {what} rendered none" if state.components else ": the app has no components for it"),
+        hint="mlstack generate PROTOTYPE NAME" if not state.components else None,
+    )
+
+
+# --- Who takes a lock, and what can be said of another who holds it ---
+
+
+def _never(name: str) -> bool:
+    return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holder:
+    """Somebody who takes locks.
+
+    Attributes:
+        name: `ada@laptop/4711/9f3c…`: user, machine, process, and what no other process has.
+        is_gone: tells whether another name is that of a process of this machine that runs no more;
+            false wherever that is not certain.
+    """
+
+    name: str = "mlstack"
+    is_gone: Callable[[str], bool] = _never
+
+
+def spoken(name: str) -> str:
+    """Name a holder as people do: `ada@laptop (pid 4711)`; what has no such form stays as it is."""
+    who, slash, rest = name.partition("/")
+    pid = rest.partition("/")[0]
+    return f"{who} (pid {pid})" if slash and pid.isdigit() else name
+
+
+# --- Where a deploy command goes: what it was asked about, and the cluster it reached ---
+
+_QUESTIONS = 6
+"""So many are asked side by side as soon as it is known that the cluster is the right one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What a deploy command was asked about.
+
+    Attributes:
+        app: the app directory.
+        environment: name of the environment.
+        components: only these components and modules; none means all that the environment deploys.
+        overrides: parameters for this run.
+        store: keeps compiled templates and passed parameter sets.
+        context: another kubectl context, for this run; the cluster must be the same.
+        namespace: another namespace, for this run.
+        who: who asks, as `user@host`; stands in the records of the cluster.
+        holder: who takes the environment's lock.
+    """
+
+    app: AppDir
+    environment: str
+    components: Sequence[str] = ()
+    overrides: Overrides = field(default_factory=Overrides)
+    store: CodeStore | None = None
+    context: str | None = None
+    namespace: str | None = None
+    who: str = ""
+    holder: Holder = field(default_factory=Holder)
+
+    def place(self) -> Environment:
+        """Give the environment as this run uses it.
+
+        Raises:
+            NotFoundError: there is no such environment.
+            ConfigError: it names no context.
+        """
+        return render.place(self.app, self.environment, context=self.context, namespace=self.namespace)
+
+    def desired(self) -> DesiredState:
+        """Render the objects of the environment.
+
+        Raises:
+            ConfigError: a file, parameter or template is wrong.
+        """
+        return render.load(
+            self.app,
+            self.environment,
+            components=self.components,
+            overrides=self.overrides,
+            store=self.store,
+            namespace=self.namespace,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reached:
+    """A target, rendered, with the cluster that answers for it.
+
+    Attributes:
+        target: what was asked about.
+        place: the environment as this run uses it.
+        state: what is wanted there.
+        cluster: the cluster of its context.
+        identity: who answered; it is the environment's cluster.
+        whole: what all components bring, where the files are not to be asked.
+    """
+
+    target: Target
+    place: Environment
+    state: DesiredState
+    cluster: Cluster
+    identity: ClusterIdentity
+    whole: DesiredState | None = None
+
+    @property
+    def selective(self) -> bool:
+        """Tell whether only some components are looked at."""
+        return bool(self.target.components)
+
+    @property
+    def rules(self) -> ReadyRules:
+        """Give the app's own readiness rules, by kind: those of today, also for a set of an earlier day."""
+        return {rule.kind: rule for rule in self.target.app.app().readiness}
+
+
+def reach(
+    target: Target, opener: Opener, *, state: DesiredState | None = None, confined: bool = True
+) -> Reached:
+    """Render a target and make sure that its context leads to its cluster; nothing else is asked there.
+
+    The cluster says who it is while the files are rendered; what is wrong with the files is told first.
+
+    Args:
+        target: what was asked about.
+        opener: opens a cluster by its context.
+        state: what is wanted, where it does not come from the files.
+        confined: refuse objects outside the namespaces that the environment may write to.
+
+    Raises:
+        ConfigError: a file, parameter or template is wrong, or an object lies outside.
+        WrongClusterError: the context leads to another cluster.
+    """
+    place = target.place()
+    answered = prefetch(partial(_met, opener, place.context))
+    wanted = target.desired() if state is None else state
+    if confined:
+        refuse_outside(place, wanted.objects)
+    cluster, identity = answered()
+    refuse_other(place, identity)
+    return Reached(target=target, place=place, state=wanted, cluster=cluster, identity=identity)
+
+
+def _met(opener: Opener, context: str) -> tuple[Cluster, ClusterIdentity]:
+    cluster = opener(context)
+    cluster.expect(_QUESTIONS)
+    return cluster, cluster.identity()

@@ -1,0 +1,221 @@
+"""One controller leads, the others stand by: a Lease, and no write once it may be lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Event, Lock, Thread
+
+from mlstack.errors import ClusterError, ConflictError, ForbiddenError, UsageError
+from mlstack.kube.client import Cluster
+from mlstack.kube.lease import API_VERSION, HeldError, Lease, LostError, Term
+
+# --- One controller leads, the others stand by: a Lease, and no write once it may be lost ---
+
+DURATION_S = 15
+RENEW_S = 10.0
+"""A steady controller writes this alone, and so once in ten seconds."""
+
+RETRY_S = 2.0
+SURE_S = 13.0
+"""So long after a renewal was asked for nobody else can hold it; two seconds are for slow requests."""
+
+
+class NotLeadingError(Exception):
+    """Raised instead of a write by a controller that does not lead, or may not lead any more."""
+
+
+class LeaderElector:
+    """Wants to lead, leads, and stands back.
+
+    Args:
+        lease: the Lease; lasts `DURATION_S`.
+        monotonic_s: gives a time that never goes back, in seconds.
+        told: told in one line when the leader changes, and once who leads while this one stands by.
+        is_gone: tells whether another holder certainly runs no more, so that its lease need not expire.
+    """
+
+    def __init__(
+        self,
+        lease: Lease,
+        monotonic_s: Callable[[], float],
+        told: Callable[[str], None],
+        is_gone: Callable[[str], bool] = lambda name: False,
+    ) -> None:
+        """Hold the parts; nothing is asked."""
+        self._is_gone = is_gone
+        self._lease, self._monotonic_s, self._told = lease, monotonic_s, told
+        self._lock, self._closed = Lock(), Event()
+        self._term: Term | None = None
+        self._sure_until_s = 0.0
+        self._seen: tuple[str, float] = ("", 0.0)
+        self._thread: Thread | None = None
+        self._trouble, self._followed = "", ""
+        self._error: ClusterError | None = None
+
+    def start(self) -> None:
+        """Begin to stand for election, in a thread."""
+        self._thread = Thread(target=self._stand, name="lease", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stand back: nothing is written any more, and the lease is free at once."""
+        self._closed.set()
+        with self._lock:
+            term, self._term = self._term, None
+        if self._thread is not None:
+            self._thread.join(RETRY_S)
+        if term is not None:
+            self._free(term)
+
+    @property
+    def is_leading(self) -> bool:
+        """Tell whether the lease is ours for certain."""
+        with self._lock:
+            return self._term is not None and self._monotonic_s() < self._sure_until_s
+
+    @property
+    def transitions(self) -> int | None:
+        """Give how often the lease has changed hands, None while it is not ours."""
+        with self._lock:
+            return self._term.transitions if self._term is not None else None
+
+    @property
+    def error(self) -> ClusterError | None:
+        """Give what kept the lease from being asked for the last time; None where it was held or is ours."""
+        return self._error
+
+    def check(self) -> None:
+        """Return if the lease is ours for certain.
+
+        Raises:
+            NotLeadingError: it is not, or it may have expired.
+        """
+        if not self.is_leading:
+            raise NotLeadingError("this controller does not lead")
+
+    def attempt(self) -> float:
+        """Take or renew the lease once; gives the seconds until the next attempt."""
+        if self._term is None:
+            return self._try_to_take()
+        asked_s = self._monotonic_s()
+        try:
+            term = self._lease.renew(self._term)
+        except LostError as error:
+            self._lose(f"the lease went to {error.term.holder}" if error.term else "the lease was deleted")
+            return RETRY_S
+        except ClusterError:
+            if self._monotonic_s() >= self._sure_until_s:
+                self._lose("the lease could not be renewed in time")
+            return RETRY_S
+        self._hold(term, asked_s)
+        return RENEW_S
+
+    def complain(self) -> None:
+        """Say what keeps the lease from being asked for, once while it lasts: for those that go on trying."""
+        before, self._trouble = self._trouble, str(self._error or "")
+        if self._trouble not in ("", before):
+            self._told(f"the lease cannot be had: {self._trouble}")
+
+    def _stand(self) -> None:
+        pause_s = 0.0
+        while not self._closed.wait(pause_s):
+            try:
+                pause_s = self.attempt()
+                self.complain()
+            except Exception as error:  # a thread has no caller: say it, and try again
+                self._told(f"lease: {error!r}")
+                pause_s = RETRY_S
+
+    def _try_to_take(self) -> float:
+        """Look at the lease, and take it when it is free or nobody has renewed it for as long as it lasts."""
+        asked_s = self._monotonic_s()
+        try:
+            held = self._lease.read()
+            if held is not None and held.holder != self._lease.holder and not self._is_gone(held.holder):
+                if self._seen[0] != held.version:
+                    self._seen = (held.version, asked_s)
+                if asked_s - self._seen[1] < held.duration_s:
+                    self._stand_by(held.holder)
+                    return RETRY_S
+            taken = self._lease.take(is_gone=self._is_gone)
+        except HeldError as error:
+            self._stand_by(error.term.holder)
+            return RETRY_S
+        except ClusterError as error:
+            self._error = error
+            return RETRY_S
+        if self._closed.is_set():
+            self._free(taken.term)
+            return RETRY_S
+        before = f" after {taken.before.holder}" if taken.before else ""
+        self._hold(taken.term, asked_s)
+        self._told(f"{self._lease.holder} leads{before} (transition {taken.term.transitions})")
+        return RENEW_S
+
+    def _hold(self, term: Term, asked_s: float) -> None:
+        with self._lock:
+            if not self._closed.is_set():
+                self._term, self._sure_until_s = term, asked_s + SURE_S
+        self._followed, self._error = "", None
+
+    def _lose(self, why: str) -> None:
+        with self._lock:
+            self._term = None
+        self._seen = ("", 0.0)
+        self._told(f"{self._lease.holder} does not lead any more: {why}")
+
+    def _stand_by(self, holder: str) -> None:
+        """Say who has the lease and where it is, once for each holder."""
+        self._error = None
+        if holder != self._followed:
+            self._followed, ref = holder, self._lease.ref
+            self._told(f"{self._lease.holder} stands by: {holder} has the Lease `{ref.namespace}/{ref.name}`")
+
+    def _free(self, term: Term) -> None:
+        """Let the next one lead at once; the Lease stays, or its transitions would be counted anew."""
+        cluster, ref = self._lease.cluster, self._lease.ref
+        try:
+            live = cluster.get(ref)
+            if live is None or live["metadata"]["uid"] != term.uid:
+                return
+            spec = dict(live.get("spec") or {})
+            if spec.pop("holderIdentity", None) == term.holder:
+                cluster.replace({**live, "spec": spec})
+        except (ClusterError, ConflictError) as error:
+            self._told(f"the lease was not released: {error}")
+
+
+# --- Where the Lease of the controllers of a cluster is, for one that runs outside of it ---
+
+
+def lease_namespace(cluster: Cluster, name: str, *, default: str, told: Callable[[str], None]) -> str:
+    """Give the namespace of the Lease of this name that is there, else the default.
+
+    Two controllers whose Leases are in different namespaces would both lead.
+
+    Args:
+        cluster: the cluster.
+        name: of the Lease.
+        default: the namespace where there is none yet, or where nobody may look.
+        told: told in one line when nobody may look.
+
+    Raises:
+        UsageError: there are several.
+        ClusterError: the cluster does not answer.
+    """
+    try:
+        listing = cluster.list(API_VERSION, "Lease", fields=f"metadata.name={name}", metadata_only=True)
+    except ForbiddenError:
+        told(
+            f"the Lease is `{default}/{name}`: no right to list Leases of all namespaces. "
+            "With one elsewhere, another controller leads beside this one: see `--lease-namespace`"
+        )
+        return default
+    found = sorted(str(one["metadata"]["namespace"]) for one in listing.items)
+    if len(found) > 1:
+        refs = ", ".join(f"`{namespace}/{name}`" for namespace in found)
+        raise UsageError(
+            f"there are several Leases of controllers: {refs}",
+            hint=f"say which is meant: --lease-namespace {found[0]}; delete those that no controller uses",
+        )
+    return found[0] if found else default

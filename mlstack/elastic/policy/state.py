@@ -1,0 +1,786 @@
+"""Arithmetic with requests: what fits, how often, and how much is left, in integers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from dataclasses import replace
+from math import lcm
+from typing import NamedTuple, Protocol
+
+from mlstack.elastic.snapshot import Cause, Job, Node, Reservation, Snapshot, Trainer, Vector
+
+# --- Arithmetic with requests: what fits, how often, and how much is left, in integers ---
+
+Shape = tuple[tuple[int, int], ...]
+
+# Left-overs of different resources are compared as parts of a reference amount, in these units: a resource
+# counted in other units then changes no decision.
+WHOLE = 10**9
+
+# A pod that requests nothing fits any number of times.
+ENDLESS = 1 << 20
+
+
+def shape(request: Vector) -> Shape:
+    """Give what a request really asks for: (resource, amount) without the zeros."""
+    return tuple((resource, amount) for resource, amount in enumerate(request) if amount > 0)
+
+
+def fits(room: Sequence[int], wanted: Iterable[tuple[int, int]]) -> bool:
+    """Tell whether a request fits into a room."""
+    for resource, amount in wanted:  # noqa: SIM110  # asked thousands of times a plan: half the time of all()
+        if room[resource] < amount:
+            return False
+    return True
+
+
+def count(room: Sequence[int], wanted: Shape) -> int:
+    """Give how many such pods fit into a room."""
+    most = ENDLESS
+    for resource, amount in wanted:
+        found = room[resource] // amount
+        if found < most:
+            most = found
+    return most if most > 0 else 0
+
+
+def total(vectors: Iterable[Vector], size: int) -> Vector:
+    """Give the sum of vectors of that size."""
+    sums = [0] * size
+    for vector in vectors:
+        for resource, amount in enumerate(vector):
+            sums[resource] += amount
+    return tuple(sums)
+
+
+def dominant(request: Shape, whole: Sequence[int]) -> int:
+    """Give the largest share that a request takes of a reference amount of any resource."""
+    return max((amount * WHOLE // whole[resource] for resource, amount in request), default=0)
+
+
+def is_within(small: Shape, large: Shape) -> bool:
+    """Tell whether a request asks for no more than another one of anything."""
+    asked = dict(large)
+    return all(amount <= asked.get(resource, 0) for resource, amount in small)
+
+
+# --- Nodes, jobs and trainers as they stand while a plan is made ---
+
+Disposal = tuple[int, int, int, int, str]
+
+
+class NodeInfo:
+    """A node with its room.
+
+    Attributes:
+        index: its rank by name.
+        name: its name.
+        now: room at this moment; what goes in this plan does not count, what comes does.
+        later: room when everything on its way out, by this plan too, is gone.
+        lifted: `later` as if no trainer were there.
+        devices: the resources that device plug-ins brought to it, and how much of each.
+        crews: the jobs that have trainers on it, with these; changed by `sit` and `rise` alone.
+        unbound: how many of these are not bound to it yet.
+        kind: a number that hosts of the same size and room share, None if it is to be found anew.
+    """
+
+    __slots__ = (
+        "allocatable",
+        "crews",
+        "devices",
+        "index",
+        "kind",
+        "later",
+        "lifted",
+        "name",
+        "now",
+        "unbound",
+    )
+
+    def __init__(self, index: int, node: Node) -> None:
+        """Start with the room of the node as it stands in the snapshot."""
+        self.index = index
+        self.name = node.name
+        self.allocatable = node.allocatable
+        self.devices = tuple((each, count) for each, count in enumerate(node.devices) if count)
+        self.now = [all_ - used for all_, used in zip(node.allocatable, node.used, strict=True)]
+        self.later = list(self.now)
+        self.lifted = list(self.now)
+        self.crews: dict[JobState, list[TrainerSlot]] = {}
+        self.unbound = 0
+        self.kind: int | None = None
+
+    def sit(self, seat: TrainerSlot) -> None:
+        """Put a trainer on it."""
+        seats = self.crews.get(seat.crew)
+        if seats is None:
+            self.crews[seat.crew] = [seat]
+        else:
+            seats.append(seat)
+        self.unbound += not seat.is_bound
+
+    def rise(self, seat: TrainerSlot) -> None:
+        """Take a trainer off it."""
+        seats = self.crews[seat.crew]
+        seats.remove(seat)
+        if not seats:
+            del self.crews[seat.crew]
+        self.unbound -= not seat.is_bound
+
+
+class TrainerSlot:
+    """A trainer, live or planned, with its place.
+
+    Attributes:
+        crew: whose it is.
+        host: where it is or is to go; None for a node that takes no pods any more, or none yet.
+        trainer: the live pod, None for one that is planned.
+        cause: why it was planned.
+        is_bound: whether a pod runs there: losing it costs work.
+        is_meeting: whether the others of its job meet at it: it stays while the job does.
+        disposal: the order in which trainers of one job go: planned, unbound, unready, young ones first, and
+            of one age those of the highest indexes.
+    """
+
+    __slots__ = ("cause", "crew", "disposal", "host", "is_bound", "is_meeting", "trainer")
+
+    def __init__(self, crew: JobState, host: NodeInfo | None, trainer: Trainer | None, cause: Cause) -> None:
+        """Keep the facts."""
+        self.crew = crew
+        self.host = host
+        self.trainer = trainer
+        self.cause = cause
+        self.is_bound = trainer is not None and bool(trainer.node)
+        self.is_meeting = trainer is not None and trainer.is_meeting
+        self.disposal: Disposal = _disposal(host, trainer)
+
+    @property
+    def is_planned(self) -> bool:
+        """Tell whether no pod is there yet."""
+        return self.trainer is None
+
+
+def _disposal(host: NodeInfo | None, trainer: Trainer | None) -> Disposal:
+    if trainer is None:
+        return (0, 0, 0, 0, host.name if host else "")
+    rank = 1 if not trainer.node else 2 if host is None else 3
+    return (rank, int(trainer.is_ready), -trainer.created_ms, -trainer.index, trainer.name)
+
+
+class JobState:
+    """A job with the trainers that it has and gets.
+
+    Attributes:
+        job: the job.
+        wanted: what one trainer requests.
+        seats: its trainers, live and planned.
+        bound: how many of them are bound to a node.
+        loose: live trainers without a node for which the plan has none either, so far.
+        gone: bound trainers that this plan takes, with the cause and for whom.
+        is_admitted: whether it has pods.
+        level: how well off it is.
+        surplus: how many trainers it can lose without falling below its minimum.
+        hints: nodes for the pods of its gang, if it was admitted by this plan.
+        withheld: how many failed trainers it gets no others for.
+        is_withdrawn: whether trainers were withdrawn because they found no node.
+        is_held_off: whether it is too early to admit it again.
+        bars: nodes that are passed over.
+        notes: what else is to be told about it.
+    """
+
+    __slots__ = (
+        "bars",
+        "bound",
+        "gone",
+        "hints",
+        "is_admitted",
+        "is_held_off",
+        "is_withdrawn",
+        "job",
+        "level",
+        "loose",
+        "notes",
+        "seats",
+        "surplus",
+        "wanted",
+        "withheld",
+    )
+
+    def __init__(self, job: Job, now_ms: int) -> None:
+        """Start without trainers."""
+        self.job = job
+        self.wanted: Shape = shape(job.trainer)
+        self.seats: list[TrainerSlot] = []
+        self.bound = 0
+        self.loose: list[Trainer] = []
+        self.gone: list[tuple[TrainerSlot, Cause, str]] = []
+        self.is_admitted = job.state != "waiting"
+        self.level = 0
+        self.surplus = 0
+        self.hints: dict[str, list[str]] = {}
+        self.withheld = 0
+        self.is_withdrawn = False
+        self.is_held_off = job.state == "waiting" and job.not_before_ms > now_ms
+        self.bars = frozenset(node for node, until in job.barred.items() if until > now_ms)
+        self.notes: list[tuple[Cause, str]] = []
+
+    @property
+    def count(self) -> int:
+        """Give how many trainers it has if the plan is carried out."""
+        return len(self.seats)
+
+    @property
+    def is_settled(self) -> bool:
+        """Tell whether it may neither gain nor lose: it waits or is about to end."""
+        return not self.is_admitted or self.job.state == "finishing"
+
+
+def in_range(job: Job, count: int) -> int:
+    """Give the number of trainers nearest to `count` that a job may be told to have."""
+    return min(max(count, job.minimum), job.maximum)
+
+
+# --- Who gets the next trainer: the one thing in which policies that share out free room differ ---
+
+
+class Scoring(Protocol):
+    """How well off jobs are, in integers that only compare with each other."""
+
+    def level(self, job: Job, count: int) -> int:
+        """Tell how well off a job is with so many trainers: the lowest level gets the next one."""
+        ...
+
+    def is_fairer(self, poor: Job, poor_count: int, rich: Job, rich_count: int) -> bool:
+        """Tell whether a trainer less for `rich` and one more for `poor` is worth a move."""
+        ...
+
+
+class Fulfilment:
+    """Equal shares of what jobs can use: (count - minimum) / (maximum - minimum) / weight.
+
+    Args:
+        jobs: all jobs that are to be compared.
+    """
+
+    def __init__(self, jobs: Iterable[Job]) -> None:
+        """Find a common denominator, so that levels are exact integers."""
+        ranges = {job.key: max(1, (job.maximum - job.minimum) * job.weight) for job in jobs}
+        common = lcm(*ranges.values())
+        self._steps = {key: common // size for key, size in ranges.items()}
+
+    def level(self, job: Job, count: int) -> int:
+        """Give the part of its range that a job has by so many trainers."""
+        return (count - job.minimum) * self._steps[job.key]
+
+    def is_fairer(self, poor: Job, poor_count: int, rich: Job, rich_count: int) -> bool:
+        """Tell whether the poorer one is still not the richer one after the move."""
+        return self.level(poor, poor_count + 1) <= self.level(rich, rich_count - 1)
+
+
+# --- The books of one plan: who holds which room on which node, and what of it was decided in this
+# plan
+# Every change is noted, so that an attempt that fails is taken back whole; and every node counts its changes,
+# so that a search which sorted the nodes once looks only at those that changed since.
+
+
+class ClusterState:
+    """Room and trainers of a snapshot, and every change that a plan makes to them.
+
+    Args:
+        snapshot: the moment.
+        scoring: how well off jobs are.
+        swaps: most trainers that may be moved for fairness, for the bound on steps.
+
+    Attributes:
+        hosts: the nodes, by name.
+        crews: the jobs, by key.
+        log: indexes of the hosts that changed, in order of the changes.
+        stirred: the jobs that changed, in order of the changes.
+        epoch: how often something was taken back, or jobs may have gained trainers: to take
+            some may cost less than it did.
+    """
+
+    def __init__(self, snapshot: Snapshot, scoring: Scoring, swaps: int) -> None:
+        """Enter nodes, what is on its way out, and the trainers that are bound."""
+        self.snapshot = snapshot
+        self.scoring = scoring
+        self.hosts = [
+            NodeInfo(index, node)
+            for index, node in enumerate(sorted(snapshot.nodes, key=lambda each: each.name))
+        ]
+        self.by_name = {host.name: host for host in self.hosts}
+        self.crews = {
+            job.key: JobState(job, snapshot.now_ms)
+            for job in sorted(snapshot.jobs, key=lambda each: each.key)
+        }
+        self.log: list[int] = []
+        self.stirred: list[JobState] = []
+        self.epoch = 0
+        self.reservations: dict[int, tuple[NodeInfo, Vector, str, str]] = {}
+        self._undo: list[Callable[[], None]] = []
+        self._most = self._bound(swaps)
+        self._numbers = 0
+        self._kinds: dict[tuple[Vector, Vector, Vector], int] = {}
+        self._chosen: dict[tuple[frozenset[str] | None, frozenset[str]], list[NodeInfo]] = {}
+        self.whole = self._references(len(snapshot.resources))
+        self.shapes = self._smallest()
+        self._enter()
+
+    def _bound(self, swaps: int) -> int:
+        """Give a number of changes that no plan needs: each trainer and pod comes and goes twice at most."""
+        jobs = self.snapshot.jobs
+        trainers = sum(max(job.maximum, len(job.trainers)) for job in jobs)
+        pods = len(self.snapshot.demands) + sum(
+            len(job.held) + sum(role.count for role in job.gang) + 2 for job in jobs
+        )
+        return 4 * (trainers + pods) + 2 * min(swaps, trainers * (len(jobs) + 1))
+
+    def _references(self, size: int) -> list[int]:
+        """Give the largest amount that any node has of each resource."""
+        return [max([1, *(host.allocatable[each] for host in self.hosts)]) for each in range(size)]
+
+    def _smallest(self) -> list[Shape]:
+        """Give the requests that may come for free room, without those that are larger than another one."""
+        asked = {crew.wanted for crew in self.crews.values()}
+        asked |= {shape(demand.request) for demand in self.snapshot.demands}
+        ordered = sorted(asked, key=lambda each: (len(each), each))
+        return [
+            each for each in ordered if not any(is_within(other, each) for other in ordered if other != each)
+        ]
+
+    def _enter(self) -> None:
+        for going in self.snapshot.arriving:
+            if (host := self.by_name.get(going.node)) is not None:
+                for resource, amount in enumerate(going.request):
+                    host.now[resource] -= amount
+        for crew in self.crews.values():
+            for trainer in crew.job.trainers:
+                if trainer.node:
+                    self._sit(TrainerSlot(crew, self.by_name.get(trainer.node), trainer, "steady"))
+            self._stir(crew)
+
+    # Room.
+
+    def _take(self, host: NodeInfo, wanted: Shape) -> None:
+        now, later = host.now, host.later
+        for resource, amount in wanted:
+            now[resource] -= amount
+            later[resource] -= amount
+        self._touch(host)
+
+    def _give(self, host: NodeInfo, wanted: Shape, *, at_once: bool) -> None:
+        for resource, amount in wanted:
+            host.later[resource] += amount
+            if at_once:
+                host.now[resource] += amount
+        self._touch(host)
+
+    def _touch(self, host: NodeInfo) -> None:
+        self.log.append(host.index)
+        host.kind = None
+
+    def _lift(self, host: NodeInfo, wanted: Shape, sign: int) -> None:
+        for resource, amount in wanted:
+            host.lifted[resource] += sign * amount
+
+    # Changes that can be taken back.
+
+    @property
+    def steps(self) -> int:
+        """Give how many changes were made and kept so far."""
+        return len(self._undo)
+
+    def _note(self, undo: Callable[[], None]) -> None:
+        self._undo.append(undo)
+        if len(self._undo) > self._most:
+            raise RuntimeError(f"a plan took more than {self._most} steps, which no plan needs")
+
+    def rollback(self, mark: int) -> None:
+        """Take back every change since there were `mark` steps."""
+        while len(self._undo) > mark:
+            self._undo.pop()()
+        self.epoch += 1
+
+    def reserve(self, host: NodeInfo, request: Vector, key: str, *, owner: str = "") -> None:
+        """Keep room for a pod that is no trainer; `owner` is the job it belongs to."""
+        wanted = shape(request)
+        number = self._numbers = self._numbers + 1
+        self._take(host, wanted)
+        self._lift(host, wanted, -1)
+        self.reservations[number] = (host, request, key, owner)
+
+        def undo() -> None:
+            del self.reservations[number]
+            self._give(host, wanted, at_once=True)
+            self._lift(host, wanted, 1)
+
+        self._note(undo)
+
+    def cancel(self, owner: str) -> None:
+        """Give up all room kept for the pods of a job."""
+        for number, (host, request, key, whose) in list(self.reservations.items()):
+            if whose == owner:
+                self._cancel(number, (host, request, key, whose))
+
+    def _cancel(self, number: int, row: tuple[NodeInfo, Vector, str, str]) -> None:
+        host, wanted = row[0], shape(row[1])
+        del self.reservations[number]
+        self._give(host, wanted, at_once=True)
+        self._lift(host, wanted, 1)
+
+        def undo() -> None:
+            self.reservations[number] = row
+            self._take(host, wanted)
+            self._lift(host, wanted, -1)
+
+        self._note(undo)
+
+    def release(self, host: NodeInfo, request: Vector) -> None:
+        """Count the room of a bound pod that this plan takes away."""
+        wanted = shape(request)
+        self._give(host, wanted, at_once=False)
+        self._lift(host, wanted, 1)
+
+        def undo() -> None:
+            for resource, amount in wanted:
+                host.later[resource] -= amount
+            self._lift(host, wanted, -1)
+            self._touch(host)
+
+        self._note(undo)
+
+    def add(self, crew: JobState, host: NodeInfo, cause: Cause) -> None:
+        """Give a job a trainer at a host: one that waits for a node if there is any, else a new one."""
+        trainer = crew.loose.pop(0) if crew.loose else None
+        seat = TrainerSlot(crew, host, trainer, cause)
+        self._sit(seat)
+
+        def undo() -> None:
+            self._rise(seat)
+            if trainer is not None:
+                crew.loose.insert(0, trainer)
+
+        self._note(undo)
+
+    def _sit(self, seat: TrainerSlot) -> None:
+        crew, host = seat.crew, seat.host
+        if host is not None:
+            self._take(host, crew.wanted)
+            host.sit(seat)
+        crew.seats.append(seat)
+        crew.bound += seat.is_bound
+        self._stir(crew)
+
+    def _rise(self, seat: TrainerSlot) -> None:
+        crew, host = seat.crew, seat.host
+        crew.seats.remove(seat)
+        crew.bound -= seat.is_bound
+        if host is not None:
+            host.rise(seat)
+            self._give(host, crew.wanted, at_once=True)
+        self._stir(crew)
+
+    def _stir(self, crew: JobState) -> None:
+        """Note that a job has other trainers, or other rights to them."""
+        count = len(crew.seats)
+        crew.level = self.scoring.level(crew.job, count)
+        crew.surplus = 0 if crew.is_settled else max(0, count - crew.job.minimum)
+        self.stirred.append(crew)
+
+    def evict(self, seat: TrainerSlot, cause: Cause, whom: str = "") -> None:
+        """Take a trainer from a job, in favour of `whom`; one without a node may get another place."""
+        host, crew, trainer = seat.host, seat.crew, seat.trainer
+        self._rise(seat)
+        if seat.is_bound:
+            crew.gone.append((seat, cause, whom))
+            if host is not None:
+                self._delay(host, crew.wanted, 1)
+        elif trainer is not None:
+            crew.loose.append(trainer)
+
+        def undo() -> None:
+            if seat.is_bound:
+                crew.gone.pop()
+                if host is not None:
+                    self._delay(host, crew.wanted, -1)
+            elif trainer is not None:
+                crew.loose.remove(trainer)
+            self._sit(seat)
+
+        self._note(undo)
+
+    def _delay(self, host: NodeInfo, wanted: Shape, sign: int) -> None:
+        """Count room as still to come: a pod needs its time to go."""
+        for resource, amount in wanted:
+            host.now[resource] -= sign * amount
+        host.kind = None
+
+    def suspend(self, crew: JobState, cause: Cause, text: str) -> None:
+        """Take a job off whole: trainers, masters and parameter servers."""
+        for seat in sorted(crew.seats, key=lambda each: each.disposal):
+            self.evict(seat, "suspended")
+        for held in sorted(crew.job.held, key=lambda each: (each.node, each.request)):
+            if (host := self.by_name.get(held.node)) is not None:
+                self.release(host, held.request)
+        self.cancel(crew.job.key)
+        crew.is_admitted = False
+        self._stir(crew)
+        crew.notes.append((cause, text))
+        self._note(lambda: self._resume(crew))
+
+    def relax(self, crew: JobState, text: str) -> None:
+        """Let a job go on with the trainers that it has as its minimum."""
+        job = crew.job
+        crew.job = replace(job, minimum=crew.count)
+        crew.notes.append(("steady", text))
+        self._stir(crew)
+
+        def undo() -> None:
+            crew.job = job
+            crew.notes.pop()
+            self._stir(crew)
+
+        self._note(undo)
+
+    def admit(self, crew: JobState, hints: dict[str, list[str]]) -> None:
+        """Count a job as running, with nodes for the pods of its gang."""
+        crew.is_admitted = True
+        crew.hints = hints
+        self._stir(crew)
+
+        def undo() -> None:
+            crew.is_admitted = False
+            crew.hints = {}
+            self._stir(crew)
+
+        self._note(undo)
+
+    def _resume(self, crew: JobState) -> None:
+        crew.is_admitted = True
+        crew.notes.pop()
+        self._stir(crew)
+
+    # Questions.
+
+    def kind(self, host: NodeInfo) -> int:
+        """Give a number that hosts of the same size and room share."""
+        if (known := host.kind) is None:
+            standing = (host.allocatable, tuple(host.now), tuple(host.later))
+            known = host.kind = self._kinds.setdefault(standing, len(self._kinds))
+        return known
+
+    def left_over(self, host: NodeInfo, wanted: Shape) -> int:
+        """Give what a host has left of the things asked for, after the pod, in shares of the largest node."""
+        later, whole, left = host.later, self.whole, 0
+        for each, amount in wanted:
+            left += (later[each] - amount) * WHOLE // whole[each]
+        return left
+
+    def waste(self, room: list[int], wanted: Shape) -> int:
+        """Give the share of a left-over that fits nothing; 0 if somebody can use it."""
+        for each in self.shapes:
+            if fits(room, each):
+                return 0
+        return sum([room[each] * WHOLE // self.whole[each] for each, _ in wanted])
+
+    def spared(self, host: NodeInfo, wanted: Shape) -> int:
+        """Give the share of devices that such a pod leaves idle: it is to fill GPU nodes or leave them."""
+        if not host.devices:
+            return 0
+        asked = dict(wanted)
+        return sum(
+            (host.later[each] - asked[each] if each in asked else count) * WHOLE // self.whole[each]
+            for each, count in host.devices
+        )
+
+    def reserved(self) -> set[str]:
+        """Give the keys of pods for which room is kept."""
+        return {key for _, _, key, _ in self.reservations.values()}
+
+    def kept(self) -> tuple[Reservation, ...]:
+        """Give the room that is kept for pods which are no trainers."""
+        rows = [
+            Reservation(node=host.name, request=request, key=key)
+            for host, request, key, _ in self.reservations.values()
+        ]
+        return tuple(sorted(rows, key=lambda row: (row.key, row.node)))
+
+    def hosts_of(self, names: frozenset[str] | None, without: Iterable[str] = ()) -> list[NodeInfo]:
+        """Give the hosts of these names, or all, without some."""
+        barred = frozenset(without)
+        if names is None and not barred:
+            return self.hosts
+        if (known := self._chosen.get((names, barred))) is None:
+            known = [
+                host
+                for host in self.hosts
+                if (names is None or host.name in names) and host.name not in barred
+            ]
+            self._chosen[names, barred] = known
+        return known
+
+
+# --- What a job lacks: its whole gang while it waits, or what it lost and cannot run without ---
+
+
+class ResourceNeed(NamedTuple):
+    """Equal pods that a job lacks.
+
+    Attributes:
+        name: their role, or the name of a single pod.
+        request: what one requests.
+        number: how many.
+    """
+
+    name: str
+    request: Vector
+    number: int
+
+
+def members(crew: JobState, whole: list[int]) -> list[ResourceNeed]:
+    """Give the masters and parameter servers of a job that waits, the largest first."""
+    if crew.is_admitted:
+        return []
+    roles = sorted(crew.job.gang, key=lambda role: (-dominant(shape(role.request), whole), role.name))
+    return [ResourceNeed(role.name, role.request, role.count) for role in roles if role.count]
+
+
+def needs(crew: JobState, whole: list[int]) -> list[ResourceNeed]:
+    """Give the pods of a job's gang that are not there: members, then trainers up to the minimum."""
+    short = crew.job.minimum - crew.count
+    return [*members(crew, whole), *([ResourceNeed("trainer", crew.job.trainer, short)] if short > 0 else [])]
+
+
+def amount(lacked: Iterable[ResourceNeed], size: int) -> Vector:
+    """Give what pods request in all."""
+    return total([tuple(each * need.number for each in need.request) for need in lacked], size)
+
+
+def useful(ledger: ClusterState, crew: JobState) -> frozenset[str]:
+    """Give the nodes that could take any pod of a job's gang."""
+    kinds = [shape(need.request) for need in needs(crew, ledger.whole)]
+    hosts = ledger.hosts_of(crew.job.nodes, crew.bars)
+    sizes = {size for size in {host.allocatable for host in hosts} if any(fits(size, kind) for kind in kinds)}
+    return frozenset([host.name for host in hosts if host.allocatable in sizes])
+
+
+def could_ever_run(ledger: ClusterState, crew: JobState, nodes: frozenset[str]) -> bool:
+    """Tell whether the gang of a job could fit if the nodes it can use were empty, by sums and pod by pod."""
+    lacked = needs(crew, ledger.whole)
+    sizes = Counter([host.allocatable for host in ledger.hosts_of(nodes)])
+    size = len(ledger.snapshot.resources)
+    room = total([tuple(each * number for each in all_) for all_, number in sizes.items()], size)
+    return fits(room, shape(amount(lacked, size))) and all(
+        any(fits(all_, shape(need.request)) for all_ in sizes) for need in lacked
+    )
+
+
+# --- What room there can be at most: what fails by that alone need not be tried pod by pod ---
+
+Room = list[int]
+
+
+class FreeRoom:
+    """What some hosts together have free, kept up to date from the ledger's log; overfull ones count as full.
+
+    Args:
+        ledger: the books.
+        hosts: the hosts.
+    """
+
+    def __init__(self, ledger: ClusterState, hosts: Iterable[NodeInfo]) -> None:
+        """Add up once."""
+        self._ledger = ledger
+        self._seen = len(ledger.log)
+        self._at = {host.index: [max(0, amount) for amount in host.later] for host in hosts}
+        self._sums = [sum(amounts) for amounts in zip(*self._at.values(), strict=True)]
+        self._sums += [0] * (len(ledger.whole) - len(self._sums))
+
+    def sums(self) -> list[int]:
+        """Give the sum of each resource."""
+        log = self._ledger.log
+        for index in dict.fromkeys(log[self._seen :]):
+            if (before := self._at.get(index)) is not None:
+                self._at[index] = after = [max(0, amount) for amount in self._ledger.hosts[index].later]
+                for each, amount in enumerate(after):
+                    self._sums[each] += amount - before[each]
+        self._seen = len(log)
+        return list(self._sums)
+
+
+def has_places(
+    ledger: ClusterState, crew: JobState, nodes: frozenset[str] | None, aside: Collection[JobState] = ()
+) -> bool:
+    """Tell whether there can be places enough for each kind of pod that a job lacks, if the others took none.
+
+    Args:
+        ledger: the books.
+        crew: the job.
+        nodes: where its pods may go, None for anywhere.
+        aside: jobs that would be taken off whole for it.
+    """
+    rooms = _without(ledger, aside)
+    givers = {
+        each for each in ledger.crews.values() if each.surplus and each.job.priority <= crew.job.priority
+    }
+    givers.difference_update(aside)
+    pairs = [(rooms[host.index], _lifted(host, rooms[host.index], givers)) for host in ledger.hosts_of(nodes)]
+    return all(
+        _is_room(pairs, shape(need.request), need.number, givers) for need in needs(crew, ledger.whole)
+    )
+
+
+def _is_room(pairs: list[tuple[Room, Room]], wanted: Shape, number: int, givers: set[JobState]) -> bool:
+    """Tell whether there can be so many places, in free room or in that of trainers that can be spared."""
+    missing = number - sum([count(room, wanted) for room, _ in pairs])
+    if missing <= 0:
+        return True
+    requests = [giver.job.trainer for giver in givers]
+    largest = [(each, amount, max([one[each] for one in requests], default=0)) for each, amount in wanted]
+    prices: list[int] = []
+    for room, lifted in pairs:
+        free = count(room, wanted)
+        prices += _prices(room, free, min(count(lifted, wanted), free + missing), largest)
+    cheapest = sorted(prices)[:missing]
+    return len(cheapest) == missing and sum(cheapest) <= sum([giver.surplus for giver in givers])
+
+
+def _prices(room: Room, free: int, most: int, largest: list[tuple[int, int, int]]) -> Iterator[int]:
+    """Give how many trainers at least have to go for each place in a room beyond those that are free."""
+    gone = 0
+    for places in range(free + 1, most + 1):
+        before = gone
+        for each, amount, size in largest:
+            gone = max(gone, -((room[each] - places * amount) // max(1, size)))
+        yield gone - before
+
+
+def _without(ledger: ClusterState, aside: Collection[JobState]) -> list[Room]:
+    """Give the room of each host once those jobs are gone."""
+    gone = set(aside)
+    rooms = [_lifted(host, host.later, gone) for host in ledger.hosts]
+    for other in aside:
+        for held in other.job.held:
+            if (host := ledger.by_name.get(held.node)) is not None:
+                _add(rooms[host.index], held.request)
+    keys = {other.job.key for other in aside}
+    for host, request, _, owner in ledger.reservations.values():
+        if owner in keys:
+            _add(rooms[host.index], request)
+    return rooms
+
+
+def _lifted(host: NodeInfo, room: Room, crews: Set[JobState]) -> Room:
+    """Give a room of a host and that of all trainers there of those jobs."""
+    lifted = list(room)
+    for crew in host.crews.keys() & crews if crews else ():
+        number = len(host.crews[crew])
+        for each, amount in crew.wanted:
+            lifted[each] += number * amount
+    return lifted
+
+
+def _add(room: Room, request: Vector) -> None:
+    for each, amount in enumerate(request):
+        room[each] += amount

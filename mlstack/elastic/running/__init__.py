@@ -1,1 +1,0 @@
-"""The controller as a process: watches in threads, the lease, the loop."""

@@ -1,1 +1,0 @@
-"""A cluster on virtual time around the real controller: seeded discrete events, same bytes every time."""

@@ -1,1 +1,0 @@
-"""The steps of a deploy that use cases share."""

@@ -1,1 +1,0 @@
-"""What an environment has in its cluster and is to go."""

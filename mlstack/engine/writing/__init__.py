@@ -1,1 +1,0 @@
-"""Changes → writes, along the graph of what needs what."""

@@ -1,1 +1,0 @@
-"""The app directory, package folders and the user's own files."""

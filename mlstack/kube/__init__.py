@@ -1,0 +1,1 @@
+"""The Kubernetes API behind a handful of verbs: client, logins, HTTP, retries, leases."""

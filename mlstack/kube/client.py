@@ -1,0 +1,672 @@
+"""Rights in a cluster: what a request needs, and what a person has, as RBAC rules say it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeVar
+
+from mlstack.app.app import ClusterIdentity
+from mlstack.objects import masking
+from mlstack.objects.kinds import Kinds
+from mlstack.objects.kube_object import MANAGER
+
+# --- Rights in a cluster: what a request needs, and what a person has, as RBAC rules say it ---
+
+
+@dataclass(frozen=True, order=True, kw_only=True)
+class Right:
+    """The right to one verb on one kind of object.
+
+    Attributes:
+        group: API group, empty for the core group.
+        resource: plural name of the kind, as `deployments`.
+        namespace: empty for cluster-scoped kinds, and for all namespaces.
+        verb: `get`, `list`, `watch`, `create`, `patch`, `update`, `delete`.
+        name: one object alone, empty for all.
+    """
+
+    group: str
+    resource: str
+    namespace: str = ""
+    verb: str
+    name: str = ""
+
+    @property
+    def full_resource(self) -> str:
+        """Give the resource as kubectl takes it: `deployments.apps`."""
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rights:
+    """What somebody may do in one namespace, as far as the server can list it.
+
+    Attributes:
+        rules: the rules, as a SelfSubjectRulesReview gives them.
+    """
+
+    rules: tuple[Mapping[str, Any], ...] = ()
+
+    def allow(self, right: Right) -> bool:
+        """Tell whether a rule gives a right; a right that none gives may be had in other ways."""
+        return any(_gives(rule, right) for rule in self.rules)
+
+
+def _gives(rule: Mapping[str, Any], right: Right) -> bool:
+    names = rule.get("resourceNames") or ()
+    return (
+        _has(rule.get("verbs"), right.verb)
+        and _has(rule.get("apiGroups"), right.group)
+        and _has(rule.get("resources"), right.resource)
+        and (not names or right.name in names)
+    )
+
+
+def _has(words: Iterable[str] | None, word: str) -> bool:
+    listed = tuple(words or ())
+    return "*" in listed or word in listed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Missing:
+    """Verbs that are missing for one kind in one place.
+
+    Attributes:
+        full_resource: the kind, as kubectl takes it.
+        namespace: where; empty for the whole cluster.
+        verbs: the verbs, sorted.
+    """
+
+    full_resource: str
+    namespace: str
+    verbs: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Write the sentence: `create, patch deployments.apps in namespace ml`."""
+        place = f"in namespace {self.namespace}" if self.namespace else "in the whole cluster"
+        return f"{', '.join(self.verbs)} {self.full_resource} {place}"
+
+
+def grouped(rights: Iterable[Right]) -> tuple[Missing, ...]:
+    """Put the verbs of each kind and place together, sorted by place and kind."""
+    verbs: dict[tuple[str, str], set[str]] = {}
+    for right in rights:
+        verbs.setdefault((right.namespace, right.full_resource), set()).add(right.verb)
+    return tuple(
+        Missing(full_resource=resource, namespace=namespace, verbs=tuple(sorted(found)))
+        for (namespace, resource), found in sorted(verbs.items())
+    )
+
+
+def commands(missing: Iterable[Missing], *, name: str) -> tuple[str, ...]:
+    """Give the kubectl commands that would grant what is missing to `USER`.
+
+    Kinds of one place that lack the same verbs share a role; each role is bound as well. A role is called
+    after what it grants, so that two messages never name two roles alike.
+    """
+    alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for one in missing:
+        alike.setdefault((one.namespace, one.verbs), []).append(one.full_resource)
+    lines = []
+    for (namespace, verbs), resources in sorted(alike.items()):
+        content = f"{namespace} {verbs} {resources}"
+        role = f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:6]}"
+        kind, where = ("role", f" -n {namespace}") if namespace else ("clusterrole", "")
+        lines.append(
+            f"kubectl create {kind} {role}{where} --verb={','.join(verbs)} --resource={','.join(resources)}"
+        )
+        lines.append(f"kubectl create {kind}binding {role}{where} --{kind}={role} --user=USER")
+    return tuple(lines)
+
+
+# --- The port to a Kubernetes cluster: a handful of verbs that a real server and the memory cluster
+# share
+# Objects are plain mappings as the API server writes them in JSON. Every method is safe to call from several
+# threads and raises only `mlstack.errors.ClusterError` and its branches.
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+Propagation = Literal["Foreground", "Background", "Orphan"]
+PatchKind = Literal["merge", "json"]
+EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+
+
+@dataclass(frozen=True, order=True)
+class ObjectRef:
+    """The address of one object.
+
+    Attributes:
+        api_version: as in the object: `apps/v1`, `v1`.
+        kind: as in the object: `Deployment`.
+        namespace: empty for cluster-scoped kinds.
+        name: name of the object.
+    """
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+
+    @classmethod
+    def of(cls, obj: Mapping[str, Any]) -> ObjectRef:
+        """Give the address of an object."""
+        metadata = obj.get("metadata") or {}
+        return cls(
+            str(obj.get("apiVersion") or ""),
+            str(obj.get("kind") or ""),
+            str(metadata.get("namespace") or ""),
+            str(metadata.get("name") or ""),
+        )
+
+    def __str__(self) -> str:
+        """Write the object as people name it: `Deployment kubeflow/tf-hub`."""
+        place = f"{self.namespace}/" if self.namespace else ""
+        return f"{self.kind} {place}{self.name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Applied:
+    """What a write gave.
+
+    Attributes:
+        object: the object as the server has it now (in a dry run: as it would have it).
+        warnings: the server's remarks, as for deprecated versions.
+        created: whether the object was not there before.
+    """
+
+    object: Mapping[str, Any]
+    warnings: tuple[str, ...] = ()
+    created: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """Objects of one kind at one moment.
+
+    Attributes:
+        items: the objects, each with apiVersion and kind; metadata alone where that was asked for.
+        resource_version: where a watch goes on without missing anything.
+    """
+
+    items: tuple[Mapping[str, Any], ...]
+    resource_version: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchEvent:
+    """One change that a watch saw.
+
+    Attributes:
+        type: `ADDED`, `MODIFIED`, `DELETED` or `BOOKMARK`; an object that no longer matches the selector
+            is `DELETED`.
+        object: the object after the change, before it for `DELETED`; a bookmark's has only a version.
+    """
+
+    type: EventType
+    object: Mapping[str, Any]
+
+    @property
+    def resource_version(self) -> str:
+        """Give the version from which another watch would go on."""
+        return str(self.object["metadata"].get("resourceVersion") or "")
+
+    @property
+    def is_initial_end(self) -> bool:
+        """Say whether this bookmark ends the list of what was there when the watch began."""
+        annotations = self.object["metadata"].get("annotations") or {}
+        return self.type == "BOOKMARK" and annotations.get(INITIAL_EVENTS_END) == "true"
+
+
+@dataclass(frozen=True)
+class ClusterSource:
+    """What one watch is about.
+
+    Attributes:
+        api_version: API version of the kind.
+        kind: the kind.
+        namespace: None for all.
+        labels: label selector.
+        metadata_only: whether metadata is all that matters.
+    """
+
+    api_version: str
+    kind: str
+    namespace: str | None = None
+    labels: str = ""
+    metadata_only: bool = False
+
+
+class Cluster(Protocol):
+    """What mlstack asks of a cluster.
+
+    Errors of every method: UnreachableError (no answer), ForbiddenError (credentials, rights, quota,
+    policy), TransientError (try the same again later), InvalidError (never try it again),
+    ConflictError, ObjectNotFoundError.
+    """
+
+    def identity(self) -> ClusterIdentity:
+        """Give what tells this cluster from others; the UID is None where it may not be read."""
+        ...
+
+    def kinds(self, *, refresh: bool = False) -> Kinds:
+        """Give the kinds the server has; asks it once, and again with `refresh`."""
+        ...
+
+    def expect(self, requests: int) -> None:
+        """Take note that so many requests will come at once: what they need is got ready meanwhile."""
+        ...
+
+    def may(self, right: Right) -> bool:
+        """Tell whether we have a right: one SelfSubjectAccessReview."""
+        ...
+
+    def rights(self, namespace: str) -> Rights:
+        """Give the rights we have in a namespace that the server can list: one SelfSubjectRulesReview.
+
+        What is not among them may be allowed all the same; ask `may`.
+        """
+        ...
+
+    def get(self, ref: ObjectRef) -> dict[str, Any] | None:
+        """Read one object, None if it, its namespace or its kind is not there."""
+        ...
+
+    def list(
+        self,
+        api_version: str,
+        kind: str,
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        metadata_only: bool = False,
+    ) -> Listing:
+        """List the objects of one kind.
+
+        Args:
+            api_version: API version of the kind.
+            kind: the kind.
+            namespace: None for all namespaces.
+            labels: label selector as kubectl takes it.
+            fields: field selector (`metadata.name=x`, `involvedObject.uid=…`).
+            metadata_only: leave out all but metadata, which is much less to send.
+
+        Raises:
+            ObjectNotFoundError: the server has no such kind (`what` is `kind`).
+        """
+        ...
+
+    def apply(
+        self,
+        obj: Mapping[str, Any],
+        *,
+        manager: str = MANAGER,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> Applied:
+        """Write what we want of an object by server-side apply; unknown fields are refused.
+
+        `metadata.uid` in the object makes it an update of that very object, `metadata.resourceVersion` of
+        that very version.
+
+        Args:
+            obj: the fields we want, and no others.
+            manager: the field manager that will own them.
+            force: take fields that others own.
+            dry_run: change nothing, answer as if.
+
+        Raises:
+            ConflictError: others own fields, with all of them in `conflicts`; or the object moved.
+            InvalidError: the object is wrong, or the change is not allowed (immutable fields).
+            ObjectNotFoundError: namespace or kind are not there (`what` says which).
+        """
+        ...
+
+    def create(self, obj: Mapping[str, Any], *, manager: str = MANAGER, dry_run: bool = False) -> Applied:
+        """Create an object.
+
+        Raises:
+            ConflictError: it exists.
+        """
+        ...
+
+    def replace(
+        self, obj: Mapping[str, Any], *, manager: str = MANAGER, subresource: str = "", dry_run: bool = False
+    ) -> Applied:
+        """Put an object in place of the one that is there; a `resourceVersion` in it must be the live one.
+
+        Raises:
+            ConflictError: the live object has another version.
+            ObjectNotFoundError: there is none.
+        """
+        ...
+
+    def patch(
+        self,
+        ref: ObjectRef,
+        patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        kind: PatchKind = "merge",
+        subresource: str = "",
+        manager: str = MANAGER,
+        dry_run: bool = False,
+    ) -> Applied:
+        """Change parts of an object: JSON merge patch (a mapping) or JSON patch (a list of operations).
+
+        Args:
+            ref: the object.
+            patch: what to change.
+            kind: `merge` or `json`.
+            subresource: `status` or `scale`.
+            manager: the field manager that will own what changes.
+            dry_run: change nothing, answer as if.
+
+        Raises:
+            InvalidError: a `test` operation failed (without causes), or the result is wrong.
+            ObjectNotFoundError: there is no such object.
+        """
+        ...
+
+    def delete(
+        self,
+        ref: ObjectRef,
+        *,
+        propagation: Propagation = "Foreground",
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace_period_s: int | None = None,
+        dry_run: bool = False,
+    ) -> dict[str, Any] | None:
+        """Delete an object.
+
+        Args:
+            ref: the object.
+            propagation: what becomes of what it owns: it goes after them, before them, or they stay.
+            uid: only this very object.
+            resource_version: only in this version.
+            grace_period_s: time its pods get to end, in seconds; None for their own.
+            dry_run: change nothing, answer as if.
+
+        Returns:
+            The object while it waits for finalizers, None once it is gone.
+
+        Raises:
+            ConflictError: UID or version differ.
+            ObjectNotFoundError: there is no such object.
+        """
+        ...
+
+    def watch(
+        self,
+        api_version: str,
+        kind: str,
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        metadata_only: bool = False,
+        resource_version: str = "",
+        timeout_s: float,
+    ) -> Iterator[WatchEvent]:
+        """Watch the objects of one kind.
+
+        Without a `resource_version` the watch begins with `ADDED` for everything there is and a `BOOKMARK`
+        for which `is_initial_end` holds. It ends when the time is up or the connection breaks: watch again
+        from the last version seen.
+
+        Raises:
+            WatchExpiredError: the server no longer has that version: list again.
+        """
+        ...
+
+    def logs(
+        self,
+        ref: ObjectRef,
+        container: str,
+        *,
+        previous: bool = False,
+        lines: int,
+        most_bytes: int,
+        timeout_s: float,
+    ) -> str:
+        """Give the last lines that a container has written; nobody is asked twice.
+
+        Args:
+            ref: the pod.
+            container: name of the container.
+            previous: what it wrote before it was started last.
+            lines: how many lines.
+            most_bytes: how much of them.
+            timeout_s: how long its node may stay silent.
+
+        Raises:
+            ObjectNotFoundError: there is no such pod.
+            InvalidError: it has no such container, or that has written nothing yet.
+            TransientError: its node does not answer.
+        """
+        ...
+
+
+Opener = Callable[[str], Cluster]
+"""Gives the cluster of a kubectl context."""
+
+
+# --- A view of another cluster: hands every verb on, with one place each to act around reading and
+# writing
+
+T = TypeVar("T")
+
+
+class ClientWrapper:
+    """Another cluster as it is; views that do more say how they ask and how they write.
+
+    Args:
+        cluster: what is asked.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Hold the cluster; nothing is asked."""
+        self._cluster = cluster
+
+    def _asked(self, ask: Callable[[], T]) -> T:
+        """Send one request, whichever it is."""
+        return ask()
+
+    def _written(self, write: Callable[[], T], *, dry_run: bool, deletes: ObjectRef | None = None) -> T:
+        """Send a request that changes something unless it is a dry run; `deletes` is what it takes away."""
+        return self._asked(write)
+
+    def _watched(self, begin: Callable[[], Iterator[WatchEvent]]) -> Iterator[WatchEvent]:
+        """Begin a watch and hand its events on."""
+        return begin()
+
+    def identity(self) -> ClusterIdentity:
+        """Give what tells this cluster from others."""
+        return self._asked(self._cluster.identity)
+
+    def kinds(self, *, refresh: bool = False) -> Kinds:
+        """Give the kinds the server has."""
+        return self._asked(lambda: self._cluster.kinds(refresh=refresh))
+
+    def expect(self, requests: int) -> None:
+        """Take note that so many requests will come at once."""
+        self._cluster.expect(requests)
+
+    def may(self, right: Right) -> bool:
+        """Tell whether we have a right."""
+        return self._asked(lambda: self._cluster.may(right))
+
+    def rights(self, namespace: str) -> Rights:
+        """Give the rights we have in a namespace."""
+        return self._asked(lambda: self._cluster.rights(namespace))
+
+    def get(self, ref: ObjectRef) -> dict[str, Any] | None:
+        """Read one object."""
+        return self._asked(lambda: self._cluster.get(ref))
+
+    def list(
+        self,
+        api_version: str,
+        kind: str,
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        metadata_only: bool = False,
+    ) -> Listing:
+        """List the objects of one kind."""
+        return self._asked(
+            lambda: self._cluster.list(
+                api_version,
+                kind,
+                namespace=namespace,
+                labels=labels,
+                fields=fields,
+                metadata_only=metadata_only,
+            )
+        )
+
+    def apply(
+        self, obj: Mapping[str, Any], *, manager: str = MANAGER, force: bool = False, dry_run: bool = False
+    ) -> Applied:
+        """Write by server-side apply."""
+        return self._written(
+            lambda: self._cluster.apply(obj, manager=manager, force=force, dry_run=dry_run), dry_run=dry_run
+        )
+
+    def create(self, obj: Mapping[str, Any], *, manager: str = MANAGER, dry_run: bool = False) -> Applied:
+        """Create an object."""
+        return self._written(
+            lambda: self._cluster.create(obj, manager=manager, dry_run=dry_run), dry_run=dry_run
+        )
+
+    def replace(
+        self, obj: Mapping[str, Any], *, manager: str = MANAGER, subresource: str = "", dry_run: bool = False
+    ) -> Applied:
+        """Put an object in place of the one that is there."""
+        return self._written(
+            lambda: self._cluster.replace(obj, manager=manager, subresource=subresource, dry_run=dry_run),
+            dry_run=dry_run,
+        )
+
+    def patch(
+        self,
+        ref: ObjectRef,
+        patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        kind: PatchKind = "merge",
+        subresource: str = "",
+        manager: str = MANAGER,
+        dry_run: bool = False,
+    ) -> Applied:
+        """Change parts of an object."""
+        return self._written(
+            lambda: self._cluster.patch(
+                ref, patch, kind=kind, subresource=subresource, manager=manager, dry_run=dry_run
+            ),
+            dry_run=dry_run,
+        )
+
+    def delete(
+        self,
+        ref: ObjectRef,
+        *,
+        propagation: Propagation = "Foreground",
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace_period_s: int | None = None,
+        dry_run: bool = False,
+    ) -> dict[str, Any] | None:
+        """Delete an object."""
+        return self._written(
+            lambda: self._cluster.delete(
+                ref,
+                propagation=propagation,
+                uid=uid,
+                resource_version=resource_version,
+                grace_period_s=grace_period_s,
+                dry_run=dry_run,
+            ),
+            dry_run=dry_run,
+            deletes=ref,
+        )
+
+    def watch(
+        self,
+        api_version: str,
+        kind: str,
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        metadata_only: bool = False,
+        resource_version: str = "",
+        timeout_s: float,
+    ) -> Iterator[WatchEvent]:
+        """Watch the objects of one kind."""
+        return self._watched(
+            lambda: self._cluster.watch(
+                api_version,
+                kind,
+                namespace=namespace,
+                labels=labels,
+                fields=fields,
+                metadata_only=metadata_only,
+                resource_version=resource_version,
+                timeout_s=timeout_s,
+            )
+        )
+
+    def logs(
+        self,
+        ref: ObjectRef,
+        container: str,
+        *,
+        previous: bool = False,
+        lines: int,
+        most_bytes: int,
+        timeout_s: float,
+    ) -> str:
+        """Give the last lines of a container, asked for once: logs are not worth any patience."""
+        return self._cluster.logs(
+            ref, container, previous=previous, lines=lines, most_bytes=most_bytes, timeout_s=timeout_s
+        )
+
+
+class SecretAware(ClientWrapper):
+    """Another cluster, of whose Secrets the run takes note: it is to print their values nowhere."""
+
+    def _asked(self, ask: Callable[[], T]) -> T:
+        answer = ask()
+        if isinstance(answer, Listing):
+            for item in answer.items:
+                masking.note_object(item)
+        else:
+            masking.note_object(answer.object if isinstance(answer, Applied) else answer)
+        return answer
+
+    def create(self, obj: Mapping[str, Any], *, manager: str = MANAGER, dry_run: bool = False) -> Applied:
+        """Create an object."""
+        masking.note_object(obj)
+        return super().create(obj, manager=manager, dry_run=dry_run)
+
+    def apply(
+        self, obj: Mapping[str, Any], *, manager: str = MANAGER, force: bool = False, dry_run: bool = False
+    ) -> Applied:
+        """Write by server-side apply."""
+        masking.note_object(obj)
+        return super().apply(obj, manager=manager, force=force, dry_run=dry_run)
+
+    def replace(
+        self, obj: Mapping[str, Any], *, manager: str = MANAGER, subresource: str = "", dry_run: bool = False
+    ) -> Applied:
+        """Put an object in place of the one that is there."""
+        masking.note_object(obj)
+        return super().replace(obj, manager=manager, subresource=subresource, dry_run=dry_run)
+
+    def _watched(self, begin: Callable[[], Iterator[WatchEvent]]) -> Iterator[WatchEvent]:
+        for event in begin():
+            masking.note_object(event.object)
+            yield event

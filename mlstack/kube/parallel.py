@@ -1,0 +1,236 @@
+"""Ask before the answer is needed: the round trips of questions that are known beforehand go side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
+from threading import Event, Lock, Thread
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from mlstack.errors import MlstackError, NotReadyError, UnreachableError
+from mlstack.kube.client import ClientWrapper, Cluster, Listing, ObjectRef
+
+# --- Ask before the answer is needed: the round trips of questions that are known beforehand go
+# side by side
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class PendingResult(Protocol[T_co]):
+    """Waits for the end of some work, for so many seconds at most, and gives its result or raises."""
+
+    def __call__(self, timeout: float | None = None) -> T_co:
+        """Wait.
+
+        Raises:
+            TimeoutError: it has not ended.
+        """
+        ...
+
+
+def prefetch(work: Callable[[], T]) -> PendingResult[T]:
+    """Begin work in a thread of its own; what is given waits for its end and gives its result, or raises.
+
+    The thread does not hold up the end of the process, should nobody wait for it: a server may be silent.
+    """
+    result: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            result.set_result(work())
+        except BaseException as error:  # whoever waits gets it, whatever it is
+            result.set_exception(error)
+
+    Thread(target=run, name="mlstack-ahead", daemon=True).start()
+    return result.result
+
+
+class PrefetchingCluster(ClientWrapper):
+    """Another cluster; some of what it will be asked is asked at once.
+
+    Each answer is given once, to the first who asks the same; whoever asks again asks the cluster. Meant for
+    the moment of a comparison: answers that nobody took are forgotten with the view.
+
+    Args:
+        cluster: what is asked.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Begin with nothing asked."""
+        super().__init__(cluster)
+        self._lock = Lock()
+        self._begun: dict[Hashable, Callable[[], object]] = {}
+
+    def foresee_get(self, ref: ObjectRef) -> None:
+        """Begin to read an object."""
+        self._begin(ref, lambda: self._cluster.get(ref))
+
+    def foresee_list(
+        self,
+        api_version: str,
+        kind: str,
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        metadata_only: bool = False,
+    ) -> None:
+        """Begin to list objects."""
+        self._begin(
+            (api_version, kind, namespace, labels, "", metadata_only),
+            lambda: self._cluster.list(
+                api_version, kind, namespace=namespace, labels=labels, metadata_only=metadata_only
+            ),
+        )
+
+    def get(self, ref: ObjectRef) -> dict[str, Any] | None:
+        """Read one object."""
+        return self._taken(ref, lambda: super(PrefetchingCluster, self).get(ref))
+
+    def list(
+        self,
+        api_version: str,
+        kind: str,
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+        metadata_only: bool = False,
+    ) -> Listing:
+        """List the objects of one kind."""
+        return self._taken(
+            (api_version, kind, namespace, labels, fields, metadata_only),
+            lambda: super(PrefetchingCluster, self).list(
+                api_version,
+                kind,
+                namespace=namespace,
+                labels=labels,
+                fields=fields,
+                metadata_only=metadata_only,
+            ),
+        )
+
+    def _begin(self, question: Hashable, ask: Callable[[], object]) -> None:
+        with self._lock:
+            if question not in self._begun:
+                self._begun[question] = prefetch(ask)
+
+    def _taken(self, question: Hashable, ask: Callable[[], T]) -> T:
+        """Give the answer to a question that was asked before, else ask it now."""
+        with self._lock:
+            answer = self._begun.pop(question, None)
+        return ask() if answer is None else cast(T, answer())
+
+
+# --- Do the same thing to many objects at once, and keep what each gave ---
+
+R = TypeVar("R")
+
+# Measured against a local API server and at 10 ms of round trip: more threads give nothing.
+WORKERS = 16
+LIST_FROM = 5
+"""From so many objects of one kind and namespace on, one list is cheaper than asking for each."""
+GRACE_S = 5.0
+"""How long a person who interrupts waits for requests that are under way: long for a server that answers."""
+
+
+def run(
+    work: Callable[[T], R], items: Sequence[T], *, workers: int = WORKERS, stopped: Event | None = None
+) -> list[R | MlstackError]:
+    """Do `work` for every item and give results or errors, in the order of the items.
+
+    Args:
+        work: called with one item, in several threads.
+        items: what to do it for.
+        workers: how many at once.
+        stopped: set when nothing more is to be begun; what waits should look at it.
+
+    Raises:
+        UnreachableError: the server stopped answering; what had not begun is not begun.
+        KeyboardInterrupt: likewise; what had begun gets `GRACE_S` to end, and a second one ends that too.
+    """
+    attempts = _Attempts(work, stopped or Event())
+    if len(items) <= 1:
+        return [attempts.make(item) for item in items]
+    pool = ThreadPoolExecutor(max_workers=min(workers, len(items)), thread_name_prefix="mlstack")
+    futures: list[Future[R | MlstackError]] = []
+    interrupted = False
+    try:
+        for item in items:
+            futures.append(pool.submit(attempts.make, item))
+        for future in as_completed(futures):
+            future.result()
+    except BaseException as error:  # whatever it is, the others must not go on
+        attempts.stop()
+        interrupted = isinstance(error, KeyboardInterrupt)
+        if interrupted:
+            pool.shutdown(wait=False, cancel_futures=True)
+            wait([future for future in futures if not future.cancelled()], timeout=GRACE_S)
+        raise
+    finally:
+        if not interrupted:
+            pool.shutdown(wait=True, cancel_futures=True)
+    return [future.result() for future in futures]
+
+
+class _Attempts(Generic[T, R]):
+    """Makes attempts until one of them shows that no other can succeed."""
+
+    def __init__(self, work: Callable[[T], R], stopped: Event) -> None:
+        self._work, self._stopped = work, stopped
+
+    def stop(self) -> None:
+        """Begin nothing any more."""
+        self._stopped.set()
+
+    def make(self, item: T) -> R | MlstackError:
+        """Give the result of an item, or its error."""
+        if self._stopped.is_set():
+            return MlstackError("not begun")
+        try:
+            return self._work(item)
+        except UnreachableError:
+            self.stop()
+            raise
+        except MlstackError as error:
+            return error
+
+
+def whole(results: Sequence[R | MlstackError]) -> list[R]:
+    """Give results that all came.
+
+    Raises:
+        MlstackError: some did not; all their errors as one.
+    """
+    failures = [result for result in results if isinstance(result, MlstackError)]
+    if failures:
+        raise together(failures)
+    return [result for result in results if not isinstance(result, MlstackError)]
+
+
+def together(errors: Sequence[MlstackError]) -> MlstackError:
+    """Make one error of several: the first one's kind, all places, and what is said of whom, each once."""
+    if len(errors) == 1:
+        return errors[0]
+    first = errors[0]
+    said: dict[str, list[str]] = {}
+    for error in errors:
+        name, colon, text = error.message.partition(": ") if error.message.startswith("`") else ("", "", "")
+        said.setdefault(text or error.message, []).extend([name.removesuffix(" is refused")] if colon else [])
+    ended = "did not get there in time" if isinstance(first, NotReadyError) else "were refused"
+    lines = [f"{len(errors)} objects {ended}", *(f"  {_listed(*each)}" for each in said.items())]
+    hints = list(dict.fromkeys(error.hint for error in errors if error.hint))
+    joined = MlstackError.__new__(type(first))
+    joined.__dict__.update(first.__dict__)
+    joined.message, joined.hint = "\n".join(lines), "\n      ".join(hints) or None
+    joined.where = ", ".join(dict.fromkeys(error.where for error in errors if error.where)) or None
+    joined.args = (joined.message,)
+    return joined
+
+
+def _listed(text: str, names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}: {text}" if names else text
+
+
+_NAMED = 3  # objects that one fault is told of; the lines of a run name them all

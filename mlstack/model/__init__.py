@@ -1,1 +1,0 @@
-"""Pure values and functions; standard library only."""

@@ -1,1 +1,0 @@
-"""Whether live objects work, and why not: one rule a kind."""

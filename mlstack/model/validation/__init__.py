@@ -1,1 +1,0 @@
-"""Offline validation: what an API server would refuse, said before one is asked."""

@@ -1,1 +1,0 @@
-"""What the API server checks by code, one function a rule, one file a family of kinds."""

@@ -1,0 +1,183 @@
+"""Names, references and versions: what is allowed, how they are read, which one was probably meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from mlstack.errors import UsageError
+
+_COMPONENT = re.compile(r"[a-zA-Z0-9]([-_a-zA-Z0-9]*[a-zA-Z0-9])?")
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_OBJECT = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
+_PACKAGE = re.compile(r"[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?")
+_PARAMETER = re.compile(r"[a-zA-Z_][-_a-zA-Z0-9]*")
+_VERSION = re.compile(r"[0-9a-zA-Z]([-_.+a-zA-Z0-9]*[0-9a-zA-Z])?")
+_NUMBERS = re.compile(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?")
+
+MAX_NAME = 63
+_OF_ENVIRONMENTS = ("environment.yaml", "params.yaml", "patches")
+
+
+def check_component_name(name: str) -> str:
+    """Give `name` back when it can name a component (63 characters, letters, digits, `-` and `_`).
+
+    Raises:
+        UsageError: it cannot.
+    """
+    return _check(name, _COMPONENT, "a component name", "letters, digits, `-` and `_`")
+
+
+def check_module_name(name: str) -> str:
+    """Give the dotted `name` back when every part can name a folder.
+
+    Raises:
+        UsageError: a part cannot.
+    """
+    for part in name.split("."):
+        _check(part, _COMPONENT, "a module name", "letters, digits, `-` and `_`, parts joined by `.`")
+    return name
+
+
+def check_environment_name(name: str) -> str:
+    """Give `name` back when it can name an environment; nested names hold `/` (`us-west/staging`).
+
+    Raises:
+        UsageError: it cannot.
+    """
+    parts = name.split("/")
+    for part in parts:
+        _check(
+            part, _PACKAGE, "an environment name", "letters, digits, `-`, `_` and `.`, parts joined by `/`"
+        )
+    for part in parts[1:]:
+        if part.lower() in _OF_ENVIRONMENTS:
+            raise UsageError(
+                f"`{name}` cannot be an environment name: `{part}` in an environment's folder is its own",
+                hint="choose another name",
+            )
+    return name
+
+
+def check_new_name(name: str, known: Iterable[str], what: str) -> str:
+    """Give `name` back when no other name has the same file on systems that do not tell letter case apart.
+
+    Raises:
+        UsageError: there is one.
+    """
+    for other in known:
+        if other != name and other.casefold() == name.casefold():
+            raise UsageError(
+                f"{what} `{other}` is there, and `{name}` differs from it in letter case alone",
+                hint="choose another name: on macOS and Windows their files would be one",
+            )
+    return name
+
+
+def is_parameter_name(name: str) -> bool:
+    """Tell whether a prototype may call a parameter so: letters, digits, `_` and `-`, as an option is."""
+    return len(name) <= MAX_NAME and _PARAMETER.fullmatch(name) is not None
+
+
+def check_app_name(name: str) -> str:
+    """Give `name` back when it can name an app: it becomes a label value.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    return _check(name, _PACKAGE, "an app name", "letters, digits, `-`, `_` and `.`")
+
+
+def check_namespace(name: str) -> str:
+    """Give `name` back when it can name a Kubernetes namespace.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    return _check(name, _NAMESPACE, "a namespace", "lower-case letters, digits and `-`")
+
+
+def check_object_name(name: str) -> str:
+    """Give `name` back when it can name an object of Kubernetes, as a Lease: a subdomain of DNS.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    return _check(name, _OBJECT, "the name of an object", "lower-case letters, digits, `-` and `.`", most=253)
+
+
+def check_registry_name(name: str) -> str:
+    """Give `name` back when it can name a registry: it becomes a folder of `vendor/`.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    return _check(name, _PACKAGE, "a registry name", "letters, digits, `-`, `_` and `.`")
+
+
+def check_package_name(name: str) -> str:
+    """Give `name` back when it can name a package: it becomes a folder of `vendor/`.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    return _check(name, _PACKAGE, "a package name", "letters, digits, `-`, `_` and `.`")
+
+
+def _check(name: str, pattern: re.Pattern[str], what: str, allowed: str, *, most: int = MAX_NAME) -> str:
+    if pattern.fullmatch(name) and len(name) <= most:
+        return name
+    raise UsageError(
+        f"`{name}` cannot be {what}",
+        hint=f"use up to {most} {allowed}; start and end with a letter or digit",
+    )
+
+
+def names_a_package(registry: str, name: str, version: str) -> bool:
+    """Tell whether the parts of `registry/package@version` may be such; an empty version is none."""
+    names_fit = _PACKAGE.fullmatch(registry) and _PACKAGE.fullmatch(name)
+    return bool(names_fit and (not version or _VERSION.fullmatch(version)))
+
+
+def version_key(version: str) -> tuple[int, int, int, int, tuple[tuple[int, int, str], ...], str]:
+    """Give the sort key of a version: semantic order, a pre-release below its release, others lowest."""
+    match = _NUMBERS.fullmatch(version)
+    if not match:
+        return (-1, 0, 0, 0, (), version)
+    major, minor, patch = (int(part or 0) for part in match.group(1, 2, 3))
+    pre = match.group(4)
+    parts = tuple(
+        (0, int(part), "") if part.isdigit() else (1, 0, part) for part in (pre or "").split(".") if part
+    )
+    return (major, minor, patch, 0 if pre else 1, parts, version)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Find the known name that a mistyped one most likely stands for.
+
+    Letter case and the difference between `-` and `_` do not count, nor does the order of the known
+    names, so that messages are the same everywhere.
+
+    Args:
+        name: what was typed.
+        known: the names that exist.
+
+    Returns:
+        The nearest known name, or None when nothing is near.
+    """
+    from difflib import get_close_matches  # only wrong input pays for this import
+
+    def folded(text: str) -> str:
+        return text.lower().replace("-", "_")
+
+    by_form: dict[str, str] = {}
+    for candidate in sorted(known):
+        by_form.setdefault(folded(candidate), candidate)
+    matches = get_close_matches(folded(name), list(by_form), n=1, cutoff=0.6)
+    if matches:
+        return by_form[matches[0]]
+    return next((by_form[form] for form in by_form if _is_part(folded(name), form)), None)
+
+
+def _is_part(one: str, other: str) -> bool:
+    return min(len(one), len(other)) > 2 and (one in other or other in one)

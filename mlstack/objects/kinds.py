@@ -1,0 +1,242 @@
+"""The built-in kinds of Kubernetes 1.30 to 1.37, by tests/generate/kubernetes_schemas.py."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from mlstack.objects.kinds_table import BUILTIN
+
+# --- Which kinds of object exist, how their addresses are spelt and whether they live in a
+# namespace
+
+CRD_GROUP = "apiextensions.k8s.io"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """One kind of object under one API version.
+
+    `first_minor` and `last_minor` are the first and last Kubernetes 1.x that serve a built-in kind, as far
+    as the shipped table reaches; 0 where that is not known (custom resources, kinds read from a cluster).
+    `has_status` says whether it has a status that only its controller writes; None where that is not known.
+    """
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool
+    first_minor: int = 0
+    last_minor: int = 0
+    has_status: bool | None = field(default=None, compare=False)
+
+    @property
+    def api_version(self) -> str:
+        """Give the text of the object's `apiVersion`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def is_served_by(self, minor: int) -> bool:
+        """Say whether Kubernetes 1.`minor` serves this kind (custom resources: always)."""
+        return not self.first_minor or self.first_minor <= minor <= self.last_minor
+
+
+class Kinds:
+    """A set of kinds to look up by what an object says of itself.
+
+    Args:
+        kinds: later ones replace earlier ones of the same group, version and kind.
+    """
+
+    def __init__(self, kinds: Iterable[Kind]) -> None:
+        """Index the kinds by API version and kind."""
+        self._by_name = {(kind.api_version, kind.kind): kind for kind in kinds}
+
+    @classmethod
+    def builtin(cls) -> Kinds:
+        """Give the built-in kinds of Kubernetes 1.30 to 1.37."""
+        return _builtin()
+
+    def __iter__(self) -> Iterator[Kind]:
+        """Go through the kinds in the order they were given."""
+        return iter(self._by_name.values())
+
+    def __len__(self) -> int:
+        """Count the kinds."""
+        return len(self._by_name)
+
+    def lookup(self, api_version: str, kind: str) -> Kind | None:
+        """Find a kind, None where it is unknown."""
+        return self._by_name.get((api_version, kind))
+
+    def of_group(self, group: str) -> tuple[Kind, ...]:
+        """Give the kinds of one API group."""
+        return tuple(kind for kind in self if kind.group == group)
+
+    def with_kinds(self, kinds: Iterable[Kind]) -> Kinds:
+        """Give these kinds and more."""
+        return Kinds((*self, *kinds))
+
+    def with_crds(self, objects: Iterable[Mapping[str, Any]]) -> Kinds:
+        """Give these kinds and those that the CustomResourceDefinitions among `objects` define."""
+        return self.with_kinds(kind for data in objects for kind in kinds_of_crd(data))
+
+
+def kinds_of_crd(data: Mapping[str, Any]) -> tuple[Kind, ...]:
+    """Give the kinds, one a served version, that an object defines; none when it is no (sound) CRD."""
+    if data.get("kind") != "CustomResourceDefinition" or not is_group(data, CRD_GROUP):
+        return ()
+    spec = data.get("spec")
+    names = spec.get("names") if isinstance(spec, Mapping) else None
+    if not isinstance(spec, Mapping) or not isinstance(names, Mapping):
+        return ()
+    return tuple(
+        Kind(
+            group=str(spec.get("group", "")),
+            version=str(version.get("name", "")),
+            kind=str(names.get("kind", "")),
+            plural=str(names.get("plural", "")),
+            namespaced=spec.get("scope") != "Cluster",
+            has_status="status" in (version.get("subresources") or {}),
+        )
+        for version in spec.get("versions") or ()
+        if isinstance(version, Mapping) and version.get("served")
+    )
+
+
+def is_group(data: Mapping[str, Any], group: str) -> bool:
+    """Say whether an object's `apiVersion` is of this group."""
+    return str(data.get("apiVersion", "")).rpartition("/")[0] == group
+
+
+@cache
+def _builtin() -> Kinds:
+    return Kinds(
+        Kind(
+            group=group,
+            version=version,
+            kind=kind,
+            plural=plural,
+            namespaced=namespaced,
+            first_minor=first,
+            last_minor=last,
+        )
+        for group, version, kind, plural, namespaced, first, last in BUILTIN
+    )
+
+
+# --- The schemas of the built-in kinds of one Kubernetes version, each decoded when it is first
+# asked for
+
+Schema = Mapping[str, Any]
+
+_ROOT_MARK = '{"gvk":'
+
+
+@dataclass(frozen=True)
+class ListType:
+    """How server-side apply merges a list.
+
+    Attributes:
+        type: `map` (items are told apart by `keys`), `set` (by their value) or `atomic` (replaced whole).
+        keys: the fields that together name an item of a `map` list.
+    """
+
+    type: str
+    keys: tuple[str, ...] = ()
+
+
+ATOMIC = ListType("atomic")
+
+
+class Schemas:
+    """The definitions of one Kubernetes version.
+
+    Args:
+        text: lines of definition name, minor versions (`30-33,35-37`) and JSON, separated by tabs.
+        minor: the Kubernetes version, 36 for 1.36.
+    """
+
+    def __init__(self, text: str, *, minor: int) -> None:
+        """Find the lines of this version; nothing is decoded yet."""
+        self.minor = minor
+        self._lines: dict[str, str] = {}
+        self._decoded: dict[str, Schema] = {}
+        self._roots: dict[tuple[str, str, str], str] = {}
+        for line in text.splitlines():
+            name, runs, encoded = line.split("\t", 2)
+            if _covers(runs, minor):
+                self._lines[name] = encoded
+                if encoded.startswith(_ROOT_MARK):
+                    gvk, _, _ = encoded[len(_ROOT_MARK) :].partition("]")
+                    group, version, kind = json.loads(f"{gvk}]")
+                    self._roots[group, version, kind] = name
+
+    @property
+    def version(self) -> str:
+        """Give the Kubernetes version as people write it: `1.36`."""
+        return f"1.{self.minor}"
+
+    def names(self) -> KeysView[str]:
+        """Give the names of all definitions."""
+        return self._lines.keys()
+
+    def definition(self, name: str) -> Schema:
+        """Decode one definition; an unknown name is an open schema."""
+        if name not in self._decoded:
+            self._decoded[name] = json.loads(self._lines.get(name, "{}"))
+        return self._decoded[name]
+
+    def root(self, group: str, version: str, kind: str) -> Schema | None:
+        """Give the schema of a kind's objects, None where this Kubernetes does not have it."""
+        name = self._roots.get((group, version, kind))
+        return None if name is None else self.definition(name)
+
+    def resolve(self, schema: Schema) -> Schema:
+        """Follow the reference of a schema, if it is one."""
+        return self.definition(schema["$ref"]) if "$ref" in schema else schema
+
+    def at(self, group: str, version: str, kind: str, path: Iterable[str | int]) -> Schema | None:
+        """Give the schema of a field, None where there is no such field.
+
+        Args:
+            group: API group, empty for the core group.
+            version: version within the group.
+            kind: kind of the object.
+            path: field names and map keys; integers stand for the items of a list and may be left out.
+        """
+        schema = self.root(group, version, kind)
+        for key in path:
+            if schema is None:
+                return None
+            if not isinstance(key, int) and "items" in schema:
+                schema = self.resolve(schema["items"])
+            schema = self._step(schema, key)
+        return schema
+
+    def _step(self, schema: Schema, key: str | int) -> Schema | None:
+        if isinstance(key, int):
+            inner = schema.get("items")
+        else:
+            inner = schema.get("properties", {}).get(key, schema.get("additionalProperties"))
+        return self.resolve(inner) if isinstance(inner, Mapping) else None
+
+    def list_type(self, group: str, version: str, kind: str, path: Sequence[str | int]) -> ListType:
+        """Say how the list at `path` is merged; what is not declared otherwise is atomic."""
+        schema = self.at(group, version, kind, path)
+        return ATOMIC if schema is None else list_type_of(schema)
+
+
+def list_type_of(schema: Schema) -> ListType:
+    """Read the list type of a schema, built-in or of a CustomResourceDefinition."""
+    return ListType(
+        schema.get("x-kubernetes-list-type", "atomic"), tuple(schema.get("x-kubernetes-list-map-keys", ()))
+    )
+
+
+def _covers(runs: str, minor: int) -> bool:
+    bounds = (run.split("-") for run in runs.split(","))
+    return any(int(first) <= minor <= int(last) for first, last in bounds)

@@ -1,0 +1,241 @@
+"""Kubernetes objects as values: who they are, where they came from, which marks they carry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from mlstack.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mlstack.objects.kinds import Kinds
+
+
+MANAGER = "mlstack"
+APP_LABEL = "mlstack.dev/app"
+ENVIRONMENT_LABEL = "mlstack.dev/environment"
+COMPONENT_LABEL = "mlstack.dev/component"
+MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
+PART_OF_LABEL = "app.kubernetes.io/part-of"
+
+
+@dataclass(frozen=True, order=True)
+class Identity:
+    """What makes an object this object and no other: the version of its API is no part of it.
+
+    Attributes:
+        group: API group, empty for the core group.
+        kind: kind, as `Deployment`.
+        namespace: namespace, empty for cluster-scoped objects.
+        name: name of the object.
+    """
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        """Write the object as people name it: `Deployment kubeflow/tf-hub`."""
+        place = f"{self.namespace}/" if self.namespace else ""
+        return f"{self.kind} {place}{self.name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where an object stands in the files of an app or package.
+
+    Attributes:
+        component: full name of the component.
+        file: template or manifest.
+        line: first line of the object in that file, if it is known.
+        places: `file:line` of each part of the object, by its path; empty unless it was asked for.
+    """
+
+    component: str
+    file: str
+    line: int | None = None
+    places: Mapping[tuple[str | int, ...], str] = field(default_factory=dict)
+
+    def at(self, path: Sequence[str | int]) -> str:
+        """Give the place of a part of the object, or of the nearest thing around it."""
+        for length in range(len(path), 0, -1):
+            place = self.places.get(tuple(path[:length]))
+            if place is not None:
+                return place
+        return str(self)
+
+    def __str__(self) -> str:
+        """Write the place as `file:line`."""
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KubeObject:
+    """One object as it is sent to a cluster, and the component it belongs to.
+
+    Attributes:
+        data: the object as plain values; never changed in place.
+        component: full name of the component that brings it.
+        source: the place it was written at.
+    """
+
+    data: Mapping[str, Any]
+    component: str = ""
+    source: Source | None = None
+
+    @property
+    def api_version(self) -> str:
+        """Give `apps/v1`, or `v1` for the core group."""
+        return str(self.data.get("apiVersion", ""))
+
+    @property
+    def group(self) -> str:
+        """Give the API group, empty for the core group."""
+        return group_of(self.api_version)
+
+    @property
+    def version(self) -> str:
+        """Give the version inside the API group."""
+        return self.api_version.rpartition("/")[2]
+
+    @property
+    def kind(self) -> str:
+        """Give the kind."""
+        return str(self.data.get("kind", ""))
+
+    @cached_property
+    def metadata(self) -> Mapping[str, Any]:
+        """Give the metadata, empty if there is none."""
+        found = self.data.get("metadata")
+        return found if isinstance(found, Mapping) else {}
+
+    @property
+    def name(self) -> str:
+        """Give the name."""
+        return str(self.metadata.get("name") or "")
+
+    @property
+    def namespace(self) -> str:
+        """Give the namespace, empty for cluster-scoped objects."""
+        return str(self.metadata.get("namespace") or "")
+
+    @cached_property
+    def identity(self) -> Identity:
+        """Give what makes this object itself."""
+        return Identity(self.group, self.kind, self.namespace, self.name)
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Give the labels of the object itself."""
+        return self.metadata.get("labels") or {}
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Give the annotations of the object itself."""
+        return self.metadata.get("annotations") or {}
+
+    def with_data(self, data: Mapping[str, Any]) -> KubeObject:
+        """Give the same object with other content."""
+        return replace(self, data=data)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DesiredState:
+    """Everything that one environment of an app wants to see in its cluster.
+
+    Attributes:
+        app: name of the app.
+        environment: name of the environment.
+        namespace: the environment's namespace.
+        objects: what is wanted, in the order it is applied.
+        components: full names of the components that were rendered, sorted.
+        notes: remarks for people, as deprecated parameters in use.
+        has_secrets: a Secret is among the objects, or a secret parameter is set: not to be kept elsewhere.
+        depends: for each component all components it depends on, through others as well.
+        timeouts: seconds to wait until a component's objects work, where it says so.
+        secrets: texts of secret parameters, to be masked wherever they stand.
+    """
+
+    app: str
+    environment: str
+    namespace: str
+    objects: tuple[KubeObject, ...]
+    components: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    has_secrets: bool = False
+    depends: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    timeouts: Mapping[str, float] = field(default_factory=dict)
+    secrets: tuple[str, ...] = field(default=(), repr=False, compare=False)
+
+
+def group_of(api_version: str) -> str:
+    """Give the API group of an `apiVersion`, empty for the core group."""
+    group, slash, _ = api_version.partition("/")
+    return group if slash else ""
+
+
+def label_of(name: str) -> str:
+    """Write the name of an environment or component as a label may hold it."""
+    return name.replace("/", ".")
+
+
+def marks(*, app: str, environment: str, component: str) -> dict[str, str]:
+    """Give the labels that say whose object this is."""
+    return {
+        MANAGED_BY_LABEL: MANAGER,
+        PART_OF_LABEL: app,
+        APP_LABEL: app,
+        ENVIRONMENT_LABEL: label_of(environment),
+        COMPONENT_LABEL: label_of(component),
+    }
+
+
+def selector(*, app: str, environment: str) -> str:
+    """Give the label query that finds every object of one environment of an app."""
+    return f"{APP_LABEL}={app},{ENVIRONMENT_LABEL}={label_of(environment)}"
+
+
+def stamp(
+    data: Mapping[str, Any], *, app: str, environment: str, component: str, namespace: str, kinds: Kinds
+) -> dict[str, Any]:
+    """Give a copy with the namespace and the labels of an environment.
+
+    A namespace that the object names itself stays. Labels are set on the object alone, never on
+    pod templates or selectors: those cannot change later. A kind nobody knows is taken for namespaced.
+    """
+    known = kinds.lookup(str(data.get("apiVersion", "")), str(data.get("kind", "")))
+    metadata = dict(data.get("metadata") or {})
+    if known is not None and not known.namespaced:
+        metadata.pop("namespace", None)
+    elif not metadata.get("namespace"):
+        metadata["namespace"] = namespace
+    own = marks(app=app, environment=environment, component=component)
+    metadata["labels"] = {**(metadata.get("labels") or {}), **own}
+    return {**data, "metadata": metadata}
+
+
+def refuse_duplicates(objects: Iterable[KubeObject]) -> None:
+    """Raise if two objects are the same one.
+
+    Raises:
+        ConfigError: naming the object and both places.
+    """
+    seen: dict[Identity, KubeObject] = {}
+    for found in objects:
+        first = seen.setdefault(found.identity, found)
+        if first is not found and first.component == found.component:
+            places = f"{first.source} and {found.source}"
+            raise ConfigError(
+                f"component `{found.component}` brings `{found.identity}` twice",
+                where=places,
+                hint="rename or remove one of them",
+            )
+        if first is not found:
+            raise ConfigError(
+                f"`{found.identity}` comes from component `{first.component}` ({first.source})"
+                f" and from component `{found.component}` ({found.source})",
+                hint="rename one of them, or take one component out of the environment's targets",
+            )

@@ -1,0 +1,571 @@
+"""Sets of fields as `metadata.managedFields` writes them: who owns what, and what differs there.
+
+A tree maps `f:name` (map key), `k:{…}` (list item by its keys), `v:…` (item of a set), `i:0` (index) to
+trees; an empty tree, and `.` inside one, say that the thing itself is owned. See the Kubernetes page
+"Server-Side Apply" and KEP-555.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from mlstack.objects.kube_object import MANAGER
+
+# --- Sets of fields as `metadata.managedFields` writes them: who owns what, and what differs there ---
+# A tree maps `f:name` (map key), `k:{…}` (list item by its keys), `v:…` (item of a set), `i:0` (index) to
+# trees; an empty tree, and `.` inside one, say that the thing itself is owned. See the Kubernetes page
+# "Server-Side Apply" and KEP-555.
+
+Tree = Mapping[str, Any]
+
+_SELF = "."
+
+
+class _Missing:
+    """Tells an absent field from one that is null."""
+
+    def __repr__(self) -> str:
+        return "absent"
+
+
+MISSING = _Missing()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldChange:
+    """One field that differs.
+
+    Attributes:
+        path: the field as people write it: `spec.template.spec.containers[main].image`.
+        action: whether the field appears, goes or gets another value.
+        old: value in the cluster, None if the field is added.
+        new: value that is wanted, None if the field is removed.
+    """
+
+    path: str
+    action: Literal["added", "removed", "changed"]
+    old: Any = None
+    new: Any = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManagedFieldsEntry:
+    """One manager's line in `managedFields`.
+
+    Attributes:
+        manager: its name.
+        operation: `Apply` or `Update`.
+        subresource: `scale` or `status` if it wrote through one.
+        tree: the fields it owns.
+        time: when it last took or left one, as the server writes it; empty if that is not known.
+    """
+
+    manager: str
+    operation: str
+    subresource: str
+    tree: Tree
+    time: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Give what the API server tells managers apart by, the API version aside."""
+        return self.manager, self.operation, self.subresource
+
+
+def entries(data: Mapping[str, Any]) -> tuple[ManagedFieldsEntry, ...]:
+    """Read the field managers of a live object; entries of one manager are merged."""
+    merged: dict[tuple[str, str, str], Tree] = {}
+    times: dict[tuple[str, str, str], str] = {}
+    for found in (data.get("metadata") or {}).get("managedFields") or ():
+        key = (
+            str(found.get("manager", "")),
+            str(found.get("operation", "")),
+            str(found.get("subresource") or ""),
+        )
+        tree = found.get("fieldsV1") or {}
+        merged[key] = union(merged[key], tree) if key in merged else tree
+        times[key] = max(times.get(key, ""), str(found.get("time") or ""))
+    return tuple(
+        ManagedFieldsEntry(manager=key[0], operation=key[1], subresource=key[2], tree=tree, time=times[key])
+        for key, tree in merged.items()
+    )
+
+
+def owned(data: Mapping[str, Any], manager: str) -> Tree:
+    """Give the fields a manager has applied; empty if it never did."""
+    for entry in entries(data):
+        if entry.key == (manager, "Apply", ""):
+            return entry.tree
+    return {}
+
+
+def union(one: Tree, other: Tree) -> dict[str, Any]:
+    """Give the fields of both trees."""
+    if bool(one) != bool(other):
+        # A leaf beside a branch: the thing itself is owned as well as some of its fields.
+        return {_SELF: {}, **(one or other)}
+    result = dict(one)
+    for key, tree in other.items():
+        result[key] = union(result[key], tree) if key in result else tree
+    return result
+
+
+def minus(one: Tree, other: Tree) -> dict[str, Any]:
+    """Give the fields of one tree that the other has not."""
+    result: dict[str, Any] = {}
+    for key, tree in one.items():
+        if key not in other:
+            result[key] = tree
+        elif not tree:
+            if not _is_member(other[key]):
+                result[key] = tree
+        else:
+            against = {_SELF: {}} if not other[key] else other[key]
+            left = minus(tree, against)
+            if left:
+                result[key] = left
+    return result
+
+
+def _is_member(tree: Tree) -> bool:
+    return not tree or _SELF in tree
+
+
+def paths(tree: Tree) -> Iterator[tuple[str, ...]]:
+    """Give the path of each field in the tree, as the keys of the tree."""
+    for key, inner in tree.items():
+        if key == _SELF:
+            continue
+        if _is_member(inner):
+            yield (key,)
+        for rest in paths(inner):
+            yield (key, *rest)
+
+
+def has(tree: Tree, path: Sequence[str]) -> bool:
+    """Tell whether a tree owns a field, or something in it."""
+    for key in path:
+        if key not in tree:
+            return False
+        tree = tree[key]
+    return True
+
+
+def tree_along(paths: Iterable[Sequence[str]]) -> dict[str, Any]:
+    """Give the tree that owns these fields and no others."""
+    tree: dict[str, Any] = {}
+    for path in paths:
+        inner = tree
+        for key in path:
+            inner = inner.setdefault(key, {})
+    return tree
+
+
+def path_text(path: Sequence[str]) -> str:
+    """Write a path as people do: `spec.ports[80,TCP].targetPort`."""
+    return "".join(step_text(step) for step in path).removeprefix(".")
+
+
+def step_text(step: str) -> str:
+    """Write one step of a path as people do, with the dot or bracket it begins with."""
+    kind, _, rest = step.partition(":")
+    if kind == "f":
+        return f'["{rest}"]' if "." in rest or "/" in rest else f".{rest}"
+    if kind == "k":
+        return f"[{','.join(str(value) for value in json.loads(rest).values())}]"
+    return f"[{rest}]"
+
+
+def compare(live: Any, wanted: Any, tree: Tree) -> Iterator[FieldChange]:
+    """Tell in which of the tree's fields two objects differ; everything else is ignored."""
+    for _, change in located(live, wanted, tree):
+        yield change
+
+
+def located(
+    live: Any, wanted: Any, tree: Tree, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], FieldChange]]:
+    """Tell in which of the tree's fields two objects differ, each with its path as keys of the tree."""
+    if (live is MISSING and wanted is MISSING) or not (tree or path):
+        return
+    if live is MISSING:
+        yield path, FieldChange(path=path_text(path), action="added", new=project(wanted, tree))
+    elif wanted is MISSING:
+        yield path, FieldChange(path=path_text(path), action="removed", old=project(live, tree))
+    elif not tree or not _same_shape(live, wanted):
+        if live != wanted:
+            yield path, FieldChange(path=path_text(path), action="changed", old=live, new=wanted)
+    else:
+        for key, inner in tree.items():
+            if key != _SELF:
+                yield from located(take_step(live, key), take_step(wanted, key), inner, (*path, key))
+
+
+def _same_shape(one: Any, other: Any) -> bool:
+    return any(isinstance(one, shape) and isinstance(other, shape) for shape in (Mapping, list))
+
+
+def take_step(value: Any, key: str) -> Any:
+    """Go one step of a tree down into a value."""
+    kind, _, rest = key.partition(":")
+    if kind == "f":
+        return value.get(rest, MISSING) if isinstance(value, Mapping) else MISSING
+    if not isinstance(value, list):
+        return MISSING
+    if kind == "i":
+        return value[int(rest)] if int(rest) < len(value) else MISSING
+    sought = json.loads(rest)
+    if kind == "v":
+        return sought if sought in value else MISSING
+    return next((item for item in value if _has_keys(item, sought)), MISSING)
+
+
+def _has_keys(item: Any, keys: Mapping[str, Any]) -> bool:
+    return isinstance(item, Mapping) and all(item.get(name) == value for name, value in keys.items())
+
+
+def project(value: Any, tree: Tree) -> Any:
+    """Give only those parts of a value that the tree names; the whole value for a leaf."""
+    inner = {key: below for key, below in tree.items() if key != _SELF}
+    if not inner or not isinstance(value, Mapping | list):
+        return value
+    steps = [(key, take_step(value, key)) for key in inner]
+    kept = [(key, project(found, inner[key])) for key, found in steps if found is not MISSING]
+    if isinstance(value, Mapping):
+        return {key.partition(":")[2]: found for key, found in kept}
+    return [found for _, found in kept]
+
+
+def tree_of(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a tree of everything an object says; lists count as one field each."""
+    return {f"f:{key}": tree_of(value) if isinstance(value, Mapping) else {} for key, value in data.items()}
+
+
+# --- Take fields out of what is sent, or give them another value, along the paths of a field tree ---
+
+Path = tuple[str, ...]
+
+
+def cut(data: Mapping[str, Any], paths: Iterable[Path]) -> dict[str, Any]:
+    """Give a copy without these fields.
+
+    What a cut leaves empty goes too: an empty map would own the whole map. An item of a keyed list keeps its
+    keys, which say which item it is. Paths that lead nowhere change nothing.
+    """
+    result: Any = data
+    for path in paths:
+        result = _cut(result, path)
+    return dict(result)
+
+
+def _cut(value: Any, path: Path) -> Any:
+    step, rest = path[0], path[1:]
+    if step.startswith("f:") and isinstance(value, Mapping):
+        return _cut_named(value, step[2:], rest)
+    if isinstance(value, list) and not step.startswith("f:"):
+        return _cut_item(value, step, rest)
+    return value
+
+
+def _cut_named(value: Mapping[str, Any], name: str, rest: Path) -> Any:
+    if name not in value:
+        return value
+    left = _cut(value[name], rest) if rest else MISSING
+    if left is value[name]:
+        return value
+    if left is MISSING or left in ({}, []):
+        return {key: inner for key, inner in value.items() if key != name}
+    return {**value, name: left}
+
+
+def _cut_item(value: list[Any], step: str, rest: Path) -> Any:
+    place = item_place(value, step)
+    if place is None:
+        return value
+    if not rest:
+        return [*value[:place], *value[place + 1 :]]
+    if step.startswith("k:") and len(rest) == 1 and rest[0][2:] in json.loads(step[2:]):
+        return value
+    left = _cut(value[place], rest)
+    return value if left is value[place] else [*value[:place], left, *value[place + 1 :]]
+
+
+def item_place(value: Sequence[Any], step: str) -> int | None:
+    """Find the item of a list that a step of a tree names.
+
+    A key that an item does not say has its default (the protocol of a port), so it may be this item.
+    """
+    kind, _, rest = step.partition(":")
+    sought = json.loads(rest)
+    if kind == "i":
+        return sought if sought < len(value) else None
+    if kind == "v":
+        return next((place for place, item in enumerate(value) if item == sought), None)
+    for said in (True, False):
+        for place, item in enumerate(value):
+            if isinstance(item, Mapping) and _is_item(item, sought, said=said):
+                return place
+    return None
+
+
+def _is_item(item: Mapping[str, Any], keys: Mapping[str, Any], *, said: bool) -> bool:
+    known = [name for name in keys if name in item]
+    if not known or (said and len(known) < len(keys)):
+        return False
+    return all(item[name] == keys[name] for name in known)
+
+
+def removals(data: Mapping[str, Any], paths: Iterable[Path]) -> tuple[Mapping[str, Any], ...]:
+    """Give the JSON patch that takes fields out of an object; none of them lies in another.
+
+    It fails where an item of a list stands in another place meanwhile; what else changes does not matter.
+    """
+    found = [list(_places(data, path)) for path in paths]
+    found.sort(key=lambda places: [(isinstance(token, str), token) for token, _ in places], reverse=True)
+    tests = {
+        _pointer(places[: depth + 1], name): value
+        for places in found
+        for depth, (_, keys) in enumerate(places)
+        for name, value in keys.items()
+    }
+    return (
+        *({"op": "test", "path": path, "value": value} for path, value in tests.items()),
+        *({"op": "remove", "path": _pointer(places)} for places in found),
+    )
+
+
+_Place = tuple[str | int, Mapping[str, Any]]
+
+
+def _places(data: Any, path: Path) -> Iterator[_Place]:
+    """Give name or index of each step, and by what to know an item: its keys, or itself under no name."""
+    value = data
+    for step in path:
+        place = None if step.startswith("f:") else item_place(value, step)
+        if place is None:
+            yield step[2:], {}
+            value = value[step[2:]]
+            continue
+        value = value[place]
+        keys = json.loads(step[2:]) if step.startswith("k:") else {}
+        yield place, {name: value[name] for name in keys if name in value} if keys else {"": value}
+
+
+def _pointer(places: Sequence[_Place], *names: str) -> str:
+    tokens = [*(str(token) for token, _ in places), *filter(None, names)]
+    return "".join(f"/{token.replace('~', '~0').replace('/', '~1')}" for token in tokens)
+
+
+def put(data: Mapping[str, Any], path: Path, wanted: Any) -> dict[str, Any]:
+    """Give a copy in which a field has another value; what lies on the way is made."""
+    return dict(_put(data, path, wanted))
+
+
+def _put(value: Any, path: Path, wanted: Any) -> Any:
+    if not path:
+        return wanted
+    step, rest = path[0], path[1:]
+    if step.startswith("f:"):
+        inner = value if isinstance(value, Mapping) else {}
+        return {**inner, step[2:]: _put(inner.get(step[2:]), rest, wanted)}
+    items = list(value) if isinstance(value, list) else []
+    place = item_place(items, step)
+    if place is None:
+        fresh = json.loads(step[2:]) if step.startswith("k:") else wanted
+        return [*items, _put(fresh, rest, wanted)]
+    items[place] = _put(items[place], rest, wanted)
+    return items
+
+
+def value_at(data: Any, path: Path) -> Any:
+    """Give the value of a field, `MISSING` if it is not there."""
+    value = data
+    for step in path:
+        value = take_step(value, step)
+        if value is MISSING:
+            return MISSING
+    return value
+
+
+def says(data: Any, path: Path) -> bool:
+    """Tell whether an object as it is written has a field; keys of a list item that it leaves out fit."""
+    value = data
+    for step in path:
+        if isinstance(value, list) and not step.startswith("f:"):
+            place = item_place(value, step)
+            value = MISSING if place is None else value[place]
+        else:
+            value = take_step(value, step)
+        if value is MISSING:
+            return False
+    return True
+
+
+# --- Paths of fields as people write them: `spec.template.spec.containers[main].image` ---
+
+_STEP = re.compile(r'\.?(?P<name>[^.\[\],"\s]+)|\[(?P<inner>"(?:[^"\\]|\\.)*"|[^\[\]]*)\]')
+_ITEM = re.compile(r'(?:\[(?:"(?:[^"\\]|\\.)*"|[^\[\]]*)\]|[^,\[])+')
+ANY = "*"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldPattern:
+    """Names a field and everything below it.
+
+    Attributes:
+        text: as a person wrote it.
+        steps: the names on the way; `*` stands for any one.
+    """
+
+    text: str
+    steps: tuple[str, ...]
+
+    def covers(self, path: Sequence[str]) -> bool:
+        """Tell whether a path of a field tree (`f:spec`, `k:{…}`) is this field or lies in it."""
+        if len(path) < len(self.steps):
+            return False
+        return all(
+            step == ANY or step in _spellings(part) for step, part in zip(self.steps, path, strict=False)
+        )
+
+
+def read(text: str) -> FieldPattern:
+    """Read one path.
+
+    Names follow each other with dots; items of lists stand in brackets by their key (`[main]`, `[80,TCP]`),
+    as do names with dots or slashes (`["a.b/c"]`); `*` is any name or item.
+
+    Raises:
+        ValueError: it is no path.
+    """
+    steps, position, cleaned = [], 0, text.strip().removeprefix(".")
+    while position < len(cleaned):
+        found = _STEP.match(cleaned, position)
+        if found is None:
+            break
+        inner = found["inner"]
+        steps.append(found["name"] if inner is None else _unquoted(inner.strip()))
+        position = found.end()
+    if not steps or position < len(cleaned) or "" in steps:
+        raise ValueError(f"`{text.strip()}` is no path of a field")
+    return FieldPattern(text=cleaned, steps=tuple(steps))
+
+
+def read_list(text: str) -> tuple[FieldPattern, ...]:
+    """Read paths with commas between them.
+
+    Raises:
+        ValueError: one of them is no path.
+    """
+    return tuple(read(found) for found in _ITEM.findall(text) if found.strip())
+
+
+def _unquoted(text: str) -> str:
+    return str(json.loads(text)) if text.startswith('"') else text
+
+
+def _spellings(part: str) -> Iterator[str]:
+    """Give the ways in which people name one step of a field tree."""
+    kind, _, rest = part.partition(":")
+    if kind == "k":
+        keys = json.loads(rest)
+        yield ",".join(str(value) for value in keys.values())
+        yield ",".join(f"{name}={value}" for name, value in keys.items())
+    elif kind == "v":
+        yield str(json.loads(rest))
+        yield rest
+    else:
+        yield rest
+
+
+# --- Field managers: who writes to objects in a cluster, and which of them stand for people ---
+
+HANDOVER = f"{MANAGER}-handover"
+"""Holds a field between us, who let go of it, and the autoscaler that has not written it yet."""
+
+
+BEFORE_FIRST_APPLY = "before-first-apply"
+"""The server's name for whoever wrote before it kept books: people and programs alike."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owner:
+    """A field manager as the API server tells it from others.
+
+    Attributes:
+        manager: its name.
+        operation: `Apply` or `Update`.
+        subresource: `scale` or `status` if it writes through one.
+    """
+
+    manager: str
+    operation: str = "Update"
+    subresource: str = ""
+
+    def __str__(self) -> str:
+        """Write the manager as people read it."""
+        how = f" (through `{self.subresource}`)" if self.subresource else ""
+        return f"`{self.manager}`{how}"
+
+
+AUTOSCALING = Owner(manager="kube-controller-manager", subresource="scale")
+"""The HorizontalPodAutoscaler: what it set is ours again when its object goes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManagerRow:
+    """A row of the table of managers whose fields are ours to take.
+
+    Attributes:
+        name: of the manager, as a regular expression for all of it.
+        operation: `Apply` or `Update`, empty for both.
+        subresources: through which it may have written; None for any.
+        said: whether taking its fields is worth a line.
+    """
+
+    name: str
+    operation: str = ""
+    subresources: tuple[str, ...] | None = None
+    said: bool = True
+
+    def matches(self, owner: Owner) -> bool:
+        """Tell whether this row speaks of a manager."""
+        return (
+            re.fullmatch(self.name, owner.manager) is not None
+            and self.operation in ("", owner.operation)
+            and (self.subresources is None or owner.subresource in self.subresources)
+        )
+
+
+# Field managers that stand for a person at a keyboard: what they set by hand is put back to what the
+# files say. Everything else is a program that would set its value again (an autoscaler, an operator, another
+# deployer) and keeps its fields. Browsers send their own name: Rancher, Lens, Headlamp, the dashboard.
+MANAGERS: tuple[ManagerRow, ...] = (
+    ManagerRow(name=re.escape(MANAGER), said=False),
+    ManagerRow(name=re.escape(HANDOVER), operation="Apply", said=False),
+    ManagerRow(name=r"kubectl(-.*)?", subresources=("", "scale")),
+    ManagerRow(name=r"kubectx|kubens|kubecolor|oc|k9s|k9s\..*|stern", subresources=("", "scale")),
+    ManagerRow(
+        name=r"Lens|OpenLens|Freelens|node-fetch|Headlamp|headlamp|octant|dashboard|Mozilla|rancher-ui"
+    ),
+    ManagerRow(name=BEFORE_FIRST_APPLY, operation="Update", subresources=("",)),
+)
+
+
+def owner_of(entry: ManagedFieldsEntry) -> Owner:
+    """Give whose entry it is."""
+    return Owner(manager=entry.manager, operation=entry.operation, subresource=entry.subresource)
+
+
+def row_of(owner: Owner) -> ManagerRow | None:
+    """Give the row of the table that speaks of a manager, None for programs."""
+    return next((row for row in MANAGERS if row.matches(owner)), None)
+
+
+def is_persons_tool(owner: Owner) -> bool:
+    """Tell whether a manager stands for a person (or for us)."""
+    return row_of(owner) is not None

@@ -1,0 +1,160 @@
+"""Who belongs to whom around the objects of a run: pods, what stands between, and events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from mlstack.readiness.rule import key_of
+
+Data = Mapping[str, Any]
+
+Kind = tuple[str, str]
+
+_SET: Kind = ("apps/v1", "ReplicaSet")
+_JOB: Kind = ("batch/v1", "Job")
+_ANY: tuple[Kind, ...] = (_SET, _JOB, ("apps/v1", "Deployment"), ("apps/v1", "StatefulSet"))
+
+# What stands between objects of a kind, or of a group, and their pods; other custom resources may have
+# workloads of any kind below them.
+_BETWEEN: Mapping[str, tuple[Kind, ...]] = {
+    "apps/Deployment": (_SET,),
+    "apps/StatefulSet": (),
+    "apps/DaemonSet": (),
+    "apps/ReplicaSet": (),
+    "batch/Job": (),
+    "ReplicationController": (),
+    "Pod": (),
+    "PersistentVolumeClaim": (),
+    "argoproj.io/Rollout": (_SET,),
+    "argoproj.io": (),
+    "kubeflow.org/Notebook": (("apps/v1", "StatefulSet"),),
+    "kubeflow.org": (_JOB,),
+    "batch.volcano.sh": (),
+    "jobset.x-k8s.io": (_JOB,),
+    "leaderworkerset.x-k8s.io": (("apps/v1", "StatefulSet"),),
+    "ray.io": (("ray.io/v1", "RayCluster"), _JOB),
+    "sparkoperator.k8s.io": (),
+    "trainer.kubeflow.org": (("jobset.x-k8s.io/v1alpha2", "JobSet"), _JOB),
+}
+_REVISION = "deployment.kubernetes.io/revision"
+_GENERATION = "pod-template-generation"
+_TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+
+
+def kinds_below(wanted: Iterable[Data]) -> tuple[Kind, ...]:
+    """Give API version and kind of what has to be read to find the pods of objects, pods included."""
+    needed = {kind for one in wanted if has_pods(one) for kind in (("v1", "Pod"), *_between(one))}
+    return tuple(sorted(needed))
+
+
+def has_pods(data: Data) -> bool:
+    """Tell whether pods may belong to an object: workloads, claims, and any custom resource."""
+    group = key_of(data).rpartition("/")[0]
+    return key_of(data) in _BETWEEN or group in _BETWEEN or ("." in group and not group.endswith(".k8s.io"))
+
+
+def _between(data: Data) -> tuple[Kind, ...]:
+    key = key_of(data)
+    return _BETWEEN.get(key, _BETWEEN.get(key.partition("/")[0], _ANY))
+
+
+class Relatives:
+    """Pods, their owners and events, kept as they come and found by whom they belong to."""
+
+    def __init__(self, found: Iterable[Data] = ()) -> None:
+        """Begin with these."""
+        self._children: dict[str, dict[str, Data]] = {}
+        self._pods: dict[str, dict[str, Data]] = {}
+        self._events: dict[str, dict[str, Data]] = {}
+        self._owners: dict[str, tuple[str, ...]] = {}
+        for one in found:
+            self.put(one)
+
+    def put(self, data: Data) -> None:
+        """Take a pod, an owner of pods or an event as it is now."""
+        uid = _uid(data)
+        if data.get("kind") == "Event":
+            self._events.setdefault(_about(data), {})[uid] = data
+            return
+        self.drop(data)
+        owners = tuple(str(owner["uid"]) for owner in data["metadata"].get("ownerReferences") or ())
+        self._owners[uid] = owners
+        for owner in owners:
+            self._children.setdefault(owner, {})[uid] = data
+        if data.get("kind") == "Pod":
+            self._pods.setdefault(str(data["metadata"].get("namespace", "")), {})[uid] = data
+
+    def drop(self, data: Data) -> None:
+        """Forget what is gone; events outlive their expiry, as what they said was true."""
+        uid = _uid(data)
+        for owner in self._owners.pop(uid, ()):
+            self._children.get(owner, {}).pop(uid, None)
+        self._pods.get(str(data["metadata"].get("namespace", "")), {}).pop(uid, None)
+
+    def pods_of(self, live: Data) -> list[Data]:
+        """Give the pods below an object by name: its own, or those that mount it."""
+        if live.get("kind") == "Pod":
+            return [live]
+        if live.get("kind") == "PersistentVolumeClaim":
+            found: Iterable[Data] = self._mounting(live)
+        else:
+            found = _of_newest_revision(live, list(self._below(live)))
+        return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
+
+    def events_of(self, about: Iterable[Data]) -> list[Data]:
+        """Give the events about any of these objects, oldest first."""
+        found = [event for one in about for event in self._events.get(_uid(one), {}).values()]
+        return sorted(found, key=_event_time)
+
+    def _mounting(self, claim: Data) -> Iterator[Data]:
+        metadata = claim["metadata"]
+        for pod in self._pods.get(str(metadata.get("namespace", "")), {}).values():
+            if metadata["name"] in _claims(pod):
+                yield pod
+
+    def _below(self, owner: Data) -> Iterator[Data]:
+        children = list(self._children.get(_uid(owner), {}).values())
+        sets = [child for child in children if child["kind"] == "ReplicaSet"]
+        if sets:
+            # Pods of an older revision are on their way out and say nothing about the newest one.
+            yield from self._below(max(sets, key=_revision))
+        for child in children:
+            if child["kind"] == "Pod":
+                yield child
+            elif child["kind"] != "ReplicaSet":
+                yield from self._below(child)
+
+
+def _of_newest_revision(owner: Data, pods: list[Data]) -> list[Data]:
+    """Leave out the pods that a rolling update is about to replace, once there are newer ones to come."""
+    wanted = (owner["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION)
+    if owner.get("kind") != "DaemonSet" or wanted is None:
+        return pods
+    return [pod for pod in pods if (pod["metadata"].get("labels") or {}).get(_GENERATION, wanted) == wanted]
+
+
+def _revision(replica_set: Data) -> tuple[int, str]:
+    metadata = replica_set["metadata"]
+    number = str((metadata.get("annotations") or {}).get(_REVISION, "0"))
+    return int(number) if number.isdigit() else 0, str(metadata.get("creationTimestamp", ""))
+
+
+def _claims(pod: Data) -> set[str]:
+    volumes = (pod.get("spec") or {}).get("volumes") or ()
+    return {str((volume.get("persistentVolumeClaim") or {}).get("claimName")) for volume in volumes}
+
+
+def _uid(data: Data) -> str:
+    return str(data["metadata"].get("uid"))
+
+
+def _about(event: Data) -> str:
+    about = event.get("involvedObject")
+    return str(about.get("uid")) if isinstance(about, Mapping) else ""
+
+
+def _event_time(event: Data) -> str:
+    series = event.get("series") or {}
+    last = series.get("lastObservedTime") or event.get("eventTime") or event.get("lastTimestamp")
+    return str(last or event["metadata"].get("creationTimestamp") or "")

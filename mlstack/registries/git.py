@@ -1,0 +1,328 @@
+"""Registries in git repositories, through the user's own git and so with the user's own credentials.
+
+Addresses:
+
+    github.com/OWNER/REPO/tree/BRANCH/FOLDER     as the browser shows it; https:// may stand in front
+    https://host/repo.git, ssh://…, git@host:owner/repo.git, file:///path
+    ADDRESS#BRANCH, ADDRESS#BRANCH:FOLDER        a branch, tag or commit, and a folder of it
+
+One commit is fetched, without history, in one transfer; nothing is checked out, so that neither hooks
+nor filters nor links of the repository do anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from shutil import rmtree
+from tempfile import mkdtemp
+from weakref import finalize
+
+from mlstack import programs
+from mlstack.app.app import RegistryRef
+from mlstack.app.files import LIMITS, MAX_BYTES, MAX_FILES, check_name
+from mlstack.errors import RegistryError
+from mlstack.objects import masking
+from mlstack.programs import ProgramError
+from mlstack.registries.registry import Files, RegistryIndex, fetch_package, protocol, read_index
+
+_TREE = re.compile(r"(?:https?://)?(?P<repo>(?:www\.)?(?:github|gitlab)\.com/.+?)/(?:-/)?tree/(?P<rest>.+)")
+_HOSTED = re.compile(r"(?:www\.)?(github|gitlab|bitbucket)\.(com|org)/[^/]+/[^/]+/?")
+_SCP = re.compile(r"[\w.-]+@[\w.-]+:.+")
+_URL = re.compile(r"(https?|ssh|git|git\+ssh|file)://.+")
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+_TIMEOUT_S = 300.0
+# No questions on a terminal, English messages, and no transport that runs a program of the address's choice.
+_SETTINGS = {
+    "GIT_TERMINAL_PROMPT": "0",
+    "LC_ALL": "C",
+    "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh:git+ssh",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GitAddress:
+    """An address taken apart.
+
+    Args:
+        url: what git fetches from.
+        revisions: branch, tag or commit, with the folder behind it: the readings to try in turn, since a
+            branch's name may hold `/`.
+    """
+
+    url: str
+    revisions: tuple[tuple[str, str], ...] = (("HEAD", ""),)
+
+    def at(self, revision: str) -> GitAddress:
+        """Give the same folder at another revision."""
+        return replace(self, revisions=tuple((revision, folder) for _, folder in self.revisions[:1]))
+
+
+def parse_address(address: str) -> GitAddress:
+    """Take an address apart.
+
+    Raises:
+        RegistryError: it is none.
+    """
+    shown = _TREE.fullmatch(address)
+    if shown:
+        url, parts = _https(shown["repo"]), [part for part in shown["rest"].split("/") if part]
+        readings = [("/".join(parts[:n]), "/".join(parts[n:])) for n in range(1, len(parts) + 1)]
+        return GitAddress(url=url, revisions=tuple(readings))
+    url, _, behind = address.partition("#")
+    revision, _, folder = behind.partition(":")
+    if _HOSTED.fullmatch(url):
+        url = _https(url)
+    if not (_URL.fullmatch(url) or _SCP.fullmatch(url)) or revision.startswith("-"):
+        raise RegistryError(
+            f"`{address}` is no git address", hint="give URL, URL#BRANCH or URL#BRANCH:FOLDER"
+        )
+    _note_login(url)
+    return GitAddress(url=url, revisions=((revision or "HEAD", folder.strip("/")),))
+
+
+def _note_login(url: str) -> None:
+    """Take note of the password or token of an address, also as git decodes it."""
+    login = re.match(r"[a-z+]+://([^/\s]*)@", url)
+    user, colon, password = login[1].partition(":") if login else ("", "", "")
+    secret = password if colon else user.removeprefix("git")
+    masking.note(secret, re.sub("%([0-9A-Fa-f]{2})", lambda found: chr(int(found[1], 16)), secret))
+
+
+def _https(repository: str) -> str:
+    return f"https://{repository.rstrip('/').removesuffix('.git')}.git"
+
+
+@protocol("git")
+class GitRegistry:
+    """A folder of a git repository at one commit."""
+
+    def __init__(self, ref: RegistryRef, *, root: Path) -> None:
+        """Hold the address; nothing is fetched."""
+        self._ref = ref
+        self._root = root
+        self._address = parse_address(ref.address)
+
+    @staticmethod
+    def accepts(address: str) -> bool:
+        """Tell whether an address is written as git addresses are."""
+        plain = address.partition("#")[0]
+        shapes = (_TREE, _HOSTED, _SCP, _URL)
+        return any(shape.fullmatch(plain) for shape in shapes)
+
+    @cached_property
+    def _snapshot(self) -> GitCheckout:
+        return fetch_snapshot(self._address, shown=self._ref.address)
+
+    @cached_property
+    def _index(self) -> RegistryIndex:
+        snapshot = self._snapshot
+        return read_index(snapshot, source=self._ref.address, name=self._ref.name, revision=snapshot.commit)
+
+    def index(self) -> RegistryIndex:
+        """Give the index."""
+        return self._index
+
+    def fetch(self, package: str, version: str = "") -> Files:
+        """Give the files of a package version, its digest checked."""
+        return fetch_package(self._snapshot, self._index, package, version)
+
+    def at(self, revision: str) -> GitRegistry:
+        """Give the same folder at another branch, tag or commit.
+
+        Raises:
+            RegistryError: it cannot be the name of one.
+        """
+        if revision.startswith("-"):
+            raise RegistryError(f"`{revision}` is no branch, tag or commit")
+        moved = GitRegistry(self._ref, root=self._root)
+        moved._address = self._address.at(revision)
+        return moved
+
+
+@dataclass(frozen=True)
+class _Entry:
+    mode: str
+    object_id: str
+    size: int
+
+
+class GitCheckout:
+    """The files of one commit, read from git's own store.
+
+    Args:
+        store: a bare repository that holds the commit; removed with this object.
+        commit: the full hash.
+        base: the registry's folder in the repository.
+    """
+
+    def __init__(self, store: str, *, commit: str, base: str) -> None:
+        """Hold the commit; nothing is read."""
+        self._store = store
+        finalize(self, rmtree, store, ignore_errors=True)
+        self.commit = commit
+        self._base = PurePosixPath(base)
+
+    @cached_property
+    def _entries(self) -> dict[PurePosixPath, _Entry]:
+        """Give all files of the commit by path from the repository's root."""
+        listed = _git(self._store, "ls-tree", "-r", "-z", "--long", self.commit).decode(
+            "utf-8", "surrogateescape"
+        )
+        found = {}
+        for line in listed.split("\0"):
+            if line:
+                facts, _, path = line.partition("\t")
+                mode, kind, object_id, size = facts.split()
+                if kind == "blob":
+                    found[PurePosixPath(path)] = _Entry(mode, object_id, int(size))
+        return found
+
+    @property
+    def is_there(self) -> bool:
+        """Tell whether the commit has the registry's folder."""
+        return self._base == PurePosixPath(".") or any(p.is_relative_to(self._base) for p in self._entries)
+
+    def read(self, path: PurePosixPath) -> bytes | None:
+        """Give a file, or nothing when it is not there."""
+        place = self._place(path)
+        if place not in self._entries:
+            return None
+        if self._entries[place].size > MAX_BYTES:
+            raise RegistryError(f"the file `{path}` is larger than {MAX_BYTES // 1024 // 1024} MiB")
+        return self._contents([place])[place]
+
+    def folder(self, path: PurePosixPath) -> Files:
+        """Give all files of a folder by path relative to it; names that start with `.` are left out.
+
+        Raises:
+            RegistryError: it holds a link, or more than a package may.
+        """
+        place = self._place(path)
+        inside = [
+            p for p in self._entries if p.is_relative_to(place) and not _is_hidden(p.relative_to(place))
+        ]
+        if any(self._entries[p].mode == "120000" for p in inside):
+            raise RegistryError(f"the folder `{path}` holds a link", hint="put the file itself there")
+        if len(inside) > MAX_FILES or sum(self._entries[p].size for p in inside) > MAX_BYTES:
+            raise RegistryError(f"the folder `{path}` holds more than {LIMITS}")
+        for each in inside:
+            check_name(each.relative_to(place), str(path))
+        contents = self._contents(inside)
+        return {p.relative_to(place): contents[p] for p in sorted(inside, key=lambda p: p.parts)}
+
+    def names(self) -> Iterable[str]:
+        """Give the names of the folders in the registry's folder."""
+        inside = [p.relative_to(self._base) for p in self._entries if p.is_relative_to(self._base)]
+        return sorted({p.parts[0] for p in inside if len(p.parts) > 1 and not p.parts[0].startswith(".")})
+
+    def _place(self, path: PurePosixPath) -> PurePosixPath:
+        """Give a path from the repository's root; an index may point anywhere inside it."""
+        parts: list[str] = []
+        for part in (self._base / path).parts:
+            if part == "..":
+                if not parts:
+                    raise RegistryError(f"the path `{path}` leads out of the repository")
+                parts.pop()
+            elif part != ".":
+                parts.append(part)
+        return PurePosixPath(*parts)
+
+    def _contents(self, paths: Sequence[PurePosixPath]) -> dict[PurePosixPath, bytes]:
+        """Read files in one run of git; each answer is `<id> blob <size>`, the bytes, a newline."""
+        wanted = "".join(f"{self._entries[path].object_id}\n" for path in paths)
+        answer = _git(self._store, "cat-file", "--batch", stdin=wanted.encode())
+        found, position = {}, 0
+        for path in paths:
+            start = answer.index(b"\n", position) + 1
+            position = start + self._entries[path].size + 1
+            found[path] = answer[start : position - 1]
+        return found
+
+
+def _is_hidden(path: PurePosixPath) -> bool:
+    return any(part.startswith(".") or part == "__pycache__" for part in path.parts)
+
+
+def fetch_snapshot(address: GitAddress, *, shown: str) -> GitCheckout:
+    """Fetch one commit, without history.
+
+    Args:
+        address: what to fetch; its readings are tried in turn.
+        shown: what messages call it.
+
+    Raises:
+        RegistryError: git is missing, the repository does not answer, or it has no such revision or folder.
+    """
+    store = mkdtemp(prefix="mlstack-git-")
+    try:
+        return _fetched(store, address, shown)
+    except BaseException:  # whatever went wrong, nothing is left behind
+        rmtree(store, ignore_errors=True)
+        raise
+
+
+def _fetched(store: str, address: GitAddress, shown: str) -> GitCheckout:
+    failures: list[ProgramError] = []
+    try:
+        _git(store, "init", "--quiet", "--bare")
+        for revision, folder in address.revisions:
+            try:
+                commit = _fetch(store, address.url, revision)
+            except ProgramError as error:
+                failures.append(error)
+                if not _is_about_revision(error):
+                    break
+                continue
+            snapshot = GitCheckout(store, commit=commit, base=folder)
+            if snapshot.is_there:
+                return snapshot
+            raise RegistryError(
+                f"`{shown}` has no folder `{folder}` at `{revision}`", hint="check the address"
+            )
+    except ProgramError as error:
+        raise RegistryError(f"cannot fetch `{shown}`: {error}", hint=error.hint) from error
+    raise _failed(failures, address, shown) from failures[0]
+
+
+def _failed(failures: Sequence[ProgramError], address: GitAddress, shown: str) -> RegistryError:
+    if all(_is_about_revision(error) for error in failures):
+        revision = address.revisions[0][0]
+        return RegistryError(f"`{shown}` has no branch, tag or commit `{revision}`", hint="check the address")
+    error = failures[-1]
+    hint = error.hint or "check the address, the network, and that `git ls-remote` of it works"
+    return RegistryError(f"cannot fetch `{shown}`: {error}", hint=hint)
+
+
+def _is_about_revision(error: ProgramError) -> bool:
+    said = str(error)
+    return any(words in said for words in ("couldn't find remote ref", "not our ref", "unadvertised object"))
+
+
+def _fetch(store: str, url: str, revision: str) -> str:
+    """Fetch a revision and give its commit; servers that hand out no single commits send all branches."""
+    try:
+        _git(store, "fetch", "--quiet", "--depth=1", "--no-tags", "--end-of-options", url, revision)
+        found = "FETCH_HEAD"
+    except ProgramError as error:
+        if not (_COMMIT.fullmatch(revision) and _is_about_revision(error)):
+            raise
+        everything = ("+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*")
+        _git(store, "fetch", "--quiet", "--end-of-options", url, *everything)
+        found = revision
+    return _commit(store, found, revision)
+
+
+def _commit(store: str, found: str, revision: str) -> str:
+    try:
+        return _git(store, "rev-parse", "--verify", "--quiet", f"{found}^{{commit}}").decode().strip()
+    except ProgramError as error:
+        raise ProgramError(f"couldn't find remote ref {revision}", status=error.status) from error
+
+
+def _git(store: str, *arguments: str, stdin: bytes = b"") -> bytes:
+    command = ["git", f"--git-dir={store}", *arguments]
+    return programs.run(command, settings=_SETTINGS, stdin=stdin, timeout_s=_TIMEOUT_S).stdout

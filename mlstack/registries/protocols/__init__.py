@@ -1,1 +1,0 @@
-"""The protocols, one file each; `catalog` loads this folder."""

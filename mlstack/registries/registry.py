@@ -1,0 +1,700 @@
+"""What a registry is: an index of packages and their versions, and the files of each version."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+from importlib import import_module
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol, TypeVar
+
+from mlstack.app import document as documents
+from mlstack.app import files
+from mlstack.app.app import API_VERSION, LockedRegistry, PackageRef, RegistryRef, Retired
+from mlstack.app.app_dir import AppDir
+from mlstack.app.document import FieldReader, fields_of
+from mlstack.app.files import read_file, read_folder, read_retired, retired_maps
+from mlstack.app.package import FetchedPackage, PackageFolder, digest
+from mlstack.app.prototype import Prototype
+from mlstack.app.schema import check_file
+from mlstack.errors import ConfigError, MlstackError, NotFoundError, RegistryError
+from mlstack.names import nearest, version_key
+from mlstack.table import Table
+from mlstack.yaml import write
+
+# --- What a registry is: an index of packages and their versions, and the files of each version ---
+
+Files = Mapping[PurePosixPath, bytes]
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexVersion:
+    """One version of a package in an index.
+
+    Args:
+        version: the package's version.
+        path: its folder, relative to the index.
+        digest: `sha256:…` that its content must have.
+    """
+
+    version: str
+    path: str
+    digest: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexPackage:
+    """One package of an index, versions in ascending order."""
+
+    name: str
+    summary: str = ""
+    versions: tuple[IndexVersion, ...]
+
+    @property
+    def newest(self) -> IndexVersion:
+        """Give the highest version."""
+        return max(self.versions, key=lambda each: version_key(each.version))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegistryIndex:
+    """What a registry offers.
+
+    Args:
+        name: the registry's own name.
+        summary: one line.
+        aliases: addresses that this registry stands in for.
+        packages: by name.
+        retired: names that it does not offer any more.
+        revision: the commit the index was read at; empty where there are no commits.
+    """
+
+    name: str
+    summary: str = ""
+    aliases: tuple[str, ...] = ()
+    packages: Mapping[str, IndexPackage]
+    retired: tuple[Retired, ...] = ()
+    revision: str = ""
+
+    def package(self, name: str) -> IndexPackage:
+        """Give a package.
+
+        Raises:
+            NotFoundError: with the nearest known one, or what to do instead of a retired one.
+        """
+        if name not in self.packages:
+            refuse_retired(name, self.retired, registry=self.name)
+            near = nearest(name, self.packages)
+            hint = None if near else f"known packages: {', '.join(sorted(self.packages)) or 'none'}"
+            raise NotFoundError(f"registry `{self.name}` has no package `{name}`", near=near, hint=hint)
+        return self.packages[name]
+
+    def version(self, name: str, version: str = "") -> IndexVersion:
+        """Give a version of a package; the newest when none is named.
+
+        Raises:
+            NotFoundError: no such package or version.
+        """
+        package = self.package(name)
+        if version in ("", "latest"):
+            return package.newest
+        for each in package.versions:
+            if each.version == version:
+                return each
+        known = ", ".join(each.version for each in package.versions)
+        raise NotFoundError(f"package `{name}` has no version `{version}`", hint=f"known versions: {known}")
+
+
+def refuse_retired(name: str, retired: Iterable[Retired], *, registry: str) -> None:
+    """Raise if a name is one that its registry does not offer any more.
+
+    Raises:
+        NotFoundError: with the reason, and what to do instead.
+    """
+    for each in retired:
+        if name in each.names:
+            hint = each.instead or f"registry `{registry}` has nothing in its place"
+            raise NotFoundError(f"`{name}` is retired: {each.reason}", hint=hint)
+
+
+class Registry(Protocol):
+    """A place that packages come from."""
+
+    def index(self) -> RegistryIndex:
+        """Give the index.
+
+        Raises:
+            RegistryError: it cannot be fetched or read.
+        """
+
+    def fetch(self, package: str, version: str = "") -> Files:
+        """Give the files of a package version, newest when none is named; the digest is checked.
+
+        Raises:
+            NotFoundError: no such package or version.
+            RegistryError: it cannot be fetched, or its digest is not what the index says.
+        """
+
+    def at(self, revision: str) -> Registry:
+        """Give the same registry at another branch, tag or commit.
+
+        Raises:
+            RegistryError: the protocol has no revisions.
+        """
+
+
+class RegistryType(Protocol):
+    """What `@protocol` stands on: a class that opens registries of one protocol."""
+
+    @staticmethod
+    def accepts(address: str) -> bool:
+        """Tell whether an address is written in this protocol's way."""
+
+    def __call__(self, ref: RegistryRef, *, root: Path) -> Registry:
+        """Open a registry; relative addresses start at `root`, the app's folder."""
+
+
+PROTOCOLS: Table[RegistryType] = Table("registry protocol")
+protocol = PROTOCOLS.register
+
+
+# --- A registry whose packages lie in a tree of files: a folder of the disk, or a commit of a
+# repository
+
+INDEX_FILE = "registry.yaml"
+_Read = TypeVar("_Read")
+
+
+class Tree(Protocol):
+    """Files by path relative to the registry's folder; `..` may lead to its neighbours."""
+
+    def read(self, path: PurePosixPath) -> bytes | None:
+        """Give a file, or nothing when it is not there."""
+
+    def folder(self, path: PurePosixPath) -> Files:
+        """Give all files of a folder by path relative to it; none when it is not there."""
+
+    def names(self) -> Iterable[str]:
+        """Give the names of the folders in the registry's folder."""
+
+
+class FolderTree:
+    """The files of a registry's folder and of the folders beside it.
+
+    Args:
+        folder: the registry's folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Hold the place; nothing is read."""
+        self._root = folder
+
+    def read(self, path: PurePosixPath) -> bytes | None:
+        """Give a file, or nothing when it is not there."""
+        place = self._place(path)
+        return read_file(place) if place.is_file() else None
+
+    def folder(self, path: PurePosixPath) -> Files:
+        """Give all files of a folder by path relative to it."""
+        place = self._place(path)
+        return read_folder(place, source=str(path)) if place.is_dir() else {}
+
+    def names(self) -> Iterable[str]:
+        """Give the names of the folders in the registry's folder."""
+        return [
+            entry.name for entry in self._root.iterdir() if entry.is_dir() and not entry.name.startswith(".")
+        ]
+
+    def _place(self, path: PurePosixPath) -> Path:
+        """Give the place of a path; an index may point beside its folder, and no further."""
+        place = (self._root / path).resolve()
+        if not place.is_relative_to(self._root.parent):
+            raise RegistryError(f"the path `{path}` leads out of the registry")
+        return place
+
+
+def read_index(tree: Tree, *, source: str, name: str, revision: str = "") -> RegistryIndex:
+    """Read `registry.yaml`; without one, every folder with a `package.yaml` is a package.
+
+    Args:
+        tree: the registry's files.
+        source: what messages call it.
+        name: the registry's name where no index says it.
+        revision: the commit.
+
+    Raises:
+        RegistryError: the index is wrong, or there is neither index nor package.
+    """
+    data = tree.read(PurePosixPath(INDEX_FILE))
+    try:
+        if data is None:
+            return _derived(tree, source, name, revision)
+        return _parsed(data, source, revision)
+    except RegistryError:
+        raise
+    except MlstackError as error:
+        raise RegistryError(
+            f"the registry cannot be read: {error}", where=error.where, hint=error.hint
+        ) from error
+
+
+def _parsed(data: bytes, source: str, revision: str) -> RegistryIndex:
+    document = documents.read(data, file=f"{source}/{INDEX_FILE}")
+    fields = fields_of(document, "Registry").only(
+        "apiVersion", "kind", "name", "summary", "aliases", "retired", "packages"
+    )
+    check_file("Registry", document.value, source=document.file, origins=document.all_origins())
+    packages = (_package(entry) for entry in fields.each("packages"))
+    return RegistryIndex(
+        name=fields.text("name"),
+        summary=fields.text("summary", ""),
+        aliases=fields.texts("aliases"),
+        packages={package.name: package for package in packages},
+        retired=read_retired(fields),
+        revision=revision,
+    )
+
+
+def _package(fields: FieldReader) -> IndexPackage:
+    versions = [_version(entry) for entry in fields.each("versions")]
+    versions.sort(key=lambda each: version_key(each.version))
+    return IndexPackage(
+        name=fields.text("name"), summary=fields.text("summary", ""), versions=tuple(versions)
+    )
+
+
+def _version(fields: FieldReader) -> IndexVersion:
+    return IndexVersion(
+        version=fields.text("version"), path=fields.text("path"), digest=fields.text("digest")
+    )
+
+
+def _derived(tree: Tree, source: str, name: str, revision: str) -> RegistryIndex:
+    packages = {}
+    for folder in sorted(tree.names()):
+        if tree.read(PurePosixPath(folder, "package.yaml")) is not None:
+            files = tree.folder(PurePosixPath(folder))
+            head = PackageFolder(files, source=f"{source}/{folder}").head
+            version = IndexVersion(version=head.version, path=folder, digest=digest(files))
+            packages[head.name] = IndexPackage(name=head.name, summary=head.summary, versions=(version,))
+    if not packages:
+        raise RegistryError(
+            f"no registry at `{source}`: neither `{INDEX_FILE}` nor a folder with `package.yaml`",
+            hint="check the address, branch and folder",
+        )
+    return RegistryIndex(name=name, packages=packages, revision=revision)
+
+
+def fetch_package(tree: Tree, index: RegistryIndex, package: str, version: str) -> Files:
+    """Give the files of a package version, its digest checked.
+
+    Raises:
+        NotFoundError: no such package or version.
+        RegistryError: the folder is missing, unsafe, or its digest is not what the index says.
+    """
+    wanted = index.version(package, version)
+    named = f"{package}@{wanted.version}"
+    files = guarded(lambda: tree.folder(PurePosixPath(wanted.path)), named)
+    if not files:
+        raise RegistryError(f"the folder of package `{named}` is missing: `{wanted.path}`")
+    found = digest(files)
+    if found != wanted.digest:
+        raise RegistryError(
+            f"the content of package `{named}` is not what the registry's index says:"
+            f" {found}, the index has {wanted.digest}",
+            hint="nothing was changed; ask the registry's keeper, whose index may be stale",
+        )
+    return files
+
+
+def guarded(read: Callable[[], _Read], named: str) -> _Read:
+    """Read a package of somebody else.
+
+    Raises:
+        RegistryError: it is refused.
+    """
+    try:
+        return read()
+    except ConfigError as error:
+        message = f"package `{named}` is refused: {error}"
+        raise RegistryError(message, where=error.where, hint=error.hint) from error
+
+
+# --- Find the protocol of a registry and open it; fetch a package with all that it requires ---
+
+BUNDLED = "bundled"
+
+
+@cache
+def _load() -> None:
+    """Import every module beside this one, once; each enters its protocol in the table."""
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        if file.stem not in ("__init__", "registry"):
+            import_module(f"mlstack.registries.{file.stem}")
+
+
+def protocols() -> tuple[str, ...]:
+    """Give the names of all protocols."""
+    _load()
+    return PROTOCOLS.names()
+
+
+def protocol_of(address: str) -> str:
+    """Give the protocol that an address is written in.
+
+    Raises:
+        RegistryError: it fits none.
+    """
+    if is_bundled(address):
+        return "directory"
+    _load()
+    for name, kind in PROTOCOLS:
+        if kind.accepts(address):
+            return name
+    raise RegistryError(
+        f"`{address}` is no address of a registry",
+        hint="give a folder, a git URL, or github.com/OWNER/REPO/tree/BRANCH/FOLDER",
+    )
+
+
+def open_registry(ref: RegistryRef, *, root: Path) -> Registry:
+    """Open a registry; an address that the bundled one stands in for leads there, offline.
+
+    Args:
+        ref: as `app.yaml` names it; an empty protocol is found from the address.
+        root: the app's folder, where relative addresses start.
+
+    Raises:
+        RegistryError: no such protocol, or the address fits none.
+    """
+    if is_bundled(ref.address):
+        place = str(files.folder("registry"))
+        return _kind("directory")(RegistryRef(name=ref.name, address=place, protocol="directory"), root=root)
+    return _kind(ref.protocol or protocol_of(ref.address))(ref, root=root)
+
+
+def indexes(
+    refs: Iterable[RegistryRef], *, root: Path, notes: list[str]
+) -> Iterator[tuple[str, RegistryIndex]]:
+    """Give the index of each registry by the app's name for it; one that cannot be read becomes a note.
+
+    Args:
+        refs: the app's registries.
+        root: the app's folder.
+        notes: where to say which registries were left out.
+    """
+    for ref in refs:
+        try:
+            index = open_registry(ref, root=root).index()
+        except MlstackError as error:
+            notes.append(f"registry `{ref.name}` was left out: {error}")
+        else:
+            yield ref.name, index
+
+
+def _kind(name: str) -> RegistryType:
+    _load()
+    try:
+        return PROTOCOLS.find(name)
+    except NotFoundError as error:
+        raise RegistryError(str(error), hint=error.hint) from error
+
+
+def is_bundled(address: str) -> bool:
+    """Tell whether an address leads to the registry that comes with mlstack."""
+    return address == BUNDLED or _normal(address) in {_normal(alias) for alias in _bundled_aliases()}
+
+
+def is_local(ref: RegistryRef) -> bool:
+    """Tell whether a registry lies on this machine, so that asking it needs no network."""
+    return is_bundled(ref.address) or (ref.protocol or protocol_of(ref.address)) == "directory"
+
+
+@cache
+def _bundled_aliases() -> tuple[str, ...]:
+    folder = files.folder("registry")
+
+    class OnlyIndex:
+        """The index alone: packages are not looked at."""
+
+        def read(self, path: PurePosixPath) -> bytes | None:
+            return (folder / path).read_bytes()
+
+        def folder(self, path: PurePosixPath) -> dict[PurePosixPath, bytes]:
+            return {}
+
+        def names(self) -> Iterable[str]:
+            return ()
+
+    return read_index(OnlyIndex(), source=f"registry/{INDEX_FILE}", name=BUNDLED).aliases
+
+
+def _normal(address: str) -> str:
+    """Give an address without scheme, user, `.git` and closing slashes, in lower case up to the path."""
+    rest = address.rpartition("://")[2].rstrip("/").removesuffix(".git")
+    host, slash, path = rest.partition("/")
+    return f"{host.rpartition('@')[2].lower()}{slash}{path}"
+
+
+def fetch_all(
+    refs: Iterable[RegistryRef], wanted: PackageRef, *, root: Path
+) -> tuple[tuple[FetchedPackage, ...], LockedRegistry]:
+    """Fetch a package and all that it requires from its registry; nothing is written.
+
+    Args:
+        refs: the app's registries.
+        wanted: the package; its version may be a branch, tag or commit where the registry has such.
+        root: the app's folder.
+
+    Returns:
+        The packages, the wanted one first, and what to lock of the registry.
+
+    Raises:
+        NotFoundError: no such registry, package or version.
+        RegistryError: it cannot be fetched, a digest differs, or what it holds is wrong.
+    """
+    known = {each.name: each for each in refs}
+    ref = known.get(wanted.registry)
+    if ref is None:
+        near = nearest(wanted.registry, known)
+        hint = None if near else f"mlstack registry add {wanted.registry} ADDRESS"
+        raise NotFoundError(f"no registry `{wanted.registry}` in app.yaml", near=near, hint=hint)
+    registry, version = _at_version(open_registry(ref, root=root), wanted)
+    found: dict[str, FetchedPackage] = {}
+    waiting = [(wanted.name, version)]
+    while waiting:
+        name, version = waiting.pop(0)
+        if name not in found:
+            found[name] = _fetched(registry, ref, name, version)
+            waiting += [(needed, "") for needed in _requires(found[name])]
+    _check(found)
+    return tuple(found.values()), _locked(ref, registry.index())
+
+
+def _check(fetched: Mapping[str, FetchedPackage]) -> None:
+    """Read packages whole, so that what cannot be used or removed again is never written into an app."""
+    folders = {
+        name: PackageFolder(package.files, source=f"{package.registry}/{name}", registry=package.registry)
+        for name, package in fetched.items()
+    }
+    for name, folder in folders.items():
+        others = {each: folders[each] for each in folders if each != name}
+        package = guarded(partial(folder.package, others), name)
+        if (package.name, package.version) != (name, fetched[name].version):
+            raise RegistryError(
+                f"package `{name}@{fetched[name].version}` calls itself `{package.name}@{package.version}`",
+                where=f"{folder.source}/package.yaml",
+                hint="tell who keeps the registry: `mlstack registry index` writes what its packages say",
+            )
+
+
+def _locked(ref: RegistryRef, index: RegistryIndex) -> LockedRegistry:
+    # Retired names of a registry on this machine are asked of it: what it says then is never stale.
+    retired = () if is_local(ref) else index.retired
+    return LockedRegistry(name=ref.name, address=ref.address, revision=index.revision, retired=retired)
+
+
+def _at_version(registry: Registry, wanted: PackageRef) -> tuple[Registry, str]:
+    """Give the registry and version that a requirement means; what is no version may be a revision."""
+    if not wanted.version:
+        return registry, ""
+    try:
+        registry.index().version(wanted.name, wanted.version)
+    except NotFoundError as no_version:
+        try:
+            moved = registry.at(wanted.version)
+            moved.index().package(wanted.name)
+        except RegistryError as error:
+            raise NotFoundError(
+                no_version.message, near=no_version.near, hint=no_version.hint or error.message
+            ) from error
+        return moved, ""
+    return registry, wanted.version
+
+
+def _fetched(registry: Registry, ref: RegistryRef, name: str, version: str) -> FetchedPackage:
+    exact = registry.index().version(name, version).version
+    files = registry.fetch(name, exact)
+    return FetchedPackage(
+        registry=ref.name, name=name, version=exact, digest=digest(files), source=ref.address, files=files
+    )
+
+
+def _requires(package: FetchedPackage) -> tuple[str, ...]:
+    return PackageFolder(package.files, source=f"{package.registry}/{package.name}").head.requires
+
+
+# --- Write the index of a registry from its package folders ---
+
+_HEADER = "# The packages are derived from their folders: mlstack rewrites them.\n"
+
+
+def build_index(folder: Path, *, packages: Path | None = None) -> str:
+    """Give the text of `registry.yaml` for a registry's folder, from what its packages hold now.
+
+    Name, summary, addresses and retired names are taken from the index that is there. Older versions stay
+    as long as their folder does.
+
+    Args:
+        folder: the registry's folder.
+        packages: the folder with the packages; the registry's own, or `prototypes` beside it.
+
+    Raises:
+        RegistryError: there is no package.
+        SchemaError: a package is wrong.
+    """
+    source = packages or (folder if _has_packages(folder) else folder.parent / "prototypes")
+    if not _has_packages(source):
+        raise RegistryError(
+            f"no package folder in `{source}`", hint="a package is a folder with package.yaml"
+        )
+    known = _known(folder)
+    found = {name: dict(versions) for name, versions in _kept(known, folder)}
+    summaries = {package.name: package.summary for package in known.packages.values()}
+    for path in sorted(file.parent for file in source.glob("*/package.yaml")):
+        read = PackageFolder.read(path, source=path.name)
+        summaries[read.head.name] = read.head.summary
+        entry = IndexVersion(version=read.head.version, path=_relative(path, folder), digest=read.digest)
+        found.setdefault(read.head.name, {})[entry.version] = entry
+    listed = [
+        _package_map(name, summaries.get(name, ""), versions) for name, versions in sorted(found.items())
+    ]
+    return _HEADER + write.to_yaml(_index_map(known, listed))
+
+
+def _has_packages(folder: Path) -> bool:
+    return any(folder.glob("*/package.yaml"))
+
+
+def _known(folder: Path) -> RegistryIndex:
+    name = folder.resolve().name  # `.` has none
+    if (folder / INDEX_FILE).is_file():
+        return read_index(FolderTree(folder.resolve()), source=name, name=name)
+    return RegistryIndex(name=name, packages={})
+
+
+def _kept(known: RegistryIndex, folder: Path) -> Iterator[tuple[str, Mapping[str, IndexVersion]]]:
+    for package in known.packages.values():
+        kept = {each.version: each for each in package.versions if _still_there(package, each, folder)}
+        if kept:
+            yield package.name, kept
+
+
+def _still_there(package: IndexPackage, version: IndexVersion, folder: Path) -> bool:
+    """Tell whether a version's folder still holds that version."""
+    place = folder / version.path
+    if not (place / "package.yaml").is_file():
+        return False
+    head = PackageFolder.read(place, source=version.path).head
+    return (head.name, head.version) == (package.name, version.version)
+
+
+def _relative(path: Path, folder: Path) -> str:
+    return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()
+
+
+def _package_map(name: str, summary: str, versions: Mapping[str, IndexVersion]) -> dict[str, Any]:
+    ordered = sorted(versions.values(), key=lambda each: version_key(each.version))
+    listed = [{"version": each.version, "path": each.path, "digest": each.digest} for each in ordered]
+    return {"name": name, **({"summary": summary} if summary else {}), "versions": listed}
+
+
+def _index_map(known: RegistryIndex, packages: list[dict[str, Any]]) -> dict[str, Any]:
+    head: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "Registry", "name": known.name}
+    head |= {"summary": known.summary} if known.summary else {}
+    head |= {"aliases": list(known.aliases)} if known.aliases else {}
+    head |= {"retired": retired_maps(known.retired)} if known.retired else {}
+    return {**head, "packages": packages}
+
+
+# --- Retired names: what an app's registries say of prototypes that people know from elsewhere ---
+
+
+def find_prototype(app: AppDir, name: str) -> Prototype:
+    """Find an installed prototype; what is installed comes before what is retired.
+
+    Args:
+        app: the app directory.
+        name: full name, alias or unique end, as typed.
+
+    Raises:
+        NotFoundError: none, or several; of a retired name the reason and what to do instead.
+    """
+    try:
+        return app.prototype(name)
+    except NotFoundError:
+        refuse_if_retired(app, name)
+        raise
+
+
+def refuse_if_retired(app: AppDir, name: str) -> None:
+    """Raise if a registry of the app calls a name retired; no network is used.
+
+    Raises:
+        NotFoundError: with the reason, and what to do instead.
+    """
+    short = name.removeprefix("io.ksonnet.pkg.").rpartition("/")[2]
+    for registry, retired in _retired(app):
+        refuse_retired(short, retired, registry=registry)
+
+
+def _retired(app: AppDir) -> Iterator[tuple[str, tuple[Retired, ...]]]:
+    """Give the retired names by registry: asked now of those on this machine, else as they were locked."""
+    locked = {each.name: each.retired for each in app.lock().registries}
+    for ref in app.app().registries:
+        try:
+            yield ref.name, _asked(app, ref) if is_local(ref) else locked.get(ref.name, ())
+        except MlstackError:  # the name was not found: that error is the one to show
+            continue
+
+
+def _asked(app: AppDir, ref: RegistryRef) -> tuple[Retired, ...]:
+    return open_registry(ref, root=app.root).index().retired
+
+
+# --- Registries that are folders of the disk; relative addresses start at the app's folder ---
+
+
+@protocol("directory")
+class DirectoryRegistry:
+    """A folder with `registry.yaml`, or with package folders."""
+
+    def __init__(self, ref: RegistryRef, *, root: Path) -> None:
+        """Hold the place; nothing is read."""
+        self._ref = ref
+        self._folder = (root / Path(ref.address).expanduser()).resolve()
+
+    @staticmethod
+    def accepts(address: str) -> bool:
+        """Tell whether an address is a path: it starts with `.`, `/` or `~`, or has no host in front."""
+        first = address.split("/")[0]
+        return address.startswith((".", "/", "~")) or bool(first and not set(first) & set(".:"))
+
+    @cached_property
+    def _index(self) -> RegistryIndex:
+        if not self._folder.is_dir():
+            raise RegistryError(
+                f"no folder `{self._ref.address}` for registry `{self._ref.name}`", hint="check the address"
+            )
+        return read_index(FolderTree(self._folder), source=self._ref.address, name=self._ref.name)
+
+    def index(self) -> RegistryIndex:
+        """Give the index."""
+        return self._index
+
+    def fetch(self, package: str, version: str = "") -> Files:
+        """Give the files of a package version, its digest checked."""
+        return fetch_package(FolderTree(self._folder), self._index, package, version)
+
+    def at(self, revision: str) -> DirectoryRegistry:
+        """Refuse: a folder has no revisions.
+
+        Raises:
+            RegistryError: always.
+        """
+        raise RegistryError(
+            f"registry `{self._ref.name}` is a folder, which has no revision `{revision}`",
+            hint=f"mlstack registry describe {self._ref.name} lists the versions",
+        )

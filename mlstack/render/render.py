@@ -1,0 +1,725 @@
+"""From the text of a template or manifest to Kubernetes objects, each with the place it stands at."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from mlstack.app import schema
+from mlstack.app.app import Component, Environment, Manifest
+from mlstack.app.app_dir import AppDir
+from mlstack.app.document import AppDocument, described, expectation
+from mlstack.app.params import Overrides, Resolved, Setting, join_path, merge
+from mlstack.app.prototype import Prototype
+from mlstack.errors import (
+    ConfigError,
+    MlstackError,
+    NotFoundError,
+    TemplateError,
+    TemplateRefusedError,
+    YamlError,
+)
+from mlstack.names import check_namespace, nearest
+from mlstack.objects import kube_object, masking, order
+from mlstack.objects.kinds import Kinds
+from mlstack.objects.kube_object import DesiredState, KubeObject, Source, group_of
+from mlstack.render.cache import Render, Renders
+from mlstack.render.template import CodeStore, Renderer, Rendering, TemplatePlace
+from mlstack.yaml import read
+
+# --- From the text of a template or manifest to Kubernetes objects, each with the place it stands
+# at
+
+Path = tuple[str | int, ...]
+PlaceOf = Callable[[int], TemplatePlace | None]
+"""Gives the place that a line of the text stands at in the files."""
+
+
+def at_template(error: YamlError, places: Sequence[TemplatePlace | None], file: str) -> YamlError:
+    """Move a fault in rendered text to the line of the template that wrote it."""
+    rendered = (error.where or "").rpartition(":")[2]
+    found = place_of_line(places)(int(rendered)) if rendered.isdigit() else None
+    where = file if found is None else f"{found.file}:{found.line}"
+    return YamlError(f"the template renders no sound YAML: {error.message}", where=where, hint=error.hint)
+
+
+def place_of_line(places: Sequence[TemplatePlace | None]) -> PlaceOf:
+    """Give what looks a line up in the places of all lines of a text."""
+    return lambda rendered: places[rendered - 1] if 0 < rendered <= len(places) else None
+
+
+def objects_of(
+    document: read.Document, *, component: str, file: str, place_of: PlaceOf, locate: bool
+) -> Iterator[KubeObject]:
+    """Give the objects of a document; a List gives its items.
+
+    Args:
+        document: with positions if every part is to be located.
+        component: full name of the component that brings them.
+        file: the file, where the line of an object is not known.
+        place_of: gives the place of a line.
+        locate: note the place of every part of every object.
+
+    Raises:
+        ConfigError: the document is no Kubernetes object.
+    """
+    for path, data in _unpacked(document.value):
+        first = place_of(document.position(path).line if document.positions else document.line)
+        source = Source(
+            component=component,
+            file=first.file if first else file,
+            line=first.line if first else None,
+            places=_places(document, path, place_of) if locate else {},
+        )
+        check_object(data, source.at)
+        yield KubeObject(data=data, component=component, source=source)
+
+
+def _places(document: read.Document, path: Path, place_of: PlaceOf) -> dict[Path, str]:
+    inside = (
+        (where[len(path) :], place_of(position.line))
+        for where, position in document.positions.items()
+        if where[: len(path)] == path
+    )
+    return {where: f"{place.file}:{place.line}" for where, place in inside if place is not None}
+
+
+def _unpacked(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    if _is_list(value):
+        for place, item in enumerate(value["items"]):
+            yield from _unpacked(item, (*path, "items", place))
+    else:
+        yield path, value
+
+
+def _is_list(value: Any) -> bool:
+    """Tell what `kubectl get` writes for several objects from a kind whose name happens to end so."""
+    if not isinstance(value, Mapping) or not str(value.get("kind", "")).endswith("List"):
+        return False
+    return isinstance(value.get("items"), list) and "name" not in (value.get("metadata") or {})
+
+
+def check_object(data: Any, at: Callable[[Path], str]) -> None:
+    """Raise for what cannot be addressed in a cluster, or marked as ours.
+
+    Args:
+        data: an object as it was written.
+        at: gives the place of a part of it.
+
+    Raises:
+        ConfigError: no map, without apiVersion, kind or name, or with odd metadata.
+    """
+    if not isinstance(data, Mapping):
+        message = f"a document is no Kubernetes object: expected a map, got {described(data)}"
+        raise ConfigError(message, where=at(()), hint=_HINT)
+    metadata: Any = data.get("metadata")
+    metadata = metadata if isinstance(metadata, Mapping) else {}
+    values = {path: metadata.get(path[-1]) if len(path) > 1 else data.get(path[0]) for path in _TYPES}
+    missing = [f"`{join_path(path)}`" for path in _NEEDED if values[path] in (None, "")]
+    if missing:
+        message = f"a document is no Kubernetes object: it has no {', '.join(missing)}"
+        hint = _GENERATED if "generateName" in metadata else _HINT
+        raise ConfigError(message, where=at(()), hint=hint)
+    for path, value in values.items():
+        if value is not None and not isinstance(value, _TYPES[path][1]):
+            sentence = expectation("type", {"type": _TYPES[path][0]}, value)
+            raise ConfigError(f"`{join_path(path)}` {sentence}", where=at(path))
+
+
+_NEEDED: tuple[Path, ...] = (("apiVersion",), ("kind",), ("metadata", "name"))
+_TYPES: Mapping[Path, tuple[str, type]] = {
+    **{path: ("string", str) for path in _NEEDED},
+    ("metadata", "namespace"): ("string", str),
+    ("metadata", "labels"): ("object", Mapping),
+    ("metadata", "annotations"): ("object", Mapping),
+}
+_HINT = "give it apiVersion, kind and metadata.name, or move it out of components/"
+_GENERATED = "every apply would make another object from `generateName`: give it a name"
+
+
+# --- Patches of an environment: partial objects laid over what a component renders (RFC 7396) ---
+
+_FIXED = ("apiVersion", "kind")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patch:
+    """A partial object and the place it was written at.
+
+    Attributes:
+        data: apiVersion, kind, metadata.name and the fields to change; null removes a field.
+        where: `file:line`.
+        places: `file:line` of each of its parts, by path.
+    """
+
+    data: Mapping[str, Any]
+    where: str
+    places: Mapping[tuple[str | int, ...], str] = field(default_factory=dict)
+
+    def matches(self, data: Mapping[str, Any]) -> bool:
+        """Tell whether an object is the one meant: group, kind, name, and namespace where one is given."""
+        mine, its = self.data["metadata"], data.get("metadata") or {}
+        same_kind = _kind(self.data) == _kind(data)
+        namespace = mine.get("namespace")
+        return same_kind and mine["name"] == its.get("name") and namespace in (None, its.get("namespace"))
+
+
+def read_patch(value: Any, *, where: str, places: Mapping[tuple[str | int, ...], str] | None = None) -> Patch:
+    """Check that a document says which object it changes.
+
+    Args:
+        value: the document.
+        where: `file:line` of its beginning.
+        places: `file:line` of each of its parts, by path.
+
+    Raises:
+        ConfigError: apiVersion, kind or name are missing.
+    """
+    metadata = value.get("metadata") if isinstance(value, Mapping) else None
+    named = isinstance(metadata, Mapping) and isinstance(metadata.get("name"), str)
+    if not named or not all(isinstance(value.get(key), str) for key in _FIXED):
+        raise ConfigError("a patch needs `apiVersion`, `kind` and `metadata.name`", where=where)
+    return Patch(data=value, where=where, places=places or {})
+
+
+def patched(objects: Sequence[Mapping[str, Any]], patches: Sequence[Patch]) -> list[Mapping[str, Any]]:
+    """Lay patches over objects, in their order.
+
+    Raises:
+        NotFoundError: a patch changes an object that is not there.
+    """
+    result = list(objects)
+    for patch in patches:
+        places = [place for place, data in enumerate(result) if patch.matches(data)]
+        if not places:
+            raise _no_target(patch, objects)
+        for place in places:
+            result[place] = merge(result[place], patch.data)
+    return result
+
+
+def _kind(data: Mapping[str, Any]) -> tuple[str, str]:
+    return group_of(str(data.get("apiVersion", ""))), str(data.get("kind", ""))
+
+
+def _no_target(patch: Patch, objects: Sequence[Mapping[str, Any]]) -> NotFoundError:
+    wanted = f"{patch.data['kind']} {patch.data['metadata']['name']}"
+    known = [f"{data.get('kind')} {(data.get('metadata') or {}).get('name')}" for data in objects]
+    return NotFoundError(
+        f"the component renders no `{wanted}` to patch", near=nearest(wanted, known), where=patch.where
+    )
+
+
+# --- Write an object the way the API server keeps it, so that what is rendered is what is applied ---
+# Where a form would make server-side apply misbehave, it is replaced by an equal one: `stringData` (a key
+# dropped from it would stay in the Secret for ever), empty maps (they would own the whole map), fields
+# that only the server sets (a manifest exported by `kubectl get -o yaml` carries them).
+
+_SERVER_METADATA = frozenset(
+    {"creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"}
+)
+_EMPTY_IS_ABSENT = frozenset(
+    {"annotations", "args", "binaryData", "command", "data", "env", "envFrom", "finalizers"}
+    | {"imagePullSecrets", "initContainers", "labels", "limits", "nodeSelector", "ownerReferences"}
+    | {"requests", "tolerations", "volumeMounts", "volumes"}
+)
+_TEXT_MAPS = frozenset({"data", "stringData", "binaryData"})
+
+
+def normalised(data: Mapping[str, Any], *, built_in: bool) -> dict[str, Any]:
+    """Give an equal object in the form the server keeps.
+
+    Args:
+        data: the object as it was rendered or read.
+        built_in: whether Kubernetes itself serves the kind. In custom resources a null or an empty
+            map may mean something to their controller, so only their metadata is touched.
+    """
+    result = dict(data)
+    if "metadata" in result:
+        result["metadata"] = _metadata(result["metadata"])
+    kind = data.get("kind")
+    if not built_in:
+        return {key: _without_null_times(value) for key, value in result.items()}
+    result.pop("status", None)
+    if kind == "CustomResourceDefinition":
+        return result
+    if kind in ("Secret", "ConfigMap"):
+        return _text_maps(result)
+    result = dict(_pruned(result))
+    if kind == "ClusterRole" and result.get("aggregationRule") is not None:
+        # The aggregating controller owns the rules; an empty list of ours would fight with it for ever.
+        result.pop("rules", None)
+    if kind == "NetworkPolicy" and isinstance(result.get("spec"), dict):
+        result["spec"] = _network_policy(result["spec"])
+    return result
+
+
+def _metadata(metadata: Any) -> Any:
+    if not isinstance(metadata, Mapping):
+        return metadata
+    kept = {key: value for key, value in metadata.items() if key not in _SERVER_METADATA}
+    return {key: value for key, value in kept.items() if value not in (None, {}, [])}
+
+
+def _without_null_times(value: Any) -> Any:
+    """Drop `creationTimestamp: null`, which Go programs write into pod templates and no CRD declares."""
+    if isinstance(value, Mapping):
+        kept = {k: v for k, v in value.items() if not (k == "creationTimestamp" and v is None)}
+        return {key: _without_null_times(item) for key, item in kept.items()}
+    if isinstance(value, list):
+        return [_without_null_times(item) for item in value]
+    return value
+
+
+def _text_maps(data: dict[str, Any]) -> dict[str, Any]:
+    """Fold `stringData` into `data`; a null value is the empty text, as the API server reads it."""
+    result = {key: value for key, value in data.items() if value is not None}
+    for name in _TEXT_MAPS & result.keys():
+        if isinstance(result[name], Mapping):
+            result[name] = {key: "" if value is None else value for key, value in result[name].items()}
+    strings, texts = result.get("stringData"), result.get("data", {})
+    # Where either is no map, both stay as they are for validation to speak of.
+    if data.get("kind") == "Secret" and isinstance(strings, Mapping) and isinstance(texts, Mapping):
+        del result["stringData"]
+        result["data"] = {**texts, **{key: _encoded(value) for key, value in strings.items()}}
+    return {key: value for key, value in result.items() if key not in _TEXT_MAPS or value != {}}
+
+
+def _encoded(value: Any) -> Any:
+    return base64.b64encode(value.encode()).decode() if isinstance(value, str) else value
+
+
+def _pruned(value: Any) -> Any:
+    """Drop nulls, and the empty maps and lists that mean the same as none."""
+    if isinstance(value, dict):
+        inner = {key: _pruned(item) for key, item in value.items() if item is not None}
+        return {k: v for k, v in inner.items() if v or k not in _EMPTY_IS_ABSENT or v not in ({}, [])}
+    if isinstance(value, list):
+        return [_pruned(item) for item in value]
+    return value
+
+
+def _network_policy(spec: dict[str, Any]) -> dict[str, Any]:
+    """Drop empty peers and ports; an empty rule list means "deny all" and goes only if the type says it."""
+    types = spec.get("policyTypes") or []
+    result = dict(spec)
+    for name, peer, policy_type in (("ingress", "from", "Ingress"), ("egress", "to", "Egress")):
+        rules = result.get(name)
+        if rules == [] and policy_type in types:
+            del result[name]
+        elif isinstance(rules, list):
+            result[name] = [_rule(rule, peer) for rule in rules]
+    return result
+
+
+def _rule(rule: Any, peer: str) -> Any:
+    if not isinstance(rule, Mapping):
+        return rule
+    return {key: value for key, value in rule.items() if not (key in (peer, "ports") and value == [])}
+
+
+# --- From an app directory to the objects of one environment: resolve, render, parse, patch, stamp,
+# order
+
+_NONE = Overrides()
+
+
+def place(
+    app: AppDir, environment: str, *, context: str | None = None, namespace: str | None = None
+) -> Environment:
+    """Give an environment as one run uses it, with another context or namespace where asked.
+
+    Raises:
+        UsageError: the other namespace cannot be one.
+        NotFoundError: there is no such environment.
+        ConfigError: it names no context.
+    """
+    found = app.environment(environment)
+    if namespace:
+        check_namespace(namespace)
+    used = replace(found, context=context or found.context, namespace=namespace or found.namespace)
+    if not used.context:
+        raise ConfigError(
+            f"environment `{environment}` names no kubectl context",
+            where=found.file or None,
+            hint=f"mlstack env set {environment} --context CONTEXT",
+        )
+    return used
+
+
+def load(
+    app: AppDir,
+    environment: str,
+    *,
+    components: Sequence[str] = (),
+    overrides: Overrides = _NONE,
+    store: CodeStore | None = None,
+    namespace: str | None = None,
+    locate: bool = False,
+) -> DesiredState:
+    """Give the objects of an environment, in the order they are applied.
+
+    Args:
+        app: the app directory.
+        environment: name of the environment.
+        components: only these components and modules; none means all that the environment deploys.
+        overrides: parameters for this run.
+        store: keeps compiled templates and passed parameter sets.
+        namespace: another namespace, for this run.
+        locate: note the template line of every part of every object; this renders twice.
+
+    Raises:
+        ConfigError: a file, parameter or template is wrong; names component, file and line.
+        NotFoundError: no such environment, component or prototype.
+    """
+    try:
+        return _loaded(app, environment, components, overrides, store, namespace, locate=locate)
+    except ConfigError as error:
+        if locate or type(error) is not ConfigError:
+            raise
+    # Again for the lines of what it says of whole objects; other errors have theirs.
+    return _loaded(app, environment, components, overrides, store, namespace, locate=True)
+
+
+def _loaded(
+    app: AppDir,
+    environment: str,
+    components: Sequence[str],
+    overrides: Overrides,
+    store: CodeStore | None,
+    namespace: str | None,
+    *,
+    locate: bool,
+) -> DesiredState:
+    app.app()  # a fault of it is no component's, nor one of the lock
+    app.lock()
+    found = app.environment(environment)
+    found = replace(found, namespace=namespace or found.namespace)
+    app.check_patches(environment)
+    selected = app.selected(found, components)
+    depends = app.depends(selected)
+    loader = Loader(app, found, overrides=overrides, store=store, locate=locate)
+    rendered = [loader.render(component) for component in selected]
+    made = [made for one in rendered for made in one.objects]
+    stamped = _stamped(made, rendered, app=app.app().name, environment=found)
+    kube_object.refuse_duplicates(stamped)
+    masking.allow(_names(app.app().name, found, stamped))
+    notes = [note for one in rendered for note in one.notes]
+    notes += app.undeclared_globals(found.name, selected)
+    return DesiredState(
+        app=app.app().name,
+        environment=found.name,
+        namespace=found.namespace,
+        objects=order.ordered(stamped, depends),
+        components=tuple(sorted(component.full_name for component in selected)),
+        depends=depends,
+        timeouts={
+            one.full_name: one.timeout_s
+            for one in selected
+            if isinstance(one, Component) and one.timeout_s is not None
+        },
+        notes=tuple(dict.fromkeys(notes)),
+        has_secrets=any(one.has_secrets for one in rendered)
+        or any(each.kind == "Secret" for each in stamped),
+        secrets=tuple(dict.fromkeys(text for one in rendered for text in one.secrets)),
+    )
+
+
+def known_secrets(app: AppDir, environment: str) -> tuple[str, ...]:
+    """Give the texts of secret parameters as the app's files have them now, as far as these can be read."""
+    known: dict[str, None] = {}
+    with suppress(MlstackError):
+        for component in app.components():
+            if isinstance(component, Component):
+                with suppress(MlstackError):  # of others it is known all the same
+                    prototype = app.prototype(component.prototype)
+                    values = app.resolve(component, environment).values
+                    known.update(dict.fromkeys(masking.secret_texts(values, prototype.params)))
+    return tuple(known)
+
+
+def _names(app: str, environment: Environment, made: Iterable[KubeObject]) -> Iterator[str]:
+    """Give what people know things by, which is no secret even where one says the same."""
+    yield from (app, environment.name, environment.namespace, environment.context)
+    for each in made:
+        yield from (each.name, each.namespace, each.kind, each.component)
+
+
+def preview(
+    app: AppDir,
+    component: Component,
+    prototype: Prototype,
+    resolved: Resolved,
+    *,
+    environment: Environment,
+    store: CodeStore | None = None,
+) -> DesiredState:
+    """Give the objects that a component would bring which the app does not have.
+
+    Args:
+        app: the app directory.
+        component: as it would be.
+        prototype: its prototype.
+        resolved: its parameters, checked.
+        environment: where it would be deployed; one without a file has no patches.
+        store: keeps compiled templates.
+
+    Raises:
+        TemplateError: a template does not render.
+    """
+    one = Loader(app, environment, store=store).from_values(component, prototype, resolved)
+    stamped = _stamped(one.objects, [one], app=app.app().name, environment=environment)
+    return DesiredState(
+        app=app.app().name,
+        environment=environment.name,
+        namespace=one.namespace,
+        objects=order.ordered(stamped),
+        components=(component.full_name,),
+        notes=one.notes,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rendered:
+    """What one component gives, before marks and order.
+
+    Attributes:
+        component: its full name.
+        objects: in the order of the templates.
+        namespace: where its namespaced objects go.
+        notes: deprecations and the like.
+        has_secrets: a secret parameter is set.
+        secrets: texts of secret parameters.
+    """
+
+    component: str
+    objects: tuple[KubeObject, ...]
+    namespace: str
+    notes: tuple[str, ...] = ()
+    has_secrets: bool = False
+    secrets: tuple[str, ...] = ()
+
+
+class Loader:
+    """Renders the components of one environment.
+
+    Args:
+        app: the app directory.
+        environment: as this run uses it.
+        overrides: parameters for this run.
+        store: keeps compiled templates and passed parameter sets.
+        locate: note the template line of every part of every object.
+    """
+
+    def __init__(
+        self,
+        app: AppDir,
+        environment: Environment,
+        *,
+        overrides: Overrides = _NONE,
+        store: CodeStore | None = None,
+        locate: bool = False,
+    ) -> None:
+        """Begin with nothing rendered."""
+        self._app, self._environment, self._overrides = app, environment, overrides
+        self._store, self._locate = store, locate
+        self._renderers: dict[str, Renderer] = {}
+        self._renders = Renders(store)
+
+    def render(self, component: Component | Manifest) -> Rendered:
+        """Give the objects of one component, patched.
+
+        Raises:
+            ConfigError: a file, parameter or template is wrong.
+        """
+        with _Of(component.full_name):
+            if isinstance(component, Manifest):
+                return self._manifest(component)
+            prototype = self._app.prototype(component.prototype, where=component.file)
+            resolved = self._app.resolve(component, self._environment.name, self._overrides)
+            schema.check_params(prototype, resolved, passed=self._store, component=component.full_name)
+            return self.from_values(component, prototype, resolved)
+
+    def from_values(self, component: Component, prototype: Prototype, resolved: Resolved) -> Rendered:
+        """Give the objects of a component for resolved parameters, which are taken as they are.
+
+        Raises:
+            TemplateError: a template does not render.
+            YamlError: what it renders is no YAML.
+        """
+        namespace = str(resolved.values.get("namespace") or self._environment.namespace)
+        variables = self._variables(component, resolved, namespace)
+        try:
+            made, notes = self._made(prototype, variables, component.full_name)
+        except TemplateRefusedError as error:
+            raise _refused(error, component, resolved) from error
+        return Rendered(
+            component=component.full_name,
+            objects=tuple(self._patched(made, component.full_name)),
+            namespace=namespace,
+            notes=(*resolved.notes, *(f"{component.full_name}: {note}" for note in notes)),
+            has_secrets=prototype.has_secrets(resolved.values),
+            secrets=masking.secret_texts(resolved.values, prototype.params),
+        )
+
+    def _made(
+        self, prototype: Prototype, variables: Mapping[str, Any], component: str
+    ) -> tuple[list[KubeObject], Sequence[str]]:
+        """Give what the templates make and tell: as remembered, unless every part is to be located."""
+        key = None if self._locate else self._renders.key(prototype, variables)
+        known = self._renders.get(key)
+        if known is not None:
+            return [_unlocated(*each, prototype, component) for each in known.objects], known.notes
+        renderer = self._renderer(prototype)
+        rendering = renderer.rendering(variables)
+        made = {name: self._objects(rendering, name, prototype, component) for name in renderer.names}
+        contents = [(name, found.data) for name, objects in made.items() for found in objects]
+        self._renders.put(key, Render(objects=contents, notes=rendering.notes))
+        return [found for objects in made.values() for found in objects], rendering.notes
+
+    def _renderer(self, prototype: Prototype) -> Renderer:
+        key = f"{prototype.full_name}@{prototype.version}"
+        if key not in self._renderers:
+            self._renderers[key] = Renderer(prototype, store=self._store)
+        return self._renderers[key]
+
+    def _variables(self, component: Component, resolved: Resolved, namespace: str) -> dict[str, Any]:
+        environment = self._environment
+        return {
+            "params": dict(resolved.values),
+            "name": resolved.values.get("name") or component.name,
+            "component": {"name": component.name, "module": component.module},
+            "namespace": namespace,
+            "app": {"name": self._app.app().name},
+            "env": {
+                "name": environment.name,
+                "namespace": environment.namespace,
+                "context": environment.context,
+            },
+        }
+
+    def _objects(
+        self, rendering: Rendering, template: str, prototype: Prototype, component: str
+    ) -> list[KubeObject]:
+        file = prototype.sources.get(template, template)
+        text = rendering.render(template)
+        try:
+            documents = read.read_documents(text, source=file, with_positions=self._locate)
+        except YamlError as error:
+            raise at_template(error, rendering.render_with_places(template)[1], file) from error
+        places = rendering.render_with_places(template)[1] if self._locate else ()
+        return list(self._parsed(documents, component, file, place_of_line(places)))
+
+    def _parsed(
+        self, documents: Iterable[read.Document], component: str, file: str, place_of: PlaceOf
+    ) -> Iterator[KubeObject]:
+        for document in documents:
+            masking.note_objects(document.value)
+            yield from objects_of(
+                document, component=component, file=file, place_of=place_of, locate=self._locate
+            )
+
+    def _manifest(self, component: Manifest) -> Rendered:
+        documents = [document.content for document in self._app.read_manifest(component)]
+        here = partial(TemplatePlace, component.file)
+        made = list(self._parsed(documents, component.full_name, component.file, here))
+        return Rendered(
+            component=component.full_name,
+            objects=tuple(self._patched(made, component.full_name)),
+            namespace=self._environment.namespace,
+        )
+
+    def _patched(self, made: Sequence[KubeObject], component: str) -> Iterable[KubeObject]:
+        # An environment without a file, as a preview's, has no patches.
+        documents = self._app.patches(self._environment.name, component) if self._environment.file else ()
+        return self._with_patches(made, documents) if documents else made
+
+    def _with_patches(
+        self, made: Sequence[KubeObject], documents: Sequence[AppDocument]
+    ) -> Iterator[KubeObject]:
+        patches = [
+            read_patch(one.value, where=str(one.origin()), places=self._places(one)) for one in documents
+        ]
+        changed = patched([found.data for found in made], patches)
+        for found, data in zip(made, changed, strict=True):
+            over = {path: at for one in patches if one.matches(found.data) for path, at in one.places.items()}
+            source = found.source and replace(found.source, places={**found.source.places, **over})
+            masking.note_object(data)
+            if source is not None and data is not found.data:
+                check_object(data, source.at)
+            yield replace(found, data=data, source=source)
+
+    def _places(self, patch: AppDocument) -> dict[tuple[str | int, ...], str]:
+        """Give the place of each part of a patch, where it is asked for; faults there are the patch's own."""
+        origins = patch.origins() if self._locate else {}
+        return {path: str(origin) for path, origin in origins.items()}
+
+
+def _unlocated(template: str, data: Mapping[str, Any], prototype: Prototype, component: str) -> KubeObject:
+    source = Source(component=component, file=prototype.sources.get(template, template))
+    return KubeObject(data=data, component=component, source=source)
+
+
+def _refused(error: TemplateRefusedError, component: Component, resolved: Resolved) -> TemplateRefusedError:
+    """Say of a refusal where the parameters that it names were set, and how the first of them is set anew."""
+    named = [name for name in re.findall("`([^`]+)`", error.message) if name in resolved.values]
+    settings = [(name, resolved.setting(name)) for name in named]
+    places = [str(one.origin) for _, one in settings if one is not None and one.layer != "default"]
+    return TemplateRefusedError(
+        f"component `{component.full_name}`: {error.message}",
+        where=places[0] if places else error.where,
+        hint=_set_anew(*settings[0], component.full_name) if settings else error.hint,
+    )
+
+
+def _set_anew(name: str, setting: Setting | None, component: str) -> str:
+    origin = str(setting.origin) if setting is not None else ""
+    if origin.startswith("--"):
+        return f"{origin}=VALUE"
+    if setting is not None and setting.layer == "command line":
+        return f"--set {name}=VALUE"
+    target = component if setting is None or setting.layer == "default" else setting.target
+    return f"mlstack param set {target} {name} VALUE".replace("  ", " ")
+
+
+class _Of:
+    """Adds the component to errors on their way out."""
+
+    def __init__(self, component: str) -> None:
+        self._component = component
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        # Faults of parameters and files know their own line; these only know the template.
+        if isinstance(error, TemplateError | YamlError) and f"`{self._component}`" not in error.message:
+            error.message = f"component `{self._component}`: {error.message}"
+            error.args = (error.message,)
+
+
+def _stamped(
+    made: Sequence[KubeObject], rendered: Sequence[Rendered], *, app: str, environment: Environment
+) -> list[KubeObject]:
+    """Give namespace and marks to every object; definitions of the run say which kinds have a namespace."""
+    built_in = Kinds.builtin()
+    kinds = built_in.with_crds(found.data for found in made)
+    namespaces = {one.component: one.namespace for one in rendered}
+    return [
+        found.with_data(
+            kube_object.stamp(
+                normalised(found.data, built_in=built_in.lookup(found.api_version, found.kind) is not None),
+                app=app,
+                environment=environment.name,
+                component=found.component,
+                namespace=namespaces[found.component],
+                kinds=kinds,
+            )
+        )
+        for found in made
+    ]

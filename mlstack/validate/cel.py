@@ -1,0 +1,434 @@
+"""Read CEL text into nested tuples: `self.a` is `("select", ("name", "self"), "a")`."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+from mlstack.app.schema import matches
+from mlstack.validate import schema
+
+# --- Read CEL text into nested tuples: `self.a` is `("select", ("name", "self"), "a")` ---
+
+Node = Any
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+    (?P<string>[rR]?(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'))
+    |(?P<number>\d+\.\d+|\d+)
+    |(?P<name>[A-Za-z_]\w*)
+    |(?P<mark>&&|\|\||==|!=|<=|>=|[-+*/%<>!?:.,()\[\]])
+    )""",
+    re.VERBOSE,
+)
+_LITERALS = {"true": True, "false": False, "null": None}
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
+_MACROS = frozenset({"all", "exists", "exists_one", "filter", "map"})
+_LEVELS = (("==", "!=", "<=", ">=", "<", ">", "in"), ("+", "-"), ("*", "/", "%"))
+_RESERVED_FIELD = re.compile(r"__(\w+?)__")
+
+
+class UnsupportedError(Exception):
+    """Raised when an expression uses what this reader does not know."""
+
+
+def parse(expression: str) -> Node:
+    """Read an expression.
+
+    Raises:
+        UnsupportedError: it uses what is not known here, or is no CEL.
+    """
+    return _Parser(_tokens(expression)).whole()
+
+
+def _tokens(text: str) -> list[tuple[str, str]]:
+    found, position, text = [], 0, text.rstrip()
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if not match or match.lastgroup is None:
+            raise UnsupportedError(text[position:])
+        found.append((match.lastgroup, match[match.lastgroup]))
+        position = match.end()
+    return [*found, ("end", "")]
+
+
+def _unquoted(text: str) -> str:
+    if text[0] in "rR":
+        return text[2:-1]
+    if re.search(r"\\[^\\\"'ntr]", text):
+        raise UnsupportedError(text)
+    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), text[1:-1])
+
+
+class _Parser:
+    """Recursive descent, one method a level of precedence."""
+
+    def __init__(self, tokens: list[tuple[str, str]]) -> None:
+        self._tokens = tokens
+        self._position = 0
+
+    def whole(self) -> Node:
+        node = self._ternary()
+        if self._tokens[self._position][0] != "end":
+            raise UnsupportedError(self._tokens[self._position][1])
+        return node
+
+    def _take(self) -> tuple[str, str]:
+        self._position += 1
+        return self._tokens[self._position - 1]
+
+    def _accept(self, *texts: str) -> str | None:
+        kind, text = self._tokens[self._position]
+        return self._take()[1] if kind in ("mark", "name") and text in texts else None
+
+    def _expect(self, text: str) -> None:
+        if self._accept(text) is None:
+            raise UnsupportedError(f"expected {text}, found {self._tokens[self._position][1]}")
+
+    def _name(self) -> str:
+        kind, text = self._take()
+        if kind != "name":
+            raise UnsupportedError(text)
+        return text
+
+    def _ternary(self) -> Node:
+        condition = self._either()
+        if self._accept("?") is None:
+            return condition
+        yes = self._ternary()
+        self._expect(":")
+        return ("if", condition, yes, self._ternary())
+
+    def _either(self) -> Node:
+        node = self._both()
+        while self._accept("||"):
+            node = ("or", node, self._both())
+        return node
+
+    def _both(self) -> Node:
+        node = self._binary(0)
+        while self._accept("&&"):
+            node = ("and", node, self._binary(0))
+        return node
+
+    def _binary(self, level: int) -> Node:
+        if level == len(_LEVELS):
+            return self._unary()
+        node = self._binary(level + 1)
+        while mark := self._accept(*_LEVELS[level]):
+            node = ("call", mark, [node, self._binary(level + 1)])
+        return node
+
+    def _unary(self) -> Node:
+        mark = self._accept("!", "-")
+        return ("call", mark, [self._unary()]) if mark else self._member(self._primary())
+
+    def _member(self, node: Node) -> Node:
+        while mark := self._accept(".", "["):
+            if mark == "[":
+                node = ("call", "[]", [node, self._ternary()])
+                self._expect("]")
+                continue
+            name = self._name()
+            node = self._method(name, node) if self._accept("(") else ("select", node, _field(name))
+        return node
+
+    def _method(self, name: str, target: Node) -> Node:
+        if name not in _MACROS:
+            return ("call", name, [target, *self._arguments(")")])
+        variable = self._name()
+        self._expect(",")
+        body = self._ternary()
+        self._expect(")")
+        return ("macro", name, target, variable, body)
+
+    def _arguments(self, end: str) -> list[Node]:
+        found: list[Node] = []
+        while not self._accept(end):
+            if found:
+                self._expect(",")
+            found.append(self._ternary())
+        return found
+
+    def _primary(self) -> Node:
+        kind, text = self._take()
+        if kind == "number":
+            return ("literal", float(text) if "." in text else int(text))
+        if kind == "string":
+            return ("literal", _unquoted(text))
+        if kind == "name":
+            return self._named(text)
+        if text == "[":
+            return ("list", self._arguments("]"))
+        if text != "(":
+            raise UnsupportedError(text)
+        node = self._ternary()
+        self._expect(")")
+        return node
+
+    def _named(self, name: str) -> Node:
+        if name in _LITERALS:
+            return ("literal", _LITERALS[name])
+        if not self._accept("("):
+            return ("name", name)
+        arguments = self._arguments(")")
+        if name != "has":
+            return ("call", name, arguments)
+        if len(arguments) != 1 or arguments[0][0] != "select":
+            raise UnsupportedError("has")
+        return ("has", *arguments[0][1:])
+
+
+def _field(name: str) -> str:
+    """Undo the escaping of field names that are words of CEL: `__namespace__` is `namespace`."""
+    escaped = {"dot": ".", "dash": "-", "slash": "/", "underscores": "__"}
+    return _RESERVED_FIELD.sub(lambda match: escaped.get(match[1], match[1]), name)
+
+
+# --- Evaluate the rules of CustomResourceDefinitions: as much of CEL as rules on objects use ---
+# What the reader does not know raises `UnsupportedError`: such a rule is left to the API server. As in the
+# CEL specification, `&&`, `||`, `all` and `exists` absorb an error of one part if another decides.
+#
+# Rules come with definitions of others, and the server bounds what they cost: so do `STEPS`.
+
+Env = Mapping[str, Any]
+STEPS = 200_000
+"""Steps that all rules on one object may take; what takes more is left to the server."""
+_STEPS_LEFT = " "  # no name of CEL
+
+
+class EvaluationError(Exception):
+    """Raised when an expression has no value: a field is missing, or types do not fit."""
+
+
+class Opaque:
+    """A value that is not known here, as a time or a null that is one: what asks for it is the server's."""
+
+
+def evaluate(expression: str, env: Env, *, steps: list[int] | None = None) -> Any:
+    """Give the value of an expression.
+
+    Args:
+        expression: CEL text.
+        env: the variables, as `self`.
+        steps: how many are left, in its only item; `STEPS` unless given.
+
+    Raises:
+        UnsupportedError: the expression uses what is not known here.
+        EvaluationError: it has no value for these variables.
+    """
+    try:
+        return _value(_parsed(expression), {**env, _STEPS_LEFT: steps or [STEPS]})
+    except RecursionError:
+        raise UnsupportedError("nested too deeply") from None
+
+
+@cache
+def _parsed(expression: str) -> Node:
+    return parse(expression)
+
+
+def _value(node: Node, env: Env) -> Any:
+    left = env[_STEPS_LEFT]
+    left[0] -= 1
+    if left[0] < 0:
+        raise UnsupportedError("too many steps")
+    value = _looked_up(node, env)
+    if isinstance(value, Opaque):
+        raise UnsupportedError("a value of another type")
+    return value
+
+
+def _looked_up(node: Node, env: Env) -> Any:
+    match node:
+        case ("literal", value):
+            return value
+        case ("name", name):
+            return _named(name, env)
+        case ("list", items):
+            return [_value(item, env) for item in items]
+        case ("select", target, field):
+            return _indexed(_value(target, env), field)
+        case ("has", target, field):
+            found = _value(target, env)
+            if isinstance(found, Mapping) and isinstance(found.get(field), Opaque):
+                raise UnsupportedError("has")
+            return isinstance(found, Mapping) and found.get(field) is not None
+        case ("if", condition, yes, no):
+            return _value(yes if _boolean(_value(condition, env)) else no, env)
+        case ("and" | "or", left, right):
+            return _decided((left, right), lambda part: _value(part, env), by=node[0] == "or")
+        case ("macro", name, target, variable, body):
+            items = _items(_value(target, env))
+            return _macro(name, items, lambda item: _value(body, {**env, variable: item}))
+        case ("call", name, arguments):
+            return _called(name, [_value(argument, env) for argument in arguments])
+    raise UnsupportedError(str(node))
+
+
+def _items(target: Any) -> list[Any]:
+    if not isinstance(target, list | Mapping):
+        raise UnsupportedError("a macro on neither list nor map")
+    return list(target)
+
+
+def _named(name: str, env: Env) -> Any:
+    if name not in env and name not in _TYPES:
+        raise UnsupportedError(name)
+    return env[name] if name in env else _TYPES[name]
+
+
+def _decided(parts: Any, holds: Callable[[Any], Any], *, by: bool) -> bool:
+    """Give `by` if one part is so, whatever the others; an error counts only if no part decides."""
+    error: EvaluationError | None = None
+    for part in parts:
+        try:
+            if _boolean(holds(part)) is by:
+                return by
+        except EvaluationError as caught:
+            error = caught
+    if error is not None:
+        raise error
+    return not by
+
+
+def _macro(name: str, items: list[Any], body: Callable[[Any], Any]) -> Any:
+    if name in ("all", "exists"):
+        return _decided(items, body, by=name == "exists")
+    if name == "exists_one":
+        return sum(_boolean(body(item)) for item in items) == 1
+    if name == "filter":
+        return [item for item in items if _boolean(body(item))]
+    return [body(item) for item in items]
+
+
+def _boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise EvaluationError(f"not true or false: {value!r}")
+    return value
+
+
+def _indexed(target: Any, key: Any) -> Any:
+    if isinstance(target, Mapping) and isinstance(key, str) and target.get(key) is not None:
+        return target[key]
+    if isinstance(target, list) and isinstance(key, int) and 0 <= key < len(target):
+        return target[key]
+    raise EvaluationError(f"no such key: {key}")
+
+
+def _called(name: str, arguments: list[Any]) -> Any:
+    function = _FUNCTIONS.get((name, len(arguments)))
+    if function is None:
+        raise UnsupportedError(name)
+    try:
+        return function(*arguments)
+    except (TypeError, AttributeError) as error:
+        if name in _COMPARING:
+            raise EvaluationError(f"{name}: {error}") from error
+        raise UnsupportedError(name) from error  # the server may know more forms of it
+    except (ValueError, ArithmeticError) as error:
+        raise EvaluationError(f"{name}: {error}") from error
+
+
+def _equal(left: Any, right: Any) -> bool:
+    if isinstance(left, list | Mapping) and isinstance(right, list | Mapping) and left != right:
+        raise UnsupportedError(
+            "=="
+        )  # lists that are sets or maps have no order, and their parts may be opaque
+    return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
+
+
+def _in(item: Any, container: Any) -> bool:
+    return any(_equal(item, one) for one in container)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str | int):
+        raise UnsupportedError("string")
+    return str(value)
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, bool) or (isinstance(value, str) and not _INTEGER.fullmatch(value)):
+        raise UnsupportedError("int")
+    return int(value)
+
+
+def _added(left: Any, right: Any) -> Any:
+    if isinstance(left, list | bool):
+        raise UnsupportedError("+")
+    return left + right
+
+
+def _split(text: str, separator: str) -> list[str]:
+    return text.split(separator) if separator else list(text)
+
+
+def _lower_ascii(text: str) -> str:
+    return "".join(character.lower() if character.isascii() else character for character in text)
+
+
+def _divided(left: Any, right: Any) -> Any:
+    if isinstance(left, int) and isinstance(right, int):
+        quotient = abs(left) // abs(right)
+        return quotient if (left < 0) == (right < 0) else -quotient
+    return left / right
+
+
+def _matches(text: str, pattern: str) -> bool:
+    found = matches(pattern, text)
+    if found is None:
+        raise UnsupportedError(pattern)
+    return found
+
+
+def _quantity(text: str) -> Any:
+    found = schema.quantity(text)
+    if found is None:
+        raise ValueError(f"not a quantity: {text}")
+    return found
+
+
+_COMPARING = frozenset({"<", "<=", ">", ">="})
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_TYPES: Mapping[str, type] = {"bool": bool, "double": float, "int": int, "string": str}
+
+_FUNCTIONS: Mapping[tuple[str, int], Callable[..., Any]] = {
+    ("==", 2): _equal,
+    ("!=", 2): lambda left, right: not _equal(left, right),
+    ("<", 2): operator.lt,
+    ("<=", 2): operator.le,
+    (">", 2): operator.gt,
+    (">=", 2): operator.ge,
+    ("in", 2): _in,
+    ("+", 2): _added,
+    ("-", 2): operator.sub,
+    ("*", 2): operator.mul,
+    ("/", 2): _divided,
+    ("%", 2): lambda left, right: left - right * _divided(left, right),
+    ("!", 1): lambda value: not _boolean(value),
+    ("-", 1): operator.neg,
+    ("[]", 2): _indexed,
+    ("size", 1): len,
+    ("int", 1): _integer,
+    ("double", 1): float,
+    ("type", 1): type,
+    ("string", 1): _text,
+    ("matches", 2): _matches,
+    ("startsWith", 2): str.startswith,
+    ("endsWith", 2): str.endswith,
+    ("contains", 2): operator.contains,
+    ("lowerAscii", 1): _lower_ascii,
+    ("split", 2): _split,
+    ("quantity", 1): _quantity,
+    ("isQuantity", 1): lambda text: schema.quantity(text) is not None,
+    ("isInteger", 1): lambda found: found % 1 == 0,
+    ("isLessThan", 2): operator.lt,
+    ("isGreaterThan", 2): operator.gt,
+    ("compareTo", 2): lambda left, right: (left > right) - (left < right),
+}

@@ -1,0 +1,463 @@
+"""The only door to PyYAML: text into plain values exactly as kubectl reads it, with their positions.
+
+libyaml splits the text into events; what a scalar means is decided by `model.scalars`. Where PyYAML has
+been installed without libyaml its own parser gives the same events, slower.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, NoReturn
+
+from mlstack.errors import YamlError
+from mlstack.yaml.scalars import OLD_BOOLEANS, check_carried, resolve_key, resolve_plain, resolve_tagged
+
+Path = tuple[str | int, ...]
+
+DEEPEST = 200
+"""Levels of nesting: more is no manifest, and Kubernetes refuses far less in custom resources."""
+LARGEST_EXPANSION = 100_000
+"""Values that the aliases of one document may add: an ill-meant file would ask for billions."""
+_YAML_TAG = "tag:yaml.org,2002:"
+# Stands for a plain `<<`; a quoted one is an ordinary key, hence another object, compared by identity.
+_MERGE = "".join(("<", "<"))
+
+_KINDS = {
+    "ScalarEvent": "scalar",
+    "MappingStartEvent": "mapping",
+    "SequenceStartEvent": "sequence",
+    "AliasEvent": "alias",
+    "MappingEndEvent": "end",
+    "SequenceEndEvent": "end",
+    "DocumentStartEvent": "document",
+}
+
+
+@dataclass(frozen=True)
+class Position:
+    """A place in a text; both numbers count from 1.
+
+    Attributes:
+        line: line, as editors count them.
+        column: column in characters.
+    """
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Document:
+    """One YAML document: its value and, in a second structure, where each part of it stands.
+
+    Attributes:
+        value: dict, list, str, int, float, bool or None.
+        line: first line of the content, from 1.
+        positions: position of the key (in a mapping), or of the item (in a list), by path; empty unless
+            asked for.
+    """
+
+    value: Any
+    line: int
+    positions: Mapping[Path, Position] = field(default_factory=dict)
+
+    def position(self, path: Sequence[str | int]) -> Position:
+        """Give the place of a path, or of its nearest parent that stands in the text."""
+        for length in range(len(path), -1, -1):
+            if found := self.positions.get(tuple(path[:length])):
+                return found
+        return Position(self.line, 1)
+
+
+class Mark(NamedTuple):
+    """One event of a text with its place, for edits by position.
+
+    Attributes:
+        kind: `scalar`, `mapping`, `sequence`, `alias`, `end` (of a collection) or `document`.
+        start: index of its first character in the text.
+        end: index behind its last character.
+        style: of a scalar: empty when plain, else `'`, `"`, `|` or `>`; of a collection: `flow` or empty.
+        value: text of a scalar, with quotes and folding undone.
+        tagged: whether a tag stands before it.
+    """
+
+    kind: str
+    start: int
+    end: int
+    style: str
+    value: str
+    tagged: bool
+
+
+def read_documents(
+    text: str, *, source: str, with_positions: bool = False, is_yaml_1_2: bool = False
+) -> list[Document]:
+    """Read every document of a text, as kubectl would; those that are empty or null are left out.
+
+    Args:
+        text: YAML or JSON.
+        source: name of the file, for messages.
+        with_positions: note where every key and item stands; this costs about a third more.
+        is_yaml_1_2: take `y`, `n`, `yes`, `no`, `on` and `off` for texts; for files that kubectl never reads.
+
+    Raises:
+        YamlError: broken YAML, a key set twice, an unknown tag, or a value that kubectl refuses.
+    """
+    text = text.removeprefix("\ufeff")
+    document = _read_json(text, source, with_positions)
+    reader = _Reader(text, source, with_positions, is_yaml_1_2=is_yaml_1_2)
+    found = [document] if document else list(reader.documents())
+    return [document for document in found if document.value is not None]
+
+
+def read_document(
+    text: str, *, source: str, with_positions: bool = True, is_yaml_1_2: bool = False
+) -> Document:
+    """Read a text that holds exactly one document; arguments as of `read_documents`.
+
+    Raises:
+        YamlError: as `read_documents`, or there is no document, or more than one.
+    """
+    documents = read_documents(text, source=source, with_positions=with_positions, is_yaml_1_2=is_yaml_1_2)
+    if not documents:
+        raise YamlError("the file holds nothing", where=source, hint="fill it, or remove it")
+    if len(documents) > 1:
+        place = f"{source}:{documents[1].line}"
+        raise YamlError(f"the file holds {len(documents)} documents, expected one", where=place)
+    return documents[0]
+
+
+def read_marks(text: str, *, source: str) -> list[Mark]:
+    """Give the places of everything in a text, in order, for edits that keep all other bytes.
+
+    Raises:
+        YamlError: the text is broken YAML.
+    """
+    skipped = 1 if text.startswith("\ufeff") else 0
+    events = _Events(text[skipped:], source)
+    marks: list[Mark] = []
+    with events.translated():
+        while (event := events.next()) is not None:
+            if type(event).__name__ in _KINDS:
+                marks.append(_mark(event, skipped))
+    return marks
+
+
+def _mark(event: Any, skipped: int) -> Mark:
+    style = getattr(event, "style", None) or ("flow" if getattr(event, "flow_style", False) else "")
+    tagged = getattr(event, "tag", None) is not None or getattr(event, "anchor", None) is not None
+    start, end = event.start_mark.index + skipped, event.end_mark.index + skipped
+    return Mark(_KINDS[type(event).__name__], start, end, style, getattr(event, "value", ""), tagged)
+
+
+def _read_json(text: str, source: str, with_positions: bool) -> Document | None:
+    """Read text that starts like a JSON object as JSON, which kubectl does; None when it is none.
+
+    JSON is not quite a part of YAML: libyaml refuses escapes of surrogate pairs, for one.
+    """
+    start = text.lstrip()
+    if not start.startswith("{"):
+        return None
+    try:
+        value = json.loads(
+            text,
+            object_pairs_hook=_unique,
+            parse_int=resolve_plain,
+            parse_float=resolve_plain,
+            parse_constant=resolve_plain,
+        )
+    except (ValueError, RecursionError):
+        return None  # read as YAML, whose messages have lines
+    if escape := _UNCARRIED_ESCAPE.search(text):
+        where = f"{source}:{_line_of(text, escape)}"
+        message = f"a string cannot hold the character U+{escape[1].upper()}"
+        raise YamlError(message, where=where, hint="remove it from the value")
+    line = text[: len(text) - len(start)].count("\n") + 1
+    positions: Mapping[Path, Position] = {}
+    if with_positions:
+        try:
+            positions = next(iter(_Reader(text, source, True).documents())).positions
+        except YamlError:
+            positions = {(): Position(line, 1)}
+    return Document(value, line, positions)
+
+
+# NUL, and half a surrogate pair, as JSON writes them; backslashes before them are in pairs.
+_UNCARRIED_ESCAPE = re.compile(
+    r"(?<!\\)(?:\\\\)*\\u(0000|[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..\\u)[dD][c-fC-F]..)"
+)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is set twice")
+    return found
+
+
+class _Events:
+    """The events of a text, one after the other; errors of PyYAML become ours here."""
+
+    def __init__(self, text: str, source: str) -> None:
+        import yaml  # the door: nobody else imports it
+
+        self._text = text
+        self._source = source
+        self._errors = (yaml.YAMLError, UnicodeError)
+        parser: Any = getattr(yaml, "CSafeLoader", None) or yaml.SafeLoader
+        with self.translated():
+            self.next: Callable[[], Any] = parser(text).get_event
+
+    def holds_template(self, event: Any) -> bool:
+        """Tell whether what looks like a map inside a map is `{{ … }}`."""
+        start = event.start_mark.index
+        return self._text[max(start - 1, 0) : start + 1] == "{{"
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Turn the errors of PyYAML into ours."""
+        try:
+            yield
+        except self._errors as error:
+            raise _translate(error, self._text, self._source) from error
+
+
+def _translate(error: Exception, text: str, source: str) -> YamlError:
+    if conflict := _CONFLICT.search(text):
+        where = f"{source}:{_line_of(text, conflict)}"
+        return YamlError(
+            "the file holds the marks of a merge conflict",
+            where=where,
+            hint="choose what shall stand there, remove the marks, then run the command again",
+        )
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    line = mark.line + 1 if mark else _line_of(text, re.search(_REFUSED, text))
+    where = f"{source}:{line}" if line else source
+    if mark and "\t" in text[mark.index : mark.index + 1]:
+        return YamlError("broken YAML: a tab cannot indent", where=where, hint="indent with spaces")
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
+    problem = str(problem).splitlines()[0]
+    return YamlError(f"broken YAML: {problem}", where=where, hint=_hint(problem))
+
+
+def _line_of(text: str, found: re.Match[str] | None) -> int | None:
+    return text.count("\n", 0, found.start()) + 1 if found else None
+
+
+# What git writes where two people changed the same lines.
+_CONFLICT = re.compile(r"^(<{7}|>{7})( |$)", re.MULTILINE)
+# A pattern of its own kind: compiling it takes 5 ms, and few texts need it.
+_REFUSED = "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+_CONTROL = "remove control characters, or write them as \\x07 in double quotes"
+_HINTS = {
+    "mapping values are not allowed": "put a value that contains `: ` in quotes, and check the indentation",
+    "could not find expected ':'": "a line is neither `key: value` nor further text of the value above",
+    "did not find expected ',' or ']'": "a list in [ ] has commas between its items and ends with ]",
+    "did not find expected ',' or '}'": "a map in { } has commas between its fields and ends with }",
+    "did not find expected node content": "a value is missing here, or a bracket too much",
+    "did not find expected key": "check indentation and quotes here and in the lines above",
+    "cannot start any token": "put a value that starts with one of @ ` % & * ! | > in quotes",
+    "special characters are not allowed": _CONTROL,
+    "control characters are not allowed": _CONTROL,
+}
+
+
+_TEMPLATE = "put text that starts with `{{` in quotes; Helm's templates are rendered first: helm template"
+
+
+def _hint(problem: str) -> str | None:
+    return next((hint for part, hint in _HINTS.items() if part in problem), None)
+
+
+class _Reader:
+    """Builds the values of one text; a loop with its own stack, since nesting is up to the text."""
+
+    def __init__(self, text: str, source: str, with_positions: bool, *, is_yaml_1_2: bool = False) -> None:
+        self._events = _Events(text, source)
+        self._source = source
+        self._with_positions = with_positions
+        # What plain scalars mean, each looked up once.
+        self._keys: dict[str, str] = {word: word for word in OLD_BOOLEANS} if is_yaml_1_2 else {}
+        self._values: dict[str, Any] = dict(self._keys)
+        self._anchors: dict[str, Any] = {}
+        self._expanded = 0
+
+    def documents(self) -> Iterator[Document]:
+        """Give the documents in order, empty ones included."""
+        from yaml import DocumentStartEvent
+
+        with self._events.translated():
+            while (event := self._events.next()) is not None:
+                if event.__class__ is DocumentStartEvent:
+                    yield self._document()
+
+    def _document(self) -> Document:
+        """Build one document from the events up to its end.
+
+        One loop for all nodes, since calls would double the time. `target` is the open collection, `key`
+        the key of a mapping that waits for its value, `path` the place of `target`.
+        """
+        from yaml import AliasEvent, DocumentEndEvent, MappingStartEvent, ScalarEvent, SequenceStartEvent
+
+        next_event, values, keys = self._events.next, self._values, self._keys
+        positions: dict[Path, Position] | None = {} if self._with_positions else None
+        self._anchors, self._expanded = {}, 0
+        root: list[Any] = []
+        stack: list[tuple[Any, str | None, Path, set[str] | None, str | None]] = []
+        target: Any = root
+        key: str | None = None
+        path: Path = ()
+        merged: set[str] | None = None  # keys of `target` that came by `<<` and may be set once more
+        anchor: str | None = None
+        event = next_event()
+        line = event.start_mark.line + 1
+        while (kind := event.__class__) is not DocumentEndEvent:
+            if kind is ScalarEvent:
+                text = event.value
+                if key is None and target.__class__ is dict:
+                    if event.implicit[0] and event.tag is None:
+                        key = keys.get(text) or self._plain_key(event)
+                    else:
+                        key = text if event.tag in (None, "!") else self._tagged_key(event)
+                        if event.style == '"' or event.tag is not None:
+                            self._check_carried(key, event)
+                    if key in target and key is not _MERGE and (merged is None or key not in merged):
+                        self._fail(f"`{key}` is set twice", event)
+                    if positions is not None:
+                        positions[*path, key] = _position(event)
+                    event = next_event()
+                    continue
+                if not event.implicit[0] or event.tag is not None:
+                    value = text if event.tag in (None, "!") else self._tagged(event)
+                    if event.style == '"' or event.tag is not None:
+                        self._check_carried(value, event)
+                elif text in values:
+                    value = values[text]
+                else:
+                    value = self._plain(event)
+                if event.anchor is not None:
+                    self._anchors[event.anchor] = value
+                if positions is not None and target.__class__ is list:
+                    positions[_item_path(path, target, root)] = _position(event)
+            elif kind is MappingStartEvent or kind is SequenceStartEvent:
+                self._check_collection(event, key is None and target.__class__ is dict, len(stack))
+                inner = path if target is root else (*path, len(target) if key is None else key)
+                if positions is not None and target.__class__ is list:
+                    positions[inner] = _position(event)
+                stack.append((target, key, path, merged, anchor))
+                target, key, path, merged = {} if kind is MappingStartEvent else [], None, inner, None
+                anchor = event.anchor
+                event = next_event()
+                continue
+            elif kind is AliasEvent:
+                if key is None and target.__class__ is dict:
+                    self._fail("an alias cannot be a key", event)
+                value = self._alias(event)
+                if positions is not None and target.__class__ is list:
+                    positions[_item_path(path, target, root)] = _position(event)
+            else:  # the end of a collection
+                value = target
+                if anchor is not None:
+                    self._anchors[anchor] = value
+                target, key, path, merged, anchor = stack.pop()
+            if target.__class__ is list:
+                target.append(value)
+            elif key is _MERGE:
+                merged = self._merge(target, value, merged, event)
+                key = None
+            else:
+                target[key] = value
+                key = None
+            event = next_event()
+        return Document(root[0], line, positions or {})
+
+    def _plain(self, event: Any) -> Any:
+        try:
+            value = resolve_plain(event.value)
+        except ValueError as error:
+            self._fail(str(error), event)
+        self._values[event.value] = value
+        return value
+
+    def _plain_key(self, event: Any) -> str:
+        if event.value == "<<":
+            return _MERGE
+        try:
+            key = resolve_key(event.value)
+        except ValueError as error:
+            self._fail(f"{error}; kubectl takes only keys that can be strings", event)
+        self._keys[event.value] = key
+        return key
+
+    def _check_carried(self, value: Any, event: Any) -> None:
+        """Refuse what escapes and `!!binary` can bring into a text, and no writer could write again."""
+        try:
+            if isinstance(value, str):
+                check_carried(value)
+        except ValueError as error:
+            self._fail(str(error), event, hint="remove it from the value")
+
+    def _tagged(self, event: Any) -> Any:
+        tag = event.tag
+        if not tag.startswith(_YAML_TAG):
+            self._fail(f"unknown tag `{tag}`", event)
+        try:
+            return resolve_tagged(tag.removeprefix(_YAML_TAG), event.value)
+        except ValueError as error:
+            self._fail(str(error), event)
+
+    def _tagged_key(self, event: Any) -> str:
+        value = self._tagged(event)
+        if value is None:
+            self._fail("a key is null; kubectl takes only keys that can be strings", event)
+        return value if isinstance(value, str) else resolve_key(event.value)
+
+    def _check_collection(self, event: Any, waits_for_key: bool, depth: int) -> None:
+        if waits_for_key:
+            hint = _TEMPLATE if self._events.holds_template(event) else None
+            self._fail("a mapping or a list cannot be a key", event, hint=hint)
+        if depth >= DEEPEST:
+            self._fail(f"nested deeper than {DEEPEST} levels", event)
+        if event.tag not in (None, "!", f"{_YAML_TAG}map", f"{_YAML_TAG}seq"):
+            self._fail(f"unknown tag `{event.tag.replace(_YAML_TAG, '!!')}`", event)
+
+    def _alias(self, event: Any) -> Any:
+        if event.anchor not in self._anchors:
+            self._fail(f"alias `*{event.anchor}` has no anchor `&{event.anchor}` before it", event)
+        return self._copy(self._anchors[event.anchor], event)
+
+    def _copy(self, value: Any, event: Any) -> Any:
+        """Copy what an alias stands for, so that no two parts of a value are one."""
+        self._expanded += 1
+        if self._expanded > LARGEST_EXPANSION:
+            self._fail(f"aliases expand to more than {LARGEST_EXPANSION} values", event)
+        if isinstance(value, dict):
+            return {key: self._copy(item, event) for key, item in value.items()}
+        return [self._copy(item, event) for item in value] if isinstance(value, list) else value
+
+    def _merge(self, target: dict[str, Any], value: Any, merged: set[str] | None, event: Any) -> set[str]:
+        """Merge what stands at `<<` into a mapping, and give all the keys that came this way.
+
+        As in goyaml, keys that stand before `<<` are overridden; of several mappings the first wins.
+        """
+        sources = value if isinstance(value, list) else [value]
+        if not all(isinstance(source, dict) for source in sources):
+            self._fail("`<<` takes a mapping or a list of mappings", event)
+        found = {key: item for source in reversed(sources) for key, item in source.items()}
+        target.update(found)
+        return (merged or set()) | found.keys()
+
+    def _fail(self, message: str, event: Any, *, hint: str | None = None) -> NoReturn:
+        raise YamlError(message, where=f"{self._source}:{event.start_mark.line + 1}", hint=hint)
+
+
+def _position(event: Any) -> Position:
+    return Position(event.start_mark.line + 1, event.start_mark.column + 1)
+
+
+def _item_path(path: Path, target: list[Any], root: list[Any]) -> Path:
+    return path if target is root else (*path, len(target))
