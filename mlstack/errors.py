@@ -36,18 +36,11 @@ INTERNAL_EXIT_CODE = 70
 
 
 class MlstackError(Exception):
-    """Root of every error that a person can do something about.
-
-    Args:
-        message: what is wrong: lower case, no full stop, names in backticks.
-        where: the place as `file:line`, a field or an object.
-        hint: what to do next, on a line of its own.
-    """
+    """Root of every error that a person can do something about."""
 
     exit_code: ClassVar[int] = INTERNAL_EXIT_CODE
 
     def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
-        """Hold the facts; nothing is printed."""
         super().__init__(message)
         self.message = message
         self.where = where
@@ -120,7 +113,6 @@ class NotFoundError(MlstackError):
     def __init__(
         self, message: str, *, near: str | None = None, where: str | None = None, hint: str | None = None
     ) -> None:
-        """Hold the facts and turn `near` into a hint."""
         if hint is None and near is not None:
             hint = f"did you mean `{near}`?"
         super().__init__(message, where=where, hint=hint)
@@ -157,24 +149,17 @@ class ForbiddenError(ClusterError):
     def __init__(
         self, message: str, *, why: str = "rights", where: str | None = None, hint: str | None = None
     ) -> None:
-        """Hold the facts and the kind of refusal."""
         super().__init__(message, where=where, hint=hint)
         self.why = why
 
 
 @dataclass(frozen=True, kw_only=True)
 class FieldConflict:
-    """One field that belongs to somebody else.
+    """One field that belongs to somebody else."""
 
-    Attributes:
-        manager: the field manager that owns it.
-        path: the field as the server writes it: `.spec.ports[port=80,protocol="TCP"].targetPort`.
-        subresource: `scale` or `status` if it was written through one.
-    """
-
-    manager: str
-    path: str
-    subresource: str = ""
+    manager: str  # the field manager that owns it
+    path: str  # the field as the server writes it: `.spec.ports[port=80,protocol="TCP"].targetPort`
+    subresource: str = ""  # `scale` or `status` if it was written through one
 
 
 class ConflictError(ClusterError):
@@ -197,7 +182,6 @@ class ConflictError(ClusterError):
         where: str | None = None,
         hint: str | None = None,
     ) -> None:
-        """Hold the facts and the owners of the fields."""
         super().__init__(message, where=where, hint=hint)
         self.conflicts = tuple(conflicts)
         self.managers = tuple(sorted({*managers, *(conflict.manager for conflict in conflicts)}))
@@ -209,17 +193,11 @@ class OutdatedError(ConflictError):
 
 @dataclass(frozen=True, kw_only=True)
 class Cause:
-    """One fault the API server found in an object.
+    """One fault the API server found in an object."""
 
-    Attributes:
-        field: path of the field, empty if the fault is the object's as a whole.
-        reason: the server's word for it: `FieldValueInvalid`, `FieldValueForbidden` …
-        message: the server's text, cut before any value it would repeat.
-    """
-
-    field: str = ""
-    reason: str = ""
-    message: str = ""
+    field: str = ""  # path of the field, empty if the fault is the object's as a whole
+    reason: str = ""  # the server's word for it: `FieldValueInvalid`, `FieldValueForbidden` …
+    message: str = ""  # the server's text, cut before any value it would repeat
 
 
 class InvalidError(ClusterError):
@@ -240,7 +218,6 @@ class InvalidError(ClusterError):
         where: str | None = None,
         hint: str | None = None,
     ) -> None:
-        """Hold the facts and the faults."""
         super().__init__(message, where=where, hint=hint)
         self.causes = tuple(causes)
 
@@ -262,7 +239,6 @@ class ObjectNotFoundError(ClusterError):
     def __init__(
         self, message: str, *, what: str = "object", where: str | None = None, hint: str | None = None
     ) -> None:
-        """Hold the facts and what is missing."""
         super().__init__(message, where=where, hint=hint)
         self.what = what
 
@@ -280,7 +256,6 @@ class TransientError(ClusterError):
     def __init__(
         self, message: str, *, webhook: str = "", where: str | None = None, hint: str | None = None
     ) -> None:
-        """Hold the facts and the webhook's name."""
         super().__init__(message, where=where, hint=hint)
         self.webhook = webhook
 
@@ -317,6 +292,5 @@ class NotReadyError(MlstackError):
         where: str | None = None,
         hint: str | None = None,
     ) -> None:
-        """Hold the facts and the last reasons."""
         super().__init__(message, where=where, hint=hint)
         self.reasons = tuple(reasons)

@@ -33,17 +33,12 @@ STILL_S = 30.0
 
 @dataclass(frozen=True)
 class RunEvent:
-    """One thing that happened.
+    """One thing that happened."""
 
-    Attributes:
-        kind: what happened; `pending` is waited for, `still` after a long time that nobody heard of.
-        identity: the object it happened to, None for the whole run.
-        text: the sentence for a person.
-    """
-
+    # what happened; `pending` is waited for, `still` after a long time that nobody heard of
     kind: RunEventKind
-    identity: Identity | None
-    text: str = ""
+    identity: Identity | None  # the object it happened to, None for the whole run
+    text: str = ""  # the sentence for a person
 
 
 OnEvent = Callable[[RunEvent], None]

@@ -22,7 +22,6 @@ class ProgramError(MlstackError):
     """
 
     def __init__(self, message: str, *, status: int | None = None, hint: str | None = None) -> None:
-        """Hold the facts."""
         super().__init__(message, hint=hint)
         self.status = status
 

@@ -19,7 +19,6 @@ class Table(Generic[T]):
     """
 
     def __init__(self, what: str) -> None:
-        """Start empty."""
         self._what = what
         self._rows: dict[str, T] = {}
 

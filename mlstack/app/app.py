@@ -19,30 +19,19 @@ Scalar = str | int | float | bool
 
 @dataclass(frozen=True, kw_only=True)
 class ConditionSign:
-    """A condition that tells of a state.
+    """A condition that tells of a state."""
 
-    Attributes:
-        condition: its type.
-        status: the status it must have.
-        reason: the reason it must have, empty for any.
-    """
-
-    condition: str
-    status: str = "True"
-    reason: str = ""
+    condition: str  # its type
+    status: str = "True"  # the status it must have
+    reason: str = ""  # the reason it must have, empty for any
 
 
 @dataclass(frozen=True, kw_only=True)
 class FieldSign:
-    """A field that tells of a state.
+    """A field that tells of a state."""
 
-    Attributes:
-        path: where it stands in the object.
-        values: it must have one of these.
-    """
-
-    path: FieldPattern
-    values: tuple[Scalar, ...]
+    path: FieldPattern  # where it stands in the object
+    values: tuple[Scalar, ...]  # it must have one of these
 
 
 Sign = ConditionSign | FieldSign
@@ -50,21 +39,13 @@ Sign = ConditionSign | FieldSign
 
 @dataclass(frozen=True, kw_only=True)
 class ReadyRule:
-    """Says when objects of one kind work.
+    """Says when objects of one kind work."""
 
-    Attributes:
-        kind: `example.com/Widget`, or `Pod` for the core group.
-        ready: tells that an object works.
-        failed: tells that it will not work without a change.
-        done: tells that its work has ended well.
-        observed_generation: its controller says which generation it has seen; until that is the newest,
-            nothing else counts.
-    """
-
-    kind: str
-    ready: Sign
-    failed: Sign | None = None
-    done: Sign | None = None
+    kind: str  # `example.com/Widget`, or `Pod` for the core group
+    ready: Sign  # tells that an object works
+    failed: Sign | None = None  # tells that it will not work without a change
+    done: Sign | None = None  # tells that its work has ended well
+    # its controller says which generation it has seen; until that is the newest, nothing else counts
     observed_generation: bool = False
 
 
@@ -79,19 +60,12 @@ Taker = Literal["ours", "theirs"]
 
 @dataclass(frozen=True, kw_only=True)
 class ConflictRule:
-    """Says who has a field, whatever the table of managers says.
+    """Says who has a field, whatever the table of managers says."""
 
-    Attributes:
-        path: the field, and all below it.
-        manager: name of the manager it speaks of; `*` stands for anything.
-        kinds: kinds of objects it holds for, all if none.
-        take: `ours` takes the field, `theirs` leaves it.
-    """
-
-    path: FieldPattern
-    manager: str = "*"
-    kinds: tuple[str, ...] = ()
-    take: Taker = "theirs"
+    path: FieldPattern  # the field, and all below it
+    manager: str = "*"  # name of the manager it speaks of; `*` stands for anything
+    kinds: tuple[str, ...] = ()  # kinds of objects it holds for, all if none
+    take: Taker = "theirs"  # `ours` takes the field, `theirs` leaves it
 
     def speaks_of(self, manager: str, path: Sequence[str]) -> bool:
         """Tell whether the rule decides about a field of a manager."""
@@ -108,17 +82,11 @@ ClusterScoped = Literal["allowed", "refused"]
 
 @dataclass(frozen=True, kw_only=True)
 class RegistryRef:
-    """A registry as `app.yaml` names it.
+    """A registry as `app.yaml` names it."""
 
-    Args:
-        name: the app's own name for it.
-        address: folder (relative to the app), git URL, GitHub tree address, or `bundled`.
-        protocol: how the address is read (`directory`, `git`).
-    """
-
-    name: str
-    address: str
-    protocol: str
+    name: str  # the app's own name for it
+    address: str  # folder (relative to the app), git URL, GitHub tree address, or `bundled`
+    protocol: str  # how the address is read (`directory`, `git`)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,33 +108,21 @@ class PackageRef:
 
 @dataclass(frozen=True, kw_only=True)
 class Retired:
-    """Names of packages and prototypes that a registry does not offer any more, or never will.
+    """Names of packages and prototypes that a registry does not offer any more, or never will."""
 
-    Args:
-        names: which names; people know them from elsewhere.
-        reason: why they are not there.
-        instead: what to do now; empty if the registry has nothing in their place.
-    """
-
-    names: tuple[str, ...]
-    reason: str
-    instead: str = ""
+    names: tuple[str, ...]  # which names; people know them from elsewhere
+    reason: str  # why they are not there
+    instead: str = ""  # what to do now; empty if the registry has nothing in their place
 
 
 @dataclass(frozen=True, kw_only=True)
 class LockedRegistry:
-    """Where a registry was read from when a package of it was last installed.
+    """Where a registry was read from when a package of it was last installed."""
 
-    Args:
-        name: the app's name for it.
-        address: as in `app.yaml`.
-        revision: the commit of a git registry, else empty.
-        retired: what its index said of retired names, where asking it again would need a network.
-    """
-
-    name: str
-    address: str
-    revision: str = ""
+    name: str  # the app's name for it
+    address: str  # as in `app.yaml`
+    revision: str = ""  # the commit of a git registry, else empty
+    # what its index said of retired names, where asking it again would need a network
     retired: tuple[Retired, ...] = ()
 
 
@@ -206,46 +162,31 @@ class Lock:
 
 @dataclass(frozen=True, kw_only=True)
 class App:
-    """What `app.yaml` holds.
+    """What `app.yaml` holds."""
 
-    Args:
-        name: becomes a label of every object.
-        registries: where packages come from.
-        packages: which are needed.
-        params: for every component whose prototype declares the name.
-        conflicts: who has fields that others own in a cluster too; the first rule that speaks decides.
-        readiness: when objects of some kinds work; they come before the rules that are built in.
-    """
-
-    name: str
-    registries: tuple[RegistryRef, ...] = ()
-    packages: tuple[PackageRef, ...] = ()
+    name: str  # becomes a label of every object
+    registries: tuple[RegistryRef, ...] = ()  # where packages come from
+    packages: tuple[PackageRef, ...] = ()  # which are needed
+    # for every component whose prototype declares the name
     params: Mapping[str, Any] = field(default_factory=dict)
+    # who has fields that others own in a cluster too; the first rule that speaks decides
     conflicts: tuple[ConflictRule, ...] = ()
+    # when objects of some kinds work; they come before the rules that are built in
     readiness: tuple[ReadyRule, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
-    """A prototype used under a name, with the parameters that were set for it.
+    """A prototype used under a name, with the parameters that were set for it."""
 
-    Args:
-        name: the file's name without suffix.
-        module: dotted folder below `components/`, empty at the root.
-        prototype: as written: full name, unique suffix or alias.
-        params: the values set in the component's own file.
-        depends_on: components and modules that have to work before its objects are written.
-        timeout_s: how long to wait until its objects work, None for as long as for others.
-        file: its place below the app directory, with `/`.
-    """
-
-    name: str
-    module: str = ""
-    prototype: str
-    params: Mapping[str, Any] = field(default_factory=dict)
+    name: str  # the file's name without suffix
+    module: str = ""  # dotted folder below `components/`, empty at the root
+    prototype: str  # as written: full name, unique suffix or alias
+    params: Mapping[str, Any] = field(default_factory=dict)  # the values set in the component's own file
+    # components and modules that have to work before its objects are written
     depends_on: tuple[str, ...] = ()
-    timeout_s: float | None = None
-    file: str
+    timeout_s: float | None = None  # how long to wait until its objects work, None for as long as for others
+    file: str  # its place below the app directory, with `/`
 
     @property
     def full_name(self) -> str:
@@ -269,50 +210,31 @@ class Manifest:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterIdentity:
-    """What tells one cluster from another, whatever a context is called.
+    """What tells one cluster from another, whatever a context is called."""
 
-    Args:
-        uid: UID of the namespace kube-system.
-        ca: `sha256:…` of the server's CA bundle.
-        server: the address it was reached at; shown to people, never compared.
-    """
-
-    uid: str | None = None
-    ca: str | None = None
-    server: str | None = None
+    uid: str | None = None  # UID of the namespace kube-system
+    ca: str | None = None  # `sha256:…` of the server's CA bundle
+    server: str | None = None  # the address it was reached at; shown to people, never compared
 
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """A kubectl context and namespace that components are deployed to.
+    """A kubectl context and namespace that components are deployed to."""
 
-    Args:
-        name: folder below `environments/`; may be nested (`us-west/staging`).
-        context: the kubectl context.
-        namespace: where namespaced objects go when they name none.
-        kubernetes_version: the minor version offline validation takes (`1.36`).
-        extends: the environment whose values lie below this one's.
-        targets: components and modules to deploy; empty means all.
-        protected: every change wants the environment's name typed.
-        allowed_namespaces: the only namespaces it may write to, its own among them; empty means any.
-        cluster_scoped: `refused` if it may bring no objects outside namespaces.
-        wait_for_load_balancer: a Service of type LoadBalancer is ready only with an address.
-        cluster: identity pinned at first contact.
-        file: its place below the app directory, with `/`.
-    """
-
-    name: str
-    context: str = ""
-    namespace: str = "default"
+    name: str  # folder below `environments/`; may be nested (`us-west/staging`)
+    context: str = ""  # the kubectl context
+    namespace: str = "default"  # where namespaced objects go when they name none
+    # the minor version offline validation takes (`1.36`)
     kubernetes_version: str = DEFAULT_KUBERNETES_VERSION
-    extends: str | None = None
-    targets: tuple[str, ...] = ()
-    protected: bool = False
+    extends: str | None = None  # the environment whose values lie below this one's
+    targets: tuple[str, ...] = ()  # components and modules to deploy; empty means all
+    protected: bool = False  # every change wants the environment's name typed
+    # the only namespaces it may write to, its own among them; empty means any
     allowed_namespaces: tuple[str, ...] = ()
-    cluster_scoped: ClusterScoped = "allowed"
-    wait_for_load_balancer: bool = False
-    cluster: ClusterIdentity | None = None
-    file: str = ""
+    cluster_scoped: ClusterScoped = "allowed"  # `refused` if it may bring no objects outside namespaces
+    wait_for_load_balancer: bool = False  # a Service of type LoadBalancer is ready only with an address
+    cluster: ClusterIdentity | None = None  # identity pinned at first contact
+    file: str = ""  # its place below the app directory, with `/`
 
 
 def parse_package_ref(text: str) -> PackageRef:

@@ -54,7 +54,6 @@ class AppDir(ParamEdits, ComponentEdits, EnvironmentEdits, AppEdits, Installs):
     """
 
     def __init__(self, root: Path, *, store: PassedStore | None = None) -> None:
-        """Hold the place; nothing is read."""
         self.root = root
         self.store = store
 
@@ -447,37 +446,26 @@ def _undeclared(names: Sequence[tuple[str, Any]], known: Iterable[str]) -> Excep
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """A component as it was asked for.
+    """A component as it was asked for."""
 
-    Attributes:
-        prototype: full name, alias or unique end of a name.
-        name: the component's name, with its module in front (`serving.inception`); None takes it
-            from the parameter `name`.
-        module: the module it goes to, None for the one in its name.
-        texts: text by parameter as typed; None for an option without a value.
-        values_files: YAML files of parameters; later ones win over earlier, options over all.
-    """
-
-    prototype: str
+    prototype: str  # full name, alias or unique end of a name
+    # the component's name, with its module in front (`serving.inception`); None takes it from the parameter
+    # `name`
     name: str | None = None
-    module: str | None = None
+    module: str | None = None  # the module it goes to, None for the one in its name
+    # text by parameter as typed; None for an option without a value
     texts: Mapping[str, str | None] = field(default_factory=dict)
+    # YAML files of parameters; later ones win over earlier, options over all
     values_files: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """A component that could be added to an app as it is.
+    """A component that could be added to an app as it is."""
 
-    Attributes:
-        component: with the parameters that were given, and no others.
-        prototype: what it is made from.
-        resolved: its parameters as they would count, checked.
-    """
-
-    component: Component
-    prototype: Prototype
-    resolved: Resolved
+    component: Component  # with the parameters that were given, and no others
+    prototype: Prototype  # what it is made from
+    resolved: Resolved  # its parameters as they would count, checked
 
 
 def draft(app: AppDir, wanted: Wanted, prototype: Prototype, *, passed: PassedStore | None = None) -> Draft:

@@ -60,15 +60,7 @@ def write_files(
 
 
 def replace_tree(target: Path, files: Mapping[PurePosixPath, bytes]) -> None:
-    """Make a folder that holds exactly these files, in the place of what stands there.
-
-    Args:
-        target: the folder.
-        files: content by path relative to the folder.
-
-    Raises:
-        ConfigError: a path leads out of the folder, or the folder cannot be written; nothing was changed.
-    """
+    """Make a folder that holds exactly these files, in the place of what stands there."""
     for path in files:
         if path.is_absolute() or ".." in path.parts or not path.parts:
             raise ConfigError(f"`{path}` leads out of its folder", where=str(target))
@@ -82,11 +74,7 @@ def replace_tree(target: Path, files: Mapping[PurePosixPath, bytes]) -> None:
 
 
 def remove_tree(target: Path) -> None:
-    """Remove a folder with all it holds; what is not there is passed over.
-
-    Raises:
-        ConfigError: the folder cannot be removed; nothing was changed.
-    """
+    """Remove a folder with all it holds; what is not there is passed over."""
     with _all_or_none() as work:
         work.remove(target)
         work.flush()

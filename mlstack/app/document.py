@@ -293,11 +293,6 @@ class FieldReader:
     """
 
     def __init__(self, document: AppDocument, path: KeyPath = ()) -> None:
-        """Take the map at `path`.
-
-        Raises:
-            SchemaError: something else stands there.
-        """
         self._document = document
         self._path = path
         value = document.at(path)
@@ -436,11 +431,7 @@ class FieldReader:
         self._refuse((name,), message, hint=hint)
 
     def refuse_all(self, message: str, *, hint: str | None = None) -> NoReturn:
-        """Raise the error that the map itself is wrong.
-
-        Raises:
-            SchemaError: always.
-        """
+        """Raise the error that the map itself is wrong."""
         self._refuse((), message, hint=hint)
 
     def _refuse(self, path: KeyPath, message: str, *, hint: str | None = None) -> NoReturn:
@@ -477,11 +468,7 @@ def _about_version(version: str) -> tuple[str]:
 
 
 def layer_of(document: AppDocument, path: KeyPath, kind: str, target: str) -> Layer:
-    """Give the map at a path of a document as a layer; an absent one is an empty layer.
-
-    Raises:
-        SchemaError: something else than a map stands there.
-    """
+    """Give the map at a path of a document as a layer; an absent one is an empty layer."""
     value: Any = document.value
     for part in path:
         value = value.get(part)

@@ -293,15 +293,9 @@ class _AppLock:
 
 
 class EditedFile:
-    """The text of a file, and what became of it.
-
-    Args:
-        file: its place below the app directory.
-        text: what it holds now; for a new file what it starts with.
-    """
+    """The text of a file, and what became of it."""
 
     def __init__(self, file: str, text: str) -> None:
-        """Hold the text."""
         self.file = file
         self.text = text
         self._before = text
@@ -463,12 +457,7 @@ class AppEdits(Editing):
         self.save(edited)
 
     def remove_registry(self, name: str) -> None:
-        """Take a registry out of `app.yaml` and the lock.
-
-        Raises:
-            NotFoundError: no such registry.
-            UsageError: packages of it are installed.
-        """
+        """Take a registry out of `app.yaml` and the lock."""
         if all(known.name != name for known in self.app().registries):
             raise NotFoundError(f"no registry `{name}`", hint="mlstack registry list")
         needed = [str(package) for package in self.app().packages if package.registry == name]
@@ -493,11 +482,7 @@ class AppEdits(Editing):
 
     @classmethod
     def write_new(cls, root: Path, name: str, *, registries: Sequence[RegistryRef] = ()) -> None:
-        """Write the files of a new app directory.
-
-        Raises:
-            UsageError: the name cannot be an app's, or there is an app already.
-        """
+        """Write the files of a new app directory."""
         cls.check_new(root, name)
         content: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "App", "name": name}
         if registries:

@@ -63,27 +63,16 @@ ENVIRONMENT_KEYS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class EnvironmentFiles:
-    """One environment's own files, without what it extends.
+    """One environment's own files, without what it extends."""
 
-    Args:
-        environment: as its file says.
-        given: names of the fields that the file sets.
-        globals: its layer for all components.
-        components: its layers by component.
-    """
-
-    environment: Environment
-    given: frozenset[str]
-    globals: Layer
-    components: Mapping[str, Layer] = field(default_factory=dict)
+    environment: Environment  # as its file says
+    given: frozenset[str]  # names of the fields that the file sets
+    globals: Layer  # its layer for all components
+    components: Mapping[str, Layer] = field(default_factory=dict)  # its layers by component
 
 
 def read_environment(document: AppDocument, name: str) -> Environment:
-    """Take an environment's file apart.
-
-    Raises:
-        SchemaError: it is wrong.
-    """
+    """Take an environment's file apart."""
     fields = fields_of(document, "Environment")
     fields.only("apiVersion", "kind", *ENVIRONMENT_KEYS)
     cluster = fields.inner("cluster")
@@ -146,11 +135,7 @@ _SIGN = "write {condition: Ready} or {field: status.phase, value: Running}"
 
 
 def read_rules(fields: FieldReader) -> tuple[ReadyRule, ...]:
-    """Give the rules of an app in their order.
-
-    Raises:
-        SchemaError: one of them is wrong, or two are for one kind; with its place.
-    """
+    """Give the rules of an app in their order."""
     rules: dict[str, ReadyRule] = {}
     for entry in fields.each("readiness"):
         rule = _rule(entry)
@@ -245,12 +230,7 @@ def read(sets: Sequence[str], files: Sequence[Path]) -> Overrides:
 
 
 def read_values(file: Path) -> ValuesFile:
-    """Read one values file.
-
-    Raises:
-        NotFoundError: it does not exist.
-        ConfigError: it is not a map of parameters.
-    """
+    """Read one values file."""
     found = documents.read_all(_bytes(file), file=str(file))
     if not found:
         return ValuesFile(Layer("command line", {}))
@@ -371,11 +351,7 @@ _HEADER = "# Written by mlstack. Commit it: it says exactly which packages this 
 
 
 def read_lock(document: AppDocument) -> Lock:
-    """Take a lock file apart.
-
-    Raises:
-        SchemaError: it is wrong.
-    """
+    """Take a lock file apart."""
     fields = fields_of(document, "Lock").only("apiVersion", "kind", "registries", "packages")
     return Lock(
         registries=tuple(_locked_registry(entry) for entry in fields.each("registries")),
@@ -540,18 +516,9 @@ def _check_link(path: Path, root: Path, source: str) -> None:
 
 
 class AppFiles:
-    """The files below an app's root.
-
-    Args:
-        root: the folder with `app.yaml`.
-        passed: files that have passed their schema before are not checked again.
-
-    Attributes:
-        digests: hash of each file that was read so far, empty for those that were looked for in vain.
-    """
+    """The files below an app's root."""
 
     def __init__(self, root: Path, passed: PassedStore | None) -> None:
-        """Hold the place; nothing is read."""
         self.root = root
         self._passed = passed
         self.digests: dict[str, str] = {}
@@ -647,11 +614,7 @@ class AppFiles:
 
     @cached_property
     def component_files(self) -> Mapping[str, tuple[str, str, str]]:
-        """Give full name → (file, module, name) of all components, sorted, without reading them.
-
-        Raises:
-            ConfigError: two files stand for one component.
-        """
+        """Give full name → (file, module, name) of all components, sorted, without reading them."""
         found: dict[str, tuple[str, str, str]] = {}
         for file, module, name in layout.component_files(self.root):
             full_name = f"{module}.{name}" if module else name
@@ -876,10 +839,6 @@ def read_preset(folder: Path) -> EnvironmentFiles:
 
 
 def preset_globals() -> tuple[Mapping[str, Any], ...]:
-    """Give what each preset sets for all components.
-
-    Raises:
-        MlstackError: the installation is broken.
-    """
+    """Give what each preset sets for all components."""
     root = folder("environments")
     return tuple(read_preset(root / name).globals.values for name in presets())

@@ -40,14 +40,7 @@ _NEVER_BOTH = frozenset({"unevaluatedProperties", "patternProperties"})
 def joined_schema(
     own: Mapping[str, Any], blocks: Iterable[Mapping[str, Any]], definition: Definition, *, refuse: Refuse
 ) -> Mapping[str, Any]:
-    """Join a prototype's own parameters and its blocks'; the own words of a shared one lie on top.
-
-    Args:
-        own: `parameters` of the prototype.
-        blocks: contents of the blocks' files, in order.
-        definition: (package, name) → schema, None where there is none.
-        refuse: raises the error about `parameters`.
-    """
+    """Join a prototype's own parameters and its blocks'; the own words of a shared one lie on top."""
     properties: dict[str, Any] = {
         name: _mapping(schema) for name, schema in own.get("properties", {}).items()
     }
@@ -217,7 +210,6 @@ class PackageFolder:
     def __init__(
         self, files: Files, *, source: str, registry: str = "", passed: PassedStore | None = None
     ) -> None:
-        """Hold the files; nothing is parsed."""
         self.files = files
         self.source = source
         self.registry = registry

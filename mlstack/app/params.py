@@ -162,9 +162,6 @@ def refused_characters(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath
     """Find the strings that no Kubernetes object can carry: control characters and lone surrogates.
 
     Tab, line feed, carriage return and next line are fine.
-
-    Yields:
-        Path below `value` and the character as `U+0000`.
     """
     if isinstance(value, str):
         match = _REFUSED.search(value)
@@ -191,26 +188,15 @@ def _shown(key: Any) -> str:
 
 @dataclass(frozen=True)
 class ParamFault:
-    """One thing that is wrong with a parameter.
+    """One thing that is wrong with a parameter."""
 
-    Args:
-        message: lower case, names in backticks, what was seen and what was expected.
-        where: file and line.
-        hint: the next step.
-    """
-
-    message: str
-    where: str | None = None
-    hint: str | None = None
+    message: str  # lower case, names in backticks, what was seen and what was expected
+    where: str | None = None  # file and line
+    hint: str | None = None  # the next step
 
 
 def param_error(faults: Sequence[ParamFault], *, subject: str = "") -> ParamError:
-    """Make one error of all faults; a single one reads as if it were raised alone.
-
-    Args:
-        faults: at least one.
-        subject: whose parameters they are, for the headline of several (`of component `cnn``).
-    """
+    """Make one error of all faults; a single one reads as if it were raised alone."""
     is_typed = all((fault.where or "").startswith("--") for fault in faults)
     kind = TypedValueError if is_typed else ParamError
     if len(faults) == 1:
@@ -243,15 +229,10 @@ GLOBAL_LAYERS = frozenset(("app", "module", "environment globals"))
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a value was written.
+    """Where a value was written."""
 
-    Args:
-        file: below the app directory with `/`; or `prototype kubeflow/tf-job/tf-cnn`, `--set`.
-        line: from 1; nothing where lines have no meaning.
-    """
-
-    file: str
-    line: int | None = None
+    file: str  # below the app directory with `/`; or `prototype kubeflow/tf-job/tf-cnn`, `--set`
+    line: int | None = None  # from 1; nothing where lines have no meaning
 
     def __str__(self) -> str:
         return self.file if self.line is None else f"{self.file}:{self.line}"
@@ -259,21 +240,14 @@ class Origin:
 
 @dataclass(frozen=True)
 class Layer:
-    """One place's values for the parameters of a component.
+    """One place's values for the parameters of a component."""
 
-    Args:
-        kind: one of `LAYERS`.
-        values: by name as written, old spellings included.
-        origins: path → place; `(name,)` for a parameter, longer inside maps and lists.
-        target: what follows `mlstack param set` to change a value here (`--env=gke cnn`).
-        speaks_to_many: undeclared names are skipped, not refused; always so for `GLOBAL_LAYERS`.
-    """
-
-    kind: str
-    values: Mapping[str, Any]
+    kind: str  # one of `LAYERS`
+    values: Mapping[str, Any]  # by name as written, old spellings included
+    # path → place; `(name,)` for a parameter, longer inside maps and lists
     origins: Mapping[KeyPath, Origin] = field(default_factory=dict)
-    target: str = ""
-    speaks_to_many: bool = False
+    target: str = ""  # what follows `mlstack param set` to change a value here (`--env=gke cnn`)
+    speaks_to_many: bool = False  # undeclared names are skipped, not refused; always so for `GLOBAL_LAYERS`
 
     @property
     def skips_undeclared(self) -> bool:
@@ -283,53 +257,33 @@ class Layer:
 
 @dataclass(frozen=True)
 class ParamScope:
-    """The level of an app at which a value is set or taken back.
+    """The level of an app at which a value is set or taken back."""
 
-    Args:
-        kind: `app`, `module`, `component`, `environment globals` or `environment`.
-        component: full name, for `component` and `environment`.
-        module: dotted name, for `module`.
-        environment: name, for the two kinds of environment.
-    """
-
-    kind: str
-    component: str | None = None
-    module: str | None = None
-    environment: str | None = None
+    kind: str  # `app`, `module`, `component`, `environment globals` or `environment`
+    component: str | None = None  # full name, for `component` and `environment`
+    module: str | None = None  # dotted name, for `module`
+    environment: str | None = None  # name, for the two kinds of environment
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One layer's word on one parameter.
+    """One layer's word on one parameter."""
 
-    Args:
-        layer: one of `LAYERS`.
-        value: as understood by the parameter's type; nothing means: removed here.
-        origin: where it was written.
-        origins: places inside the value, by path below it.
-        target: what follows `mlstack param set` to change it.
-    """
-
-    layer: str
-    value: Any
-    origin: Origin
+    layer: str  # one of `LAYERS`
+    value: Any  # as understood by the parameter's type; nothing means: removed here
+    origin: Origin  # where it was written
+    # places inside the value, by path below it
     origins: Mapping[KeyPath, Origin] = field(default_factory=dict)
-    target: str = ""
+    target: str = ""  # what follows `mlstack param set` to change it
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """The parameters of one component, resolved.
+    """The parameters of one component, resolved."""
 
-    Args:
-        values: every declared parameter by canonical name; unset ones are None.
-        chains: who said what about each parameter, lowest layer first.
-        notes: deprecations and the like, for people.
-    """
-
-    values: Mapping[str, Any]
-    chains: Mapping[str, Sequence[Setting]]
-    notes: tuple[str, ...] = ()
+    values: Mapping[str, Any]  # every declared parameter by canonical name; unset ones are None
+    chains: Mapping[str, Sequence[Setting]]  # who said what about each parameter, lowest layer first
+    notes: tuple[str, ...] = ()  # deprecations and the like, for people
 
     def origin(self, name: str, path: KeyPath = ()) -> Origin:
         """Give the place that decided a parameter, or a value inside it."""
@@ -383,15 +337,9 @@ def resolve(params: Mapping[str, Param], layers: Sequence[Layer], *, prototype: 
 
 
 class Declared:
-    """What a prototype declares, prepared once to resolve the parameters of many components.
-
-    Args:
-        params: as for `resolve`.
-        prototype: as for `resolve`.
-    """
+    """What a prototype declares, prepared once to resolve the parameters of many components."""
 
     def __init__(self, params: Mapping[str, Param], *, prototype: str = "") -> None:
-        """Prepare spellings and defaults."""
         self._params = params
         self._prototype = prototype
         self._spellings = spelling_table(params)
@@ -529,17 +477,11 @@ class ValuesFile:
 
 @dataclass(frozen=True)
 class SetOption:
-    """One `--set`: the key as typed and split at its dots, and the text of the value.
+    """One `--set`: the key as typed and split at its dots, and the text of the value."""
 
-    Args:
-        path: an optional component's full name, the parameter, and keys inside it.
-        text: the value, to be typed by what the parameter declares.
-        as_string: keep the text a string.
-    """
-
-    path: tuple[str, ...]
-    text: str
-    as_string: bool = False
+    path: tuple[str, ...]  # an optional component's full name, the parameter, and keys inside it
+    text: str  # the value, to be typed by what the parameter declares
+    as_string: bool = False  # keep the text a string
 
     @property
     def key(self) -> str:
@@ -695,11 +637,7 @@ def canonical_name(prototype: Prototype, name: str) -> str:
 
 
 def param_at(prototype: Prototype, path: tuple[str, ...]) -> tuple[tuple[str, ...], Param | None]:
-    """Give a path with its first part spelled canonically, and what is declared for that place.
-
-    Raises:
-        NotFoundError: the prototype declares no such parameter.
-    """
+    """Give a path with its first part spelled canonically, and what is declared for that place."""
     name = canonical_name(prototype, path[0])
     return (name, *path[1:]), inner_param(prototype.params[name], path[1:])
 

@@ -11,34 +11,24 @@ from mlstack.yaml import write
 
 @dataclass(frozen=True, kw_only=True)
 class Param:
-    """One parameter of a prototype.
+    """One parameter of a prototype."""
 
-    Args:
-        name: canonical spelling, the one that is shown.
-        schema: JSON Schema of the value; `x-merge: append` in it lets higher layers add to a list.
-        default: value when nothing sets it; meaningful with `has_default`.
-        unit: what a number counts (`GPUs`, `seconds`), for messages and help.
-        aliases: old spellings that mean the same.
-        secret: its value must not be shown.
-        deprecated: why, and what to use instead.
-        format: also takes one string, split at commas (`csv`) or as `k=v,k2=v2` (`kv`).
-        value_aliases: old spellings of values, mapped to what they mean now.
-        examples: values to show in help.
-    """
-
-    name: str
+    name: str  # canonical spelling, the one that is shown
+    # JSON Schema of the value; `x-merge: append` in it lets higher layers add to a list
     schema: Mapping[str, Any]
-    default: Any = None
+    default: Any = None  # value when nothing sets it; meaningful with `has_default`
     has_default: bool = False
     required: bool = False
-    unit: str = ""
+    unit: str = ""  # what a number counts (`GPUs`, `seconds`), for messages and help
     description: str = ""
-    aliases: tuple[str, ...] = ()
-    secret: bool = False
-    deprecated: str | None = None
+    aliases: tuple[str, ...] = ()  # old spellings that mean the same
+    secret: bool = False  # its value must not be shown
+    deprecated: str | None = None  # why, and what to use instead
+    # also takes one string, split at commas (`csv`) or as `k=v,k2=v2` (`kv`)
     format: Literal["csv", "kv"] | None = None
+    # old spellings of values, mapped to what they mean now
     value_aliases: Mapping[str, Any] = field(default_factory=dict)
-    examples: tuple[Any, ...] = ()
+    examples: tuple[Any, ...] = ()  # values to show in help
 
     @property
     def types(self) -> frozenset[str]:
@@ -94,41 +84,30 @@ class Example:
 
 @dataclass(frozen=True, kw_only=True)
 class Prototype:
-    """A template with declared parameters.
+    """A template with declared parameters."""
 
-    Args:
-        name: short name (`tf-cnn`).
-        package: the package's name (`tf-job`).
-        registry: the app's name of the registry the package came from.
-        version: the package's version.
-        aliases: other names of the prototype.
-        alias_params: what it is under some of them: alias → parameters that differ from the defaults.
-        params: by canonical name, in the order they are declared.
-        schema: JSON Schema of the whole parameter set, references inlined.
-        templates: text by name; libraries of the package and of those it requires included.
-        sources: template name → file below the app directory or package, for messages.
-        files: further text files by name, for `file("…")` in templates.
-        examples: by name.
-        notes: what to tell after `generate`.
-        digest: stands for all content it was read from; empty when it was not read from a package.
-    """
-
-    name: str
-    package: str
-    registry: str
-    version: str = ""
+    name: str  # short name (`tf-cnn`)
+    package: str  # the package's name (`tf-job`)
+    registry: str  # the app's name of the registry the package came from
+    version: str = ""  # the package's version
     summary: str = ""
     description: str = ""
-    aliases: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()  # other names of the prototype
+    # what it is under some of them: alias → parameters that differ from the defaults
     alias_params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    # by canonical name, in the order they are declared
     params: Mapping[str, Param] = field(default_factory=dict)
+    # JSON Schema of the whole parameter set, references inlined
     schema: Mapping[str, Any] = field(default_factory=dict)
+    # text by name; libraries of the package and of those it requires included
     templates: Mapping[str, str] = field(default_factory=dict)
+    # template name → file below the app directory or package, for messages
     sources: Mapping[str, str] = field(default_factory=dict)
+    # further text files by name, for `file("…")` in templates
     files: Mapping[str, str] = field(default_factory=dict)
-    examples: Mapping[str, Example] = field(default_factory=dict)
-    notes: str = ""
-    digest: str = ""
+    examples: Mapping[str, Example] = field(default_factory=dict)  # by name
+    notes: str = ""  # what to tell after `generate`
+    digest: str = ""  # stands for all content it was read from; empty when it was not read from a package
 
     @property
     def full_name(self) -> str:
@@ -156,30 +135,18 @@ class Prototype:
 
 @dataclass(frozen=True, kw_only=True)
 class Package:
-    """A package folder: what it says of itself, and its prototypes by name.
+    """A package folder: what it says of itself, and its prototypes by name."""
 
-    Args:
-        name: the folder's and the package's name.
-        version: semantic version.
-        summary: one line.
-        description: longer text.
-        license: SPDX name.
-        keywords: words for `prototype search`.
-        requires: packages of the same registry whose definitions, blocks and templates it uses.
-        registry: the app's name of the registry it came from.
-        prototypes: by short name.
-        crds: texts of `crds/*.yaml` by file name, for offline validation of custom resources.
-        digest: `sha256:…` over the folder's content.
-    """
-
-    name: str
-    version: str
-    summary: str = ""
-    description: str = ""
-    license: str = ""
-    keywords: tuple[str, ...] = ()
+    name: str  # the folder's and the package's name
+    version: str  # semantic version
+    summary: str = ""  # one line
+    description: str = ""  # longer text
+    license: str = ""  # SPDX name
+    keywords: tuple[str, ...] = ()  # words for `prototype search`
+    # packages of the same registry whose definitions, blocks and templates it uses
     requires: tuple[str, ...] = ()
-    registry: str = ""
-    prototypes: Mapping[str, Prototype] = field(default_factory=dict)
+    registry: str = ""  # the app's name of the registry it came from
+    prototypes: Mapping[str, Prototype] = field(default_factory=dict)  # by short name
+    # texts of `crds/*.yaml` by file name, for offline validation of custom resources
     crds: Mapping[str, str] = field(default_factory=dict)
-    digest: str = ""
+    digest: str = ""  # `sha256:…` over the folder's content

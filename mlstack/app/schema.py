@@ -163,16 +163,7 @@ def note_passed(kind: str, value: Any, passed: PassedStore) -> None:
 
 
 def check_schema(schema: Mapping[str, Any], document: AppDocument, path: ValuePath) -> None:
-    """Check that a schema of parameters is one.
-
-    Args:
-        schema: with everything inlined.
-        document: the file that it was read from.
-        path: its place in the file.
-
-    Raises:
-        SchemaError: it is no JSON Schema; names the first fault with its line.
-    """
+    """Check that a schema of parameters is one."""
     from jsonschema import Draft202012Validator, FormatChecker, exceptions
 
     formats = FormatChecker(Draft202012Validator.FORMAT_CHECKER.checkers)

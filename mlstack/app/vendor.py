@@ -21,14 +21,7 @@ _KSONNET_PREFIX = "io.ksonnet.pkg."
 
 
 class Vendor:
-    """Installed packages and their prototypes.
-
-    Args:
-        root: the app's folder.
-        packages: what the lock lists.
-        required: what the app asks for.
-        passed: files that have passed their schema before are not checked again.
-    """
+    """Installed packages and their prototypes."""
 
     def __init__(
         self,
@@ -37,7 +30,6 @@ class Vendor:
         required: Sequence[PackageRef],
         passed: PassedStore | None,
     ) -> None:
-        """Hold the list; nothing is read."""
         self._required = required
         self._root = root
         self._locked = sorted(packages, key=lambda p: (p.full_name, version_key(p.version)))

@@ -52,7 +52,6 @@ class Kinds:
     """
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
-        """Index the kinds by API version and kind."""
         self._by_name = {(kind.api_version, kind.kind): kind for kind in kinds}
 
     @classmethod
@@ -138,15 +137,10 @@ _ROOT_MARK = '{"gvk":'
 
 @dataclass(frozen=True)
 class ListType:
-    """How server-side apply merges a list.
+    """How server-side apply merges a list."""
 
-    Attributes:
-        type: `map` (items are told apart by `keys`), `set` (by their value) or `atomic` (replaced whole).
-        keys: the fields that together name an item of a `map` list.
-    """
-
-    type: str
-    keys: tuple[str, ...] = ()
+    type: str  # `map` (items are told apart by `keys`), `set` (by their value) or `atomic` (replaced whole)
+    keys: tuple[str, ...] = ()  # the fields that together name an item of a `map` list
 
 
 ATOMIC = ListType("atomic")
@@ -161,7 +155,6 @@ class Schemas:
     """
 
     def __init__(self, text: str, *, minor: int) -> None:
-        """Find the lines of this version; nothing is decoded yet."""
         self.minor = minor
         self._lines: dict[str, str] = {}
         self._decoded: dict[str, Schema] = {}

@@ -23,19 +23,12 @@ PART_OF_LABEL = "app.kubernetes.io/part-of"
 
 @dataclass(frozen=True, order=True)
 class Identity:
-    """What makes an object this object and no other: the version of its API is no part of it.
+    """What makes an object this object and no other: the version of its API is no part of it."""
 
-    Attributes:
-        group: API group, empty for the core group.
-        kind: kind, as `Deployment`.
-        namespace: namespace, empty for cluster-scoped objects.
-        name: name of the object.
-    """
-
-    group: str
-    kind: str
-    namespace: str
-    name: str
+    group: str  # API group, empty for the core group
+    kind: str  # kind, as `Deployment`
+    namespace: str  # namespace, empty for cluster-scoped objects
+    name: str  # name of the object
 
     def __str__(self) -> str:
         """Write the object as people name it: `Deployment kubeflow/tf-hub`."""
@@ -45,18 +38,12 @@ class Identity:
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where an object stands in the files of an app or package.
+    """Where an object stands in the files of an app or package."""
 
-    Attributes:
-        component: full name of the component.
-        file: template or manifest.
-        line: first line of the object in that file, if it is known.
-        places: `file:line` of each part of the object, by its path; empty unless it was asked for.
-    """
-
-    component: str
-    file: str
-    line: int | None = None
+    component: str  # full name of the component
+    file: str  # template or manifest
+    line: int | None = None  # first line of the object in that file, if it is known
+    # `file:line` of each part of the object, by its path; empty unless it was asked for
     places: Mapping[tuple[str | int, ...], str] = field(default_factory=dict)
 
     def at(self, path: Sequence[str | int]) -> str:
@@ -74,17 +61,11 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class KubeObject:
-    """One object as it is sent to a cluster, and the component it belongs to.
+    """One object as it is sent to a cluster, and the component it belongs to."""
 
-    Attributes:
-        data: the object as plain values; never changed in place.
-        component: full name of the component that brings it.
-        source: the place it was written at.
-    """
-
-    data: Mapping[str, Any]
-    component: str = ""
-    source: Source | None = None
+    data: Mapping[str, Any]  # the object as plain values; never changed in place
+    component: str = ""  # full name of the component that brings it
+    source: Source | None = None  # the place it was written at
 
     @property
     def api_version(self) -> str:
@@ -144,30 +125,21 @@ class KubeObject:
 
 @dataclass(frozen=True, kw_only=True)
 class DesiredState:
-    """Everything that one environment of an app wants to see in its cluster.
+    """Everything that one environment of an app wants to see in its cluster."""
 
-    Attributes:
-        app: name of the app.
-        environment: name of the environment.
-        namespace: the environment's namespace.
-        objects: what is wanted, in the order it is applied.
-        components: full names of the components that were rendered, sorted.
-        notes: remarks for people, as deprecated parameters in use.
-        has_secrets: a Secret is among the objects, or a secret parameter is set: not to be kept elsewhere.
-        depends: for each component all components it depends on, through others as well.
-        timeouts: seconds to wait until a component's objects work, where it says so.
-        secrets: texts of secret parameters, to be masked wherever they stand.
-    """
-
-    app: str
-    environment: str
-    namespace: str
-    objects: tuple[KubeObject, ...]
-    components: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    app: str  # name of the app
+    environment: str  # name of the environment
+    namespace: str  # the environment's namespace
+    objects: tuple[KubeObject, ...]  # what is wanted, in the order it is applied
+    components: tuple[str, ...] = ()  # full names of the components that were rendered, sorted
+    notes: tuple[str, ...] = ()  # remarks for people, as deprecated parameters in use
+    # a Secret is among the objects, or a secret parameter is set: not to be kept elsewhere
     has_secrets: bool = False
+    # for each component all components it depends on, through others as well
     depends: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    # seconds to wait until a component's objects work, where it says so
     timeouts: Mapping[str, float] = field(default_factory=dict)
+    # texts of secret parameters, to be masked wherever they stand
     secrets: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
 

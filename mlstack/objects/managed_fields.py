@@ -37,38 +37,23 @@ MISSING = _Missing()
 
 @dataclass(frozen=True, kw_only=True)
 class FieldChange:
-    """One field that differs.
+    """One field that differs."""
 
-    Attributes:
-        path: the field as people write it: `spec.template.spec.containers[main].image`.
-        action: whether the field appears, goes or gets another value.
-        old: value in the cluster, None if the field is added.
-        new: value that is wanted, None if the field is removed.
-    """
-
-    path: str
-    action: Literal["added", "removed", "changed"]
-    old: Any = None
-    new: Any = None
+    path: str  # the field as people write it: `spec.template.spec.containers[main].image`
+    action: Literal["added", "removed", "changed"]  # whether the field appears, goes or gets another value
+    old: Any = None  # value in the cluster, None if the field is added
+    new: Any = None  # value that is wanted, None if the field is removed
 
 
 @dataclass(frozen=True, kw_only=True)
 class ManagedFieldsEntry:
-    """One manager's line in `managedFields`.
+    """One manager's line in `managedFields`."""
 
-    Attributes:
-        manager: its name.
-        operation: `Apply` or `Update`.
-        subresource: `scale` or `status` if it wrote through one.
-        tree: the fields it owns.
-        time: when it last took or left one, as the server writes it; empty if that is not known.
-    """
-
-    manager: str
-    operation: str
-    subresource: str
-    tree: Tree
-    time: str = ""
+    manager: str  # its name
+    operation: str  # `Apply` or `Update`
+    subresource: str  # `scale` or `status` if it wrote through one
+    tree: Tree  # the fields it owns
+    time: str = ""  # when it last took or left one, as the server writes it; empty if that is not known
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -414,15 +399,10 @@ ANY = "*"
 
 @dataclass(frozen=True, kw_only=True)
 class FieldPattern:
-    """Names a field and everything below it.
+    """Names a field and everything below it."""
 
-    Attributes:
-        text: as a person wrote it.
-        steps: the names on the way; `*` stands for any one.
-    """
-
-    text: str
-    steps: tuple[str, ...]
+    text: str  # as a person wrote it
+    steps: tuple[str, ...]  # the names on the way; `*` stands for any one
 
     def covers(self, path: Sequence[str]) -> bool:
         """Tell whether a path of a field tree (`f:spec`, `k:{…}`) is this field or lies in it."""
@@ -494,17 +474,11 @@ BEFORE_FIRST_APPLY = "before-first-apply"
 
 @dataclass(frozen=True, kw_only=True)
 class Owner:
-    """A field manager as the API server tells it from others.
+    """A field manager as the API server tells it from others."""
 
-    Attributes:
-        manager: its name.
-        operation: `Apply` or `Update`.
-        subresource: `scale` or `status` if it writes through one.
-    """
-
-    manager: str
-    operation: str = "Update"
-    subresource: str = ""
+    manager: str  # its name
+    operation: str = "Update"  # `Apply` or `Update`
+    subresource: str = ""  # `scale` or `status` if it writes through one
 
     def __str__(self) -> str:
         """Write the manager as people read it."""
@@ -518,19 +492,12 @@ AUTOSCALING = Owner(manager="kube-controller-manager", subresource="scale")
 
 @dataclass(frozen=True, kw_only=True)
 class ManagerRow:
-    """A row of the table of managers whose fields are ours to take.
+    """A row of the table of managers whose fields are ours to take."""
 
-    Attributes:
-        name: of the manager, as a regular expression for all of it.
-        operation: `Apply` or `Update`, empty for both.
-        subresources: through which it may have written; None for any.
-        said: whether taking its fields is worth a line.
-    """
-
-    name: str
-    operation: str = ""
-    subresources: tuple[str, ...] | None = None
-    said: bool = True
+    name: str  # of the manager, as a regular expression for all of it
+    operation: str = ""  # `Apply` or `Update`, empty for both
+    subresources: tuple[str, ...] | None = None  # through which it may have written; None for any
+    said: bool = True  # whether taking its fields is worth a line
 
     def matches(self, owner: Owner) -> bool:
         """Tell whether this row speaks of a manager."""

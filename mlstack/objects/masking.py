@@ -47,7 +47,6 @@ class Secrets:
     """
 
     def __init__(self, values: Iterable[Any] = ()) -> None:
-        """Begin with these values."""
         self._values: set[str | bytes] = set()
         self._waiting: list[str | bytes] = []
         self._forms: dict[str, dict[str, bool]] = {}

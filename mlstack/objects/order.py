@@ -29,20 +29,14 @@ Depends = Mapping[str, Collection[str]]
 
 @dataclass(frozen=True)
 class Barrier:
-    """A point that a run passes once other objects have come so far; nothing is written there.
+    """A point that a run passes once other objects have come so far; nothing is written there."""
 
-    Attributes:
-        kind: `ready`, `component` (all `members` work), `endpoint` (the Service behind a webhook answers) or
-            `wave` (its predecessors were written).
-        name: what people call it.
-        about: the one object it waits for, where it is one.
-        members: all objects it waits for.
-    """
-
+    # `ready`, `component` (all `members` work), `endpoint` (the Service behind a webhook answers) or `wave`
+    # (its predecessors were written)
     kind: Literal["ready", "component", "endpoint", "wave"]
-    name: str
-    about: Identity | None = None
-    members: tuple[Identity, ...] = field(default=(), compare=False)
+    name: str  # what people call it
+    about: Identity | None = None  # the one object it waits for, where it is one
+    members: tuple[Identity, ...] = field(default=(), compare=False)  # all objects it waits for
 
     def __str__(self) -> str:
         """Name it for people."""
@@ -54,15 +48,10 @@ Node = Identity | Barrier
 
 @dataclass(frozen=True, kw_only=True)
 class Graph:
-    """What comes after what.
+    """What comes after what."""
 
-    Attributes:
-        nodes: objects and gates, each after what it depends on.
-        before: what each node depends on, and how.
-    """
-
-    nodes: tuple[Node, ...]
-    before: Mapping[Node, Mapping[Node, Bond]]
+    nodes: tuple[Node, ...]  # objects and gates, each after what it depends on
+    before: Mapping[Node, Mapping[Node, Bond]]  # what each node depends on, and how
 
     @property
     def objects(self) -> tuple[Identity, ...]:
@@ -85,15 +74,7 @@ N = TypeVar("N", bound=Hashable)
 
 
 def find_cycle(nodes: Sequence[N], before: Mapping[N, Collection[N]]) -> tuple[N, ...]:
-    """Give nodes that need each other in a circle, each the next one and the last the first.
-
-    Args:
-        nodes: all nodes; the search begins with the first.
-        before: what each node needs.
-
-    Returns:
-        The nodes of one circle, none if there is no circle.
-    """
+    """Give nodes that need each other in a circle, each the next one and the last the first."""
     done: set[N] = set()
     for start in nodes:
         if start in done:
@@ -356,11 +337,6 @@ def intercepts(found: KubeObject, other: KubeObject, kinds: Kinds) -> bool:
 
     Objects of built-in kinds are left out on purpose: what a webhook itself needs in order to start is
     made of them.
-
-    Args:
-        found: the webhook configuration.
-        other: the object.
-        kinds: the kinds of the run.
     """
     if is_webhook(other.identity) or Kinds.builtin().lookup(other.api_version, other.kind):
         return False
@@ -576,7 +552,6 @@ class Builder:
     """Collects bonds, the strongest first; none is added that would close a circle with stronger ones."""
 
     def __init__(self, objects: Sequence[KubeObject], depends: Depends, *, strict: bool) -> None:
-        """Take the objects; `strict` refuses what people say wrongly."""
         self._objects = {found.identity: found for found in objects}
         self._depends, self._strict = depends, strict
         self._nodes: list[Node] = list(self._objects)

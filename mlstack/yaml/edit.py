@@ -25,26 +25,17 @@ _TO_COLON = re.compile(r"(?:[ \t]*(?:#[^\r\n]*)?[\r\n])*[ \t]*:")
 
 @dataclass
 class YamlNode:
-    """One value in a text.
+    """One value in a text."""
 
-    Attributes:
-        kind: `scalar`, `mapping`, `sequence` or `alias`.
-        start: index of the first character, of its anchor or tag if it has one.
-        end: index behind the last character; blank lines behind a block scalar belong to it only where they
-            are content.
-        style: of a scalar: empty, `'`, `"`, `|` or `>`; of a collection: `flow` or empty.
-        tagged: whether an anchor or a tag stands before it.
-        entries: of a mapping, in order.
-        items: of a sequence, in order.
-    """
-
-    kind: str
-    start: int
+    kind: str  # `scalar`, `mapping`, `sequence` or `alias`
+    start: int  # index of the first character, of its anchor or tag if it has one
+    # index behind the last character; blank lines behind a block scalar belong to it only where they are
+    # content
     end: int
-    style: str
-    tagged: bool
-    entries: list[YamlEntry] = field(default_factory=list)
-    items: list[YamlNode] = field(default_factory=list)
+    style: str  # of a scalar: empty, `'`, `"`, `|` or `>`; of a collection: `flow` or empty
+    tagged: bool  # whether an anchor or a tag stands before it
+    entries: list[YamlEntry] = field(default_factory=list)  # of a mapping, in order
+    items: list[YamlNode] = field(default_factory=list)  # of a sequence, in order
 
     @property
     def is_flow(self) -> bool:
@@ -68,21 +59,13 @@ class YamlNode:
 
 @dataclass
 class YamlEntry:
-    """One key of a mapping and its value.
+    """One key of a mapping and its value."""
 
-    Attributes:
-        name: the key, as it is read.
-        start: index of the key, or of the `?` before it.
-        key: the key's node.
-        colon: index behind the colon; of the key's end where there is none.
-        value: the value's node.
-    """
-
-    name: str
-    start: int
-    key: YamlNode
-    colon: int
-    value: YamlNode
+    name: str  # the key, as it is read
+    start: int  # index of the key, or of the `?` before it
+    key: YamlNode  # the key's node
+    colon: int  # index behind the colon; of the key's end where there is none
+    value: YamlNode  # the value's node
 
     @property
     def end(self) -> int:
@@ -130,11 +113,7 @@ class TextLines:
 
 
 def read_nodes(text: str, *, source: str) -> list[YamlNode | None]:
-    """Give the root of every document of a text; None for a document without any.
-
-    Raises:
-        YamlError: the text is broken YAML.
-    """
+    """Give the root of every document of a text; None for a document without any."""
     marks = iter(read_marks(text, source=source))
     return [_node(next(marks), marks, text) for mark in marks if mark.kind == "document"]
 

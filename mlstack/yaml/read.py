@@ -39,30 +39,19 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Position:
-    """A place in a text; both numbers count from 1.
+    """A place in a text; both numbers count from 1."""
 
-    Attributes:
-        line: line, as editors count them.
-        column: column in characters.
-    """
-
-    line: int
-    column: int
+    line: int  # line, as editors count them
+    column: int  # column in characters
 
 
 @dataclass(frozen=True)
 class Document:
-    """One YAML document: its value and, in a second structure, where each part of it stands.
+    """One YAML document: its value and, in a second structure, where each part of it stands."""
 
-    Attributes:
-        value: dict, list, str, int, float, bool or None.
-        line: first line of the content, from 1.
-        positions: position of the key (in a mapping), or of the item (in a list), by path; empty unless
-            asked for.
-    """
-
-    value: Any
-    line: int
+    value: Any  # dict, list, str, int, float, bool or None
+    line: int  # first line of the content, from 1
+    # position of the key (in a mapping), or of the item (in a list), by path; empty unless asked for
     positions: Mapping[Path, Position] = field(default_factory=dict)
 
     def position(self, path: Sequence[str | int]) -> Position:
@@ -74,23 +63,14 @@ class Document:
 
 
 class Mark(NamedTuple):
-    """One event of a text with its place, for edits by position.
+    """One event of a text with its place, for edits by position."""
 
-    Attributes:
-        kind: `scalar`, `mapping`, `sequence`, `alias`, `end` (of a collection) or `document`.
-        start: index of its first character in the text.
-        end: index behind its last character.
-        style: of a scalar: empty when plain, else `'`, `"`, `|` or `>`; of a collection: `flow` or empty.
-        value: text of a scalar, with quotes and folding undone.
-        tagged: whether a tag stands before it.
-    """
-
-    kind: str
-    start: int
-    end: int
-    style: str
-    value: str
-    tagged: bool
+    kind: str  # `scalar`, `mapping`, `sequence`, `alias`, `end` (of a collection) or `document`
+    start: int  # index of its first character in the text
+    end: int  # index behind its last character
+    style: str  # of a scalar: empty when plain, else `'`, `"`, `|` or `>`; of a collection: `flow` or empty
+    value: str  # text of a scalar, with quotes and folding undone
+    tagged: bool  # whether a tag stands before it
 
 
 def read_documents(
@@ -132,11 +112,7 @@ def read_document(
 
 
 def read_marks(text: str, *, source: str) -> list[Mark]:
-    """Give the places of everything in a text, in order, for edits that keep all other bytes.
-
-    Raises:
-        YamlError: the text is broken YAML.
-    """
+    """Give the places of everything in a text, in order, for edits that keep all other bytes."""
     skipped = 1 if text.startswith("\ufeff") else 0
     events = _Events(text[skipped:], source)
     marks: list[Mark] = []

@@ -45,12 +45,6 @@ def resolve_plain(text: str) -> Scalar:
 
     Integers outside 64 bits become floats and floats without a fraction become integers, since kubectl
     passes every number through JSON.
-
-    Args:
-        text: the scalar's text, folded onto one line.
-
-    Raises:
-        ValueError: `.inf` and `.nan`, which JSON and so Kubernetes cannot carry.
     """
     if text and text[0] not in _FIRST_OF_NO_STRING:
         return text
@@ -58,15 +52,7 @@ def resolve_plain(text: str) -> Scalar:
 
 
 def resolve_tagged(tag: str, text: str) -> Scalar:
-    """Read a scalar that carries one of YAML's own tags.
-
-    Args:
-        tag: short name of the tag: `str`, `int`, `float`, `bool`, `null`, `timestamp` or `binary`.
-        text: the scalar's text.
-
-    Raises:
-        ValueError: the text is no value of that type, or the tag is none of these.
-    """
+    """Read a scalar that carries one of YAML's own tags."""
     if tag in ("str", "timestamp"):
         return text
     if tag == "binary":
@@ -89,9 +75,6 @@ def resolve_key(text: str) -> str:
     """Read a plain scalar that is the key of a mapping: kubectl makes every key a string.
 
     `on` is the key `true`, `0x10` the key `16`, `1.50` the key `1.5`.
-
-    Raises:
-        ValueError: the key is null or an integer above 63 bits, which kubectl refuses.
     """
     value = _read(text)
     if isinstance(value, str):
@@ -237,40 +220,24 @@ def write_string(text: str) -> str:
     """Write a string on one line, so that YAML 1.1, YAML 1.2, kubectl and PyYAML read it back the same.
 
     Plain where that is safe, otherwise quoted; safe in block and in flow style.
-
-    Raises:
-        ValueError: the string holds NUL or half a surrogate pair, which Kubernetes or YAML cannot carry.
     """
     return _remembered(text) if len(text) <= _MEMO_LENGTH else _write_string(text)
 
 
 def check_carried(text: str) -> None:
-    """Refuse what neither YAML nor Kubernetes can carry.
-
-    Raises:
-        ValueError: the string holds NUL or half a surrogate pair.
-    """
+    """Refuse what neither YAML nor Kubernetes can carry."""
     if found := _NOT_CARRIED.search(text):
         raise ValueError(f"a string cannot hold the character U+{ord(found[0]):04X}")
 
 
 def write_double_quoted(text: str) -> str:
-    """Write a string in double quotes, with escapes that JSON and YAML share.
-
-    Raises:
-        ValueError: as `write_string`.
-    """
+    """Write a string in double quotes, with escapes that JSON and YAML share."""
     check_carried(text)
     return f'"{_ESCAPED.sub(_escape, text)}"'
 
 
 def write_scalar(value: Scalar) -> str:
-    """Write a scalar on one line.
-
-    Raises:
-        ValueError: NUL, infinities, not-a-number, and integers outside 64 bits (kubectl rounds them).
-        TypeError: the value is no scalar.
-    """
+    """Write a scalar on one line."""
     if isinstance(value, str):
         return write_string(value)
     if value is None:
