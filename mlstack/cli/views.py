@@ -15,6 +15,8 @@ VIEWS: Registered[Callable[[Any], Page]] = Registered("view")
 
 def page(result: object) -> Page:
     """Give the view of a result; a type without one is shown as YAML."""
+    from mlstack.cli import views_app, views_deploy, views_elastic  # noqa: F401 - each registers its views
+
     found = VIEWS.get(type(result).__name__)
     return found(result) if found is not None else _as_yaml(result)
 
