@@ -17,7 +17,7 @@ from mlstack.operations.packages import ComponentList, ComponentRow
 from mlstack.operations.params import ParamList, ParamRow
 
 # Shown by other means: objects as manifests, plans by their report, what a retreat goes by in its own.
-NO_VIEW = {"DesiredState", "Deployment", "DeletePlan", "KnownGood | None", "Retreat", "UnlockPlan"}
+NO_VIEW = {"DesiredState", "ApplyPlan", "DeletePlan", "KnownGood | None", "Retreat", "UnlockPlan"}
 
 
 def result_types() -> Iterator[str]:
