@@ -14,15 +14,9 @@ LEVELS = ("error", "info", "debug")
 
 
 class Log:
-    """Says on stderr what the controller does, one line with its time each, and hands on to the metrics.
-
-    Args:
-        level: one of `LEVELS`.
-        metrics: told as well, if any.
-    """
+    """Says on stderr what the controller does, one line with its time each, and hands on to the metrics."""
 
     def __init__(self, level: str, metrics: Metrics | None) -> None:
-        """Hold the parts."""
         self._level, self._metrics = LEVELS.index(level), metrics
 
     def say(self, text: str) -> None:

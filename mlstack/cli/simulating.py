@@ -27,11 +27,6 @@ _FIXED = ("jct", "validation")
 def check_settings(name: str, policy: str, typed: Sequence[str]) -> None:
     """Refuse settings of the controller where they are fixed, or where there is no controller.
 
-    Args:
-        name: the case or file.
-        policy: how jobs are to be scaled.
-        typed: names of the options that were given.
-
     Raises:
         UsageError: they would change nothing.
     """
@@ -44,10 +39,6 @@ def check_settings(name: str, policy: str, typed: Sequence[str]) -> None:
 
 def check_seeds(name: str, typed: Sequence[str]) -> None:
     """Refuse the seeds of many runs where one is done.
-
-    Args:
-        name: the case or file.
-        typed: names of the options that were given.
 
     Raises:
         UsageError: they would change nothing.

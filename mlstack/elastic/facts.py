@@ -184,28 +184,17 @@ _BLOCKING = ("NoSchedule", "NoExecute")
 
 @dataclass(frozen=True)
 class NodePlace:
-    """What a node tells pods that look for a place.
+    """What a node tells pods that look for a place."""
 
-    Attributes:
-        name: of the node.
-        labels: of the node.
-        taints: that keep pods away, as the node has them.
-    """
-
-    name: str
-    labels: Mapping[str, str]
-    taints: tuple[Mapping[str, Any], ...] = ()
+    name: str  # of the node
+    labels: Mapping[str, str]  # of the node
+    taints: tuple[Mapping[str, Any], ...] = ()  # that keep pods away, as the node has them
 
 
 class Eligible:
-    """Answers which nodes a pod may go to, once for each shape of pods.
-
-    Args:
-        places: the nodes that take pods.
-    """
+    """Answers which nodes a pod may go to, once for each shape of pods."""
 
     def __init__(self, places: Iterable[NodePlace]) -> None:
-        """Hold the nodes; nothing is worked out yet."""
         self._places = tuple(places)
         self._known: dict[str, frozenset[str] | None] = {}
 
@@ -232,12 +221,7 @@ def shape(spec: Mapping[str, Any]) -> str:
 
 
 def is_eligible(spec: Mapping[str, Any], place: NodePlace) -> bool:
-    """Tell whether a pod may go to a node, room aside.
-
-    Args:
-        spec: `nodeSelector`, `tolerations` and `required` (the node selector of its required affinity).
-        place: the node.
-    """
+    """Tell whether a pod may go to a node, room aside."""
     selector: Mapping[str, str] = spec.get("nodeSelector") or {}
     return (
         all(place.labels.get(name) == value for name, value in selector.items())
@@ -314,23 +298,14 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeFacts:
-    """What is known of a node.
+    """What is known of a node."""
 
-    Attributes:
-        place: name, labels and taints.
-        allocatable: what pods may request of it.
-        devices: what device plug-ins brought to it, by its capacity: also while a plug-in is not there.
-        takes_pods: whether it is Ready, not cordoned and not being deleted.
-        version: resource version of the object.
-        uid: UID of the object.
-    """
-
-    place: NodePlace
-    allocatable: Amounts
-    devices: Amounts
-    takes_pods: bool
+    place: NodePlace  # name, labels and taints
+    allocatable: Amounts  # what pods may request of it
+    devices: Amounts  # what device plug-ins brought to it, by its capacity: also while a plug-in is not there
+    takes_pods: bool  # whether it is Ready, not cordoned and not being deleted
     version: int
-    uid: str
+    uid: str  # UID of the object
 
 
 def parse_node(obj: Mapping[str, Any]) -> NodeFacts:
@@ -407,69 +382,37 @@ OVERDUE_MS = 30_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PodFacts:
-    """What is known of a pod.
+    """What is known of a pod."""
 
-    Attributes:
-        key: `namespace/name`.
-        namespace: its namespace.
-        name: its name.
-        uid: its UID.
-        version: resource version of the object.
-        job: name of the training job it belongs to, by its label.
-        role: `trainer`, `master` or `pserver`, by its label.
-        owner: UID of its controller.
-        owner_kind: kind of its controller.
-        node: where it is bound, empty while it waits.
-        nominated: node on which the scheduler is making room for it.
-        planned: node that a plan had for it.
-        requests: what it requests.
-        priority: of the pod; None where no admission has set it.
-        priority_class: name of its priority class.
-        shape: what decides which nodes it may go to.
-        created_ms: when it was created.
-        gone_ms: when it is gone at the latest; None while nobody has deleted it.
-        grace_ms: how long it gets to end.
-        phase: as in the object.
-        ending: how it ended, empty while it has not; `lost` when others ended it.
-        is_ready: whether it is ready.
-        wants_room: whether more room could help: neither gated nor waiting for something else.
-        is_tried: whether the scheduler has looked for a node in vain; until it has, nobody knows.
-        is_held_to_node: whether required affinity is part of it.
-        unplaced: why the scheduler found no node for it, in its own words; empty where it has said nothing.
-        held_up: what keeps its containers from running; empty for nothing, and for pods of no training.
-        last_change_ms: when its readiness last changed.
-        ran_ms: how long its containers had run when it ended, 0 where nobody has said.
-    """
-
-    key: str
+    key: str  # `namespace/name`
     namespace: str
     name: str
     uid: str
     version: int
-    job: str
-    role: str
-    owner: str
-    owner_kind: str
-    node: str
-    nominated: str
-    planned: str
+    job: str  # name of the training job it belongs to, by its label
+    role: str  # `trainer`, `master` or `pserver`, by its label
+    owner: str  # UID of its controller
+    owner_kind: str  # kind of its controller
+    node: str  # where it is bound, empty while it waits
+    nominated: str  # node on which the scheduler is making room for it
+    planned: str  # node that a plan had for it
     requests: Amounts
-    priority: int | None
-    priority_class: str
-    shape: str
+    priority: int | None  # of the pod; None where no admission has set it
+    priority_class: str  # name of its priority class
+    shape: str  # what decides which nodes it may go to
     created_ms: int
-    gone_ms: int | None
-    grace_ms: int
-    phase: str
-    ending: Ending
-    is_ready: bool
-    wants_room: bool
-    is_tried: bool
-    is_held_to_node: bool
-    unplaced: str
-    held_up: str
-    last_change_ms: int
-    ran_ms: int
+    gone_ms: int | None  # when it is gone at the latest; None while nobody has deleted it
+    grace_ms: int  # how long it gets to end
+    phase: str  # as in the object
+    ending: Ending  # how it ended, empty while it has not; `lost` when others ended it
+    is_ready: bool  # whether it is ready
+    wants_room: bool  # whether more room could help: neither gated nor waiting for something else
+    is_tried: bool  # whether the scheduler has looked for a node in vain; until it has, nobody knows
+    is_held_to_node: bool  # whether required affinity is part of it
+    unplaced: str  # why the scheduler found no node for it, in its own words; empty where it has said nothing
+    held_up: str  # what keeps its containers from running; empty for nothing, and for pods of no training
+    last_change_ms: int  # when its readiness last changed
+    ran_ms: int  # how long its containers had run when it ended, 0 where nobody has said
 
     @property
     def is_live(self) -> bool:
@@ -594,23 +537,14 @@ _BEST_EFFORT = ("cpu", "memory")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QuotaFacts:
-    """What is known of a ResourceQuota.
+    """What is known of a ResourceQuota."""
 
-    Attributes:
-        key: `namespace/name`.
-        uid: its UID.
-        version: resource version of the object.
-        hard: what the namespace may have in all, as its controller has taken note of it.
-        used: what it has.
-        scopes: which pods count; all of them have to hold.
-    """
-
-    key: str
+    key: str  # `namespace/name`
     uid: str
     version: int
-    hard: Amounts
-    used: Amounts
-    scopes: tuple[Scope, ...]
+    hard: Amounts  # what the namespace may have in all, as its controller has taken note of it
+    used: Amounts  # what it has
+    scopes: tuple[Scope, ...]  # which pods count; all of them have to hold
 
     @property
     def namespace(self) -> str:
@@ -641,15 +575,10 @@ def parse_quota(obj: Mapping[str, Any]) -> QuotaFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Excess:
-    """A quota that leaves too little.
+    """A quota that leaves too little."""
 
-    Attributes:
-        text: which, and how much it lacks.
-        is_for_good: whether it would be too small with nothing used of it.
-    """
-
-    text: str
-    is_for_good: bool
+    text: str  # which, and how much it lacks
+    is_for_good: bool  # whether it would be too small with nothing used of it
 
 
 def excess(
@@ -658,11 +587,6 @@ def excess(
     """Give the first quota that leaves too little for all these objects together, None where none does.
 
     One pod alone is weighed by the API server; it does not know that others of the gang follow.
-
-    Args:
-        quotas: of the namespace.
-        pods: pods as the API server would take them, each with how many of it there are to be.
-        others: further objects by the name that quotas have for their number.
     """
     weighed = [(pod.get("spec") or {}, count) for pod, count in pods]
     for quota in sorted(quotas, key=lambda each: each.key):

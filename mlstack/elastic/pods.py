@@ -20,13 +20,7 @@ Variable = Mapping[str, Any]
 
 
 def environment(job: TrainingJob, role: RoleName, index: int | None) -> list[Variable]:
-    """Give the environment of a role's container; what the job sets itself wins.
-
-    Args:
-        job: the job.
-        role: of the container.
-        index: of a trainer; None for pods of a StatefulSet, which read theirs from a label.
-    """
+    """Give the environment of a role's container; what the job sets itself wins."""
     values = {**_edl(job), **_ours(job, role)}
     if role == "trainer":
         values |= _trainer(job)
@@ -138,13 +132,7 @@ _CONTAINER_SECURITY = {"allowPrivilegeEscalation": False, "capabilities": {"drop
 
 
 def trainer_spec(job: TrainingJob, index: int, *, node: str = "") -> dict[str, Any]:
-    """Write the spec of a trainer's pod.
-
-    Args:
-        job: the job.
-        index: of the trainer.
-        node: `kubernetes.io/hostname` of the node that is planned for it, empty for none.
-    """
+    """Write the spec of a trainer's pod."""
     trainer, name = job.trainer, training_job.trainer_name(job.name, index)
     container = {
         **_container(job, "trainer", index),
@@ -171,14 +159,7 @@ def trainer_spec(job: TrainingJob, index: int, *, node: str = "") -> dict[str, A
 def server_spec(
     job: TrainingJob, role: RoleName, *, nodes: Sequence[str] = (), is_required: bool = True
 ) -> dict[str, Any]:
-    """Write the spec of a master's or parameter server's pod.
-
-    Args:
-        job: the job.
-        role: `master` or `pserver`.
-        nodes: `kubernetes.io/hostname` of the nodes that are planned for the pods of the role.
-        is_required: whether they may go nowhere else.
-    """
+    """Write the spec of a master's or parameter server's pod."""
     server = job.master if role == "master" else job.pserver
     state = [{"name": STATE_VOLUME, "mountPath": server.storage.path}] if server.storage else []
     container = {
@@ -349,14 +330,7 @@ _SERVERS: tuple[RoleName, ...] = ("master", "pserver")
 
 
 def trainer(job: TrainingJob, index: int, *, node: str = "", transitions: int | None = None) -> Object:
-    """Write a trainer's pod.
-
-    Args:
-        job: the job, as the cluster has it: it owns the pod.
-        index: of the trainer: creating it twice makes one pod.
-        node: name of the node that the plan has for it, empty for none; a wish, no demand.
-        transitions: of the lease of the leader who creates it.
-    """
+    """Write a trainer's pod."""
     found = _object(job, "v1", "Pod", training_job.trainer_name(job.name, index), "trainer", transitions)
     metadata = found["metadata"]
     metadata["labels"] = {**job.pods.labels, **metadata["labels"]}
@@ -391,15 +365,7 @@ def supporting(
     is_running: bool = True,
     transitions: int | None = None,
 ) -> tuple[Object, ...]:
-    """Write all objects of a job but its trainers, in the order in which they are created.
-
-    Args:
-        job: the job, as the cluster has it: it owns the objects.
-        hints: nodes for the pods of `master` and `pserver`.
-        required: whether the pods may go to these nodes alone.
-        is_running: False for StatefulSets without pods, which keep their claims.
-        transitions: of the lease of the leader who writes them.
-    """
+    """Write all objects of a job but its trainers, in the order in which they are created."""
     found = [_service(job, "trainer", transitions)]
     if job.minimum:
         found.append(_budget(job, "trainer", {"minAvailable": job.minimum}, transitions))

@@ -27,79 +27,48 @@ JobState = Literal["waiting", "admitted", "finishing"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Node:
-    """A node that takes pods: Ready and not cordoned.
-
-    Attributes:
-        name: its name.
-        allocatable: what pods may request of it in all.
-        used: requests of all pods bound to it that neither ended nor are going, without live trainers of the
-            jobs of the snapshot, which are listed with their jobs.
-        devices: of these resources, what device plug-ins brought to it: GPUs and the like.
-    """
+    """A node that takes pods: Ready and not cordoned."""
 
     name: str
-    allocatable: Vector
+    allocatable: Vector  # what pods may request of it in all
+    # requests of all pods bound to it that neither ended nor are going, without live trainers of the jobs of
+    # the snapshot, which are listed with their jobs
     used: Vector
-    devices: Vector = ()
+    devices: Vector = ()  # of these resources, what device plug-ins brought to it: GPUs and the like
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Arriving:
-    """Room that a pod on its way out still holds: it may be promised, but not used twice.
+    """Room that a pod on its way out still holds: it may be promised, but not used twice."""
 
-    Attributes:
-        node: where it is.
-        request: what comes free.
-        at_ms: when the pod is gone at the latest.
-    """
-
-    node: str
-    request: Vector
-    at_ms: int
+    node: str  # where it is
+    request: Vector  # what comes free
+    at_ms: int  # when the pod is gone at the latest
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Demand:
-    """A pod without a node that is no trainer: of others, or a master or parameter server of a job.
+    """A pod without a node that is no trainer: of others, or a master or parameter server of a job."""
 
-    Attributes:
-        key: `namespace/name`.
-        request: what it requests.
-        priority: of the pod; what it may push aside has the same pod priority or a lower one.
-        created_ms: when it was created.
-        job: key of the job whose master or parameter server it is, empty for pods of others.
-        nodes: names of the nodes that it may go to, None for all.
-    """
-
-    key: str
+    key: str  # `namespace/name`
     request: Vector
-    priority: int
+    priority: int  # of the pod; what it may push aside has the same pod priority or a lower one
     created_ms: int
-    job: str = ""
-    nodes: frozenset[str] | None = None
+    job: str = ""  # key of the job whose master or parameter server it is, empty for pods of others
+    nodes: frozenset[str] | None = None  # names of the nodes that it may go to, None for all
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trainer:
-    """A trainer pod that neither ended nor is going.
+    """A trainer pod that neither ended nor is going."""
 
-    Attributes:
-        name: name of the pod.
-        node: where it is bound, empty while it waits for a place.
-        planned: the node that the plan had for it when it was created, empty for none.
-        created_ms: when it was created.
-        is_ready: whether it is ready.
-        is_tried: while it waits: whether the scheduler has looked for a node in vain.
-        is_meeting: whether the others of its job meet at it: it is taken with the whole job alone.
-    """
-
-    name: str
-    node: str
-    planned: str
+    name: str  # name of the pod
+    node: str  # where it is bound, empty while it waits for a place
+    planned: str  # the node that the plan had for it when it was created, empty for none
     created_ms: int
-    is_ready: bool = False
-    is_tried: bool = True
-    is_meeting: bool = False
+    is_ready: bool = False  # whether it is ready
+    is_tried: bool = True  # while it waits: whether the scheduler has looked for a node in vain
+    is_meeting: bool = False  # whether the others of its job meet at it: it is taken with the whole job alone
 
     @property
     def index(self) -> int:
@@ -110,103 +79,64 @@ class Trainer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Role:
-    """Pods of one kind that the gang of a job needs beside its trainers.
+    """Pods of one kind that the gang of a job needs beside its trainers."""
 
-    Attributes:
-        name: `master` or `pserver`.
-        count: how many there have to be.
-        request: what one requests.
-    """
-
-    name: str
-    count: int
-    request: Vector
+    name: str  # `master` or `pserver`
+    count: int  # how many there have to be
+    request: Vector  # what one requests
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Held:
-    """Room that a master or parameter server of a job holds; it counts in `Node.used`.
+    """Room that a master or parameter server of a job holds; it counts in `Node.used`."""
 
-    Attributes:
-        node: where it is bound.
-        request: what it requests.
-    """
-
-    node: str
+    node: str  # where it is bound
     request: Vector
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Curve:
-    """How fast a job trains with so many trainers.
+    """How fast a job trains with so many trainers."""
 
-    Attributes:
-        points: (trainers, speed), as reported, before any smoothing; speeds in a unit of the job's own, so
-            that they are whole: only their ratios count.
-    """
-
+    # (trainers, speed), as reported, before any smoothing; speeds in a unit of the job's own, so that they
+    # are whole: only their ratios count
     points: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """A training job that is neither done nor being deleted.
+    """A training job that is neither done nor being deleted."""
 
-    Attributes:
-        key: `namespace/name`.
-        minimum: fewest trainers it runs with.
-        maximum: most trainers it can use.
-        floor: fewest with which it goes on where there is no room for its minimum; None for the minimum.
-        trainer: what one trainer requests.
-        gang: masters and parameter servers that run beside the trainers.
-        priority: of the job among jobs; higher goes first.
-        pod_priority: of its trainer pods among all pods of the cluster.
-        weight: its share when jobs of one priority share, at least 1.
-        created_ms: when the job was created.
-        state: `waiting` has no pods; `finishing` is not scaled any more.
-        target: how many trainers it was told to have, 0 while it waits.
-        trainers: its live trainers.
-        held: its bound masters and parameter servers that are not going: what comes free if it is suspended.
-        leaving: how many more of its trainers are on their way out; their room is in `arriving`.
-        failed: how many of its trainers failed by themselves and are not to be replaced yet.
-        lacks_meeting: whether the trainer at which its others meet is gone and the next new one takes its
-            place.
-        not_before_ms: while it waits: when it may be admitted again at the earliest.
-        refused: why the API server does not take its gang, or more trainers than its maximum here; empty
-            while it does.
-        nodes: names of the nodes that its pods may go to, None for all.
-        barred: nodes that had a place for a trainer or its gang on paper only, each with the time until when
-            it is passed over.
-        cooldown_ms: least time between two changes that neither a minimum nor others make necessary.
-        changed_ms: when its target was last changed, None if never.
-        curve: speed by trainers, if known.
-        speed: name of a speed model if no curve is known: `linear`, `amdahl:0.9`, `optimus:...`.
-    """
-
-    key: str
-    minimum: int
-    maximum: int
-    trainer: Vector
-    gang: tuple[Role, ...] = ()
-    priority: int = 0
-    pod_priority: int = 0
-    weight: int = 1
-    created_ms: int = 0
-    state: JobState = "waiting"
-    target: int = 0
-    trainers: tuple[Trainer, ...] = ()
+    key: str  # `namespace/name`
+    minimum: int  # fewest trainers it runs with
+    maximum: int  # most trainers it can use
+    trainer: Vector  # what one trainer requests
+    gang: tuple[Role, ...] = ()  # masters and parameter servers that run beside the trainers
+    priority: int = 0  # of the job among jobs; higher goes first
+    pod_priority: int = 0  # of its trainer pods among all pods of the cluster
+    weight: int = 1  # its share when jobs of one priority share, at least 1
+    created_ms: int = 0  # when the job was created
+    state: JobState = "waiting"  # `waiting` has no pods; `finishing` is not scaled any more
+    target: int = 0  # how many trainers it was told to have, 0 while it waits
+    trainers: tuple[Trainer, ...] = ()  # its live trainers
+    # its bound masters and parameter servers that are not going: what comes free if it is suspended
     held: tuple[Held, ...] = ()
-    leaving: int = 0
-    failed: int = 0
+    leaving: int = 0  # how many more of its trainers are on their way out; their room is in `arriving`
+    failed: int = 0  # how many of its trainers failed by themselves and are not to be replaced yet
+    # whether the trainer at which its others meet is gone and the next new one takes its place
     lacks_meeting: bool = False
-    not_before_ms: int = 0
-    nodes: frozenset[str] | None = None
+    not_before_ms: int = 0  # while it waits: when it may be admitted again at the earliest
+    nodes: frozenset[str] | None = None  # names of the nodes that its pods may go to, None for all
+    # nodes that had a place for a trainer or its gang on paper only, each with the time until when it is
+    # passed over
     barred: Mapping[str, int] = field(default_factory=dict)
-    cooldown_ms: int = 0
-    changed_ms: int | None = None
-    curve: Curve | None = None
-    speed: str = "linear"
+    cooldown_ms: int = 0  # least time between two changes that neither a minimum nor others make necessary
+    changed_ms: int | None = None  # when its target was last changed, None if never
+    curve: Curve | None = None  # speed by trainers, if known
+    speed: str = "linear"  # name of a speed model if no curve is known: `linear`, `amdahl:0.9`, `optimus:...`
+    # fewest with which it goes on where there is no room for its minimum; None for the minimum
     floor: int | None = None
+    # why the API server does not take its gang, or more trainers than its maximum here; empty while it does
     refused: str = ""
 
     @property
@@ -223,24 +153,15 @@ def stands_still(job: Job) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Snapshot:
-    """One moment of a cluster.
+    """One moment of a cluster."""
 
-    Attributes:
-        now_ms: the moment.
-        resources: names of the resources, in the order of every vector.
-        nodes: nodes that take pods.
-        demands: pods that wait for a node, without trainers.
-        arriving: room that will come free.
-        jobs: the training jobs.
-        moves_ms: when trainers were last moved between jobs for fairness alone, one entry a move.
-    """
-
-    now_ms: int
-    resources: tuple[str, ...]
-    nodes: tuple[Node, ...]
-    demands: tuple[Demand, ...] = ()
-    arriving: tuple[Arriving, ...] = ()
-    jobs: tuple[Job, ...] = ()
+    now_ms: int  # the moment
+    resources: tuple[str, ...]  # names of the resources, in the order of every vector
+    nodes: tuple[Node, ...]  # nodes that take pods
+    demands: tuple[Demand, ...] = ()  # pods that wait for a node, without trainers
+    arriving: tuple[Arriving, ...] = ()  # room that will come free
+    jobs: tuple[Job, ...] = ()  # the training jobs
+    # when trainers were last moved between jobs for fairness alone, one entry a move
     moves_ms: tuple[int, ...] = ()
 
 
@@ -266,92 +187,59 @@ Cause = Literal[
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reason:
-    """Why a job gets what it gets.
+    """Why a job gets what it gets."""
 
-    Attributes:
-        cause: the rule.
-        text: one line for people: numbers, names, no more.
-    """
-
-    cause: Cause
-    text: str
+    cause: Cause  # the rule
+    text: str  # one line for people: numbers, names, no more
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decision:
-    """What becomes of one job.
-
-    Attributes:
-        job: its key.
-        target: trainers it is to have: 0, or from minimum to maximum; while a job ends, what it was to have.
-        is_admitted: whether it has pods at all after this.
-        victims: names of trainers to be deleted, worst first.
-        places: a node for each trainer to be created.
-        waiting: for each live trainer without a node that stays: the node that it can have.
-        hints: for `master` and `pserver` of a job just admitted: a node for each pod.
-        moves: how many of its victims or places are moves for fairness alone.
-        withheld: how many trainers that failed are left out of its target, so that others may have their
-            room until they are replaced; those of a minimum are not.
-        reasons: why, the weightiest first; never empty.
-    """
+    """What becomes of one job."""
 
     job: str
+    # trainers it is to have: 0, or from minimum to maximum; while a job ends, what it was to have
     target: int
-    is_admitted: bool
-    victims: tuple[str, ...] = ()
-    places: tuple[str, ...] = ()
+    is_admitted: bool  # whether it has pods at all after this
+    victims: tuple[str, ...] = ()  # names of trainers to be deleted, worst first
+    places: tuple[str, ...] = ()  # a node for each trainer to be created
+    # for each live trainer without a node that stays: the node that it can have
     waiting: Mapping[str, str] = field(default_factory=dict)
+    # for `master` and `pserver` of a job just admitted: a node for each pod
     hints: Mapping[str, tuple[str, ...]]
-    moves: int = 0
+    moves: int = 0  # how many of its victims or places are moves for fairness alone
+    # how many trainers that failed are left out of its target, so that others may have their room until they
+    # are replaced; those of a minimum are not
     withheld: int = 0
-    reasons: tuple[Reason, ...]
+    reasons: tuple[Reason, ...]  # why, the weightiest first; never empty
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reservation:
-    """Room on a node that is kept for a pod which is not there yet, or not yet bound.
+    """Room on a node that is kept for a pod which is not there yet, or not yet bound."""
 
-    Attributes:
-        node: where.
-        request: how much.
-        key: the demand, or the job with its role: `default/a master`.
-    """
-
-    node: str
-    request: Vector
-    key: str
+    node: str  # where
+    request: Vector  # how much
+    key: str  # the demand, or the job with its role: `default/a master`
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unplaced:
-    """A demand or gang without a place.
+    """A demand or gang without a place."""
 
-    Attributes:
-        key: of the demand or job.
-        missing: what is missing in all, by resource.
-    """
-
-    key: str
-    missing: Vector
+    key: str  # of the demand or job
+    missing: Vector  # what is missing in all, by resource
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScalePlan:
-    """All that a policy decides at one moment.
+    """All that a policy decides at one moment."""
 
-    Attributes:
-        decisions: one for each job of the snapshot, by key.
-        reservations: room that is spoken for.
-        unplaced: what found no place.
-        moves: trainers moved for fairness alone in this plan.
-        steps: how many steps the policy took, which is bounded.
-    """
-
-    decisions: Mapping[str, Decision]
-    reservations: tuple[Reservation, ...] = ()
-    unplaced: tuple[Unplaced, ...] = ()
-    moves: int = 0
-    steps: int = 0
+    decisions: Mapping[str, Decision]  # one for each job of the snapshot, by key
+    reservations: tuple[Reservation, ...] = ()  # room that is spoken for
+    unplaced: tuple[Unplaced, ...] = ()  # what found no place
+    moves: int = 0  # trainers moved for fairness alone in this plan
+    steps: int = 0  # how many steps the policy took, which is bounded
 
 
 # --- How a policy is to behave: the settings that users may change, with the defaults that were
@@ -360,39 +248,26 @@ class ScalePlan:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PolicyConfig:
-    """Settings of a policy.
+    """Settings of a policy."""
 
-    Attributes:
-        mode: name of the policy.
-        headroom_pct: part of the places for a trainer that growth leaves free, in hundredths of all places.
-        moves: most trainers moved for fairness alone within a window.
-        moves_window_ms: length of that window.
-        stuck_ms: how long a trainer may wait for a node that the plan had for it.
-        backfill_ms: how long a waiting job lets younger ones of its priority pass; after that the nodes
-            it could use are kept from them.
-        max_load_pct: part of the cluster that EDL's rules fill (`-max_load_desired` of EDL).
-    """
-
-    mode: str = "fair"
+    mode: str = "fair"  # name of the policy
+    # part of the places for a trainer that growth leaves free, in hundredths of all places
     headroom_pct: int = 0
-    moves: int = 15
-    moves_window_ms: int = 10_000
-    stuck_ms: int = 15_000
+    moves: int = 15  # most trainers moved for fairness alone within a window
+    moves_window_ms: int = 10_000  # length of that window
+    stuck_ms: int = 15_000  # how long a trainer may wait for a node that the plan had for it
+    # how long a waiting job lets younger ones of its priority pass; after that the nodes it could use are
+    # kept from them
     backfill_ms: int = 300_000
-    max_load_pct: int = 97
+    max_load_pct: int = 97  # part of the cluster that EDL's rules fill (`-max_load_desired` of EDL)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PriorityGrants:
-    """The highest priority that jobs of a namespace may have by the configuration of the controller.
+    """The highest priority that jobs of a namespace may have by the configuration of the controller."""
 
-    Attributes:
-        everywhere: in namespaces that are not named; None for no limit, as in a simulation.
-        namespaces: by name, instead of that.
-    """
-
-    everywhere: int | None = 0
-    namespaces: Mapping[str, int] = field(default_factory=dict)
+    everywhere: int | None = 0  # in namespaces that are not named; None for no limit, as in a simulation
+    namespaces: Mapping[str, int] = field(default_factory=dict)  # by name, instead of that
 
     def highest(self, namespace: str) -> int | None:
         """Give the highest of a namespace, None for no limit."""
@@ -404,17 +279,11 @@ NO_LIMIT = PriorityGrants(everywhere=None)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Priority:
-    """The priority of a job among jobs.
+    """The priority of a job among jobs."""
 
-    Attributes:
-        value: what it counts with.
-        asked: what it asks for, 0 unless said.
-        reason: one word, empty where it asks for nothing.
-        message: one line for people.
-    """
-
-    value: int = 0
-    asked: int = 0
+    value: int = 0  # what it counts with
+    asked: int = 0  # what it asks for, 0 unless said
+    # one word, empty where it asks for nothing
     reason: Literal["", "Granted", "AboveNamespace", "NoSuchClass"] = ""
     message: str = ""
 

@@ -24,57 +24,33 @@ MOST_NODES = 50
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """A node that had a place on paper only.
-
-    Attributes:
-        node: its name.
-        times: how often in a row.
-        until_ms: until when it is passed over, milliseconds since 1970.
-    """
+    """A node that had a place on paper only."""
 
     node: str
-    times: int
-    until_ms: int
+    times: int  # how often in a row
+    until_ms: int  # until when it is passed over, milliseconds since 1970
 
 
 @dataclass(frozen=True, kw_only=True)
 class FailureCounters:
-    """What is counted until something goes well again.
+    """What is counted until something goes well again."""
 
-    Attributes:
-        failed: trainers that failed, were counted, and still stand because others come for them later.
-        failures: how often in a row some failed; the pause before others come grows with it.
-        replaced_ms: when others come for them, milliseconds since 1970; 0 where none stand.
-        rounds: how often in a row all trainers failed.
-        fallen: UID of a trainer of the last such round, empty before the first: it tells whether that was
-            counted.
-        tries: how often in a row the gang was given up because it found no place.
-        retry_ms: when it is tried again, milliseconds since 1970; 0 where it was not given up.
-        retry_generation: of the spec that was given up: one that was changed since is tried at once.
-        refusal: why the API server did not take the gang, empty where it found no place.
-        ceiling: trainers beyond which the API server took no more, 0 where it takes them.
-        refusals: how often in a row it took no more.
-        growth_ms: when more are tried again, milliseconds since 1970.
-        growth_generation: of the spec that it took no more of.
-        growth_refusal: why it took no more.
-        bars: nodes on which its pods found no room although the plan saw some.
-    """
-
-    failed: int = 0
-    failures: int = 0
-    replaced_ms: int = 0
-    rounds: int = 0
+    failed: int = 0  # trainers that failed, were counted, and still stand because others come for them later
+    failures: int = 0  # how often in a row some failed; the pause before others come grows with it
+    replaced_ms: int = 0  # when others come for them, milliseconds since 1970; 0 where none stand
+    rounds: int = 0  # how often in a row all trainers failed
+    # UID of a trainer of the last such round, empty before the first: it tells whether that was counted
     fallen: str = ""
-    tries: int = 0
-    retry_ms: int = 0
-    retry_generation: int = 0
-    refusal: str = ""
-    ceiling: int = 0
-    refusals: int = 0
-    growth_ms: int = 0
-    growth_generation: int = 0
-    growth_refusal: str = ""
-    bars: tuple[Bar, ...] = ()
+    tries: int = 0  # how often in a row the gang was given up because it found no place
+    retry_ms: int = 0  # when it is tried again, milliseconds since 1970; 0 where it was not given up
+    retry_generation: int = 0  # of the spec that was given up: one that was changed since is tried at once
+    refusal: str = ""  # why the API server did not take the gang, empty where it found no place
+    ceiling: int = 0  # trainers beyond which the API server took no more, 0 where it takes them
+    refusals: int = 0  # how often in a row it took no more
+    growth_ms: int = 0  # when more are tried again, milliseconds since 1970
+    growth_generation: int = 0  # of the spec that it took no more of
+    growth_refusal: str = ""  # why it took no more
+    bars: tuple[Bar, ...] = ()  # nodes on which its pods found no room although the plan saw some
 
     def refused(self, generation: int, now_ms: int) -> str:
         """Say why the gang of the job as it is, or more trainers of it, wait; empty where they do not."""
@@ -174,84 +150,52 @@ _WORDS: dict[RoleName, tuple[str, str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Pods of one role.
+    """Pods of one role."""
 
-    Attributes:
-        desired: how many there are to be.
-        live: how many neither ended nor are going.
-        bound: how many of these have a node.
-        ready: how many of these are ready.
-        failed: how many failed by themselves since the job was made.
-        succeeded: how many said that there is no work left.
-    """
-
-    desired: int = 0
-    live: int = 0
-    bound: int = 0
-    ready: int = 0
-    failed: int = 0
-    succeeded: int = 0
+    desired: int = 0  # how many there are to be
+    live: int = 0  # how many neither ended nor are going
+    bound: int = 0  # how many of these have a node
+    ready: int = 0  # how many of these are ready
+    failed: int = 0  # how many failed by themselves since the job was made
+    succeeded: int = 0  # how many said that there is no work left
 
 
 @dataclass(frozen=True, kw_only=True)
 class StatusClaims:
-    """All that the status of a job is made from.
+    """All that the status of a job is made from."""
 
-    Attributes:
-        name: of the job.
-        generation: of its spec.
-        created_ms: when it was created.
-        minimum: fewest trainers of a whole gang.
-        maximum: most trainers.
-        faults: why it cannot be used.
-        warnings: what was read in another way than it is written.
-        is_suspended: whether it is to have no pods.
-        outcome: how it ended, empty while it goes on.
-        outcome_reason: one word for the outcome.
-        outcome_message: one line for the outcome.
-        reason: the weightiest reason of the last decision, None before the first.
-        moves: how many trainers the last decision takes from it for fairness alone.
-        trainer: its trainers; `desired` is the target of the decision, 0 while it is not admitted.
-        pserver: its parameter servers.
-        master: its master.
-        lingering: its masters, parameter servers and the trainer at which others meet that should have ended
-            long ago: nobody makes them anew before they have, since two of a name could be at work.
-        is_meeting_lost: whether it has trainers, and the one at which the others meet is not ready.
-        is_paused: whether a master or parameter server of them is among these, so that its trainers are lent.
-        held_up: a pod of its whose containers cannot begin, and why, as one example; empty for none.
-        refusal: why the cluster does not take its pods, empty while it does.
-        taken_names: which names of its Services and the like somebody else's objects have, a sentence each.
-        growth_refusal: why it takes no more trainers than there are, empty while it does.
-        setback: what else goes wrong with its trainers, empty for nothing.
-        priority: how it ranks among jobs.
-        setbacks: what went wrong several times in a row.
-    """
-
-    name: str
-    generation: int
+    name: str  # of the job
+    generation: int  # of its spec
     created_ms: int = 0
-    minimum: int = 0
-    maximum: int = 0
-    faults: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    is_suspended: bool = False
-    outcome: Outcome = ""
-    outcome_reason: str = ""
-    outcome_message: str = ""
-    reason: Reason | None = None
-    moves: int = 0
+    minimum: int = 0  # fewest trainers of a whole gang
+    maximum: int = 0  # most trainers
+    faults: tuple[str, ...] = ()  # why it cannot be used
+    warnings: tuple[str, ...] = ()  # what was read in another way than it is written
+    is_suspended: bool = False  # whether it is to have no pods
+    outcome: Outcome = ""  # how it ended, empty while it goes on
+    outcome_reason: str = ""  # one word for the outcome
+    outcome_message: str = ""  # one line for the outcome
+    reason: Reason | None = None  # the weightiest reason of the last decision, None before the first
+    moves: int = 0  # how many trainers the last decision takes from it for fairness alone
+    # its trainers; `desired` is the target of the decision, 0 while it is not admitted
     trainer: Counts = field(default_factory=Counts)
-    pserver: Counts = field(default_factory=Counts)
-    master: Counts = field(default_factory=Counts)
+    pserver: Counts = field(default_factory=Counts)  # its parameter servers
+    master: Counts = field(default_factory=Counts)  # its master
+    # its masters, parameter servers and the trainer at which others meet that should have ended long ago:
+    # nobody makes them anew before they have, since two of a name could be at work
     lingering: tuple[str, ...] = ()
+    # whether it has trainers, and the one at which the others meet is not ready
     is_meeting_lost: bool = False
+    # whether a master or parameter server of them is among these, so that its trainers are lent
     is_paused: bool = False
-    held_up: str = ""
-    refusal: str = ""
-    growth_refusal: str = ""
+    held_up: str = ""  # a pod of its whose containers cannot begin, and why, as one example; empty for none
+    refusal: str = ""  # why the cluster does not take its pods, empty while it does
+    growth_refusal: str = ""  # why it takes no more trainers than there are, empty while it does
+    # which names of its Services and the like somebody else's objects have, a sentence each
     taken_names: tuple[str, ...] = ()
-    setback: str = ""
-    priority: Priority = field(default_factory=Priority)
+    setback: str = ""  # what else goes wrong with its trainers, empty for nothing
+    priority: Priority = field(default_factory=Priority)  # how it ranks among jobs
+    # what went wrong several times in a row
     setbacks: FailureCounters = field(default_factory=FailureCounters)
 
     @property
@@ -325,14 +269,7 @@ class Claim(NamedTuple):
 def build_conditions(
     standing: StatusClaims, before: Mapping[str, Any], records: Sequence[Mapping[str, Any]], now: str
 ) -> list[Condition]:
-    """Give the conditions; the time of a transition stays where nothing changed sides.
-
-    Args:
-        standing: how the job stands.
-        before: the status as it stands.
-        records: the scale records, the last one latest.
-        now: the time as Kubernetes writes it.
-    """
+    """Give the conditions; the time of a transition stays where nothing changed sides."""
     has_started = bool(before.get("startTime"))
     known = {str(each.get("type")): each for each in before.get("conditions") or ()}
     claims = (
@@ -494,13 +431,7 @@ MAX_RECORDS = 10
 
 
 def build_status(standing: StatusClaims, before: Mapping[str, Any], *, now_ms: int) -> dict[str, Any]:
-    """Give the whole status of a job.
-
-    Args:
-        standing: how it stands.
-        before: its status up to now; what the job reports itself (`throughput`) stays in it.
-        now_ms: the time of what changes now, milliseconds since 1970.
-    """
+    """Give the whole status of a job."""
     now = timestamp(now_ms)
     records = _records(standing, before, now_ms)
     said = build_conditions(standing, before, records, now)

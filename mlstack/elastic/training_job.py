@@ -38,15 +38,11 @@ Etcd = Literal["Sidecar", "External", "None"]
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """What one pod of a role asks for.
+    """What one pod of a role asks for."""
 
-    Attributes:
-        container: `resources` of its container, with today's name of GPUs.
-        requests: what is planned with: requests, or limits where nothing is requested; integers
-            (thousandths of a core, bytes, whole pieces).
-    """
-
-    container: Mapping[str, Any]
+    container: Mapping[str, Any]  # `resources` of its container, with today's name of GPUs
+    # what is planned with: requests, or limits where nothing is requested; integers (thousandths of a core,
+    # bytes, whole pieces)
     requests: Mapping[str, int]
 
     @property
@@ -57,173 +53,97 @@ class Resources:
 
 @dataclass(frozen=True, kw_only=True)
 class Storage:
-    """A claim that outlives pods.
+    """A claim that outlives pods."""
 
-    Attributes:
-        size: of the claim, as `10Gi`.
-        storage_class: its StorageClass, empty for the cluster's default.
-        path: where it is mounted.
-        is_kept: whether it stays when the job is deleted.
-    """
-
-    size: str
-    storage_class: str = ""
-    path: str
-    is_kept: bool = True
+    size: str  # of the claim, as `10Gi`
+    storage_class: str = ""  # its StorageClass, empty for the cluster's default
+    path: str  # where it is mounted
+    is_kept: bool = True  # whether it stays when the job is deleted
 
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """The masters or parameter servers of a job.
+    """The masters or parameter servers of a job."""
 
-    Attributes:
-        count: how many there are; never scaled.
-        resources: of each.
-        entrypoint: shell command, empty for EDL's verb.
-        storage: a claim for each, if any.
-        priority_class: their PriorityClass.
-    """
-
-    count: int
-    resources: Resources
-    entrypoint: str = ""
-    storage: Storage | None = None
-    priority_class: str = SERVER_CLASS
+    count: int  # how many there are; never scaled
+    resources: Resources  # of each
+    entrypoint: str = ""  # shell command, empty for EDL's verb
+    storage: Storage | None = None  # a claim for each, if any
+    priority_class: str = SERVER_CLASS  # their PriorityClass
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trainers:
-    """The trainers of a job.
+    """The trainers of a job."""
 
-    Attributes:
-        minimum: fewest (`min-instance`).
-        maximum: most (`max-instance`).
-        resources: of each.
-        entrypoint: shell command.
-        workspace: working directory, also on PYTHONPATH.
-        priority_class: their PriorityClass.
-        node_selector: labels that a node must have, beside those of all pods.
-        grace_s: time between SIGTERM and SIGKILL.
-        unreachable_s: time they stay on a node that does not answer (Kubernetes' own default is 300 s).
-    """
-
-    minimum: int
-    maximum: int
-    resources: Resources
-    entrypoint: str = ""
-    workspace: str = ""
-    priority_class: str = TRAINER_CLASS
+    minimum: int  # fewest (`min-instance`)
+    maximum: int  # most (`max-instance`)
+    resources: Resources  # of each
+    entrypoint: str = ""  # shell command
+    workspace: str = ""  # working directory, also on PYTHONPATH
+    priority_class: str = TRAINER_CLASS  # their PriorityClass
+    # labels that a node must have, beside those of all pods
     node_selector: Mapping[str, str] = field(default_factory=dict)
-    grace_s: int = 5
-    unreachable_s: int = 5
+    grace_s: int = 5  # time between SIGTERM and SIGKILL
+    unreachable_s: int = 5  # time they stay on a node that does not answer (Kubernetes' own default is 300 s)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PodSettings:
-    """What all pods of a job share beyond their role; lists and maps as Kubernetes writes them.
+    """What all pods of a job share beyond their role; lists and maps as Kubernetes writes them."""
 
-    Attributes:
-        image: of every process.
-        image_pull_policy: `Always`, as EDL had it for masters and trainers, unless said.
-        image_pull_secrets: names of Secrets.
-        env: further environment; wins over ours.
-        env_from: Secrets and ConfigMaps whose keys become environment variables.
-        volumes: of every pod.
-        volume_mounts: of every container but etcd's.
-        host_network: whether pods use the network of their node.
-        node_selector: labels a node must have.
-        tolerations: of every pod.
-        service_account: empty for the namespace's default, without its token.
-        security_context: of the pod, over our defaults.
-        scheduler: empty for the cluster's own.
-        runtime_class: empty for the cluster's own.
-        labels: of every pod.
-        annotations: of every pod.
-    """
-
-    image: str
-    image_pull_policy: str
-    image_pull_secrets: tuple[str, ...]
-    env: tuple[Mapping[str, Any], ...]
-    env_from: tuple[Mapping[str, Any], ...]
-    volumes: tuple[Mapping[str, Any], ...]
-    volume_mounts: tuple[Mapping[str, Any], ...]
-    host_network: bool
-    node_selector: Mapping[str, str]
-    tolerations: tuple[Mapping[str, Any], ...]
-    service_account: str
-    security_context: Mapping[str, Any]
-    scheduler: str
-    runtime_class: str
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
+    image: str  # of every process
+    image_pull_policy: str  # `Always`, as EDL had it for masters and trainers, unless said
+    image_pull_secrets: tuple[str, ...]  # names of Secrets
+    env: tuple[Mapping[str, Any], ...]  # further environment; wins over ours
+    env_from: tuple[Mapping[str, Any], ...]  # Secrets and ConfigMaps whose keys become environment variables
+    volumes: tuple[Mapping[str, Any], ...]  # of every pod
+    volume_mounts: tuple[Mapping[str, Any], ...]  # of every container but etcd's
+    host_network: bool  # whether pods use the network of their node
+    node_selector: Mapping[str, str]  # labels a node must have
+    tolerations: tuple[Mapping[str, Any], ...]  # of every pod
+    service_account: str  # empty for the namespace's default, without its token
+    security_context: Mapping[str, Any]  # of the pod, over our defaults
+    scheduler: str  # empty for the cluster's own
+    runtime_class: str  # empty for the cluster's own
+    labels: Mapping[str, str]  # of every pod
+    annotations: Mapping[str, str]  # of every pod
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingJob:
-    """An elastic training job.
-
-    Attributes:
-        name: its name.
-        namespace: its namespace.
-        uid: its uid, empty in a file.
-        generation: of its spec.
-        created_ms: when it was created, milliseconds since 1970; 0 in a file.
-        is_deleted: whether it is being deleted.
-        trainer: its trainers.
-        pserver: its parameter servers.
-        master: its master, at most one.
-        etcd: where the task queue is kept: beside the master, elsewhere, nowhere.
-        etcd_endpoint: address of an etcd elsewhere.
-        etcd_image: image of the etcd beside the master.
-        pods: settings of all pods.
-        port: first port of trainers and parameter servers.
-        ports_num: dense ports.
-        ports_num_for_sparse: sparse ports.
-        passes: epochs.
-        is_fault_tolerant: whether trainers may come and go.
-        priority: of the job among jobs, as it asks for it.
-        priority_class: PriorityClass whose value it asks for instead, empty for none.
-        weight: its share when jobs of one priority share.
-        is_manual: whether it has exactly its maximum of trainers.
-        is_suspended: whether it is to have no pods.
-        cooldown_s: least time between two changes that nothing makes necessary.
-        ttl_s: time after its end when it is deleted, None for never.
-        checkpoint_s: time between two checkpoints.
-        failures: trainers that may fail by themselves before the job has failed, None for any number.
-        speed: name of a speed model.
-        warnings: what was read in another way than it is written.
-    """
+    """An elastic training job."""
 
     name: str
     namespace: str
-    uid: str = ""
-    generation: int = 0
-    created_ms: int = 0
-    is_deleted: bool = False
-    trainer: Trainers
-    pserver: Server
-    master: Server
-    etcd: Etcd
-    etcd_endpoint: str = ""
-    etcd_image: str
-    pods: PodSettings
-    port: int
-    ports_num: int = 1
-    ports_num_for_sparse: int = 1
-    passes: int = 1
-    is_fault_tolerant: bool = False
-    priority: int = 0
-    priority_class: str = ""
-    weight: int = 1
-    is_manual: bool = False
-    is_suspended: bool = False
-    cooldown_s: int = 0
-    ttl_s: int | None = None
-    checkpoint_s: int = 600
+    uid: str = ""  # its uid, empty in a file
+    generation: int = 0  # of its spec
+    created_ms: int = 0  # when it was created, milliseconds since 1970; 0 in a file
+    is_deleted: bool = False  # whether it is being deleted
+    trainer: Trainers  # its trainers
+    pserver: Server  # its parameter servers
+    master: Server  # its master, at most one
+    etcd: Etcd  # where the task queue is kept: beside the master, elsewhere, nowhere
+    etcd_endpoint: str = ""  # address of an etcd elsewhere
+    etcd_image: str  # image of the etcd beside the master
+    pods: PodSettings  # settings of all pods
+    port: int  # first port of trainers and parameter servers
+    ports_num: int = 1  # dense ports
+    ports_num_for_sparse: int = 1  # sparse ports
+    passes: int = 1  # epochs
+    is_fault_tolerant: bool = False  # whether trainers may come and go
+    priority: int = 0  # of the job among jobs, as it asks for it
+    priority_class: str = ""  # PriorityClass whose value it asks for instead, empty for none
+    weight: int = 1  # its share when jobs of one priority share
+    is_manual: bool = False  # whether it has exactly its maximum of trainers
+    is_suspended: bool = False  # whether it is to have no pods
+    cooldown_s: int = 0  # least time between two changes that nothing makes necessary
+    ttl_s: int | None = None  # time after its end when it is deleted, None for never
+    checkpoint_s: int = 600  # time between two checkpoints
+    # trainers that may fail by themselves before the job has failed, None for any number
     failures: int | None = None
-    speed: str = "linear"
-    warnings: tuple[str, ...] = ()
+    speed: str = "linear"  # name of a speed model
+    warnings: tuple[str, ...] = ()  # what was read in another way than it is written
 
     @property
     def key(self) -> str:
@@ -251,14 +171,10 @@ class TrainingJob:
 
 @dataclass
 class Findings:
-    """What was found while a manifest was read.
+    """What was found while a manifest was read."""
 
-    Attributes:
-        faults: why it cannot be used; each names its field.
-        warnings: what was understood in another way than it is written, or not at all.
-    """
-
-    faults: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)  # why it cannot be used; each names its field
+    # what was understood in another way than it is written, or not at all
     warnings: list[str] = field(default_factory=list)
 
 
@@ -276,16 +192,9 @@ def own_names(data: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
 
 
 class SpecFields:
-    """The fields of one level of a manifest.
-
-    Args:
-        data: the level; anything but a mapping is a fault and counts as empty.
-        path: where it stands, as `spec.trainer`.
-        findings: where faults and warnings go.
-    """
+    """The fields of one level of a manifest."""
 
     def __init__(self, data: Any, path: str, findings: Findings) -> None:
-        """Keep the fields as they are given."""
         self._path = path
         self._findings = findings
         if data is not None and not isinstance(data, Mapping):
@@ -514,19 +423,12 @@ _NUMBER = re.compile(r"\d{1,9}(\.\d{1,9})?")
 
 
 class SpecSource(NamedTuple):
-    """All that the speed of a job is known from.
+    """All that the speed of a job is known from."""
 
-    Attributes:
-        curve: as reported, None if nothing was.
-        speed: name of a model, for a job without a curve.
-        maximum: most trainers.
-        pservers: parameter servers.
-    """
-
-    curve: Curve | None
-    speed: str
-    maximum: int
-    pservers: int
+    curve: Curve | None  # as reported, None if nothing was
+    speed: str  # name of a model, for a job without a curve
+    maximum: int  # most trainers
+    pservers: int  # parameter servers
 
 
 def source(job: Job) -> SpecSource:
@@ -572,11 +474,7 @@ def _along(points: Points, maximum: int) -> tuple[Fraction, ...]:
 
 
 def envelope(points: Points) -> list[tuple[int, Fraction]]:
-    """Give the concave envelope from the origin as (trainers, gain of each): adjacent violators are pooled.
-
-    Args:
-        points: (trainers, speed), trainers rising and above 0.
-    """
+    """Give the concave envelope from the origin as (trainers, gain of each): adjacent violators pooled."""
     blocks: list[tuple[int, Fraction]] = []
     last_count, last_speed = 0, Fraction(0)
     for count, speed in points:
@@ -695,15 +593,10 @@ TRAINER_FIELDS = (
 
 
 class SpecError(ConfigError):
-    """A TrainingJob that cannot be used.
-
-    Attributes:
-        faults: each reason, with its field.
-    """
+    """A TrainingJob that cannot be used."""
 
     def __init__(self, subject: str, faults: Iterable[str]) -> None:
-        """Name the object and all that is wrong with it."""
-        self.faults = tuple(faults)
+        self.faults = tuple(faults)  # each reason, with its field
         super().__init__(f"{subject} cannot be used: " + "; ".join(self.faults))
 
 

@@ -27,28 +27,18 @@ class NameTakenError(ConflictError):
 
 @dataclass(frozen=True, kw_only=True)
 class Action:
-    """One write.
+    """One write."""
 
-    Attributes:
-        verb: what is done; `patch` is a merge patch, `status` one of the status alone.
-        ref: the object.
-        job: key of the job that it is done for.
-        why: one line for people.
-        body: the object, or what changes of it or its status.
-        uid: for `delete`: only this very object; for `apply`: of the owner that an object there must have.
-        version: for `status`: resource version of the object that was decided about.
-        grace_period_s: for `delete`: time to end, None for the object's own.
-        stops: for `delete`: role of the pod that it stops; empty for one that had ended, and for other kinds.
-    """
-
-    verb: Verb
-    ref: ObjectRef
-    job: str
+    verb: Verb  # what is done; `patch` is a merge patch, `status` one of the status alone
+    ref: ObjectRef  # the object
+    job: str  # key of the job that it is done for
     why: str
-    body: Mapping[str, Any] = field(default_factory=dict)
+    body: Mapping[str, Any] = field(default_factory=dict)  # the object, or what changes of it or its status
+    # for `delete`: only this very object; for `apply`: of the owner that an object there must have
     uid: str = ""
-    version: int = 0
-    grace_period_s: int | None = None
+    version: int = 0  # for `status`: resource version of the object that was decided about
+    grace_period_s: int | None = None  # for `delete`: time to end, None for the object's own
+    # for `delete`: role of the pod that it stops; empty for one that had ended, and for other kinds
     stops: str = ""
 
     def __str__(self) -> str:
@@ -58,28 +48,18 @@ class Action:
 
 @dataclass(frozen=True, kw_only=True)
 class _Done:
-    """What came of a write that was not refused.
+    """What came of a write that was not refused."""
 
-    Attributes:
-        news: what the world has to know, None for nothing.
-        is_taken: whether the cluster changed by it, and not by somebody else before.
-    """
-
-    news: WatchEvent | None
-    is_taken: bool = True
+    news: WatchEvent | None  # what the world has to know, None for nothing
+    is_taken: bool = True  # whether the cluster changed by it, and not by somebody else before
 
 
 @dataclass(frozen=True, kw_only=True)
 class Refused:
-    """A write that the cluster did not take.
+    """A write that the cluster did not take."""
 
-    Attributes:
-        action: the write.
-        error: what it said.
-    """
-
-    action: Action
-    error: ClusterError
+    action: Action  # the write
+    error: ClusterError  # what it said
 
 
 Run = Callable[[Sequence[Callable[[], None]]], None]
@@ -93,20 +73,11 @@ def one_by_one(works: Sequence[Callable[[], None]]) -> None:
 
 
 class Executor:
-    """Carries out actions and lets the world know at once what came of them.
-
-    Args:
-        cluster: what is written to.
-        world: is told what the writes gave, before any watch tells it.
-        run: carries out what does not depend on each other.
-
-    Attributes:
-        taken: the writes that the cluster took, for whoever counts them and empties this.
-    """
+    """Carries out actions and lets the world know at once what came of them."""
 
     def __init__(self, cluster: Cluster, world: ClusterCache, run: Run = one_by_one) -> None:
-        """Hold the parts."""
         self._cluster, self._world, self._run = cluster, world, run
+        # the writes that the cluster took, for whoever counts them and empties this
         self.taken: list[Action] = []
 
     def carry_out(self, actions: Sequence[Action]) -> list[Refused]:
@@ -214,42 +185,27 @@ def _refused(actions: Sequence[Action], results: Sequence[object]) -> list[Refus
 
 @dataclass(frozen=True, kw_only=True)
 class Actions:
-    """The writes for one job, by the stages in which they are done.
-
-    Attributes:
-        job: its key.
-        deletions: pods that go; first, since the room they leave takes time.
-        supports: Services, budgets and StatefulSets, written or deleted.
-        renewals: servers that their StatefulSet makes again, in the form that it has now.
-        creations: trainers.
-        is_whole: whether all stands around the trainers once `supports` are written.
-    """
+    """The writes for one job, by the stages in which they are done."""
 
     job: str
-    deletions: tuple[Action, ...] = ()
-    supports: tuple[Action, ...] = ()
+    deletions: tuple[Action, ...] = ()  # pods that go; first, since the room they leave takes time
+    supports: tuple[Action, ...] = ()  # Services, budgets and StatefulSets, written or deleted
+    # servers that their StatefulSet makes again, in the form that it has now
     renewals: tuple[Action, ...] = ()
-    creations: tuple[Action, ...] = ()
-    is_whole: bool = False
+    creations: tuple[Action, ...] = ()  # trainers
+    is_whole: bool = False  # whether all stands around the trainers once `supports` are written
 
 
 @dataclass(frozen=True, kw_only=True)
 class Support:
-    """The form in which the objects around the trainers are wanted.
+    """The form in which the objects around the trainers are wanted."""
 
-    Attributes:
-        is_running: whether the StatefulSets have pods.
-        hints: host names of the nodes for masters and parameter servers.
-        is_held: whether these pods may go nowhere else.
-        sets_only: whether the rest stands already.
-        only: what is to be written of all that, empty for all.
-    """
-
-    is_running: bool
+    is_running: bool  # whether the StatefulSets have pods
+    # host names of the nodes for masters and parameter servers
     hints: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    is_held: bool = False
-    sets_only: bool = False
-    only: frozenset[ObjectRef] = frozenset()
+    is_held: bool = False  # whether these pods may go nowhere else
+    sets_only: bool = False  # whether the rest stands already
+    only: frozenset[ObjectRef] = frozenset()  # what is to be written of all that, empty for all
 
 
 def deletions(
@@ -306,16 +262,7 @@ def creations(
     host_name: Callable[[str], str],
     transitions: int | None,
 ) -> list[Action]:
-    """Create a trainer for each place, under the lowest free indexes.
-
-    Args:
-        job: the job.
-        places: the node that is planned for each, empty for none.
-        why: one line for people.
-        is_taken: tells whether there is a pod of that name, however it fares.
-        host_name: gives what affinity calls a node.
-        transitions: of the lease of the leader.
-    """
+    """Create a trainer for each place, under the lowest free indexes."""
     if job.spec is None:
         return []
     free = _free(job, is_taken)

@@ -67,13 +67,9 @@ class ResourceStore(Generic[T]):
 
     News may come twice and late: from a watch, and before it from the answers to our own writes. The newest
     version wins, and what has gone stays gone, unless the selector of a watch lost sight of it for a while.
-
-    Args:
-        parse: reads an object.
     """
 
     def __init__(self, parse: Callable[[Mapping[str, Any]], T]) -> None:
-        """Begin empty."""
         self._parse = parse
         self._items: dict[str, T] = {}
         self._gone: OrderedDict[str, int] = OrderedDict()
@@ -121,24 +117,13 @@ class ResourceStore(Generic[T]):
         return True
 
     def replace(self, objects: Iterable[Mapping[str, Any]], listed: int) -> bool:
-        """Take in a list; what it lacks has gone, unless it is newer than the list.
-
-        Args:
-            objects: all there were.
-            listed: resource version of the list.
-        """
+        """Take in a list; what it lacks has gone, unless it is newer than the list."""
         found = {key_of(obj["metadata"]): obj for obj in objects}
         has_gone = self.keep(found.keys(), listed)
         return any([self.put(obj) for obj in found.values()]) or has_gone
 
     def keep(self, keys: Container[str], listed: int, *, namespace: str | None = None) -> bool:
-        """Take in what there is; the rest has gone, unless it is newer than the list.
-
-        Args:
-            keys: of all there is.
-            listed: resource version of the list.
-            namespace: the one that was listed, None for all.
-        """
+        """Take in what there is; the rest has gone, unless it is newer than the list."""
         gone = [
             key
             for key, item in self._items.items()
@@ -169,41 +154,24 @@ def key_of(metadata: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class KnownJobs:
-    """All that is known at one moment.
+    """All that is known at one moment."""
 
-    Attributes:
-        nodes: those that take pods.
-        own: pods of jobs, by the key of their job.
-        foreign: all other pods.
-        jobs: by key.
-        sets: StatefulSets by key.
-        priorities: of priority classes by name; the empty name is the default.
-        weights: by job: its share when jobs of one priority share.
-        ranks: by job: its priority among jobs.
-        bars: by job: nodes that are passed over for its trainers, and until when.
-        failed: by job: trainers that failed and are not to be replaced yet.
-        not_before: by job: when it may be admitted again at the earliest.
-        refused: by job: why the API server does not take its gang, or more trainers of it.
-        ceilings: by job: trainers beyond which it is refused more.
-        moves_ms: when trainers were last moved for fairness alone.
-        eligible: tells which nodes a pod may go to.
-    """
-
-    nodes: Sequence[NodeFacts]
-    own: Mapping[str, Sequence[PodFacts]]
-    foreign: Sequence[PodFacts]
-    jobs: Mapping[str, JobFacts]
-    sets: Mapping[str, SetFacts]
-    priorities: Mapping[str, int]
-    weights: Mapping[str, int]
-    ranks: Mapping[str, int]
+    nodes: Sequence[NodeFacts]  # those that take pods
+    own: Mapping[str, Sequence[PodFacts]]  # pods of jobs, by the key of their job
+    foreign: Sequence[PodFacts]  # all other pods
+    jobs: Mapping[str, JobFacts]  # by key
+    sets: Mapping[str, SetFacts]  # StatefulSets by key
+    priorities: Mapping[str, int]  # of priority classes by name; the empty name is the default
+    weights: Mapping[str, int]  # by job: its share when jobs of one priority share
+    ranks: Mapping[str, int]  # by job: its priority among jobs
+    # by job: nodes that are passed over for its trainers, and until when
     bars: Mapping[str, Mapping[str, int]]
-    failed: Mapping[str, int]
-    not_before: Mapping[str, int]
-    refused: Mapping[str, str]
-    ceilings: Mapping[str, int]
-    moves_ms: Sequence[int]
-    eligible: Eligible
+    failed: Mapping[str, int]  # by job: trainers that failed and are not to be replaced yet
+    not_before: Mapping[str, int]  # by job: when it may be admitted again at the earliest
+    refused: Mapping[str, str]  # by job: why the API server does not take its gang, or more trainers of it
+    ceilings: Mapping[str, int]  # by job: trainers beyond which it is refused more
+    moves_ms: Sequence[int]  # when trainers were last moved for fairness alone
+    eligible: Eligible  # tells which nodes a pod may go to
 
 
 def resources_of(
@@ -253,15 +221,9 @@ def is_paused(job: JobFacts, pods: Iterable[PodFacts], now_ms: int) -> bool:
 
 
 class SnapshotBuilder:
-    """Draws one snapshot.
-
-    Args:
-        known: what is known.
-        now_ms: the moment.
-    """
+    """Draws one snapshot."""
 
     def __init__(self, known: KnownJobs, now_ms: int) -> None:
-        """Begin with empty nodes."""
         self._known, self._now_ms = known, now_ms
         everybody = chain(known.foreign, *known.own.values())
         self._names = resources_of(everybody, known.jobs.values(), known.nodes)
@@ -485,19 +447,11 @@ _FINE = 100  # shares of weights are told apart by hundredths
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClassFacts:
-    """What is known of a PriorityClass.
-
-    Attributes:
-        name: its name.
-        value: priority of its pods.
-        is_default: whether pods without a class get it.
-        uid: its UID.
-        version: resource version of the object.
-    """
+    """What is known of a PriorityClass."""
 
     name: str
-    value: int
-    is_default: bool
+    value: int  # priority of its pods
+    is_default: bool  # whether pods without a class get it
     uid: str
     version: int
 
@@ -506,29 +460,21 @@ class ClusterCache:
     """Nodes, pods, priority classes, training jobs with what is around them, as far as they were heard of.
 
     One thread writes and reads; threads that watch hand their events over.
-
-    Args:
-        grants: which priorities jobs may have.
-
-    Attributes:
-        bars: by job: nodes that its trainers pass over, with the time until when; the reconciler writes it.
-        failed: by job: trainers that failed and are not to be replaced yet; the reconciler writes it.
-        not_before: by job: when it may be admitted again at the earliest; the reconciler writes it.
-        refused: by job: why the API server does not take its gang, or more trainers of it; the reconciler
-            writes it.
-        ceilings: by job: trainers beyond which it is refused more; the reconciler writes it.
-        moves_ms: when trainers were moved for fairness alone; the reconciler writes it.
     """
 
     def __init__(self, grants: PriorityGrants = NO_LIMIT) -> None:
-        """Know nothing but what priorities are granted."""
         self._grants = grants
+        # by job: nodes that its trainers pass over, with the time until when; the reconciler writes it
         self.bars: dict[str, dict[str, int]] = {}
+        # by job: trainers that failed and are not to be replaced yet; the reconciler writes it
         self.failed: Mapping[str, int] = {}
+        # by job: when it may be admitted again at the earliest; the reconciler writes it
         self.not_before: Mapping[str, int] = {}
+        # by job: why the API server does not take its gang, or more trainers of it; the reconciler writes it
         self.refused: Mapping[str, str] = {}
+        # by job: trainers beyond which it is refused more; the reconciler writes it
         self.ceilings: Mapping[str, int] = {}
-        self.moves_ms: list[int] = []
+        self.moves_ms: list[int] = []  # when trainers were moved for fairness alone; the reconciler writes it
         self._nodes: ResourceStore[NodeFacts] = ResourceStore(facts.parse_node)
         self._pods: ResourceStore[PodFacts] = ResourceStore(facts.parse_pod)
         self._jobs: ResourceStore[JobFacts] = ResourceStore(jobs.parse_job)
@@ -566,27 +512,14 @@ class ClusterCache:
         return self.hear(WatchEvent(type="MODIFIED", object=obj))
 
     def replace(self, kind: str, items: Iterable[Mapping[str, Any]], version: str) -> bool:
-        """Take in a list of all objects of a kind; what it lacks is gone, unless it is newer than the list.
-
-        Args:
-            kind: the kind.
-            items: all objects there were.
-            version: resource version of the list.
-        """
+        """Take in a list of all objects of a kind; what it lacks is gone, unless newer than the list."""
         shelf = self._shelves[kind]
         is_news = shelf.replace(items, int(version) if version.isdigit() else 0)
         self._forget(shelf, is_news=is_news)
         return is_news
 
     def keep(self, kind: str, keys: Container[str], version: str, *, namespace: str | None = None) -> bool:
-        """Take in which objects of a kind there are; the rest is gone, unless it is newer than the list.
-
-        Args:
-            kind: the kind.
-            keys: `namespace/name` of all there were.
-            version: resource version of the list.
-            namespace: the one that was listed, None for all.
-        """
+        """Take in which objects of a kind there are; the rest is gone, unless it is newer than the list."""
         shelf = self._shelves[kind]
         is_news = shelf.keep(keys, int(version) if version.isdigit() else 0, namespace=namespace)
         self._forget(shelf, is_news=is_news)

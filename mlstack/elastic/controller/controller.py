@@ -37,15 +37,10 @@ TICK_MS = 5_000
 
 @dataclass(kw_only=True)
 class RequeuePolicy:
-    """Says when the next pass is due; the same rule on a real clock and on a simulated one.
+    """Says when the next pass is due; the same rule on a real clock and on a simulated one."""
 
-    Attributes:
-        debounce_ms: how long news are gathered, from the first of them.
-        tick_ms: longest time between two passes.
-    """
-
-    debounce_ms: int = DEBOUNCE_MS
-    tick_ms: int = TICK_MS
+    debounce_ms: int = DEBOUNCE_MS  # how long news are gathered, from the first of them
+    tick_ms: int = TICK_MS  # longest time between two passes
     _heard_ms: int | None = None
     _passed_ms: int | None = None
     _due_ms: int | None = None
@@ -56,12 +51,7 @@ class RequeuePolicy:
             self._heard_ms = now_ms
 
     def passed(self, now_ms: int, due_ms: int | None = None) -> None:
-        """Note that a pass has begun, with all that was heard before it.
-
-        Args:
-            now_ms: when it began.
-            due_ms: when something known by then falls due (a back-off, a limit of time), None for nothing.
-        """
+        """Note that a pass has begun, with all that was heard before it."""
         self._heard_ms, self._passed_ms, self._due_ms = None, now_ms, due_ms
 
     def next_ms(self) -> int:
@@ -88,29 +78,18 @@ LEASE_NAMESPACE = "mlstack-system"
 
 @dataclass(frozen=True, kw_only=True)
 class ControllerSettings:
-    """How a controller is run.
+    """How a controller is run."""
 
-    Attributes:
-        policy: settings of the policy.
-        grants: which priorities jobs may have.
-        namespaces: where jobs are looked after; empty for everywhere.
-        identity: name of this process; no other has it.
-        is_gone: tells whether another process certainly runs no more, by its name.
-        lease_namespace: where the Lease is.
-        lease_name: name of the Lease.
-        tick_ms: longest time between two passes.
-        is_dry: work everything out, write nothing, lead nobody.
-    """
-
-    policy: PolicyConfig = field(default_factory=PolicyConfig)
-    grants: PriorityGrants = field(default_factory=PriorityGrants)
-    namespaces: tuple[str, ...] = ()
-    identity: str
+    policy: PolicyConfig = field(default_factory=PolicyConfig)  # settings of the policy
+    grants: PriorityGrants = field(default_factory=PriorityGrants)  # which priorities jobs may have
+    namespaces: tuple[str, ...] = ()  # where jobs are looked after; empty for everywhere
+    identity: str  # name of this process; no other has it
+    # tells whether another process certainly runs no more, by its name
     is_gone: Callable[[str], bool] = lambda name: False
-    lease_namespace: str = LEASE_NAMESPACE
-    lease_name: str = LEASE_NAME
-    tick_ms: int = TICK_MS
-    is_dry: bool = False
+    lease_namespace: str = LEASE_NAMESPACE  # where the Lease is
+    lease_name: str = LEASE_NAME  # name of the Lease
+    tick_ms: int = TICK_MS  # longest time between two passes
+    is_dry: bool = False  # work everything out, write nothing, lead nobody
 
 
 # --- The controller as it runs: watches wake it, a lease lets it write, each pass does what is left
@@ -191,17 +170,11 @@ def sources(namespaces: Sequence[str]) -> tuple[ClusterSource, ...]:
 
 @dataclass
 class Knowledge:
-    """The world with what feeds it.
+    """The world with what feeds it."""
 
-    Attributes:
-        listener: the watches.
-        world: what they told.
-        missing: what has not been told in full yet.
-    """
-
-    listener: Informer
-    world: ClusterCache = field(default_factory=ClusterCache)
-    missing: set[ClusterSource] = field(default_factory=set)
+    listener: Informer  # the watches
+    world: ClusterCache = field(default_factory=ClusterCache)  # what they told
+    missing: set[ClusterSource] = field(default_factory=set)  # what has not been told in full yet
 
     @classmethod
     def of(cls, cluster: Cluster, settings: ControllerSettings, clock: LoopClock) -> Knowledge:
@@ -242,15 +215,7 @@ class Pools(NamedTuple):
 
 
 class Controller:
-    """Looks after training jobs until it is told to stop.
-
-    Args:
-        cluster: the cluster; it should fail rather than wait, since a write must not come late.
-        settings: how it is run.
-        clock: tells the time.
-        told: told in one line what happens to the controller itself.
-        watcher: told how it fares.
-    """
+    """Looks after training jobs until it is told to stop."""
 
     def __init__(
         self,
@@ -261,7 +226,6 @@ class Controller:
         told: Callable[[str], None],
         watcher: Watcher | None = None,
     ) -> None:
-        """Hold the parts; nothing is read or written."""
         self._cluster, self._settings, self._clock, self._told = cluster, settings, clock, told
         self._watcher = watcher or Nobody()
         self._trouble = Backoff(_FIRST_PAUSE_MS, _LONGEST_PAUSE_MS)

@@ -23,21 +23,13 @@ NoteType = Literal["Normal", "Warning"]
 
 @dataclass(frozen=True, kw_only=True)
 class EventNote:
-    """One thing that happened to a job.
+    """One thing that happened to a job."""
 
-    Attributes:
-        reason: one word in CamelCase, as people select by it.
-        action: what the controller did.
-        text: one line for people.
-        type: whether somebody should look.
-        lasts: whether it is a state, told in every pass while it lasts.
-    """
-
-    reason: str
-    action: str
+    reason: str  # one word in CamelCase, as people select by it
+    action: str  # what the controller did
     text: str
-    type: NoteType = "Normal"
-    lasts: bool = False
+    type: NoteType = "Normal"  # whether somebody should look
+    lasts: bool = False  # whether it is a state, told in every pass while it lasts
 
     @property
     def key(self) -> Key:
@@ -76,12 +68,7 @@ _CHANGES: Mapping[Cause, tuple[str, str]] = {
 
 
 def of_decision(before: int, decision: Decision) -> EventNote | None:
-    """Give what there is to tell about a decision, None where nothing changes.
-
-    Args:
-        before: how many trainers the job was to have.
-        decision: what was decided.
-    """
+    """Give what there is to tell about a decision, None where nothing changes."""
     reason = decision.reasons[0]
     if before == 0 and decision.target > 0:
         return EventNote(reason="Admitted", action="Admit", text=f"{decision.target} trainers: {reason.text}")

@@ -27,17 +27,11 @@ _QUEUED = 2_000
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
-    """Word that everything there is has been told.
+    """Word that everything there is has been told."""
 
-    Attributes:
-        source: of what.
-        keys: `namespace/name` of all there is.
-        version: of the list.
-    """
-
-    source: ClusterSource
-    keys: frozenset[str]
-    version: str
+    source: ClusterSource  # of what
+    keys: frozenset[str]  # `namespace/name` of all there is
+    version: str  # of the list
 
 
 News = WatchEvent | Listed
@@ -48,17 +42,11 @@ class Informer:
 
     A watch that breaks goes on where it was, after a pause that doubles up to 10 s; where the server no
     longer has that version, and every ten minutes, everything is listed again.
-
-    Args:
-        cluster: what is watched.
-        sources: what about.
-        monotonic_s: gives a time that never goes back, in seconds.
     """
 
     def __init__(
         self, cluster: Cluster, sources: tuple[ClusterSource, ...], monotonic_s: Callable[[], float]
     ) -> None:
-        """Hold the parts; nothing is watched yet."""
         self._cluster, self._sources, self._monotonic_s = cluster, sources, monotonic_s
         self._queue: Queue[News] = Queue(_QUEUED)
         self._closed = Event()

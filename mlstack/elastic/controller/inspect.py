@@ -32,147 +32,85 @@ _ODD_TYPES = "a status has fields of other types than its API gives them"
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """Trainers of a job on one node.
+    """Trainers of a job on one node."""
 
-    Attributes:
-        node: its name, empty for those without a node.
-        trainers: how many.
-    """
-
-    node: str
-    trainers: int
+    node: str  # its name, empty for those without a node
+    trainers: int  # how many
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedJob:
-    """What would be done about one job.
-
-    Attributes:
-        job: its key.
-        state: how far it has come.
-        now: trainers that it has.
-        target: trainers that it is to have.
-        minimum: fewest.
-        maximum: most.
-        priority: that it counts with among jobs.
-        cause: the weightiest rule.
-        reasons: why, the weightiest first.
-        victims: trainers that go.
-        places: where trainers come.
-        master: nodes for its master, if it is admitted now.
-        pserver: nodes for its parameter servers, likewise.
-    """
+    """What would be done about one job."""
 
     job: str
-    state: str
-    now: int
-    target: int
-    minimum: int
-    maximum: int
-    priority: int
-    cause: str
-    reasons: tuple[str, ...]
-    victims: tuple[str, ...]
-    places: tuple[Placement, ...]
-    master: tuple[str, ...] = ()
-    pserver: tuple[str, ...] = ()
+    state: str  # how far it has come
+    now: int  # trainers that it has
+    target: int  # trainers that it is to have
+    minimum: int  # fewest
+    maximum: int  # most
+    priority: int  # that it counts with among jobs
+    cause: str  # the weightiest rule
+    reasons: tuple[str, ...]  # why, the weightiest first
+    victims: tuple[str, ...]  # trainers that go
+    places: tuple[Placement, ...]  # where trainers come
+    master: tuple[str, ...] = ()  # nodes for its master, if it is admitted now
+    pserver: tuple[str, ...] = ()  # nodes for its parameter servers, likewise
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lacking:
-    """A pod or job without a place.
+    """A pod or job without a place."""
 
-    Attributes:
-        key: of the pod or job.
-        missing: what is missing, as people write it: `cpu 2500m, memory 1Gi, host port 7164/TCP`.
-    """
-
-    key: str
-    missing: str
+    key: str  # of the pod or job
+    missing: str  # what is missing, as people write it: `cpu 2500m, memory 1Gi, host port 7164/TCP`
 
 
 @dataclass(frozen=True, kw_only=True)
 class ElasticPlan:
-    """What the controller would do now.
+    """What the controller would do now."""
 
-    Attributes:
-        policy: name of the policy.
-        nodes: how many nodes take pods.
-        jobs: what becomes of the jobs.
-        unplaced: what found no place.
-        moves: trainers moved for fairness alone.
-        steps: how many steps the policy took.
-    """
-
-    policy: str
-    nodes: int
-    jobs: tuple[PlannedJob, ...]
-    unplaced: tuple[Lacking, ...]
-    moves: int
-    steps: int
+    policy: str  # name of the policy
+    nodes: int  # how many nodes take pods
+    jobs: tuple[PlannedJob, ...]  # what becomes of the jobs
+    unplaced: tuple[Lacking, ...]  # what found no place
+    moves: int  # trainers moved for fairness alone
+    steps: int  # how many steps the policy took
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainedJob:
-    """All that would be done about one job, and why.
+    """All that would be done about one job, and why."""
 
-    Attributes:
-        policy: name of the policy.
-        job: what would be done.
-        missing: what is missing for its gang, empty where it has a place.
-    """
-
-    policy: str
-    job: PlannedJob
-    missing: str
+    policy: str  # name of the policy
+    job: PlannedJob  # what would be done
+    missing: str  # what is missing for its gang, empty where it has a place
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobStanding:
-    """How one job stands, as its status says.
-
-    Attributes:
-        job: its key.
-        phase: one word.
-        desired: trainers it was told to have.
-        ready: trainers that are ready.
-        minimum: fewest.
-        maximum: most.
-        priority: that it counts with among jobs, as the controller saw it.
-        reason: one line, where something is not as it should be.
-    """
+    """How one job stands, as its status says."""
 
     job: str
-    phase: str
-    desired: int
-    ready: int
-    minimum: int
-    maximum: int
-    priority: int
-    reason: str
+    phase: str  # one word
+    desired: int  # trainers it was told to have
+    ready: int  # trainers that are ready
+    minimum: int  # fewest
+    maximum: int  # most
+    priority: int  # that it counts with among jobs, as the controller saw it
+    reason: str  # one line, where something is not as it should be
 
 
 @dataclass(frozen=True, kw_only=True)
 class ElasticStatus:
-    """How all training jobs stand.
+    """How all training jobs stand."""
 
-    Attributes:
-        jobs: by key.
-    """
-
-    jobs: tuple[JobStanding, ...]
+    jobs: tuple[JobStanding, ...]  # by key
 
 
 def look(
     cluster: Cluster, now_ms: int, namespaces: Sequence[str] = (), grants: PriorityGrants = NO_LIMIT
 ) -> Snapshot:
     """Read all that a plan needs, what the controller waits for included; writes nothing.
-
-    Args:
-        cluster: the cluster.
-        now_ms: the time.
-        namespaces: whose jobs, empty for all.
-        grants: which priorities jobs may have.
 
     Raises:
         NotFoundError: the cluster has no training jobs, or not such a namespace.
@@ -252,10 +190,6 @@ def _read(cluster: Cluster, wanted: Iterable[ClusterSource], world: ClusterCache
 def check_policy(name: str, *, also: Iterable[str] = ()) -> None:
     """Refuse what is no policy, and policies that are for comparison alone.
 
-    Args:
-        name: of the policy.
-        also: what else may be said in its place, to be named where there is none of that name.
-
     Raises:
         NotFoundError: there is none of that name.
         UsageError: it is there to be compared with.
@@ -286,10 +220,6 @@ def planned(snapshot: Snapshot, config: PolicyConfig) -> ElasticPlan:
 
 def explained(found: ElasticPlan, name: str) -> ExplainedJob:
     """Give what a plan says about one job.
-
-    Args:
-        found: the plan.
-        name: `namespace/name`, or the name alone where there is one such job.
 
     Raises:
         NotFoundError: there is no such job, or there are several.

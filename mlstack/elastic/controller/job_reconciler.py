@@ -43,21 +43,13 @@ _UNDER_WAY = ("Running", "Scaling", "Completing")
 
 @dataclass(frozen=True, kw_only=True)
 class Gang:
-    """What is to be done about the gang of a job.
+    """What is to be done about the gang of a job."""
 
-    Attributes:
-        support: the form to write, None where it stands already.
-        why: one line for people.
-        loosened: pods to be made again, free to go where there is room.
-        is_hopeless: whether the job had better wait again.
-        due_ms: when to look again, None for no known time.
-    """
-
-    support: Support | None = None
+    support: Support | None = None  # the form to write, None where it stands already
     why: str = ""
-    loosened: tuple[PodFacts, ...] = ()
-    is_hopeless: bool = False
-    due_ms: int | None = None
+    loosened: tuple[PodFacts, ...] = ()  # pods to be made again, free to go where there is room
+    is_hopeless: bool = False  # whether the job had better wait again
+    due_ms: int | None = None  # when to look again, None for no known time
 
 
 def see_to(
@@ -70,17 +62,7 @@ def see_to(
     hints: Mapping[str, tuple[str, ...]],
     now_ms: int,
 ) -> Gang:
-    """Tell what the gang of an admitted job needs.
-
-    Args:
-        job: the job.
-        pods: its pods.
-        sets: its StatefulSets by name.
-        memory: what is remembered of it.
-        lacking: its Services and budgets that are not there, or not in their form.
-        hints: host names of the nodes of a plan that has just admitted it.
-        now_ms: the time.
-    """
+    """Tell what the gang of an admitted job needs."""
     servers = [pod for pod in pods if pod.role != "trainer" and pod.is_live]
     waiting = [pod for pod in servers if not pod.node]
     wanted = sum(kind.count for kind in job.servers)
@@ -132,12 +114,6 @@ def refused(
     """Say why a gang had better give its room back, empty for no reason; and when to look again.
 
     That pods are missing is none: their room may still be taken. That they are refused is.
-
-    Args:
-        job: the job.
-        pods: its pods, those that ended or go included.
-        memory: what is remembered of it.
-        now_ms: the time.
     """
     if not absent(job, pods):
         memory.short_ms = memory.balked_ms = None
@@ -238,23 +214,15 @@ Outcome = Literal["", "Succeeded", "Failed"]
 
 @dataclass(frozen=True, kw_only=True)
 class Life:
-    """What the pods of a job say about it.
+    """What the pods of a job say about it."""
 
-    Attributes:
-        outcome: how it ended, empty while it goes on.
-        reason: one word for it.
-        message: one line for people, also about what goes wrong while it goes on.
-        removed: pods that go: they ended and make place for others of their name, or are needed no more.
-        held: how many failed trainers are not replaced yet.
-        due_ms: when they may be, None if there are none.
-    """
-
-    outcome: Outcome = ""
-    reason: str = ""
-    message: str = ""
+    outcome: Outcome = ""  # how it ended, empty while it goes on
+    reason: str = ""  # one word for it
+    message: str = ""  # one line for people, also about what goes wrong while it goes on
+    # pods that go: they ended and make place for others of their name, or are needed no more
     removed: tuple[PodFacts, ...] = ()
-    held: int = 0
-    due_ms: int | None = None
+    held: int = 0  # how many failed trainers are not replaced yet
+    due_ms: int | None = None  # when they may be, None if there are none
 
 
 def judge(job: JobFacts, pods: Sequence[PodFacts], memory: JobMemory, now_ms: int) -> Life:
@@ -351,15 +319,9 @@ def _fault(reason: str, message: str) -> Life:
 
 
 class FreeCapacity:
-    """Room that is free now and that nobody else is promised.
-
-    Args:
-        snapshot: the moment.
-        plan: what was decided; what it takes away counts as still there.
-    """
+    """Room that is free now and that nobody else is promised."""
 
     def __init__(self, snapshot: Snapshot, plan: ScalePlan) -> None:
-        """Count what is held and what is promised to others."""
         self._requests = {job.key: job.trainer for job in snapshot.jobs}
         self._free = {
             node.name: [a - b for a, b in zip(node.allocatable, node.used, strict=True)]
@@ -402,19 +364,12 @@ MOST_CREATIONS = 400
 
 @dataclass(frozen=True, kw_only=True)
 class JobContext:
-    """One job with all that belongs to it.
-
-    Attributes:
-        job: the job.
-        pods: its pods.
-        memory: what is remembered of it.
-        life: what became of its pods.
-    """
+    """One job with all that belongs to it."""
 
     job: JobFacts
     pods: Sequence[PodFacts]
-    memory: JobMemory
-    life: Life = field(default_factory=Life)
+    memory: JobMemory  # what is remembered of it
+    life: Life = field(default_factory=Life)  # what became of its pods
 
     @property
     def trainers(self) -> list[PodFacts]:
@@ -424,23 +379,14 @@ class JobContext:
 
 @dataclass(kw_only=True)
 class JobReconciler:
-    """Gives the orders of one pass.
+    """Gives the orders of one pass."""
 
-    Attributes:
-        world: what is known; bars are noted in it.
-        openings: room that is free now.
-        now_ms: the moment.
-        transitions: of the lease of the leader.
-        due: gets the times at which something falls due.
-        left: how many more trainers may be created in this pass.
-    """
-
-    world: ClusterCache
-    openings: FreeCapacity
-    now_ms: int
-    transitions: int | None
-    due: list[int]
-    left: int
+    world: ClusterCache  # what is known; bars are noted in it
+    openings: FreeCapacity  # room that is free now
+    now_ms: int  # the moment
+    transitions: int | None  # of the lease of the leader
+    due: list[int]  # gets the times at which something falls due
+    left: int  # how many more trainers may be created in this pass
 
     def follow(self, subject: JobContext, decision: Decision) -> tuple[Decision, Actions]:
         """Give the orders that carry out a decision; a hopeless gang overrules it."""
@@ -482,12 +428,7 @@ class JobReconciler:
         )
 
     def dismiss(self, subject: JobContext, *, why: str = "") -> Actions:
-        """Give the orders for a job that is to have no pods; pods that ended stay to be read.
-
-        Args:
-            subject: the job.
-            why: why it is to have none; that it has ended or is suspended unless given.
-        """
+        """Give the orders for a job that is to have no pods; pods that ended stay to be read."""
         job = subject.job
         why = why or ("the job has ended" if job.has_ended else "spec.suspend is true")
         if job.is_deleted or job.spec is None:
@@ -643,17 +584,7 @@ def standing(
     priority: Priority,
     now_ms: int,
 ) -> StatusClaims:
-    """Say how a job stands.
-
-    Args:
-        job: the job.
-        pods: its pods.
-        memory: what is remembered of it.
-        life: what became of its pods.
-        priority: how it ranks among jobs.
-        decision: what was decided; None where it takes no part in the plan.
-        now_ms: the time.
-    """
+    """Say how a job stands."""
     wanted = job.spec
     target = _target(job, life, decision)
     return StatusClaims(
@@ -769,12 +700,7 @@ Lack = Literal["", "gang", "trainer"]
 
 
 def lack(job: JobFacts, pods: Sequence[PodFacts]) -> Lack:
-    """Say what a job waits for.
-
-    Returns:
-        `trainer` where none of its trainers runs (EDL calls this job pending), `gang` where one does but its
-        whole gang does not; nothing where that does, or where a trainer has found no work left.
-    """
+    """Say what a job waits for."""
     if state_of(job, [pod for pod in pods if pod.role == "trainer"]) == "finishing":
         return ""
     running = [pod.role for pod in pods if pod.is_live and pod.node and pod.phase == "Running"]
@@ -802,63 +728,35 @@ _COUNTED = {
 
 @dataclass(frozen=True)
 class AdmissionRefusal:
-    """Why pods are not taken.
+    """Why pods are not taken."""
 
-    Attributes:
-        text: what the API server said.
-        is_passing: whether the same may soon be taken.
-        is_quota: whether a quota of the namespace is too small for them now.
-    """
-
-    text: str
-    is_passing: bool = False
-    is_quota: bool = False
+    text: str  # what the API server said
+    is_passing: bool = False  # whether the same may soon be taken
+    is_quota: bool = False  # whether a quota of the namespace is too small for them now
 
 
 @dataclass
 class Trial:
-    """One job before the API server.
+    """One job before the API server."""
 
-    Attributes:
-        job: the job as it was tried.
-        more: how many trainers beyond those it has, 0 for a whole gang.
-        begun_ms: when it was begun.
-        is_over: whether there is an answer.
-        refusal: the answer, None if all was taken.
-    """
-
-    job: JobFacts
-    more: int
-    begun_ms: int
-    is_over: bool = False
-    refusal: AdmissionRefusal | None = None
+    job: JobFacts  # the job as it was tried
+    more: int  # how many trainers beyond those it has, 0 for a whole gang
+    begun_ms: int  # when it was begun
+    is_over: bool = False  # whether there is an answer
+    refusal: AdmissionRefusal | None = None  # the answer, None if all was taken
 
 
 class Trials:
-    """Tries gangs, several at once; one that takes long goes on while others are looked after.
-
-    Args:
-        cluster: is asked by dry run.
-        world: knows the quotas.
-        run: carries out work side by side; may return before all of it is done.
-    """
+    """Tries gangs, several at once; one that takes long goes on while others are looked after."""
 
     def __init__(self, cluster: Cluster, world: ClusterCache, run: Run) -> None:
-        """Begin with nothing tried."""
         self._cluster, self._world, self._run = cluster, world, run
         self._known: dict[tuple[str, bool], Trial] = {}
 
     def of(
         self, jobs: Sequence[JobFacts], now_ms: int, *, more: bool = False, again: Container[str] = ()
     ) -> list[Trial]:
-        """Give a trial of each job as it is: the last one while it is fresh or goes on, else a new one.
-
-        Args:
-            jobs: the jobs.
-            now_ms: the time.
-            more: try one further trainer of a job that runs, not its gang.
-            again: jobs whose gang was given up before: their StatefulSets are tried as well.
-        """
+        """Give a trial of each job as it is: the last one while it is fresh or goes on, else a new one."""
         keys = {job.key for job in self._world.jobs()}
         self._known = {key: trial for key, trial in self._known.items() if key[0] in keys}
         found = [self._fresh(job, now_ms, more=more) for job in jobs]
@@ -949,14 +847,7 @@ def _of_error(error: ClusterError) -> AdmissionRefusal:
 
 
 def refused_by_set(cluster: Cluster, namespace: str, name: str, since_ms: int) -> str:
-    """Give why a StatefulSet makes no pods, as its controller tells in events; empty where it tells nothing.
-
-    Args:
-        cluster: the cluster.
-        namespace: of the StatefulSet.
-        name: of the StatefulSet.
-        since_ms: what was told before this time does not count.
-    """
+    """Give why a StatefulSet makes no pods, as its controller tells in events; empty for nothing."""
     about = f"involvedObject.kind=StatefulSet,involvedObject.name={name},reason=FailedCreate"
     try:
         found = cluster.list("v1", "Event", namespace=namespace, fields=about).items

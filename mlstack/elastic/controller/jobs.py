@@ -22,62 +22,35 @@ _SERVERS: tuple[RoleName, ...] = ("master", "pserver")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ObservedKind:
-    """Pods of one role, all alike.
+    """Pods of one role, all alike."""
 
-    Attributes:
-        role: `trainer`, `master` or `pserver`.
-        set_name: name of their Service, and of the StatefulSet of servers.
-        count: how many there have to be; of trainers the fewest.
-        requests: what one requests.
-        shape: what decides which nodes one may go to.
-        priority_class: their priority class.
-    """
-
-    role: RoleName
-    set_name: str
-    count: int
-    requests: Amounts
-    shape: str
-    priority_class: str
+    role: RoleName  # `trainer`, `master` or `pserver`
+    set_name: str  # name of their Service, and of the StatefulSet of servers
+    count: int  # how many there have to be; of trainers the fewest
+    requests: Amounts  # what one requests
+    shape: str  # what decides which nodes one may go to
+    priority_class: str  # their priority class
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobFacts:
-    """What is known of a training job.
+    """What is known of a training job."""
 
-    Attributes:
-        key: `namespace/name`.
-        namespace: its namespace.
-        name: its name.
-        uid: its UID.
-        version: resource version of the object.
-        generation: of its spec.
-        spec: what it asks for, None where it cannot be used.
-        faults: why it cannot be used.
-        is_deleted: whether it is being deleted.
-        status: of the object, as it was last written.
-        trainer: its trainers.
-        servers: its master and parameter servers.
-        changed_ms: when the number of its trainers was last changed, None if never.
-        curve: its reported speed.
-        meeting: name of the trainer at which the others meet, empty where they meet at the master.
-    """
-
-    key: str
+    key: str  # `namespace/name`
     namespace: str
     name: str
     uid: str
     version: int
-    generation: int
-    spec: TrainingJob | None
-    faults: tuple[str, ...]
-    is_deleted: bool
-    status: Mapping[str, Any]
-    trainer: ObservedKind | None
-    servers: tuple[ObservedKind, ...]
-    changed_ms: int | None
-    curve: Curve | None
-    meeting: str
+    generation: int  # of its spec
+    spec: TrainingJob | None  # what it asks for, None where it cannot be used
+    faults: tuple[str, ...]  # why it cannot be used
+    is_deleted: bool  # whether it is being deleted
+    status: Mapping[str, Any]  # of the object, as it was last written
+    trainer: ObservedKind | None  # its trainers
+    servers: tuple[ObservedKind, ...]  # its master and parameter servers
+    changed_ms: int | None  # when the number of its trainers was last changed, None if never
+    curve: Curve | None  # its reported speed
+    meeting: str  # name of the trainer at which the others meet, empty where they meet at the master
 
     @property
     def phase(self) -> str:
@@ -107,32 +80,18 @@ class JobFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetFacts:
-    """What is known of a StatefulSet of a training job.
+    """What is known of a StatefulSet of a training job."""
 
-    Attributes:
-        key: `namespace/name`.
-        uid: its UID.
-        version: resource version of the object.
-        owner: UID of its controller.
-        job: name of its job.
-        role: `master` or `pserver`.
-        replicas: how many pods it is to have.
-        shape: of its pods: with the nodes it is held to.
-        is_held: whether its pods are held to nodes.
-        hosts: host names of the nodes that its pods are held to, or had better go to.
-        created_ms: when it was created.
-    """
-
-    key: str
+    key: str  # `namespace/name`
     uid: str
     version: int
-    owner: str
-    job: str
-    role: str
-    replicas: int
-    shape: str
-    is_held: bool
-    hosts: tuple[str, ...]
+    owner: str  # UID of its controller
+    job: str  # name of its job
+    role: str  # `master` or `pserver`
+    replicas: int  # how many pods it is to have
+    shape: str  # of its pods: with the nodes it is held to
+    is_held: bool  # whether its pods are held to nodes
+    hosts: tuple[str, ...]  # host names of the nodes that its pods are held to, or had better go to
     created_ms: int
 
 
@@ -268,23 +227,15 @@ Form = tuple[str | int | None, str | int | None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AroundFacts:
-    """What is known of a Service or PodDisruptionBudget of a training job.
+    """What is known of a Service or PodDisruptionBudget of a training job."""
 
-    Attributes:
-        key: `namespace/name`.
-        uid: its UID.
-        version: resource version of the object.
-        owner: UID of its controller.
-        is_going: whether somebody deleted it.
-        form: of a Service job and role of the pods that it selects, of a budget how many pods may be away
-            and how many have to be there, None where it does not say so.
-    """
-
-    key: str
+    key: str  # `namespace/name`
     uid: str
     version: int
-    owner: str
-    is_going: bool
+    owner: str  # UID of its controller
+    is_going: bool  # whether somebody deleted it
+    # of a Service job and role of the pods that it selects, of a budget how many pods may be away and how
+    # many have to be there, None where it does not say so
     form: Form
 
 

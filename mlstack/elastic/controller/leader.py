@@ -25,14 +25,7 @@ class NotLeadingError(Exception):
 
 
 class LeaderElector:
-    """Wants to lead, leads, and stands back.
-
-    Args:
-        lease: the Lease; lasts `DURATION_S`.
-        monotonic_s: gives a time that never goes back, in seconds.
-        told: told in one line when the leader changes, and once who leads while this one stands by.
-        is_gone: tells whether another holder certainly runs no more, so that its lease need not expire.
-    """
+    """Wants to lead, leads, and stands back."""
 
     def __init__(
         self,
@@ -41,7 +34,6 @@ class LeaderElector:
         told: Callable[[str], None],
         is_gone: Callable[[str], bool] = lambda name: False,
     ) -> None:
-        """Hold the parts; nothing is asked."""
         self._is_gone = is_gone
         self._lease, self._monotonic_s, self._told = lease, monotonic_s, told
         self._lock, self._closed = Lock(), Event()
@@ -192,12 +184,6 @@ def lease_namespace(cluster: Cluster, name: str, *, default: str, told: Callable
     """Give the namespace of the Lease of this name that is there, else the default.
 
     Two controllers whose Leases are in different namespaces would both lead.
-
-    Args:
-        cluster: the cluster.
-        name: of the Lease.
-        default: the namespace where there is none yet, or where nobody may look.
-        told: told in one line when nobody may look.
 
     Raises:
         UsageError: there are several.

@@ -48,21 +48,13 @@ Key = tuple[str, str]
 
 @dataclass
 class EventSeries:
-    """How often the same was told.
+    """How often the same was told."""
 
-    Attributes:
-        event: name of its event, empty for one of a leader before.
-        last_ms: when it was heard last.
-        sent_ms: when it was written last.
-        count: how often it happened.
-        sent: how often it had happened when it was written last.
-    """
-
-    event: str
-    last_ms: int
-    sent_ms: int
-    count: int = 1
-    sent: int = 1
+    event: str  # name of its event, empty for one of a leader before
+    last_ms: int  # when it was heard last
+    sent_ms: int  # when it was written last
+    count: int = 1  # how often it happened
+    sent: int = 1  # how often it had happened when it was written last
 
     @property
     def body(self) -> dict[str, Any]:
@@ -78,15 +70,10 @@ class EventSeries:
 
 @dataclass
 class RecordedEvent:
-    """What was told of one job lately.
+    """What was told of one job lately."""
 
-    Attributes:
-        known: by what was told.
-        is_new: whether nothing was ever told by this leader.
-    """
-
-    known: dict[Key, EventSeries] = field(default_factory=dict)
-    is_new: bool = True
+    known: dict[Key, EventSeries] = field(default_factory=dict)  # by what was told
+    is_new: bool = True  # whether nothing was ever told by this leader
 
     def take_over(self, key: Key, now_ms: int) -> None:
         """Take note of what a leader before has told; a new event tells it when it would be written again."""
@@ -94,14 +81,7 @@ class RecordedEvent:
         self.known[key] = EventSeries("", last_ms=now_ms, sent_ms=now_ms)
 
     def is_news(self, key: Key, event: str, now_ms: int, *, lasts: bool = False) -> bool:
-        """Tell whether something was not told a short while ago, and take note of it.
-
-        Args:
-            key: what is told.
-            event: name of the event that is written if it is news.
-            now_ms: the time.
-            lasts: whether this is a state, told again and again while it lasts.
-        """
+        """Tell whether something was not told a short while ago, and take note of it."""
         self.is_new = False
         for old in [old for old, series in self.known.items() if now_ms - series.last_ms >= SAME_MS]:
             del self.known[old]
@@ -152,29 +132,16 @@ LONGEST_PAUSE_MS = 60_000
 
 @dataclass
 class Backoff:
-    """A time to wait that doubles with every failure.
+    """A time to wait that doubles with every failure."""
 
-    Attributes:
-        first_ms: after the first.
-        longest_ms: at the most.
-        streak: failures without a calm time between them.
-        last_ms: when the last was.
-        until_ms: when waiting is over.
-    """
-
-    first_ms: int
-    longest_ms: int
-    streak: int = 0
-    last_ms: int = 0
-    until_ms: int = 0
+    first_ms: int  # after the first
+    longest_ms: int  # at the most
+    streak: int = 0  # failures without a calm time between them
+    last_ms: int = 0  # when the last was
+    until_ms: int = 0  # when waiting is over
 
     def fail(self, now_ms: int, *, is_passing: bool = False) -> None:
-        """Note a failure.
-
-        Args:
-            now_ms: the time.
-            is_passing: whether it will soon be over by itself: the time to wait does not grow.
-        """
+        """Note a failure."""
         if is_passing:
             self.until_ms = max(self.until_ms, now_ms + self.first_ms)
             return
@@ -226,74 +193,47 @@ def _bar() -> Backoff:
 
 @dataclass
 class JobMemory:
-    """What is remembered of one job.
+    """What is remembered of one job."""
 
-    Attributes:
-        uid: of the job: another of the same name starts anew.
-        counted: UIDs of pods whose failure was counted.
-        failed: trainers that failed by themselves, since ever.
-        retry: when failed trainers are replaced.
-        rounds: how often in a row all trainers failed.
-        fallen: UIDs of the trainers of the last such round.
-        wait: when the job may be admitted again after its gang found no place.
-        given_up: generation of the job when that was last: one that was changed since is tried at once.
-        gang_refusal: why the cluster did not take its gang then, empty where that found no place.
-        shy: when the gang is tried again after a refusal that may pass by itself.
-        shy_of: what was said then.
-        short_ms: since when pods of its gang are not there at all, None while they are.
-        balked_ms: since when that is because the cluster does not take them.
-        asked_ms: when it was last asked why its StatefulSets make no pods.
-        ceiling: trainers beyond which the cluster took no more, 0 where it takes them.
-        growth: when more are tried again.
-        capped: generation of the job that it took no more of.
-        growth_refusal: why it took no more.
-        pause: when the next write is tried after one was refused.
-        bars: how often a node had a place on paper only.
-        hints: nodes that the plan had for masters and parameter servers.
-        supported: generation of the job for which services and sets were last written as a whole; empty
-            where nobody remembers, `begun` and the generation where it did not come off.
-        unwritten: what of them was refused then.
-        taken_names: what of them cannot be written since somebody else has an object of that name, and why.
-        mended_ms: when a Service or budget was last written because somebody had changed it.
-        admitted_ms: when it was admitted; None once all of the gang has a node, or where nobody remembers.
-        told: what was told of it lately.
-        sent: the last change of its status.
-        sent_ms: when that was.
-        refusal: why the cluster did not take a pod, or what stands around pods; empty once it takes one.
-        refused_ms: when that was.
-    """
-
-    uid: str
-    counted: set[str] = field(default_factory=set)
-    failed: int = 0
-    retry: Backoff = field(default_factory=_retry)
-    rounds: int = 0
-    fallen: set[str] = field(default_factory=set)
+    uid: str  # of the job: another of the same name starts anew
+    counted: set[str] = field(default_factory=set)  # UIDs of pods whose failure was counted
+    failed: int = 0  # trainers that failed by themselves, since ever
+    retry: Backoff = field(default_factory=_retry)  # when failed trainers are replaced
+    rounds: int = 0  # how often in a row all trainers failed
+    fallen: set[str] = field(default_factory=set)  # UIDs of the trainers of the last such round
+    # when the job may be admitted again after its gang found no place
     wait: Backoff = field(default_factory=_wait)
-    given_up: int = 0
-    gang_refusal: str = ""
+    given_up: int = 0  # generation of the job when that was last: one that was changed since is tried at once
+    gang_refusal: str = ""  # why the cluster did not take its gang then, empty where that found no place
+    # when the gang is tried again after a refusal that may pass by itself
     shy: Backoff = field(default_factory=_shy)
-    shy_of: str = ""
-    short_ms: int | None = None
-    balked_ms: int | None = None
-    asked_ms: int = 0
-    ceiling: int = 0
-    growth: Backoff = field(default_factory=_wait)
-    capped: int = 0
-    growth_refusal: str = ""
-    pause: Backoff = field(default_factory=_pause)
-    bars: dict[str, Backoff] = field(default_factory=dict)
+    shy_of: str = ""  # what was said then
+    short_ms: int | None = None  # since when pods of its gang are not there at all, None while they are
+    balked_ms: int | None = None  # since when that is because the cluster does not take them
+    asked_ms: int = 0  # when it was last asked why its StatefulSets make no pods
+    ceiling: int = 0  # trainers beyond which the cluster took no more, 0 where it takes them
+    growth: Backoff = field(default_factory=_wait)  # when more are tried again
+    capped: int = 0  # generation of the job that it took no more of
+    growth_refusal: str = ""  # why it took no more
+    pause: Backoff = field(default_factory=_pause)  # when the next write is tried after one was refused
+    bars: dict[str, Backoff] = field(default_factory=dict)  # how often a node had a place on paper only
+    # nodes that the plan had for masters and parameter servers
     hints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # generation of the job for which services and sets were last written as a whole; empty where nobody
+    # remembers, `begun` and the generation where it did not come off
     supported: tuple[object, ...] = ()
-    unwritten: frozenset[ObjectRef] = frozenset()
+    unwritten: frozenset[ObjectRef] = frozenset()  # what of them was refused then
+    # what of them cannot be written since somebody else has an object of that name, and why
     taken_names: dict[ObjectRef, str] = field(default_factory=dict)
-    mended_ms: int = 0
+    mended_ms: int = 0  # when a Service or budget was last written because somebody had changed it
+    # when it was admitted; None once all of the gang has a node, or where nobody remembers
     admitted_ms: int | None = None
-    told: RecordedEvent = field(default_factory=RecordedEvent)
-    sent: Mapping[str, object] = field(default_factory=dict)
-    sent_ms: int = 0
+    told: RecordedEvent = field(default_factory=RecordedEvent)  # what was told of it lately
+    sent: Mapping[str, object] = field(default_factory=dict)  # the last change of its status
+    sent_ms: int = 0  # when that was
+    # why the cluster did not take a pod, or what stands around pods; empty once it takes one
     refusal: str = ""
-    refused_ms: int = 0
+    refused_ms: int = 0  # when that was
 
     def refuse(self, text: str, now_ms: int) -> None:
         """Note why something was not taken; of the reasons of one pass always the same is kept."""
@@ -307,11 +247,7 @@ class JobMemory:
             self.fallen = uids
 
     def setbacks(self, failed: int) -> FailureCounters:
-        """Give what the next leader has to know of what went wrong in a row.
-
-        Args:
-            failed: trainers that failed, were counted and still stand.
-        """
+        """Give what the next leader has to know of what went wrong in a row."""
         tries = self.wait.streak
         return FailureCounters(
             failed=failed,
@@ -384,7 +320,6 @@ class ControllerState:
     """What is remembered of all jobs."""
 
     def __init__(self) -> None:
-        """Remember nothing."""
         self._jobs: dict[str, JobMemory] = {}
 
     def of(self, key: str, uid: str) -> JobMemory | None:
@@ -412,14 +347,7 @@ class ControllerState:
 def recall(
     memory: JobMemory, job: JobFacts, pods: Sequence[PodFacts], sets: Iterable[SetFacts | None]
 ) -> None:
-    """Fill a memory that has just begun.
-
-    Args:
-        memory: of the job.
-        job: the job.
-        pods: its pods.
-        sets: its StatefulSets, None for those that are not there.
-    """
+    """Fill a memory that has just begun."""
     memory.failed = int((job.status.get("trainer") or {}).get("failed") or 0)
     known, failed = status.read(job.status), _failed(pods)
     memory.resume(known)

@@ -85,13 +85,9 @@ class Metrics:
     """What is told of the controller, as Prometheus reads it; a `controller.Watcher`.
 
     What only a leader knows (jobs, room) is told while it leads: several replicas must not tell it twice.
-
-    Args:
-        monotonic_s: gives a time that never goes back, in seconds.
     """
 
     def __init__(self, monotonic_s: Callable[[], float]) -> None:
-        """Begin with nothing measured."""
         import prometheus_client as prometheus
 
         self._monotonic_s = monotonic_s
@@ -316,21 +312,9 @@ def _decision(found: Pass, job: Job) -> Decision:
 
 
 class HealthServer:
-    """Answers `/healthz`, `/readyz` and `/metrics`.
-
-    Args:
-        metrics: what is told.
-        address: where to listen, a name or an address of either family; empty and `::` are every address of
-            this machine, IPv4 and IPv6, as far as it has them.
-        port: likewise; 0 for a free one.
-    """
+    """Answers `/healthz`, `/readyz` and `/metrics`."""
 
     def __init__(self, metrics: Metrics, *, address: str, port: int) -> None:
-        """Open the port.
-
-        Raises:
-            OSError: it cannot be opened.
-        """
         listening = _listening_socket(address, port)
         self._server = ThreadingHTTPServer(
             listening.getsockname()[:2], _handler(metrics), bind_and_activate=False

@@ -57,64 +57,42 @@ Decide = Callable[[Snapshot, PolicyConfig], ScalePlan]
 
 @dataclass(frozen=True, kw_only=True)
 class ReportedWait:
-    """A note about a job.
-
-    Attributes:
-        job: its key.
-        note: what happened.
-    """
+    """A note about a job."""
 
     job: str
-    note: EventNote
+    note: EventNote  # what happened
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wait:
-    """A wait that is over.
+    """A wait that is over."""
 
-    Attributes:
-        job: key of the job.
-        until: what came: its first `trainer` that is ready, or the whole `gang`.
-        seconds: since the job was created.
-    """
-
-    job: str
-    until: Literal["trainer", "gang"]
-    seconds: int
+    job: str  # key of the job
+    until: Literal["trainer", "gang"]  # what came: its first `trainer` that is ready, or the whole `gang`
+    seconds: int  # since the job was created
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pass:
-    """What one pass saw, decided and did.
+    """What one pass saw, decided and did."""
 
-    Attributes:
-        snapshot: the moment.
-        plan: what the policy decided.
-        actions: all writes, in their order.
-        refused: those that the cluster did not take.
-        taken: those that it took, and those of passes before this one that were cut short.
-        decisions: what was decided in the end, by job: gangs that are given up and trainers that were lost
-            are not in the plan.
-        told: what happened to jobs.
-        waits: whose waiting is over.
-        phases: how many jobs there are in each phase, those that ended included.
-        lacks: how many jobs that are to have pods lack a running `trainer`, and more of their `gang`.
-        plan_s: how long the policy took, in seconds.
-        next_ms: when something falls due, None for nothing.
-    """
-
-    snapshot: Snapshot
-    plan: ScalePlan
-    actions: tuple[Action, ...] = ()
-    refused: tuple[Refused, ...] = ()
+    snapshot: Snapshot  # the moment
+    plan: ScalePlan  # what the policy decided
+    actions: tuple[Action, ...] = ()  # all writes, in their order
+    refused: tuple[Refused, ...] = ()  # those that the cluster did not take
+    # those that it took, and those of passes before this one that were cut short
     taken: tuple[Action, ...] = ()
+    # what was decided in the end, by job: gangs that are given up and trainers that were lost are not in the
+    # plan
     decisions: Mapping[str, Decision] = field(default_factory=dict)
-    told: tuple[ReportedWait, ...] = ()
-    waits: tuple[Wait, ...] = ()
+    told: tuple[ReportedWait, ...] = ()  # what happened to jobs
+    waits: tuple[Wait, ...] = ()  # whose waiting is over
+    # how many jobs there are in each phase, those that ended included
     phases: Mapping[str, int] = field(default_factory=dict)
+    # how many jobs that are to have pods lack a running `trainer`, and more of their `gang`
     lacks: Mapping[str, int] = field(default_factory=dict)
-    plan_s: float = 0.0
-    next_ms: int | None = None
+    plan_s: float = 0.0  # how long the policy took, in seconds
+    next_ms: int | None = None  # when something falls due, None for nothing
 
 
 @dataclass
@@ -132,21 +110,7 @@ class _Work:
 
 
 class Reconciler:
-    """Brings a cluster to what a policy decides.
-
-    Args:
-        cluster: where to write; a fenced one, where others may lead.
-        world: what is known of it.
-        config: of the policy.
-        transitions: gives how often the lease has changed hands; every decision carries it.
-        run: carries out writes that do not depend on each other.
-        instance: name of this process, for events.
-        is_dry: work everything out, write nothing.
-        decide: the policy.
-        most_creations: trainers created in one pass at the most; the next comes at once.
-        ask: carries out questions side by side; it may return while some of them go on.
-        monotonic_s: times the policy, in seconds; without it every plan takes 0.
-    """
+    """Brings a cluster to what a policy decides."""
 
     def __init__(
         self,
@@ -163,7 +127,6 @@ class Reconciler:
         ask: Run = one_by_one,
         monotonic_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """Hold the parts; nothing is read or written."""
         self._world = world
         self._config = config or PolicyConfig()
         self._hands = Executor(cluster, world, run)

@@ -19,25 +19,19 @@ from mlstack.elastic.snapshot import Decision, Job, PolicyConfig, Reason, ScaleP
 
 
 class Tally:
-    """Sums and idle room of a snapshot, changed by a dry run.
-
-    Attributes:
-        totals: what all nodes offer.
-        lines: most that may be requested; the load factor lowers it for CPU alone, as in EDL.
-        demand: what all pods request.
-        idle: what is idle on each node, by name.
-    """
+    """Sums and idle room of a snapshot, changed by a dry run."""
 
     def __init__(self, snapshot: Snapshot, *, load_pct: int) -> None:
-        """Add up everything but the trainers, masters and parameter servers that are not pods yet."""
         self._cpu = position(snapshot, "cpu")
         width = len(snapshot.resources)
+        # what all nodes offer
         self.totals = [sum(node.allocatable[each] for node in snapshot.nodes) for each in range(width)]
+        # most that may be requested; the load factor lowers it for CPU alone, as in EDL
         self.lines = list(self.totals)
         if self._cpu is not None:
             self.lines[self._cpu] = self.totals[self._cpu] * load_pct // 100
-        self.demand = [0] * width
-        self.idle: dict[str, list[int]] = {}
+        self.demand = [0] * width  # what all pods request
+        self.idle: dict[str, list[int]] = {}  # what is idle on each node, by name
         self._full: dict[tuple[object, frozenset[str] | None], int] = {}
         self._settle(snapshot)
         self._names = list(self.idle)
@@ -124,15 +118,10 @@ Step = Callable[[Job, int], int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EdlOutcome:
-    """What a round came to.
+    """What a round came to."""
 
-    Attributes:
-        planned: trainers by job.
-        steps: how many changes were tried.
-    """
-
-    planned: Mapping[str, int]
-    steps: int
+    planned: Mapping[str, int]  # trainers by job
+    steps: int  # how many changes were tried
 
 
 def is_elastic(job: Job) -> bool:
@@ -348,21 +337,13 @@ def _reason(job: Job, target: int) -> Reason:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Original:
-    """The steps of the original dry run over its sums.
+    """The steps of the original dry run over its sums."""
 
-    Attributes:
-        tally: the sums.
-        cpu: where CPU stands in a vector, None if nowhere; likewise the others.
-        memory: where memory stands.
-        gpu: where GPUs stand.
-        gpu_line: GPUs above which trainers are taken away.
-    """
-
-    tally: Tally
-    cpu: int | None
-    memory: int | None
-    gpu: int | None
-    gpu_line: int
+    tally: Tally  # the sums
+    cpu: int | None  # where CPU stands in a vector, None if nowhere; likewise the others
+    memory: int | None  # where memory stands
+    gpu: int | None  # where GPUs stand
+    gpu_line: int  # GPUs above which trainers are taken away
 
     def down(self, job: Job, planned: int) -> int:
         """Give -1 or 0: the test is about the cluster, not about what this job uses."""

@@ -34,7 +34,6 @@ class _Free:
     """How many places for one kind of trainer are free, kept up to date from the ledger's log."""
 
     def __init__(self, ledger: ClusterState, kind: Shape, percent: int) -> None:
-        """Count the places of all hosts, as they are and as if they were empty."""
         self._ledger = ledger
         self._kind = kind
         self._at = [count(host.later, kind) for host in ledger.hosts]
@@ -61,15 +60,9 @@ class _Free:
 
 
 class Headroom:
-    """How many places for each kind of trainer have to stay free: one rule for growing and for shrinking.
-
-    Args:
-        ledger: the books.
-        percent: hundredths of all places that the nodes would have if they were empty.
-    """
+    """How many places for each kind of trainer have to stay free: one rule for growing and for shrinking."""
 
     def __init__(self, ledger: ClusterState, percent: int) -> None:
-        """Count what there is, if anything has to stay free."""
         self._ledger = ledger
         kinds = dict.fromkeys(crew.wanted for crew in ledger.crews.values() if crew.wanted)
         self._kinds = [_Free(ledger, kind, percent) for kind in kinds] if percent else []
@@ -173,24 +166,14 @@ def _rank(crew: JobState) -> tuple[int, int, str]:
 
 
 class Balance:
-    """Moves for fairness alone.
-
-    Args:
-        books: ledger and searches.
-        headroom: places that stay free.
-        budget: most trainers that may be taken.
-
-    Attributes:
-        moves: trainers taken so far.
-    """
+    """Moves for fairness alone."""
 
     def __init__(self, books: Transaction, headroom: Headroom, budget: int) -> None:
-        """Start with nothing moved."""
         self._headroom = headroom
         self._ledger = books.ledger
         self._now_ms = books.ledger.snapshot.now_ms
         self._budget = budget
-        self.moves = 0
+        self.moves = 0  # trainers taken so far
 
     def even_out(self) -> int:
         """Move trainers until nothing is gained by it or the budget is used up; give how many were taken."""

@@ -28,14 +28,9 @@ from mlstack.elastic.snapshot import Cause, Demand, Trainer, Unplaced
 
 
 class Demands:
-    """The queue of pods without a node, those of higher priority first.
-
-    Args:
-        books: ledger and searches.
-    """
+    """The queue of pods without a node, those of higher priority first."""
 
     def __init__(self, books: Transaction) -> None:
-        """Put all pods into order."""
         self._books = books
         self._left = sorted(books.ledger.snapshot.demands, key=self._rank)
 
@@ -88,32 +83,19 @@ def place_own(books: Transaction, crew: JobState, demand: Demand) -> bool:
 
 
 class Attempts:
-    """Tries to give jobs what they lack.
-
-    Args:
-        books: ledger and searches.
-
-    Attributes:
-        missing: masters and parameter servers of running jobs that found no place, by job.
-    """
+    """Tries to give jobs what they lack."""
 
     def __init__(self, books: Transaction) -> None:
-        """Start with nothing missing."""
         self._books = books
         self._ledger = books.ledger
+        # masters and parameter servers of running jobs that found no place, by job
         self.missing: dict[str, list[Demand]] = {}
         self._free: dict[frozenset[str] | None, FreeRoom] = {}
 
     def attempt(
         self, crew: JobState, nodes: frozenset[str] | None, *, hurry: bool = False
     ) -> list[ResourceNeed]:
-        """Try to place all that a job lacks; give what found no place, and then nothing was changed.
-
-        Args:
-            crew: the job.
-            nodes: where its pods may go, None for anywhere.
-            hurry: whether the first pod without a place is all that counts.
-        """
+        """Try to place all that a job lacks; give what found no place, and then nothing was changed."""
         if not self.is_conceivable(crew, nodes):
             return needs(crew, self._ledger.whole)
         mark, was_admitted = self._ledger.steps, crew.is_admitted
@@ -161,13 +143,7 @@ class Attempts:
     def is_conceivable(
         self, crew: JobState, nodes: frozenset[str] | None, aside: Collection[JobState] = ()
     ) -> bool:
-        """Tell by sums alone whether there could be room enough.
-
-        Args:
-            crew: the job.
-            nodes: where its pods may go, None for anywhere.
-            aside: jobs that would be taken off whole for it.
-        """
+        """Tell by sums alone whether there could be room enough."""
         size = len(self._ledger.snapshot.resources)
         needed = shape(amount(needs(crew, self._ledger.whole), size))
         if (free := self._free.get(nodes)) is None:
@@ -198,19 +174,11 @@ _SPARED_TRIES = 100
 
 
 class Preemption:
-    """Room for one job at the cost of whole others.
-
-    Args:
-        ledger: the books.
-        attempts: tries to give a job what it lacks.
-        crew: the job.
-        nodes: where its pods may go, None for anywhere.
-    """
+    """Room for one job at the cost of whole others."""
 
     def __init__(
         self, ledger: ClusterState, attempts: Attempts, crew: JobState, nodes: frozenset[str] | None
     ) -> None:
-        """Find the jobs of strictly lower priority: the lowest first, then the newest."""
         self._ledger = ledger
         self._attempts = attempts
         self._crew = crew
@@ -279,15 +247,9 @@ class Preemption:
 
 
 class Admission:
-    """The queue of jobs for which something is missing.
-
-    Args:
-        books: ledger and searches.
-        backfill_ms: how long a waiting job lets younger ones pass.
-    """
+    """The queue of jobs for which something is missing."""
 
     def __init__(self, books: Transaction, *, backfill_ms: int) -> None:
-        """Start before the first round."""
         self._books = books
         self._ledger = books.ledger
         self._attempts = Attempts(books)
@@ -296,11 +258,7 @@ class Admission:
         self._use: dict[Hashable, frozenset[str]] = {}
 
     def serve(self, missing: dict[str, list[Demand]]) -> None:
-        """Serve jobs by priority, running ones before waiting ones, then by age.
-
-        Args:
-            missing: masters and parameter servers of running jobs that found no place, by job.
-        """
+        """Serve jobs by priority, running ones before waiting ones, then by age."""
         self._attempts.missing = missing
         self._failed.clear()
         self._ledger.epoch += 1

@@ -32,15 +32,9 @@ CROWDED = 8
 
 
 class Ranking(ABC, Generic[C]):
-    """Hosts in order of a cost that is worked out anew only for hosts that changed.
-
-    Args:
-        ledger: the books.
-        hosts: hosts that come into question.
-    """
+    """Hosts in order of a cost that is worked out anew only for hosts that changed."""
 
     def __init__(self, ledger: ClusterState, hosts: list[NodeInfo]) -> None:
-        """Rank all hosts."""
         self._ledger = ledger
         self._hosts = {host.index: host for host in hosts}
         self._seen = len(ledger.log)
@@ -116,7 +110,6 @@ class Contest(Ranking[C]):
         """Give a cost that is not higher than that of a host, None where it will not do."""
 
     def __init__(self, ledger: ClusterState, hosts: list[NodeInfo]) -> None:
-        """Rank all hosts."""
         super().__init__(ledger, hosts)
         self._epoch, self._stirred = ledger.epoch, len(ledger.stirred)
 
@@ -145,16 +138,9 @@ class Contest(Ranking[C]):
 
 
 class Places(Ranking[tuple[int, int, int]]):
-    """Free places for one kind of pod: spared devices, room at once before room to come, best fit.
-
-    Args:
-        ledger: the books.
-        hosts: hosts that come into question.
-        wanted: what the pod requests.
-    """
+    """Free places for one kind of pod: spared devices, room at once before room to come, best fit."""
 
     def __init__(self, ledger: ClusterState, hosts: list[NodeInfo], wanted: Shape) -> None:
-        """Rank all hosts."""
         self._wanted = wanted
         self._whole = ledger.whole
         super().__init__(ledger, hosts)
@@ -173,14 +159,9 @@ class Places(Ranking[tuple[int, int, int]]):
 
 
 class PlaceFinder:
-    """Free places for all kinds of pods of one plan.
-
-    Args:
-        ledger: the books.
-    """
+    """Free places for all kinds of pods of one plan."""
 
     def __init__(self, ledger: ClusterState) -> None:
-        """Start without any ranking."""
         self._ledger = ledger
         self._rankings: dict[tuple[Shape, frozenset[str] | None, frozenset[str]], Places] = {}
 
@@ -202,21 +183,13 @@ Allowance = Callable[[JobState], int]
 
 
 class Clearance(NamedTuple):
-    """What it takes to make room on a node.
+    """What it takes to make room on a node."""
 
-    Attributes:
-        priority: the highest priority of a job that loses a trainer.
-        evictions: bound trainers that go.
-        waste: share of the left-over that fits nothing.
-        poverty: minus the level of the poorest job that loses a trainer.
-        seats: the trainers, none if there is room already.
-    """
-
-    priority: int
-    evictions: int
-    waste: int
-    poverty: int
-    seats: tuple[TrainerSlot, ...]
+    priority: int  # the highest priority of a job that loses a trainer
+    evictions: int  # bound trainers that go
+    waste: int  # share of the left-over that fits nothing
+    poverty: int  # minus the level of the poorest job that loses a trainer
+    seats: tuple[TrainerSlot, ...]  # the trainers, none if there is room already
 
 
 _FREE = Clearance(-(1 << 62), 0, 0, 0, ())
@@ -236,10 +209,6 @@ def can_go(seat: TrainerSlot, gone: int = 0) -> bool:
     """Tell whether so many others of its job run that the job does not fall below its minimum meanwhile.
 
     The one at which the others meet never goes while the job goes on.
-
-    Args:
-        seat: the trainer.
-        gone: how many that run the job loses besides.
     """
     if seat.is_meeting:
         return False
@@ -380,17 +349,9 @@ def _cost(ledger: ClusterState, host: NodeInfo, wanted: Shape, chosen: list[Trai
 
 
 class Evictions(Contest[tuple[int, int, int, int]]):
-    """Hosts in order of what it costs to make room there.
-
-    Args:
-        ledger: the books.
-        hosts: hosts that come into question.
-        wanted: what the pod requests.
-        allow: how many trainers a job may lose.
-    """
+    """Hosts in order of what it costs to make room there."""
 
     def __init__(self, ledger: ClusterState, hosts: list[NodeInfo], wanted: Shape, allow: Allowance) -> None:
-        """Rank all hosts."""
         self._wanted = wanted
         self._allow = allow
         super().__init__(ledger, hosts)
@@ -406,14 +367,9 @@ class Evictions(Contest[tuple[int, int, int, int]]):
 
 
 class VictimFinder:
-    """Ways to make room for all kinds of pods of one plan.
-
-    Args:
-        ledger: the books.
-    """
+    """Ways to make room for all kinds of pods of one plan."""
 
     def __init__(self, ledger: ClusterState) -> None:
-        """Start without any ranking."""
         self._ledger = ledger
         self._rankings: dict[Hashable, Evictions] = {}
 
@@ -426,15 +382,7 @@ class VictimFinder:
         *,
         key: Hashable,
     ) -> NodeInfo | None:
-        """Give the host where making room hurts least, None if there is none.
-
-        Args:
-            wanted: what the pod requests.
-            nodes: where it may go, None for anywhere.
-            barred: where it may not go.
-            allow: how many trainers a job may lose; it may only get stricter while room is made.
-            key: what tells this allowance from others.
-        """
+        """Give the host where making room hurts least, None if there is none."""
         whole = (wanted, nodes, barred, key)
         ranking = self._rankings.get(whole)
         if ranking is None:
@@ -456,20 +404,11 @@ _TOO_MUCH = (1 << 62, 1 << 62)
 
 
 class SlotLoss:
-    """What a pod beside trainers costs on a node, counted in places for trainers.
-
-    Args:
-        trainer: what a trainer of the job requests.
-        companion: what the most frequent pod of its gang requests.
-        wanted: what the pod to be placed requests.
-        whole: reference amounts, by which requests for different resources compare.
-        values: what rooms are worth, as far as it is known: the same for all pods beside such trainers.
-    """
+    """What a pod beside trainers costs on a node, counted in places for trainers."""
 
     def __init__(
         self, trainer: Shape, companion: Shape, wanted: Shape, whole: list[int], values: dict[Vector, int]
     ) -> None:
-        """Remember the requests, and what one companion is worth in thousandths of a trainer."""
         self._trainer = trainer
         self._companion = companion
         self._worth = dominant(companion, whole) * 1000 // max(1, dominant(trainer, whole))
@@ -522,16 +461,7 @@ class SlotLoss:
 
 
 class Slots(Contest[tuple[int, ...]]):
-    """Hosts in order of the trainers' places that a pod costs there.
-
-    Args:
-        ledger: the books.
-        hosts: hosts that come into question.
-        wanted: what the pod requests.
-        loss: what it costs.
-        allow: how many trainers a job may lose for it.
-        is_late: whether the pod is there already, so that trainers planned around it stay where they are.
-    """
+    """Hosts in order of the trainers' places that a pod costs there."""
 
     def __init__(
         self,
@@ -543,7 +473,6 @@ class Slots(Contest[tuple[int, ...]]):
         *,
         is_late: bool,
     ) -> None:
-        """Rank all hosts."""
         self._wanted = wanted
         self._loss = loss
         self._allow = allow
@@ -571,14 +500,9 @@ class Slots(Contest[tuple[int, ...]]):
 
 
 class SlotFinder:
-    """Places for masters and parameter servers of all jobs of one plan.
-
-    Args:
-        ledger: the books.
-    """
+    """Places for masters and parameter servers of all jobs of one plan."""
 
     def __init__(self, ledger: ClusterState) -> None:
-        """Start without any ranking."""
         self._ledger = ledger
         self._losses: dict[Hashable, SlotLoss] = {}
         self._values: dict[Hashable, dict[Vector, int]] = {}
@@ -594,16 +518,7 @@ class SlotFinder:
         *,
         is_late: bool,
     ) -> NodeInfo | None:
-        """Give the best host for a pod of a job's gang, None if no room can be made.
-
-        Args:
-            crew: the job.
-            wanted: what the pod requests.
-            nodes: where it may go, None for anywhere.
-            barred: where it may not go.
-            allow: how many trainers a job may lose: the same for all jobs of the priority of this one.
-            is_late: whether the pod is there already.
-        """
+        """Give the best host for a pod of a job's gang, None if no room can be made."""
         companion = shape(max(crew.job.gang, key=lambda role: role.count).request) if crew.job.gang else ()
         kind = (crew.wanted, companion, wanted)
         if (loss := self._losses.get(kind)) is None:
@@ -620,19 +535,11 @@ class SlotFinder:
 
 
 class Transaction:
-    """All that the steps of a plan share.
-
-    Args:
-        ledger: the books.
-
-    Attributes:
-        unplaced: what found no place so far, by key.
-    """
+    """All that the steps of a plan share."""
 
     def __init__(self, ledger: ClusterState) -> None:
-        """Start without any search made."""
         self.ledger = ledger
-        self.unplaced: dict[str, Unplaced] = {}
+        self.unplaced: dict[str, Unplaced] = {}  # what found no place so far, by key
         self._places = PlaceFinder(ledger)
         self._victims = VictimFinder(ledger)
         self._slots = SlotFinder(ledger)
@@ -679,16 +586,7 @@ class Transaction:
         *,
         is_late: bool = False,
     ) -> NodeInfo | None:
-        """Find room for a master or parameter server where it costs the fewest places for trainers.
-
-        Args:
-            crew: its job.
-            request: what it requests.
-            nodes: where it may go, None for anywhere.
-            key: its name.
-            is_late: whether it is there already: then rather where no trainer has to go, and on nodes too
-                that are passed over, since it may be tied to one.
-        """
+        """Find room for a master or parameter server where it costs the fewest places for trainers."""
         wanted = shape(request)
         allow = surplus_up_to(crew.job.priority)
         barred = frozenset[str]() if is_late else crew.bars

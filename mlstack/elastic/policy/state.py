@@ -71,19 +71,7 @@ Disposal = tuple[int, int, int, int, str]
 
 
 class NodeInfo:
-    """A node with its room.
-
-    Attributes:
-        index: its rank by name.
-        name: its name.
-        now: room at this moment; what goes in this plan does not count, what comes does.
-        later: room when everything on its way out, by this plan too, is gone.
-        lifted: `later` as if no trainer were there.
-        devices: the resources that device plug-ins brought to it, and how much of each.
-        crews: the jobs that have trainers on it, with these; changed by `sit` and `rise` alone.
-        unbound: how many of these are not bound to it yet.
-        kind: a number that hosts of the same size and room share, None if it is to be found anew.
-    """
+    """A node with its room."""
 
     __slots__ = (
         "allocatable",
@@ -99,16 +87,19 @@ class NodeInfo:
     )
 
     def __init__(self, index: int, node: Node) -> None:
-        """Start with the room of the node as it stands in the snapshot."""
-        self.index = index
+        self.index = index  # its rank by name
         self.name = node.name
         self.allocatable = node.allocatable
+        # the resources that device plug-ins brought to it, and how much of each
         self.devices = tuple((each, count) for each, count in enumerate(node.devices) if count)
+        # room at this moment; what goes in this plan does not count, what comes does
         self.now = [all_ - used for all_, used in zip(node.allocatable, node.used, strict=True)]
-        self.later = list(self.now)
-        self.lifted = list(self.now)
+        self.later = list(self.now)  # room when everything on its way out, by this plan too, is gone
+        self.lifted = list(self.now)  # `later` as if no trainer were there
+        # the jobs that have trainers on it, with these; changed by `sit` and `rise` alone
         self.crews: dict[JobState, list[TrainerSlot]] = {}
-        self.unbound = 0
+        self.unbound = 0  # how many of these are not bound to it yet
+        # a number that hosts of the same size and room share, None if it is to be found anew
         self.kind: int | None = None
 
     def sit(self, seat: TrainerSlot) -> None:
@@ -130,29 +121,21 @@ class NodeInfo:
 
 
 class TrainerSlot:
-    """A trainer, live or planned, with its place.
-
-    Attributes:
-        crew: whose it is.
-        host: where it is or is to go; None for a node that takes no pods any more, or none yet.
-        trainer: the live pod, None for one that is planned.
-        cause: why it was planned.
-        is_bound: whether a pod runs there: losing it costs work.
-        is_meeting: whether the others of its job meet at it: it stays while the job does.
-        disposal: the order in which trainers of one job go: planned, unbound, unready, young ones first, and
-            of one age those of the highest indexes.
-    """
+    """A trainer, live or planned, with its place."""
 
     __slots__ = ("cause", "crew", "disposal", "host", "is_bound", "is_meeting", "trainer")
 
     def __init__(self, crew: JobState, host: NodeInfo | None, trainer: Trainer | None, cause: Cause) -> None:
-        """Keep the facts."""
-        self.crew = crew
-        self.host = host
-        self.trainer = trainer
-        self.cause = cause
+        self.crew = crew  # whose it is
+        self.host = host  # where it is or is to go; None for a node that takes no pods any more, or none yet
+        self.trainer = trainer  # the live pod, None for one that is planned
+        self.cause = cause  # why it was planned
+        # whether a pod runs there: losing it costs work
         self.is_bound = trainer is not None and bool(trainer.node)
+        # whether the others of its job meet at it: it stays while the job does
         self.is_meeting = trainer is not None and trainer.is_meeting
+        # the order in which trainers of one job go: planned, unbound, unready, young ones first, and of one
+        # age those of the highest indexes
         self.disposal: Disposal = _disposal(host, trainer)
 
     @property
@@ -169,25 +152,7 @@ def _disposal(host: NodeInfo | None, trainer: Trainer | None) -> Disposal:
 
 
 class JobState:
-    """A job with the trainers that it has and gets.
-
-    Attributes:
-        job: the job.
-        wanted: what one trainer requests.
-        seats: its trainers, live and planned.
-        bound: how many of them are bound to a node.
-        loose: live trainers without a node for which the plan has none either, so far.
-        gone: bound trainers that this plan takes, with the cause and for whom.
-        is_admitted: whether it has pods.
-        level: how well off it is.
-        surplus: how many trainers it can lose without falling below its minimum.
-        hints: nodes for the pods of its gang, if it was admitted by this plan.
-        withheld: how many failed trainers it gets no others for.
-        is_withdrawn: whether trainers were withdrawn because they found no node.
-        is_held_off: whether it is too early to admit it again.
-        bars: nodes that are passed over.
-        notes: what else is to be told about it.
-    """
+    """A job with the trainers that it has and gets."""
 
     __slots__ = (
         "bars",
@@ -208,22 +173,26 @@ class JobState:
     )
 
     def __init__(self, job: Job, now_ms: int) -> None:
-        """Start without trainers."""
         self.job = job
-        self.wanted: Shape = shape(job.trainer)
-        self.seats: list[TrainerSlot] = []
-        self.bound = 0
+        self.wanted: Shape = shape(job.trainer)  # what one trainer requests
+        self.seats: list[TrainerSlot] = []  # its trainers, live and planned
+        self.bound = 0  # how many of them are bound to a node
+        # live trainers without a node for which the plan has none either, so far
         self.loose: list[Trainer] = []
+        # bound trainers that this plan takes, with the cause and for whom
         self.gone: list[tuple[TrainerSlot, Cause, str]] = []
-        self.is_admitted = job.state != "waiting"
-        self.level = 0
-        self.surplus = 0
+        self.is_admitted = job.state != "waiting"  # whether it has pods
+        self.level = 0  # how well off it is
+        self.surplus = 0  # how many trainers it can lose without falling below its minimum
+        # nodes for the pods of its gang, if it was admitted by this plan
         self.hints: dict[str, list[str]] = {}
-        self.withheld = 0
-        self.is_withdrawn = False
+        self.withheld = 0  # how many failed trainers it gets no others for
+        self.is_withdrawn = False  # whether trainers were withdrawn because they found no node
+        # whether it is too early to admit it again
         self.is_held_off = job.state == "waiting" and job.not_before_ms > now_ms
+        # nodes that are passed over
         self.bars = frozenset(node for node, until in job.barred.items() if until > now_ms)
-        self.notes: list[tuple[Cause, str]] = []
+        self.notes: list[tuple[Cause, str]] = []  # what else is to be told about it
 
     @property
     def count(self) -> int:
@@ -257,14 +226,9 @@ class Scoring(Protocol):
 
 
 class Fulfilment:
-    """Equal shares of what jobs can use: (count - minimum) / (maximum - minimum) / weight.
-
-    Args:
-        jobs: all jobs that are to be compared.
-    """
+    """Equal shares of what jobs can use: (count - minimum) / (maximum - minimum) / weight."""
 
     def __init__(self, jobs: Iterable[Job]) -> None:
-        """Find a common denominator, so that levels are exact integers."""
         ranges = {job.key: max(1, (job.maximum - job.minimum) * job.weight) for job in jobs}
         common = lcm(*ranges.values())
         self._steps = {key: common // size for key, size in ranges.items()}
@@ -285,37 +249,26 @@ class Fulfilment:
 
 
 class ClusterState:
-    """Room and trainers of a snapshot, and every change that a plan makes to them.
-
-    Args:
-        snapshot: the moment.
-        scoring: how well off jobs are.
-        swaps: most trainers that may be moved for fairness, for the bound on steps.
-
-    Attributes:
-        hosts: the nodes, by name.
-        crews: the jobs, by key.
-        log: indexes of the hosts that changed, in order of the changes.
-        stirred: the jobs that changed, in order of the changes.
-        epoch: how often something was taken back, or jobs may have gained trainers: to take
-            some may cost less than it did.
-    """
+    """Room and trainers of a snapshot, and every change that a plan makes to them."""
 
     def __init__(self, snapshot: Snapshot, scoring: Scoring, swaps: int) -> None:
-        """Enter nodes, what is on its way out, and the trainers that are bound."""
         self.snapshot = snapshot
         self.scoring = scoring
+        # the nodes, by name
         self.hosts = [
             NodeInfo(index, node)
             for index, node in enumerate(sorted(snapshot.nodes, key=lambda each: each.name))
         ]
         self.by_name = {host.name: host for host in self.hosts}
+        # the jobs, by key
         self.crews = {
             job.key: JobState(job, snapshot.now_ms)
             for job in sorted(snapshot.jobs, key=lambda each: each.key)
         }
-        self.log: list[int] = []
-        self.stirred: list[JobState] = []
+        self.log: list[int] = []  # indexes of the hosts that changed, in order of the changes
+        self.stirred: list[JobState] = []  # the jobs that changed, in order of the changes
+        # how often something was taken back, or jobs may have gained trainers: to take some may cost less
+        # than it did
         self.epoch = 0
         self.reservations: dict[int, tuple[NodeInfo, Vector, str, str]] = {}
         self._undo: list[Callable[[], None]] = []
@@ -625,17 +578,11 @@ class ClusterState:
 
 
 class ResourceNeed(NamedTuple):
-    """Equal pods that a job lacks.
+    """Equal pods that a job lacks."""
 
-    Attributes:
-        name: their role, or the name of a single pod.
-        request: what one requests.
-        number: how many.
-    """
-
-    name: str
-    request: Vector
-    number: int
+    name: str  # their role, or the name of a single pod
+    request: Vector  # what one requests
+    number: int  # how many
 
 
 def members(crew: JobState, whole: list[int]) -> list[ResourceNeed]:
@@ -682,15 +629,9 @@ Room = list[int]
 
 
 class FreeRoom:
-    """What some hosts together have free, kept up to date from the ledger's log; overfull ones count as full.
-
-    Args:
-        ledger: the books.
-        hosts: the hosts.
-    """
+    """What some hosts together have free, kept up to date from the log; overfull ones count as full."""
 
     def __init__(self, ledger: ClusterState, hosts: Iterable[NodeInfo]) -> None:
-        """Add up once."""
         self._ledger = ledger
         self._seen = len(ledger.log)
         self._at = {host.index: [max(0, amount) for amount in host.later] for host in hosts}
@@ -712,14 +653,7 @@ class FreeRoom:
 def has_places(
     ledger: ClusterState, crew: JobState, nodes: frozenset[str] | None, aside: Collection[JobState] = ()
 ) -> bool:
-    """Tell whether there can be places enough for each kind of pod that a job lacks, if the others took none.
-
-    Args:
-        ledger: the books.
-        crew: the job.
-        nodes: where its pods may go, None for anywhere.
-        aside: jobs that would be taken off whole for it.
-    """
+    """Tell whether there can be places enough for each kind of pod that a job lacks, if others took none."""
     rooms = _without(ledger, aside)
     givers = {
         each for each in ledger.crews.values() if each.surplus and each.job.priority <= crew.job.priority

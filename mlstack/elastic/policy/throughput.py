@@ -36,15 +36,9 @@ _WITHOUT = Fraction(10**9)
 
 
 class Gain:
-    """Largest relative gain per dominant share first; where nothing is gained, the lowest fulfilment.
-
-    Args:
-        jobs: all jobs that are to be compared.
-        totals: what the cluster has of each resource.
-    """
+    """Largest relative gain per dominant share first; where nothing is gained, the lowest fulfilment."""
 
     def __init__(self, jobs: Iterable[Job], totals: Sequence[int]) -> None:
-        """Reckon each job's gains once."""
         jobs = tuple(jobs)
         self._fulfilment = Fulfilment(jobs)
         self._gains = {job.key: _gains(job, totals) for job in jobs}
