@@ -142,7 +142,7 @@ def _alike(
     secrets = (*before.secrets, *after.secrets)
     changes = tuple(
         replace(change, fields=result.veiled(change.fields, secrets))
-        for change in history.compared(moved_to(before, here, there), after)
+        for change in history.changes_between(moved_to(before, here, there), after)
     )
     return changes, tuple(dict.fromkeys((*before.notes, *after.notes)))
 
@@ -174,7 +174,7 @@ def _state(target: Target, side: ComparedEnvironment, opener: Opener) -> tuple[D
 def live_state(reached: Reached) -> DesiredState:
     """Give what we own of the objects that an environment has in its cluster."""
     state = reached.state
-    inventory = inventory_store.known(
+    inventory = inventory_store.load_or_find(
         reached.cluster, app=state.app, environment=state.environment, namespace=reached.place.namespace
     )
     members = inventory.of_components(state.components) if reached.selective else inventory.ordered()

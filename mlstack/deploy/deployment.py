@@ -27,7 +27,7 @@ from mlstack.deploy.changes import Action, ApplyOptions, Change, Changes, what_m
 from mlstack.deploy.diff import looking_again, observe
 from mlstack.deploy.inventory import Inventory
 from mlstack.deploy.lock import LastingLock
-from mlstack.deploy.prune import Pruning, prune, refuse_too_much
+from mlstack.deploy.prune import Pruning, candidates, refuse_too_much
 from mlstack.deploy.result import ChangeReport, RunKind, RunResult
 from mlstack.deploy.run import Run
 from mlstack.deploy.target import Holder, Reached
@@ -77,7 +77,7 @@ def compare(reached: Reached, options: ApplyOptions) -> Comparison:
         ClusterError: the cluster cannot be asked or refuses an object.
     """
     state = reached.state
-    applyset.refuse_members(found.data for found in state.objects)
+    applyset.refuse_member_labels(found.data for found in state.objects)
     cluster = PrefetchingCluster(reached.cluster)
     reached = replace(reached, cluster=cluster)
     inventory = _inventory(cluster, state, reached.place.namespace)
@@ -86,8 +86,8 @@ def compare(reached: Reached, options: ApplyOptions) -> Comparison:
     reached = replace(reached, state=replace(state, objects=members))
     changes = observe(reached, options=options, inventory=inventory, check_new=options.dry_run)
     if not inventory.exists and options.prune and past.was_deployed(changes):
-        inventory = inventory_store.found_again(cluster, inventory)
-    found = prune(reached, inventory, changes.changes) if options.prune else Pruning()
+        inventory = inventory_store.find_by_labels(cluster, inventory)
+    found = candidates(reached, inventory, changes.changes) if options.prune else Pruning()
     return Comparison(
         changes=replace(
             changes,
@@ -110,7 +110,7 @@ def compare(reached: Reached, options: ApplyOptions) -> Comparison:
 def _inventory(cluster: PrefetchingCluster, state: DesiredState, namespace: str) -> Inventory:
     empty = Inventory(app=state.app, environment=state.environment, namespace=namespace)
     live.foresee(cluster, state, empty)
-    found = inventory_store.read(cluster, app=state.app, environment=state.environment, namespace=namespace)
+    found = inventory_store.load(cluster, app=state.app, environment=state.environment, namespace=namespace)
     if not found.exists:
         live.foresee_creation(cluster, state)
     return found
@@ -151,7 +151,7 @@ def _former(reached: Reached, inventory: Inventory) -> tuple[str, ...]:
         f"environment `{one}`, which the app does not have, keeps its inventory and history in namespace"
         f" `{place.namespace}`; for what it has left: mlstack env add {one} --context {place.context}"
         f" --namespace {place.namespace}, then mlstack delete {one} and mlstack env rm {one}"
-        for one in inventory_store.of_others(reached.cluster, inventory)
+        for one in inventory_store.other_environments(reached.cluster, inventory)
         if one not in known
     )
 
@@ -298,11 +298,11 @@ class ProposedPlan:
     def _locked(self, clock: Clock, on_event: OnEvent) -> Iterator[Cluster]:
         """Give the cluster to write to, fenced by the lock unless there is nothing to write or to lock."""
         if not self.writes:
-            locking.tidy(self.cluster, self.place, self.changes.app, holder=self.holder, clock=clock)
+            locking.release_stale(self.cluster, self.place, self.changes.app, holder=self.holder, clock=clock)
         if not self.writes:
             yield self.cluster
             return
-        lock = locking.held(
+        lock = locking.hold(
             self.cluster,
             self.place,
             self.changes.app,
@@ -387,8 +387,8 @@ class ApplyPlan(ProposedPlan):
     @cached_property
     def writes(self) -> bool:
         """Tell whether anything is sent: an inventory that is to be set right counts."""
-        widened = inventory.widened(self.inventory, self.changes.changes)
-        settled = inventory.settled(widened, self.changes.changes, written={}, gone=self.forgotten)
+        widened = inventory.grown(self.inventory, self.changes.changes)
+        settled = inventory.shrunk(widened, self.changes.changes, written={}, gone=self.forgotten)
         return bool(self.changes.writes) or inventory_store.needs_writing(self.inventory, settled)
 
     @property
@@ -443,7 +443,7 @@ class ApplyPlan(ProposedPlan):
     def _recorded(self, run: Run, *, clock: Clock, on_event: OnEvent) -> None:
         """Do the steps and write them into the history, however they end."""
         record = partial(
-            history.record,
+            history.write,
             self.reached,
             self.changes,
             what=self.what,
@@ -463,7 +463,7 @@ class ApplyPlan(ProposedPlan):
             raise
         recorded = prefetch(partial(record, run.outcomes, error=None))  # neither record needs the other
         try:
-            inventory_store.settle(
+            inventory_store.shrink(
                 run, widened, now.changes.changes, forgotten=now.forgotten, on_event=run.tell
             )
             recorded()
@@ -473,7 +473,7 @@ class ApplyPlan(ProposedPlan):
 
     def _as_it_is_now(self, run: Run) -> ApplyPlan:
         """Give this deploy worked out again if another run was faster, as long as it holds nothing new."""
-        if not self.writes or not inventory_store.moved(run.cluster, self.inventory):
+        if not self.writes or not inventory_store.has_moved(run.cluster, self.inventory):
             return self
         empty = not self.reached.state.objects
         now = propose(self.reached, self.options, what=self.what, may_be_empty=empty)
@@ -487,7 +487,7 @@ class ApplyPlan(ProposedPlan):
     def _steps(self, run: Run, clock: Clock, on_event: OnEvent) -> Inventory:
         """Do everything in its order, after the inventory has grown; gives it, to be shrunk last of all."""
         changes = self.changes.changes
-        widened = inventory_store.widen(run.records, self.inventory, changes, on_event=on_event)
+        widened = inventory_store.grow(run.records, self.inventory, changes, on_event=on_event)
         try:
             run.apply(
                 [change for change in self.left(run) if change.desired is not None],
@@ -503,7 +503,7 @@ class ApplyPlan(ProposedPlan):
             raise
         except MlstackError:
             with suppress(ClusterError):  # what it holds now covers everything; hashes only save time
-                inventory_store.settle(run, widened, changes, in_vain=True, on_event=on_event)
+                inventory_store.shrink(run, widened, changes, in_vain=True, on_event=on_event)
             raise
         return widened
 
@@ -578,7 +578,7 @@ def propose(
         pin=identity if fresh else None,
         inventory=found.inventory,
         forgotten=found.pruning.forgotten,
-        what=what or history.of(reached.target, "apply"),
+        what=what or history.run_summary(reached.target, "apply"),
         holder=reached.target.holder,
         lock_timeout_s=options.lock_timeout_s,
         timeout_s=options.timeout_s,

@@ -250,7 +250,7 @@ class Drift:
     notes: tuple[str, ...] = ()
 
 
-def look(reached: Reached) -> Drift:
+def find_drift(reached: Reached) -> Drift:
     """Judge every object of an environment; nothing is written.
 
     Args:
@@ -260,7 +260,7 @@ def look(reached: Reached) -> Drift:
         ClusterError: the cluster cannot be asked.
     """
     state, cluster = reached.state, reached.cluster
-    inventory = inventory_store.known(
+    inventory = inventory_store.load_or_find(
         cluster, app=state.app, environment=state.environment, namespace=reached.place.namespace
     )
     labelled = inventory.label if inventory.members else dict
@@ -402,7 +402,7 @@ def _extra(
     reached: Reached, inventory: Inventory, wanted: set[Identity]
 ) -> tuple[tuple[ObjectDrift, ...], tuple[str, ...]]:
     """Give what is there with our marks and not in the files: left over by us, or copied by somebody."""
-    items, notes = inventory_store.marked(reached.cluster, inventory)
+    items, notes = inventory_store.labelled_objects(reached.cluster, inventory)
     rows = [row for item in items if (row := _extra_row(item, inventory)) and row.identity not in wanted]
     if reached.selective:
         rows = [row for row in rows if row.component in reached.state.components]

@@ -231,7 +231,7 @@ def timestamp(now_s: float) -> str:
     return datetime.fromtimestamp(int(now_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def compared(older: DesiredState, newer: DesiredState) -> tuple[Change, ...]:
+def changes_between(older: DesiredState, newer: DesiredState) -> tuple[Change, ...]:
     """Give what came, changed and went between two sets; values of Secrets are masked."""
     before = {one.identity: one for one in older.objects}
     after = {one.identity: one for one in newer.objects}
@@ -298,7 +298,7 @@ class EncodedRevision:
     size_bytes: int
 
 
-def pack(state: DesiredState, *, part_bytes: int = PART_BYTES) -> EncodedRevision:
+def encode(state: DesiredState, *, part_bytes: int = PART_BYTES) -> EncodedRevision:
     """Compress a set; the same set gives the same bytes, in whatever order its objects stand."""
     text = _canonical(state)
     packer = zlib.compressobj(6, zlib.DEFLATED, _GZIP)
@@ -328,7 +328,7 @@ def _digest(text: bytes) -> str:
     return f"sha256:{hashlib.sha256(text).hexdigest()}"
 
 
-def unpack(revision: Revision, parts: Sequence[bytes]) -> DesiredState:
+def decode(revision: Revision, parts: Sequence[bytes]) -> DesiredState:
     """Give the set of a revision back.
 
     Raises:
@@ -626,7 +626,7 @@ class History:
             return content_of(secret, revision.number)
 
         names = part_names(self.name, revision.number, revision.parts)
-        state = unpack(revision, parallel.whole(parallel.run(part, names)))
+        state = decode(revision, parallel.whole(parallel.run(part, names)))
         masking.note_objects({"items": [one.data for one in state.objects]})
         masking.note(*state.secrets)
         return state
@@ -652,7 +652,7 @@ class History:
         base = newest if selective else None
         whole = state if base is None else merged(self.load(base), state)
         made = replace(draft, unsettled=unsettled(base, draft.components, draft.result))
-        packed = pack(whole)
+        packed = encode(whole)
         if if_news and newest and newest.digest == packed.digest and newest.unsettled == made.unsettled:
             return None
         return self._write(made, whole, packed, items)
@@ -673,7 +673,7 @@ class History:
         gone = draft.components if draft.result == "done" else ()
         whole = without(self.load(known[-1]), gone)
         settled = unsettled(known[-1], draft.components, draft.result)
-        return self._write(replace(draft, unsettled=settled), whole, pack(whole), items)
+        return self._write(replace(draft, unsettled=settled), whole, encode(whole), items)
 
     def _write(
         self, made: Revision, whole: DesiredState, packed: EncodedRevision, items: Sequence[Mapping[str, Any]]
@@ -772,7 +772,7 @@ _CHANGING = frozenset({"created", "updated", "recreated", "deleted", "terminatin
 LEAVING_S = 6.0
 
 
-def record(
+def write(
     reached: Reached,
     changes: Changes,
     outcomes: Mapping[Identity, RunEvent],
@@ -823,7 +823,7 @@ def record(
             on_event(_unkept(failure))
 
 
-def record_removal(
+def write_removal(
     reached: Reached,
     changes: Changes,
     outcomes: Mapping[Identity, RunEvent],
@@ -844,7 +844,7 @@ def record_removal(
         clock: tells the time.
         on_event: told when no history can be kept.
     """
-    draft = _draft(reached, changes, outcomes, what=of(reached.target, "delete"), clock=clock)
+    draft = _draft(reached, changes, outcomes, what=run_summary(reached.target, "delete"), clock=clock)
     # The files need not know a component any more.
     names = {*draft.components, *(change.component for change in changes.changes)} - {""}
     draft = replace(draft, components=tuple(sorted(names)), result=_result(error))
@@ -886,7 +886,7 @@ def _unkept(failure: ClusterError) -> RunEvent:
     return RunEvent("note", None, f"the history of this run is incomplete: {failure.message}")
 
 
-def of(target: Target, verb: str) -> str:
+def run_summary(target: Target, verb: str) -> str:
     """Give a run in a few words: `apply -c cnn,web with --set`; values are not told, some are secret."""
     components = f" -c {','.join(target.components)}" if target.components else ""
     own = " with --set" if target.overrides else ""
@@ -899,7 +899,7 @@ def _result(error: MlstackError | KeyboardInterrupt | None) -> Result:
     return "not ready" if isinstance(error, NotReadyError) else "failed"
 
 
-def history_of(target: Target, opener: Opener, *, clock: Clock) -> History:
+def open_history(target: Target, opener: Opener, *, clock: Clock) -> History:
     """Give the history of a target from the cluster of its context; nothing is rendered.
 
     Raises:

@@ -55,7 +55,7 @@ def set_id(name: str, namespace: str, *, kind: str = "ConfigMap", group: str = "
     return f"applyset-{urlsafe_b64encode(digest).decode().rstrip('=')}-v1"
 
 
-def labelled(data: Mapping[str, Any], set_id: str) -> dict[str, Any]:
+def with_member_label(data: Mapping[str, Any], set_id: str) -> dict[str, Any]:
     """Give an object with the label that makes it a member of a set.
 
     Raises:
@@ -71,14 +71,14 @@ def labelled(data: Mapping[str, Any], set_id: str) -> dict[str, Any]:
     return {**data, "metadata": {**metadata, "labels": {**labels, MEMBER_LABEL: set_id}}}
 
 
-def refuse_members(objects: Iterable[Mapping[str, Any]]) -> None:
+def refuse_member_labels(objects: Iterable[Mapping[str, Any]]) -> None:
     """Raise if an object says itself which set it belongs to, as kubectl does.
 
     Raises:
         ConfigError: naming the first of them.
     """
     for data in objects:
-        labelled(data, "")
+        with_member_label(data, "")
 
 
 def parent_annotations(
@@ -221,7 +221,7 @@ class Inventory:
         Raises:
             ConfigError: it says itself which set it belongs to.
         """
-        return labelled(data, self.id)
+        return with_member_label(data, self.id)
 
     def with_members(self, members: Iterable[Member]) -> Inventory:
         """Give the union: these members as well, in place of those of the same identity."""
@@ -334,7 +334,7 @@ class NewerError(Exception):
     """Raised when an inventory was written by a later mlstack; never leaves the engine."""
 
 
-def documents(
+def encode(
     inventory: Inventory, *, version: str, kinds: Kinds, limit_bytes: int = LIMIT_BYTES
 ) -> tuple[dict[str, Any], tuple[dict[str, Any], ...]]:
     """Give the parent and the further parts that it names.
@@ -379,7 +379,7 @@ def _named(parent: Mapping[str, Any]) -> list[str]:
     return str((parent.get("data") or {}).get(_PARTS_KEY) or "").split()
 
 
-def members(parent: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> dict[Identity, Member]:
+def decode(parent: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> dict[Identity, Member]:
     """Read the members that a parent and its parts hold.
 
     Raises:
@@ -479,7 +479,7 @@ def _stored_member(line: str) -> Member:
 # --- How an inventory changes with a run: widened before the first write, settled by what was done ---
 
 
-def widened(inventory: Inventory, changes: Iterable[Change]) -> Inventory:
+def grown(inventory: Inventory, changes: Iterable[Change]) -> Inventory:
     """Give the union of an inventory and what a run is going to write.
 
     What is about to be written loses its hashes: until the write is known to have arrived they say nothing,
@@ -490,7 +490,7 @@ def widened(inventory: Inventory, changes: Iterable[Change]) -> Inventory:
     )
 
 
-def settled(
+def shrunk(
     inventory: Inventory,
     changes: Iterable[Change],
     *,
@@ -570,7 +570,7 @@ def _sent(change: Change) -> Mapping[str, Any]:
 PRUNE_ANNOTATION = "mlstack.dev/prune"
 
 # Annotations that keep an object when what brought it goes, ours and those of kindred tools.
-KEEPING: Mapping[str, frozenset[str]] = {
+KEEP_ANNOTATIONS: Mapping[str, frozenset[str]] = {
     PRUNE_ANNOTATION: frozenset({"false", "disabled"}),
     "helm.sh/resource-policy": frozenset({"keep"}),
     "client.lifecycle.config.k8s.io/deletion": frozenset({"detach"}),
@@ -679,7 +679,7 @@ def _owner(live: Mapping[str, Any]) -> str:
 
 def _annotated(live: Mapping[str, Any]) -> str:
     annotations = live["metadata"].get("annotations") or {}
-    for name, values in KEEPING.items():
+    for name, values in KEEP_ANNOTATIONS.items():
         found = str(annotations.get(name, "")).strip()
         if found.lower() in values:
             return f"is kept: annotation `{name}: {found}`"

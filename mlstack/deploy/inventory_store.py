@@ -46,7 +46,7 @@ _LEFT_OUT = frozenset(
 _NAMED = 8  # kinds that a note names; who has one namespace may list hardly any
 
 
-def scan(cluster: Cluster, inventory: Inventory) -> tuple[tuple[Member, ...], tuple[str, ...]]:
+def members_by_labels(cluster: Cluster, inventory: Inventory) -> tuple[tuple[Member, ...], tuple[str, ...]]:
     """Give the members that carry our marks and are ours by their field manager, and what could not be seen.
 
     Marks alone do not make a member: controllers copy labels to what they make (a Service's to its
@@ -56,12 +56,14 @@ def scan(cluster: Cluster, inventory: Inventory) -> tuple[tuple[Member, ...], tu
         cluster: where to look; nothing is written.
         inventory: whose members are looked for.
     """
-    items, notes = marked(cluster, inventory)
+    items, notes = labelled_objects(cluster, inventory)
     members = [member_of(item) for item in items if is_ours(item, inventory)]
     return tuple({member.identity: member for member in members}.values()), notes
 
 
-def marked(cluster: Cluster, inventory: Inventory) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
+def labelled_objects(
+    cluster: Cluster, inventory: Inventory
+) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
     """Give the metadata of every object with our marks, whoever set them, and what could not be seen."""
     query = kube_object.selector(app=inventory.app, environment=inventory.environment)
 
@@ -72,7 +74,7 @@ def marked(cluster: Cluster, inventory: Inventory) -> tuple[tuple[Mapping[str, A
     return items, (f"{unseen}: such objects may be missed",) if unseen else ()
 
 
-def contents(cluster: Cluster, namespace: str) -> tuple[tuple[Mapping[str, Any], ...], str]:
+def namespace_contents(cluster: Cluster, namespace: str) -> tuple[tuple[Mapping[str, Any], ...], str]:
     """Give the metadata of all that a namespace holds but Events and Leases, and what may not be listed.
 
     Args:
@@ -173,7 +175,7 @@ class InventoryLookup:
     hidden: frozenset[Identity] = frozenset()
 
 
-def survey(cluster: Cluster, members: Iterable[Member]) -> InventoryLookup:
+def lookup(cluster: Cluster, members: Iterable[Member]) -> InventoryLookup:
     """Look for members; a kind that the server has no more, or in another scope, has no such objects.
 
     Raises:
@@ -390,7 +392,7 @@ _ATTEMPTS = 20  # a server that refuses one write of two is asked about that oft
 _TIMES = 3  # a reader may meet a writer that has just put other parts in place of those that were named
 
 
-def read(cluster: Cluster, *, app: str, environment: str, namespace: str) -> Inventory:
+def load(cluster: Cluster, *, app: str, environment: str, namespace: str) -> Inventory:
     """Read the inventory of an environment; one without a version if there is none.
 
     A damaged one is rebuilt from the marks on the objects, and its notes say so.
@@ -407,7 +409,7 @@ def read(cluster: Cluster, *, app: str, environment: str, namespace: str) -> Inv
     try:
         if len(parts) < len(names):
             raise stored.DamagedInventoryError("a part of it is missing")
-        return replace(found, members=stored.members(parent, parts))
+        return replace(found, members=stored.decode(parent, parts))
     except stored.NewerError as newer:
         raise ClusterError(
             f"the inventory `{_ref(found, found.name)}` was written by a newer mlstack (format {newer})",
@@ -435,7 +437,7 @@ def _fetched(cluster: Cluster, empty: Inventory) -> _Found:
     return found
 
 
-def moved(cluster: Cluster, inventory: Inventory) -> bool:
+def has_moved(cluster: Cluster, inventory: Inventory) -> bool:
     """Tell whether somebody wrote the inventory since it was read.
 
     Raises:
@@ -447,17 +449,17 @@ def moved(cluster: Cluster, inventory: Inventory) -> bool:
     return now != (inventory.uid, inventory.version)
 
 
-def known(cluster: Cluster, *, app: str, environment: str, namespace: str) -> Inventory:
+def load_or_find(cluster: Cluster, *, app: str, environment: str, namespace: str) -> Inventory:
     """Read the inventory of an environment; where there is none, find its objects by their marks.
 
     Raises:
         ClusterError: as `read`.
     """
-    found = read(cluster, app=app, environment=environment, namespace=namespace)
-    return found if found.exists else found_again(cluster, found)
+    found = load(cluster, app=app, environment=environment, namespace=namespace)
+    return found if found.exists else find_by_labels(cluster, found)
 
 
-def found_again(cluster: Cluster, missing: Inventory) -> Inventory:
+def find_by_labels(cluster: Cluster, missing: Inventory) -> Inventory:
     """Give an inventory that is not in the cluster as the marks on the objects tell it.
 
     Raises:
@@ -478,7 +480,7 @@ def elsewhere(cluster: Cluster, inventory: Inventory) -> tuple[str, ...]:
     return tuple(sorted({str(item["metadata"]["namespace"]) for item in found} - {inventory.namespace}))
 
 
-def of_others(cluster: Cluster, inventory: Inventory) -> tuple[str, ...]:
+def other_environments(cluster: Cluster, inventory: Inventory) -> tuple[str, ...]:
     """Give other environments of the app with an inventory in the same namespace, as labels name them."""
     query = f"{kube_object.APP_LABEL}={inventory.app},{applyset.ID_LABEL}"
     try:
@@ -492,7 +494,7 @@ def of_others(cluster: Cluster, inventory: Inventory) -> tuple[str, ...]:
 
 
 def _rebuilt(cluster: Cluster, empty: Inventory, why: str) -> Inventory:
-    members, notes = scan(cluster, empty)
+    members, notes = members_by_labels(cluster, empty)
     if not members and not empty.exists:
         return replace(empty, notes=tuple(notes))
     said = f"{why}: {len(members)} object{'s' * (len(members) != 1)} found by their labels"
@@ -529,7 +531,7 @@ def write(
     if not needs_writing(old, new):
         return replace(new, version=old.version, uid=old.uid, parts=old.parts)
     kinds = cluster.kinds(refresh=refresh)
-    parent, parts = stored.documents(new, version=mlstack.__version__, kinds=kinds)
+    parent, parts = stored.encode(new, version=mlstack.__version__, kinds=kinds)
     for part in parts:
         _forced(cluster, part, on_event)
     live = _sent(cluster, old, new, parent, on_event)["metadata"]
@@ -546,7 +548,7 @@ def needs_writing(old: Inventory, new: Inventory) -> bool:
     return dict(old.members) != dict(new.members) or bool(old.notes)
 
 
-def widen(
+def grow(
     cluster: Cluster, inventory: Inventory, changes: Sequence[Change], *, on_event: OnEvent = silent
 ) -> Inventory:
     """Keep the union of an inventory and what a run is about to write; comes before its first write.
@@ -555,10 +557,10 @@ def widen(
         ConflictError: somebody else changed it since it was read.
     """
     with _record(inventory).explained(cluster, so="nothing was written"):
-        return write(cluster, inventory, membership.widened(inventory, changes), on_event=on_event)
+        return write(cluster, inventory, membership.grown(inventory, changes), on_event=on_event)
 
 
-def settle(
+def shrink(
     run: Ended,
     inventory: Inventory,
     changes: Sequence[Change],
@@ -581,7 +583,7 @@ def settle(
         ConflictError: somebody else changed it since it was written.
     """
     gone = {key for key, event in run.outcomes.items() if event.kind in ("deleted", "gone")}
-    made = membership.settled(inventory, changes, written=run.written, gone=gone | set(forgotten))
+    made = membership.shrunk(inventory, changes, written=run.written, gone=gone | set(forgotten))
     defined = any(key.kind == "CustomResourceDefinition" for key in (*run.written, *gone))
     cluster = run.cluster if in_vain else run.records
     with _record(inventory).explained(cluster, so="all the rest of this run is done"):
@@ -619,7 +621,7 @@ def _sent(
         try:
             return _forced(cluster, _only(parent, old), on_event).object
         except ConflictError:
-            now = read(cluster, app=new.app, environment=new.environment, namespace=new.namespace)
+            now = load(cluster, app=new.app, environment=new.environment, namespace=new.namespace)
             if now.exists and now.members == new.members:
                 return {"metadata": {"uid": now.uid, "resourceVersion": now.version}}
             if attempt + 1 == _ATTEMPTS or now.exists != old.exists or now.members != old.members:

@@ -14,7 +14,7 @@ from mlstack.app.app import Environment
 from mlstack.clock import Clock
 from mlstack.deploy.inventory import name_of
 from mlstack.deploy.inventory_store import Record, patient
-from mlstack.deploy.target import Holder, spoken
+from mlstack.deploy.target import Holder, readable_holder
 from mlstack.errors import ClusterError, LockedError
 from mlstack.events import STILL_S, OnEvent, RunEvent, RunEventKind
 from mlstack.kube.client import Cluster, ObjectRef
@@ -31,7 +31,7 @@ _RELEASE_S = 4.0
 
 
 @contextmanager
-def held(
+def hold(
     cluster: Cluster,
     place: Environment,
     app: str,
@@ -105,7 +105,7 @@ class LastingLock:
         return self._cluster
 
 
-def tidy(cluster: Cluster, place: Environment, app: str, *, holder: Holder, clock: Clock) -> None:
+def release_stale(cluster: Cluster, place: Environment, app: str, *, holder: Holder, clock: Clock) -> None:
     """Take away the lock of a run that was killed, where there is nothing to lock for now.
 
     Whoever may not, or cannot tell, leaves it: it expires.
@@ -139,7 +139,7 @@ def _record_of(lease: Lease, place: Environment, app: str) -> Record:
 def describe(term: Term) -> str:
     """Say who holds a lock since when: `ada@laptop (pid 4711) since 2026-11-22 02:40:11 UTC`."""
     since = datetime.fromtimestamp(term.acquired_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    return f"{spoken(term.holder)} since {since}"
+    return f"{readable_holder(term.holder)} since {since}"
 
 
 def _taken(

@@ -10,7 +10,7 @@ from mlstack.deploy import inventory, inventory_store
 from mlstack.deploy import inventory as pruning
 from mlstack.deploy.changes import Change, Changes
 from mlstack.deploy.inventory import Inventory, KeepOptions, Member, PruneVerdict
-from mlstack.deploy.inventory_store import InventoryLookup, Live, ref_of, survey
+from mlstack.deploy.inventory_store import InventoryLookup, Live, lookup, ref_of
 from mlstack.deploy.live import placed
 from mlstack.deploy.target import Reached, Target, reach
 from mlstack.deploy.wait import obstacles
@@ -66,7 +66,7 @@ class Pruning:
         return f"{self._going} of {self.of} deployed objects would be deleted"
 
 
-def prune(reached: Reached, inventory: Inventory, changes: Sequence[Change]) -> Pruning:
+def candidates(reached: Reached, inventory: Inventory, changes: Sequence[Change]) -> Pruning:
     """Find the members of an inventory that the files no longer bring, and say what becomes of each.
 
     With selected components only theirs are looked at; what another component of the environment brings
@@ -86,7 +86,7 @@ def prune(reached: Reached, inventory: Inventory, changes: Sequence[Change]) -> 
     if not spare:
         return Pruning(of=len(members))
     elsewhere, doubt = _brought_elsewhere(reached) if reached.selective else (frozenset[Identity](), "")
-    seen = survey(reached.cluster, [one for one in spare if one.identity not in elsewhere])
+    seen = lookup(reached.cluster, [one for one in spare if one.identity not in elsewhere])
     uids = {change.live_uid for change in changes if change.desired is not None} - {""}
     verdicts = {one.identity: _verdict(one, seen, inventory, uids, doubt) for one in seen.members}
     named = [_change(one, seen, verdicts[one.identity]) for one in seen.members]
@@ -195,7 +195,7 @@ _OF_EVERY_NAMESPACE = frozenset(
 _ACCOUNT = "kubernetes.io/service-account.name"
 
 
-def leftovers(going: Sequence[KubeObject], cluster: Cluster) -> Iterator[str]:
+def retained(going: Sequence[KubeObject], cluster: Cluster) -> Iterator[str]:
     """Name what stays when these objects go: notebooks and homes of a hub, claims of a StatefulSet.
 
     Args:
@@ -291,7 +291,7 @@ def refuse_along(
     """
     notes: list[str] = []
     for namespace in sorted(namespaces_going(verdicts)):
-        items, unseen = inventory_store.contents(cluster, namespace)
+        items, unseen = inventory_store.namespace_contents(cluster, namespace)
         if unseen:
             notes.append(f"{unseen} in namespace `{namespace}`: what others have there goes with it unseen")
         lost = dict(_lost(items, inventory, verdicts))
@@ -368,7 +368,7 @@ class PruneSet:
     forgotten: frozenset[Identity]
 
 
-def find(target: Target, opener: Opener, *, spare: KeepOptions) -> PruneSet:
+def prune_set(target: Target, opener: Opener, *, spare: KeepOptions) -> PruneSet:
     """Give a deletion for everything of an environment that is in the cluster.
 
     What was deployed counts, whatever the files say now; they need not even render. Objects of the files
@@ -386,13 +386,13 @@ def find(target: Target, opener: Opener, *, spare: KeepOptions) -> PruneSet:
     state, fault = _rendered(target)
     reached = reach(target, opener, state=state)
     cluster, place = reached.cluster, reached.place
-    known = inventory_store.known(
+    known = inventory_store.load_or_find(
         cluster, app=state.app, environment=state.environment, namespace=place.namespace
     )
     members = _members(reached, known)
     if isinstance(fault, NotFoundError) and not members:
         raise fault
-    seen = survey(cluster, [*members, *_of_files(reached, known), *_own_namespace(reached, spare)])
+    seen = lookup(cluster, [*members, *_of_files(reached, known), *_own_namespace(reached, spare)])
     verdicts = _along(
         seen, {one.identity: _deletion_verdict(one, seen, known, spare) for one in seen.members}, spare
     )
@@ -434,7 +434,7 @@ def _members(reached: Reached, known: Inventory) -> tuple[Member, ...]:
         )
     if not known.exists:  # rebuilt by the marks just now
         return known.ordered()
-    marked, _ = inventory_store.scan(reached.cluster, known)
+    marked, _ = inventory_store.members_by_labels(reached.cluster, known)
     return known.with_members(one for one in marked if one.identity not in known.members).ordered()
 
 
@@ -524,4 +524,4 @@ def _notes(
     if fault is not None:
         yield f"by the inventory alone, as the files cannot be rendered: {fault.message}"
     yield from taken_along(going, reached.cluster)
-    yield from leftovers(going, reached.cluster)
+    yield from retained(going, reached.cluster)

@@ -10,7 +10,7 @@ from mlstack.deploy import history
 from mlstack.deploy.changes import ApplyOptions, Change
 from mlstack.deploy.deployment import ApplyPlan, propose
 from mlstack.deploy.diff import observe
-from mlstack.deploy.history import DamagedHistoryError, History, Revision, history_of
+from mlstack.deploy.history import DamagedHistoryError, History, Revision, open_history
 from mlstack.deploy.inventory import Inventory
 from mlstack.deploy.result import RunResult
 from mlstack.deploy.target import Reached, Target, reach
@@ -48,7 +48,7 @@ def propose_rollback(
         NotFoundError: there is no such revision, or none before the newest.
         ClusterError: the cluster cannot be asked, is another one, or refuses an object.
     """
-    kept = history_of(target, opener, clock=clock)
+    kept = open_history(target, opener, clock=clock)
     point = _point(kept, number, options)
     reached = reach(target, lambda context: kept.cluster, state=point.state)
     made = _proposed(reached, options, f"rollback to {point.revision.number}", now=point.now)
@@ -96,7 +96,7 @@ def _files_differ(target: Target, state: DesiredState) -> Iterator[str]:
     except MlstackError as error:
         yield f"the files of the app cannot be rendered at present: {error.message}"
         return
-    if history.compared(state, wanted):
+    if history.changes_between(state, wanted):
         yield (
             "the files of the app still say something else: the next `mlstack apply"
             f" {environment}` undoes this; see `mlstack diff {environment}`"

@@ -158,7 +158,7 @@ class Holder:
     is_gone: Callable[[str], bool] = _never
 
 
-def spoken(name: str) -> str:
+def readable_holder(name: str) -> str:
     """Name a holder as people do: `ada@laptop (pid 4711)`; what has no such form stays as it is."""
     who, slash, rest = name.partition("/")
     pid = rest.partition("/")[0]

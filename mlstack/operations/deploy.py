@@ -23,9 +23,9 @@ from mlstack.deploy.changes import ApplyOptions, Changes
 from mlstack.deploy.compare import ComparedEnvironment
 from mlstack.deploy.deployment import ApplyPlan, ProposedPlan, compare, propose
 from mlstack.deploy.drift import Difference, DriftState, ObjectDrift
-from mlstack.deploy.history import History, Revision, history_of
+from mlstack.deploy.history import History, Revision, open_history
 from mlstack.deploy.inventory import KeepOptions
-from mlstack.deploy.prune import PruneSet, find
+from mlstack.deploy.prune import PruneSet, prune_set
 from mlstack.deploy.result import ChangeReport, ObjectChange, RunKind, RunResult, report
 from mlstack.deploy.rollback import propose_rollback
 from mlstack.deploy.run import Run
@@ -314,14 +314,14 @@ class DeletePlan(ProposedPlan):
     def run(self, run: Run, *, clock: Clock, on_event: OnEvent) -> None:
         """Delete, then settle what the environment keeps of itself in the cluster."""
         inventory, changes = self.remains.inventory, self.changes.changes
-        if self.writes and inventory_store.moved(run.cluster, inventory):
+        if self.writes and inventory_store.has_moved(run.cluster, inventory):
             raise OutdatedError(
                 f"environment `{self.environment}` was deployed since this was shown",
                 hint="nothing was deleted; run the command again to see what is there now",
             )
-        settle = partial(inventory_store.settle, run, inventory, changes, on_event=on_event)
+        settle = partial(inventory_store.shrink, run, inventory, changes, on_event=on_event)
         removed = partial(
-            history.record_removal,
+            history.write_removal,
             self.remains.reached,
             self.changes,
             run.outcomes,
@@ -389,7 +389,7 @@ def plan_delete(
         NotFoundError: neither the files nor the cluster know a component.
         ClusterError: the cluster cannot be asked or is another one.
     """
-    remains = find(target, opener, spare=spare)
+    remains = prune_set(target, opener, spare=spare)
     plan = DeletePlan(
         changes=remains.changes,
         place=remains.reached.place,
@@ -699,7 +699,7 @@ def find_drift(target: Target, *, opener: Opener) -> DriftResult:
         ClusterError: the cluster cannot be asked or is another one.
     """
     reached = reach(target, opener)
-    found = drift.look(reached)
+    found = drift.find_drift(reached)
     return DriftResult(
         ok=all(row.state == "same" for row in found.objects),
         app=reached.state.app,
@@ -832,7 +832,7 @@ def list_history(target: Target, *, opener: Opener, clock: Clock) -> HistoryResu
     Raises:
         ClusterError: the cluster cannot be asked, or is another one.
     """
-    kept = history_of(target, opener, clock=clock)
+    kept = open_history(target, opener, clock=clock)
     return HistoryResult(
         app=kept.app,
         environment=kept.environment,
@@ -852,7 +852,7 @@ def show_revision(
         NotFoundError: there is no such revision.
         ClusterError: the cluster cannot be asked, is another one, or the revision is damaged.
     """
-    kept = history_of(target, opener, clock=clock)
+    kept = open_history(target, opener, clock=clock)
     found = _newest(kept) if number is None else kept.find(number)
     state, secrets = kept.load(found), known_secrets(target.app, target.environment)
     return RevisionResult(
@@ -881,7 +881,7 @@ def diff_revisions(
         NotFoundError: one of them is not there.
         ClusterError: the cluster cannot be asked, is another one, or a revision is damaged.
     """
-    kept = history_of(target, opener, clock=clock)
+    kept = open_history(target, opener, clock=clock)
     first = kept.find(older)
     second = _newest(kept) if newer is None else kept.find(newer)
     before, after = kept.load(first), kept.load(second)
@@ -892,7 +892,7 @@ def diff_revisions(
         namespace=kept.namespace,
         context=context,
         cluster=None,
-        changes=history.compared(before, after),
+        changes=history.changes_between(before, after),
         secrets=(*before.secrets, *after.secrets, *known_secrets(target.app, target.environment)),
     )
     told = result.report(changes)

@@ -8,7 +8,7 @@ from mlstack.clock import Clock
 from mlstack.deploy import inventory_store
 from mlstack.deploy.changes import Change
 from mlstack.deploy.live import namespaces_of, placed
-from mlstack.deploy.prune import prune
+from mlstack.deploy.prune import candidates
 from mlstack.deploy.result import ComponentStatus, LeftOver, ObjectStatus, PodStatus, StatusResult
 from mlstack.deploy.target import Reached, Target, reach
 from mlstack.deploy.wait import Gone, holders, obstacles
@@ -137,12 +137,12 @@ class _Report:
         brought = [_as_it_is(one) for one in seen]
         try:
             self._going = tuple(_namespaces_going(self.wanted, state, cluster))
-            inventory = inventory_store.read(
+            inventory = inventory_store.load(
                 cluster, app=state.app, environment=state.environment, namespace=state.namespace
             )
             if not inventory.exists and any(one.live for one in seen):
-                inventory = inventory_store.found_again(cluster, inventory)
-            changes = prune(self.reached, inventory, brought).changes
+                inventory = inventory_store.find_by_labels(cluster, inventory)
+            changes = candidates(self.reached, inventory, brought).changes
             going = [change for change in changes if _is_going(change)]
             held = dict(
                 zip(

@@ -49,7 +49,7 @@ def path(namespace: str, name: str = "", kind: str = "configmaps") -> str:
 
 def recorded(stack: Stack, namespace: str) -> Mapping[Identity, Member]:
     cluster = stack.opener("minikube")
-    return inventory_store.read(cluster, app="demo", environment="minikube", namespace=namespace).members
+    return inventory_store.load(cluster, app="demo", environment="minikube", namespace=namespace).members
 
 
 def names_of(found: Mapping[Identity, Member]) -> set[str]:
@@ -282,7 +282,7 @@ def test_six_thousand_members_are_kept_in_parts(stack: Stack, minikube: TestClus
     ]
     kept = inventory_store.write(cluster, empty, empty.with_members(many))
     assert len(kept.parts) == 2
-    found = inventory_store.read(cluster, app="demo", environment="minikube", namespace=namespace)
+    found = inventory_store.load(cluster, app="demo", environment="minikube", namespace=namespace)
     assert found.members == kept.members
     fewer = inventory_store.write(cluster, found, found.without(list(found.members)[:3_000]))
     assert fewer.parts == ()

@@ -520,7 +520,7 @@ def test_a_run_whose_lock_was_stolen_writes_nothing_more(
 ) -> None:
     cluster = stack.opener("minikube")
     place = stack.target().place()
-    with lock.held(
+    with lock.hold(
         cluster, place, "demo", holder=Holder(name="ada@laptop/1/x"), clock=RealClock(), on_event=print
     ) as fenced:
         fenced.apply({**config_map("before"), "metadata": {"name": "before", "namespace": namespace}})

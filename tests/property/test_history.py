@@ -43,10 +43,10 @@ def content(found: DesiredState) -> list[object]:
 
 @given(sets(), st.integers(1, 60))
 def test_unpack_undoes_pack_however_it_is_split(kept: DesiredState, part_bytes: int) -> None:
-    packed = history.pack(kept, part_bytes=part_bytes)
+    packed = history.encode(kept, part_bytes=part_bytes)
     assert all(0 < len(part) <= part_bytes for part in packed.parts)
     facts = replace(revision(1), digest=packed.digest, size_bytes=packed.size_bytes)
-    back = history.unpack(facts, packed.parts)
+    back = history.decode(facts, packed.parts)
     assert content(back) == content(replace(kept, objects=tuple(sorted(kept.objects, key=identity))))
 
 
@@ -54,7 +54,7 @@ def test_unpack_undoes_pack_however_it_is_split(kept: DesiredState, part_bytes: 
 def test_applying_what_is_known_anew_gives_an_equal_set(kept: DesiredState, components: list[str]) -> None:
     there = [name for name in components if name in kept.components]
     again = history.merged(kept, history.only(kept, there))
-    assert history.pack(again).digest == history.pack(kept).digest
+    assert history.encode(again).digest == history.encode(kept).digest
 
 
 @given(sets(), sets())

@@ -76,7 +76,7 @@ def contents(cluster: MemoryCluster) -> dict[Identity, Any]:
 
 
 def recorded(cluster: MemoryCluster) -> Mapping[Identity, Member]:
-    return inventory_store.read(cluster, app="demo", environment="minikube", namespace="ml").members
+    return inventory_store.load(cluster, app="demo", environment="minikube", namespace="ml").members
 
 
 @given(before=wanted, after=wanted, writes=st.integers(0, 14), answered=st.booleans())
@@ -121,8 +121,8 @@ def test_a_run_that_was_cut_off_leaves_nothing_behind(
 def test_what_is_stored_is_read_again(found: list[Member], limit_bytes: int) -> None:
     """Writing an inventory and reading it gives the same members, in however many parts."""
     kept = EMPTY.with_members(found)
-    parent, parts = inventory.documents(kept, version="1", kinds=Kinds.builtin(), limit_bytes=limit_bytes)
-    assert inventory.members(parent, parts) == kept.members
+    parent, parts = inventory.encode(kept, version="1", kinds=Kinds.builtin(), limit_bytes=limit_bytes)
+    assert inventory.decode(parent, parts) == kept.members
     assert inventory.part_names(parent) == tuple(part["metadata"]["name"] for part in parts)
 
 
@@ -132,7 +132,7 @@ def test_the_union_holds_both_and_the_order_of_neither(one: list[Member], other:
     union = EMPTY.with_members(one).with_members(other)
     assert {found.identity for found in (*one, *other)} == set(union.members)
     again = EMPTY.with_members(reversed(list(union.members.values())))
-    written = [inventory.documents(each, version="1", kinds=Kinds.builtin()) for each in (union, again)]
+    written = [inventory.encode(each, version="1", kinds=Kinds.builtin()) for each in (union, again)]
     assert written[0] == written[1]
 
 

@@ -15,7 +15,7 @@ def looked_at(target: Target, opener: Opener) -> Changes:
     """Give what an apply would do if it knew nothing of what it wrote before."""
     reached = reach(target, opener)
     state = reached.state
-    inventory = inventory_store.read(
+    inventory = inventory_store.load(
         reached.cluster, app=state.app, environment=state.environment, namespace=reached.place.namespace
     )
     members = tuple(found.with_data(inventory.label(found.data)) for found in state.objects)

@@ -34,7 +34,7 @@ def test_ids_are_those_of_other_tools(name: str, namespace: str, kind: str, expe
 
 def test_a_member_gets_the_label_and_keeps_its_own() -> None:
     data = {"kind": "ConfigMap", "metadata": {"name": "a", "labels": {"x": "y"}}}
-    labelled = inventory.labelled(data, "applyset-x-v1")
+    labelled = inventory.with_member_label(data, "applyset-x-v1")
     assert labelled["metadata"]["labels"] == {"x": "y", inventory.MEMBER_LABEL: "applyset-x-v1"}
     assert data["metadata"]["labels"] == {"x": "y"}  # type: ignore[index]
 
@@ -42,9 +42,9 @@ def test_a_member_gets_the_label_and_keeps_its_own() -> None:
 def test_a_member_label_of_the_input_is_an_error() -> None:
     data = {"kind": "ConfigMap", "metadata": {"name": "a", "labels": {inventory.MEMBER_LABEL: "theirs"}}}
     with pytest.raises(ConfigError, match=r"brings the label `applyset\.kubernetes\.io/part-of` itself"):
-        inventory.refuse_members([data])
+        inventory.refuse_member_labels([data])
     with pytest.raises(ConfigError):
-        inventory.labelled(data, "applyset-x-v1")
+        inventory.with_member_label(data, "applyset-x-v1")
 
 
 def test_annotations_are_sorted_and_name_served_kinds_only() -> None:

@@ -53,8 +53,8 @@ def metadata(items: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
 
 def test_a_set_comes_back_as_it_was() -> None:
     kept = state(a="x y", b="z")
-    packed = history.pack(kept)
-    back = history.unpack(packed_revision(1, packed), packed.parts)
+    packed = history.encode(kept)
+    back = history.decode(packed_revision(1, packed), packed.parts)
     assert [(each.component, each.data) for each in back.objects] == [
         (each.component, each.data) for each in kept.objects
     ]
@@ -65,8 +65,8 @@ def test_a_set_comes_back_as_it_was() -> None:
 
 def test_what_a_run_needs_to_know_of_components_comes_back() -> None:
     whole = replace(state(a="x", b="y"), timeouts={"a": 90.0}, depends={"a": ("b",)})
-    packed = history.pack(whole)
-    back = history.unpack(packed_revision(1, packed), packed.parts)
+    packed = history.encode(whole)
+    back = history.decode(packed_revision(1, packed), packed.parts)
     assert (back.timeouts, back.depends) == (whole.timeouts, whole.depends)
 
 
@@ -75,19 +75,19 @@ def test_the_same_set_gives_the_same_bytes_whatever_the_order_of_its_keys() -> N
     turned = replace(
         kept, objects=tuple(each.with_data(dict(reversed(each.data.items()))) for each in kept.objects)
     )
-    assert history.pack(kept) == history.pack(turned)
+    assert history.encode(kept) == history.encode(turned)
 
 
 def test_a_set_too_large_for_one_secret_is_split_and_joined() -> None:
     kept = noise(1_500_000)
-    packed = history.pack(kept)
+    packed = history.encode(kept)
     assert len(packed.parts) == 2
     assert max(map(len, packed.parts)) == PART_BYTES
     made = secrets(packed_revision(7, packed), packed)
     assert named(made) == [f"{NAME}.r7.2", f"{NAME}.r7"], "what makes it a revision comes last"
     parts = {item["metadata"]["name"]: history.content_of(item, 7) for item in made}
     found = history.revisions(metadata(made))[0]
-    back = history.unpack(found, [parts[name] for name in history.part_names(NAME, 7, found.parts)])
+    back = history.decode(found, [parts[name] for name in history.part_names(NAME, 7, found.parts)])
     assert back.objects[0].data == kept.objects[0].data
 
 
@@ -166,11 +166,13 @@ def test_the_first_number_is_one_and_marks_without_a_number_count_for_nothing() 
 
 
 @pytest.mark.parametrize(
-    "parts", [(b"no gzip",), (), (history.pack(state(a="other")).parts[0],)], ids=["noise", "none", "another"]
+    "parts",
+    [(b"no gzip",), (), (history.encode(state(a="other")).parts[0],)],
+    ids=["noise", "none", "another"],
 )
 def test_a_damaged_revision_is_refused(parts: tuple[bytes, ...]) -> None:
     with pytest.raises(ClusterError, match="revision 1 is damaged"):
-        history.unpack(packed_revision(1, history.pack(state(a="x"))), parts)
+        history.decode(packed_revision(1, history.encode(state(a="x"))), parts)
 
 
 @pytest.mark.parametrize("secret", [{}, {"data": None}, {"data": {history.CONTENT: "§"}}])

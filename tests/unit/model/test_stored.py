@@ -26,7 +26,7 @@ def inventory(count: int) -> Inventory:
 
 
 def written(wanted: Inventory, **options: Any) -> tuple[dict[str, Any], tuple[dict[str, Any], ...]]:
-    return stored.documents(wanted, version="1.0.0", kinds=Kinds.builtin(), **options)
+    return stored.encode(wanted, version="1.0.0", kinds=Kinds.builtin(), **options)
 
 
 @pytest.mark.parametrize("count", [0, 1, 300])
@@ -34,7 +34,7 @@ def test_what_is_written_is_read(count: int) -> None:
     wanted = inventory(count)
     parent, parts = written(wanted)
     assert parts == ()
-    assert stored.members(parent, ()) == wanted.members
+    assert stored.decode(parent, ()) == wanted.members
     assert parent["metadata"]["labels"][ID_LABEL] == wanted.id
     assert "mlstack.dev/component" not in parent["metadata"]["labels"]
     assert stored.belongs_to(parent, app="demo", environment="us/dev")
@@ -53,7 +53,7 @@ def test_six_thousand_objects_are_split_and_read_again() -> None:
     for document in (parent, *parts):
         assert sum(map(len, document["data"].values())) < 1_000_000
     assert stored.part_names(parent) == tuple(part["metadata"]["name"] for part in parts)
-    assert stored.members(parent, parts) == wanted.members
+    assert stored.decode(parent, parts) == wanted.members
 
 
 def test_parts_are_named_by_what_they_hold() -> None:
@@ -87,16 +87,16 @@ def test_parts_are_named_by_what_they_hold() -> None:
 )
 def test_damage_is_seen(data: dict[str, str]) -> None:
     with pytest.raises(stored.DamagedInventoryError):
-        stored.members({"data": data}, ())
+        stored.decode({"data": data}, ())
 
 
 def test_a_later_format_is_no_damage() -> None:
     with pytest.raises(stored.NewerError):
-        stored.members({"data": {"format": "2", "something": "else"}}, ())
+        stored.decode({"data": {"format": "2", "something": "else"}}, ())
 
 
 def test_a_changed_part_is_seen() -> None:
     parent, parts = written(inventory(40), limit_bytes=2_000)
     parts[1]["data"]["members"] = parts[1]["data"]["members"].partition("\n")[2]
     with pytest.raises(stored.DamagedInventoryError, match="was changed"):
-        stored.members(parent, parts)
+        stored.decode(parent, parts)

@@ -281,7 +281,7 @@ def test_a_history_that_cannot_be_written_is_a_note_and_no_failure(
 def test_wherever_a_run_is_cut_off_the_next_one_leaves_its_set_as_the_newest_revision(
     stack: Stack, clusters: Clusters, monkeypatch: pytest.MonkeyPatch, answered: bool
 ) -> None:
-    monkeypatch.setattr(history, "pack", partial(history.pack, part_bytes=300))
+    monkeypatch.setattr(history, "encode", partial(history.encode, part_bytes=300))
     whole = clusters["minikube"]
     for writes in range(14):
         stack.write("a", *(config_map(f"m{number}", value=f"{writes}") for number in range(3)))

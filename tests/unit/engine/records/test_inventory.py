@@ -32,7 +32,7 @@ def members(count: int) -> Iterable[Member]:
 
 
 def read(cluster: MemoryCluster) -> Inventory:
-    return inventory_store.read(cluster, app="demo", environment="dev", namespace="default")
+    return inventory_store.load(cluster, app="demo", environment="dev", namespace="default")
 
 
 def names(cluster: MemoryCluster) -> list[str]:
@@ -103,7 +103,7 @@ def test_refusals_that_mean_nothing_are_seen_through(
 
 
 def test_parts_come_and_go(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inventory.documents, "__kwdefaults__", {"limit_bytes": 2_000})
+    monkeypatch.setattr(inventory.encode, "__kwdefaults__", {"limit_bytes": 2_000})
     many = inventory_store.write(cluster, EMPTY, EMPTY.with_members(members(200)))
     assert len(many.parts) > 3
     assert read(cluster) == many
@@ -117,7 +117,7 @@ def test_parts_come_and_go(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPat
 def test_parts_of_a_killed_run_go_with_the_next(
     cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inventory.documents, "__kwdefaults__", {"limit_bytes": 2_000})
+    monkeypatch.setattr(inventory.encode, "__kwdefaults__", {"limit_bytes": 2_000})
     written = inventory_store.write(cluster, EMPTY, EMPTY.with_members(members(100)))
     apply = cluster.apply
 
@@ -136,7 +136,7 @@ def test_parts_of_a_killed_run_go_with_the_next(
 
 
 def test_a_missing_part_is_damage(cluster: MemoryCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inventory.documents, "__kwdefaults__", {"limit_bytes": 2_000})
+    monkeypatch.setattr(inventory.encode, "__kwdefaults__", {"limit_bytes": 2_000})
     written = inventory_store.write(cluster, EMPTY, EMPTY.with_members(members(100)))
     cluster.delete(ObjectRef("v1", "ConfigMap", "default", written.parts[0]))
     (note,) = read(cluster).notes

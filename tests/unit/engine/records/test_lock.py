@@ -9,7 +9,7 @@ import pytest
 
 from mlstack.app.app import Environment
 from mlstack.deploy import lock
-from mlstack.deploy.target import Holder, spoken
+from mlstack.deploy.target import Holder, readable_holder
 from mlstack.errors import LockedError
 from mlstack.events import RunEvent
 from mlstack.kube.client import Applied, ObjectRef
@@ -44,7 +44,7 @@ class Holding:
         self.cluster, self.clock, self.events = cluster, clock, list[RunEvent]()
 
     def __call__(self, holder: Holder, timeout_s: float = 0.0):  # type: ignore[no-untyped-def]
-        return lock.held(
+        return lock.hold(
             self.cluster,
             PLACE,
             "demo",
@@ -242,7 +242,7 @@ def test_a_lock_is_renewed_while_its_run_does_nothing(
     ],
 )
 def test_holders_are_named_as_people_do(name: str, said: str) -> None:
-    assert spoken(name) == said
+    assert readable_holder(name) == said
 
 
 @pytest.mark.parametrize(
@@ -259,5 +259,5 @@ def test_who_has_nothing_to_lock_takes_away_what_a_killed_run_left(
 ) -> None:
     lock.lease_of(cluster, PLACE, "demo", holder=ADA, clock=clock).take()
     clock.sleep(passed_s)
-    lock.tidy(cluster, PLACE, "demo", holder=holder, clock=clock)
+    lock.release_stale(cluster, PLACE, "demo", holder=holder, clock=clock)
     assert (cluster.get(LEASE) is not None) == stays
