@@ -203,7 +203,7 @@ def test_closed_or_full_streams_change_no_answer(line: str, code: int) -> None:
 
 def test_output_is_utf8_in_every_locale() -> None:
     environ = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    script = "from mlstack.cli import fast; from mlstack.cli import output; fast.main(); output.write(chr(0x1F600))"
+    script = "from mlstack.cli import fast, output; fast.main(); output.write(chr(0x1F600))"
     done = subprocess.run(
         [sys.executable, "-c", script, "--version"], env=environ, capture_output=True, check=True
     )
