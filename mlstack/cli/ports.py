@@ -113,7 +113,7 @@ class MachineClock(SystemClock):
 def connect(context: str, kubeconfig: str | None) -> Cluster:
     """Open the real cluster behind a kubectl context; once it has answered, it is waited for."""
     from mlstack.kube import connect
-    from mlstack.kube.wrappers import RetryingClient
+    from mlstack.kube.retrying import RetryingClient
 
     return RetryingClient(
         connect.connect(context, kubeconfig=kubeconfig),

@@ -30,7 +30,7 @@ from mlstack.errors import (
 from mlstack.events import OnEvent, RunEvent, silent
 from mlstack.kube import parallel
 from mlstack.kube.client import Applied, Cluster, ObjectRef
-from mlstack.kube.wrappers import RetryingClient
+from mlstack.kube.retrying import RetryingClient
 from mlstack.objects import kube_object
 from mlstack.objects.kinds import Kind, Kinds
 from mlstack.objects.kube_object import Identity

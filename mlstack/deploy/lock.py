@@ -19,7 +19,7 @@ from mlstack.errors import ClusterError, LockedError
 from mlstack.events import STILL_S, OnEvent, RunEvent, RunEventKind
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.kube.lease import HeldError, Lease, LostError, Taken, Term
-from mlstack.kube.wrappers import FencedClient
+from mlstack.kube.retrying import FencedClient
 from mlstack.objects.kube_object import COMPONENT_LABEL, marks
 
 WAIT_S = 30.0

@@ -25,7 +25,7 @@ from mlstack.events import OnEvent, RunEvent, RunEventKind
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster
 from mlstack.kube.parallel import GRACE_S, WORKERS
-from mlstack.kube.wrappers import RetryingClient
+from mlstack.kube.retrying import RetryingClient
 from mlstack.objects import order
 from mlstack.objects.kube_object import Identity, KubeObject
 from mlstack.objects.order import Barrier, Bond, Depends, Graph, Node

@@ -15,7 +15,8 @@ from mlstack.deploy.target import Reached
 from mlstack.errors import ClusterError, ForbiddenError, MlstackError, NotReadyError, ObjectNotFoundError
 from mlstack.events import STILL_S, OnEvent, RunEvent, listed
 from mlstack.kube import parallel
-from mlstack.kube.client import Cluster, ClusterSource, ObjectRef
+from mlstack.kube.client import Cluster, ObjectRef
+from mlstack.kube.watch import WatchSource
 from mlstack.objects import kube_object
 from mlstack.objects.kinds import kinds_of_crd
 from mlstack.objects.kube_object import Identity, KubeObject, group_of
@@ -473,7 +474,7 @@ Then = Callable[[MlstackError | None], None]
 class _Awaited:
     gone: Gone
     then: Then
-    source: ClusterSource
+    source: WatchSource
     since_s: float
     asked_s: float = 0.0
 
@@ -507,7 +508,7 @@ class DeletionWatcher:
     def wait(self, gone: Gone, then: Then) -> None:
         """Call `then` once an object is gone, with the reason if it is not in time; from another thread."""
         ref = gone.ref
-        source = ClusterSource(ref.api_version, ref.kind, ref.namespace or None, metadata_only=True)
+        source = WatchSource(ref.api_version, ref.kind, ref.namespace or None, metadata_only=True)
         with self._changed:
             now_s = self._clock.now_s()
             if not self._waiting:
@@ -565,7 +566,7 @@ class DeletionWatcher:
         if awaited is not None and (uid != awaited.gone.uid) == is_there:
             self._end(awaited, None)
 
-    def _is_doubtful(self, awaited: _Awaited, listed_before: set[ClusterSource], now_s: float) -> bool:
+    def _is_doubtful(self, awaited: _Awaited, listed_before: set[WatchSource], now_s: float) -> bool:
         """Tell whether no watch speaks of an object: it was gone before, or may not be watched."""
         if now_s - awaited.asked_s < _AGAIN_S:
             return False

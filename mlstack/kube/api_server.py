@@ -27,7 +27,6 @@ from mlstack.errors import (
 from mlstack.kube.client import (
     INITIAL_EVENTS_END,
     Applied,
-    Cluster,
     Listing,
     ObjectRef,
     PatchKind,
@@ -35,6 +34,7 @@ from mlstack.kube.client import (
     Right,
     Rights,
     WatchEvent,
+    written,
 )
 from mlstack.kube.http import APPLY, BrokenError, Request, Response, Transport, decoded, quote
 from mlstack.kube.parallel import prefetch
@@ -457,7 +457,6 @@ _TIME = re.compile(
     r"(Z|[+-][01][0-9]:[0-5][0-9])"
 )
 _KEEP_TEXTS = ("ConfigMap", "Secret")
-_SERVERS_OWN = frozenset({"creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink"})
 _PATCH_TYPES = {"merge": "application/merge-patch+json", "json": "application/json-patch+json"}
 
 
@@ -877,36 +876,6 @@ class ApiServerClient:
         if not PARTS & answer.body.keys():
             raise self._transport.no_api(f"no list of kinds at {path}")
         return answer
-
-
-def written(
-    cluster: Cluster, ref: ObjectRef, wanted: Mapping[str, Any], subresource: str = ""
-) -> dict[str, Any] | None:
-    """Give an object as it is if it is as it was to become, else None.
-
-    For the second of two requests, of which the first got no answer: is it refused because the first was
-    heard? Where somebody else wrote the very same, nothing is left to be done either.
-    """
-    live = cluster.get(ref)
-    if live is None:
-        return None
-    parts = (
-        (subresource,) if subresource else tuple(key for key in wanted if key not in ("metadata", "status"))
-    )
-    metadata, theirs = wanted.get("metadata") or {}, live.get("metadata") or {}
-    is_written = all(_holds(live.get(key), wanted.get(key)) for key in parts) and all(
-        _holds(theirs.get(key), value) for key, value in metadata.items() if key not in _SERVERS_OWN
-    )
-    return live if is_written else None
-
-
-def _holds(live: Any, wanted: Any) -> bool:
-    if isinstance(wanted, Mapping):
-        given = live if isinstance(live, Mapping) else {}
-        return all(_holds(given.get(key), value) for key, value in wanted.items())
-    if isinstance(wanted, list | tuple) and isinstance(live, list):
-        return len(live) == len(wanted) and all(map(_holds, live, wanted))
-    return bool(live == wanted)
 
 
 def is_waiting(answer: Mapping[str, Any]) -> bool:

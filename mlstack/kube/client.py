@@ -5,12 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from mlstack.app.app import ClusterIdentity
 from mlstack.objects import masking
 from mlstack.objects.kinds import Kinds
 from mlstack.objects.kube_object import MANAGER
+
+if TYPE_CHECKING:  # the verbs with their types, which a wrapper hands on without saying them again
+    from mlstack.kube.api_server import ApiServerClient as _Verbs
+else:
+    _Verbs = object
 
 # --- Rights in a cluster: what a request needs, and what a person has, as RBAC rules say it ---
 
@@ -217,25 +222,6 @@ class WatchEvent:
         """Say whether this bookmark ends the list of what was there when the watch began."""
         annotations = self.object["metadata"].get("annotations") or {}
         return self.type == "BOOKMARK" and annotations.get(INITIAL_EVENTS_END) == "true"
-
-
-@dataclass(frozen=True)
-class ClusterSource:
-    """What one watch is about.
-
-    Attributes:
-        api_version: API version of the kind.
-        kind: the kind.
-        namespace: None for all.
-        labels: label selector.
-        metadata_only: whether metadata is all that matters.
-    """
-
-    api_version: str
-    kind: str
-    namespace: str | None = None
-    labels: str = ""
-    metadata_only: bool = False
 
 
 class Cluster(Protocol):
@@ -453,220 +439,76 @@ Opener = Callable[[str], Cluster]
 """Gives the cluster of a kubectl context."""
 
 
-# --- A view of another cluster: hands every verb on, with one place each to act around reading and
-# writing
-
-T = TypeVar("T")
+WRITES = frozenset({"apply", "create", "replace", "patch", "delete"})
+"""The verbs that change something, unless they are a dry run."""
 
 
-class ClientWrapper:
-    """Another cluster as it is; views that do more say how they ask and how they write.
-
-    Args:
-        cluster: what is asked.
-    """
+class ClientWrapper(_Verbs):
+    """Another client as it is, for those who do more around its verbs: each goes through `_call`."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Hold the cluster; nothing is asked."""
         self._cluster = cluster
 
-    def _asked(self, ask: Callable[[], T]) -> T:
-        """Send one request, whichever it is."""
-        return ask()
+    def _call(self, verb: str, *args: Any, **named: Any) -> Any:
+        return getattr(self._cluster, verb)(*args, **named)
 
-    def _written(self, write: Callable[[], T], *, dry_run: bool, deletes: ObjectRef | None = None) -> T:
-        """Send a request that changes something unless it is a dry run; `deletes` is what it takes away."""
-        return self._asked(write)
 
-    def _watched(self, begin: Callable[[], Iterator[WatchEvent]]) -> Iterator[WatchEvent]:
-        """Begin a watch and hand its events on."""
-        return begin()
+def _forward(verb: str) -> Callable[..., Any]:
+    def forward(self: ClientWrapper, *args: Any, **named: Any) -> Any:
+        return self._call(verb, *args, **named)
 
-    def identity(self) -> ClusterIdentity:
-        """Give what tells this cluster from others."""
-        return self._asked(self._cluster.identity)
+    return forward
 
-    def kinds(self, *, refresh: bool = False) -> Kinds:
-        """Give the kinds the server has."""
-        return self._asked(lambda: self._cluster.kinds(refresh=refresh))
 
-    def expect(self, requests: int) -> None:
-        """Take note that so many requests will come at once."""
-        self._cluster.expect(requests)
-
-    def may(self, right: Right) -> bool:
-        """Tell whether we have a right."""
-        return self._asked(lambda: self._cluster.may(right))
-
-    def rights(self, namespace: str) -> Rights:
-        """Give the rights we have in a namespace."""
-        return self._asked(lambda: self._cluster.rights(namespace))
-
-    def get(self, ref: ObjectRef) -> dict[str, Any] | None:
-        """Read one object."""
-        return self._asked(lambda: self._cluster.get(ref))
-
-    def list(
-        self,
-        api_version: str,
-        kind: str,
-        *,
-        namespace: str | None = None,
-        labels: str = "",
-        fields: str = "",
-        metadata_only: bool = False,
-    ) -> Listing:
-        """List the objects of one kind."""
-        return self._asked(
-            lambda: self._cluster.list(
-                api_version,
-                kind,
-                namespace=namespace,
-                labels=labels,
-                fields=fields,
-                metadata_only=metadata_only,
-            )
-        )
-
-    def apply(
-        self, obj: Mapping[str, Any], *, manager: str = MANAGER, force: bool = False, dry_run: bool = False
-    ) -> Applied:
-        """Write by server-side apply."""
-        return self._written(
-            lambda: self._cluster.apply(obj, manager=manager, force=force, dry_run=dry_run), dry_run=dry_run
-        )
-
-    def create(self, obj: Mapping[str, Any], *, manager: str = MANAGER, dry_run: bool = False) -> Applied:
-        """Create an object."""
-        return self._written(
-            lambda: self._cluster.create(obj, manager=manager, dry_run=dry_run), dry_run=dry_run
-        )
-
-    def replace(
-        self, obj: Mapping[str, Any], *, manager: str = MANAGER, subresource: str = "", dry_run: bool = False
-    ) -> Applied:
-        """Put an object in place of the one that is there."""
-        return self._written(
-            lambda: self._cluster.replace(obj, manager=manager, subresource=subresource, dry_run=dry_run),
-            dry_run=dry_run,
-        )
-
-    def patch(
-        self,
-        ref: ObjectRef,
-        patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-        *,
-        kind: PatchKind = "merge",
-        subresource: str = "",
-        manager: str = MANAGER,
-        dry_run: bool = False,
-    ) -> Applied:
-        """Change parts of an object."""
-        return self._written(
-            lambda: self._cluster.patch(
-                ref, patch, kind=kind, subresource=subresource, manager=manager, dry_run=dry_run
-            ),
-            dry_run=dry_run,
-        )
-
-    def delete(
-        self,
-        ref: ObjectRef,
-        *,
-        propagation: Propagation = "Foreground",
-        uid: str | None = None,
-        resource_version: str | None = None,
-        grace_period_s: int | None = None,
-        dry_run: bool = False,
-    ) -> dict[str, Any] | None:
-        """Delete an object."""
-        return self._written(
-            lambda: self._cluster.delete(
-                ref,
-                propagation=propagation,
-                uid=uid,
-                resource_version=resource_version,
-                grace_period_s=grace_period_s,
-                dry_run=dry_run,
-            ),
-            dry_run=dry_run,
-            deletes=ref,
-        )
-
-    def watch(
-        self,
-        api_version: str,
-        kind: str,
-        *,
-        namespace: str | None = None,
-        labels: str = "",
-        fields: str = "",
-        metadata_only: bool = False,
-        resource_version: str = "",
-        timeout_s: float,
-    ) -> Iterator[WatchEvent]:
-        """Watch the objects of one kind."""
-        return self._watched(
-            lambda: self._cluster.watch(
-                api_version,
-                kind,
-                namespace=namespace,
-                labels=labels,
-                fields=fields,
-                metadata_only=metadata_only,
-                resource_version=resource_version,
-                timeout_s=timeout_s,
-            )
-        )
-
-    def logs(
-        self,
-        ref: ObjectRef,
-        container: str,
-        *,
-        previous: bool = False,
-        lines: int,
-        most_bytes: int,
-        timeout_s: float,
-    ) -> str:
-        """Give the last lines of a container, asked for once: logs are not worth any patience."""
-        return self._cluster.logs(
-            ref, container, previous=previous, lines=lines, most_bytes=most_bytes, timeout_s=timeout_s
-        )
+for _verb in [name for name in vars(Cluster) if not name.startswith("_")]:
+    setattr(ClientWrapper, _verb, _forward(_verb))
 
 
 class SecretAware(ClientWrapper):
-    """Another cluster, of whose Secrets the run takes note: it is to print their values nowhere."""
+    """Another client, of whose Secrets the run takes note: it is to print their values nowhere."""
 
-    def _asked(self, ask: Callable[[], T]) -> T:
-        answer = ask()
-        if isinstance(answer, Listing):
-            for item in answer.items:
-                masking.note_object(item)
-        else:
-            masking.note_object(answer.object if isinstance(answer, Applied) else answer)
+    def _call(self, verb: str, *args: Any, **named: Any) -> Any:
+        if verb in ("apply", "create", "replace"):
+            masking.note_object(args[0])
+        answer = super()._call(verb, *args, **named)
+        if verb == "watch":
+            return map(_noted, answer)
+        for item in answer.items if isinstance(answer, Listing) else [answer]:
+            masking.note_object(item.object if isinstance(item, Applied) else item)
         return answer
 
-    def create(self, obj: Mapping[str, Any], *, manager: str = MANAGER, dry_run: bool = False) -> Applied:
-        """Create an object."""
-        masking.note_object(obj)
-        return super().create(obj, manager=manager, dry_run=dry_run)
 
-    def apply(
-        self, obj: Mapping[str, Any], *, manager: str = MANAGER, force: bool = False, dry_run: bool = False
-    ) -> Applied:
-        """Write by server-side apply."""
-        masking.note_object(obj)
-        return super().apply(obj, manager=manager, force=force, dry_run=dry_run)
+def _noted(event: WatchEvent) -> WatchEvent:
+    masking.note_object(event.object)
+    return event
 
-    def replace(
-        self, obj: Mapping[str, Any], *, manager: str = MANAGER, subresource: str = "", dry_run: bool = False
-    ) -> Applied:
-        """Put an object in place of the one that is there."""
-        masking.note_object(obj)
-        return super().replace(obj, manager=manager, subresource=subresource, dry_run=dry_run)
 
-    def _watched(self, begin: Callable[[], Iterator[WatchEvent]]) -> Iterator[WatchEvent]:
-        for event in begin():
-            masking.note_object(event.object)
-            yield event
+def written(
+    cluster: Cluster, ref: ObjectRef, body: Mapping[str, Any], subresource: str = ""
+) -> dict[str, Any] | None:
+    """Give an object as it is if it is as it was to become, else None.
+
+    For the second of two requests, of which the first got no answer: is it refused because the first was
+    heard? Where somebody else wrote the very same, nothing is left to be done either.
+    """
+    live = cluster.get(ref)
+    if live is None:
+        return None
+    parts = (subresource,) if subresource else tuple(key for key in body if key not in ("metadata", "status"))
+    metadata, live_metadata = body.get("metadata") or {}, live.get("metadata") or {}
+    is_written = all(_contains(live.get(key), body.get(key)) for key in parts) and all(
+        _contains(live_metadata.get(key), value) for key, value in metadata.items() if key not in _SERVERS_OWN
+    )
+    return live if is_written else None
+
+
+def _contains(live: Any, part: Any) -> bool:
+    if isinstance(part, Mapping):
+        fields = live if isinstance(live, Mapping) else {}
+        return all(_contains(fields.get(key), value) for key, value in part.items())
+    if isinstance(part, list | tuple) and isinstance(live, list):
+        return len(live) == len(part) and all(map(_contains, live, part))
+    return bool(live == part)
+
+
+_SERVERS_OWN = frozenset({"creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink"})

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
+from functools import partial
 from threading import Event, Lock, Thread
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar
 
 from mlstack.errors import MlstackError, NotReadyError, UnreachableError
-from mlstack.kube.client import ClientWrapper, Cluster, Listing, ObjectRef
+from mlstack.kube.client import ClientWrapper, Cluster, ObjectRef
 
 # --- Ask before the answer is needed: the round trips of questions that are known beforehand go
 # side by side
@@ -64,62 +65,29 @@ class PrefetchingCluster(ClientWrapper):
 
     def foresee_get(self, ref: ObjectRef) -> None:
         """Begin to read an object."""
-        self._begin(ref, lambda: self._cluster.get(ref))
+        self._begin("get", ref)
 
-    def foresee_list(
-        self,
-        api_version: str,
-        kind: str,
-        *,
-        namespace: str | None = None,
-        labels: str = "",
-        metadata_only: bool = False,
-    ) -> None:
-        """Begin to list objects."""
-        self._begin(
-            (api_version, kind, namespace, labels, "", metadata_only),
-            lambda: self._cluster.list(
-                api_version, kind, namespace=namespace, labels=labels, metadata_only=metadata_only
-            ),
-        )
+    def foresee_list(self, api_version: str, kind: str, **selection: Any) -> None:
+        """Begin to list objects, as `list` will be asked to."""
+        self._begin("list", api_version, kind, **selection)
 
-    def get(self, ref: ObjectRef) -> dict[str, Any] | None:
-        """Read one object."""
-        return self._taken(ref, lambda: super(PrefetchingCluster, self).get(ref))
-
-    def list(
-        self,
-        api_version: str,
-        kind: str,
-        *,
-        namespace: str | None = None,
-        labels: str = "",
-        fields: str = "",
-        metadata_only: bool = False,
-    ) -> Listing:
-        """List the objects of one kind."""
-        return self._taken(
-            (api_version, kind, namespace, labels, fields, metadata_only),
-            lambda: super(PrefetchingCluster, self).list(
-                api_version,
-                kind,
-                namespace=namespace,
-                labels=labels,
-                fields=fields,
-                metadata_only=metadata_only,
-            ),
-        )
-
-    def _begin(self, question: Hashable, ask: Callable[[], object]) -> None:
+    def _begin(self, verb: str, *args: Any, **named: Any) -> None:
+        question = _question(verb, args, named)
         with self._lock:
             if question not in self._begun:
-                self._begun[question] = prefetch(ask)
+                self._begun[question] = prefetch(partial(super()._call, verb, *args, **named))
 
-    def _taken(self, question: Hashable, ask: Callable[[], T]) -> T:
-        """Give the answer to a question that was asked before, else ask it now."""
-        with self._lock:
-            answer = self._begun.pop(question, None)
-        return ask() if answer is None else cast(T, answer())
+    def _call(self, verb: str, *args: Any, **named: Any) -> Any:
+        if verb in ("get", "list"):
+            with self._lock:
+                answer = self._begun.pop(_question(verb, args, named), None)
+            if answer is not None:
+                return answer()
+        return super()._call(verb, *args, **named)
+
+
+def _question(verb: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> Hashable:
+    return verb, args, frozenset((key, value) for key, value in named.items() if value)
 
 
 # --- Do the same thing to many objects at once, and keep what each gave ---

@@ -15,8 +15,9 @@ from typing import Literal, Self
 
 from mlstack.app.app import ReadyRules
 from mlstack.clock import Clock
-from mlstack.errors import ClusterError, ForbiddenError, MlstackError, ObjectNotFoundError, WatchExpiredError
-from mlstack.kube.client import Cluster, ClusterSource, ObjectRef, WatchEvent
+from mlstack.errors import ClusterError, ForbiddenError, MlstackError, ObjectNotFoundError
+from mlstack.kube.client import Cluster, ObjectRef, WatchEvent
+from mlstack.kube.watch import Listed, Reflector, WatchSource
 from mlstack.objects.kube_object import Identity, KubeObject
 from mlstack.readiness.assess import assess
 from mlstack.readiness.evaluate import MISSING, Logs, Seen, StatusEvaluator
@@ -46,7 +47,7 @@ class News:
         data: the object.
     """
 
-    source: ClusterSource
+    source: WatchSource
     what: Literal["put", "drop"]
     data: Data
 
@@ -55,8 +56,8 @@ class News:
 class _Stream:
     """One watch as it goes on; the thread writes, others read under the feed's lock."""
 
-    source: ClusterSource
-    version: str = ""
+    source: WatchSource
+    reflector: Reflector
     known: dict[ObjectRef, Data] = field(default_factory=dict)
     synced: bool = False
     idle: bool = False
@@ -73,17 +74,17 @@ class ResourceWatcher:
     def __init__(self, cluster: Cluster) -> None:
         """Watch nothing yet."""
         self._cluster = cluster
-        self._streams: dict[ClusterSource, _Stream] = {}
+        self._streams: dict[WatchSource, _Stream] = {}
         self._news: list[News] = []
         self._changed = Condition()
         self._closed = False
 
-    def open(self, source: ClusterSource) -> None:
+    def open(self, source: WatchSource) -> None:
         """Begin to watch, unless that goes on already."""
         with self._changed:
             if source in self._streams or self._closed:
                 return
-            stream = self._streams[source] = _Stream(source)
+            stream = self._streams[source] = _Stream(source, Reflector(self._cluster, source))
         Thread(target=self._follow, args=(stream,), name=f"watch {source.kind}", daemon=True).start()
 
     def collect(self, *, timeout_s: float) -> list[News]:
@@ -107,13 +108,13 @@ class ResourceWatcher:
                 stream.idle = False
             self._changed.notify_all()
 
-    def has_listed(self, source: ClusterSource) -> bool:
+    def has_listed(self, source: WatchSource) -> bool:
         """Tell whether everything there is has been told once."""
         with self._changed:
             found = self._streams.get(source)
             return found is not None and found.synced
 
-    def error(self, source: ClusterSource) -> MlstackError | None:
+    def error(self, source: WatchSource) -> MlstackError | None:
         """Give what keeps a watch from going on."""
         with self._changed:
             found = self._streams.get(source)
@@ -138,8 +139,6 @@ class ResourceWatcher:
             error: MlstackError | None = None
             try:
                 self._watch(stream)
-            except WatchExpiredError:
-                stream.version = ""
             except MlstackError as found:
                 error = found
             except Exception as found:  # a fault of ours must not end in silence: a thread has no caller
@@ -147,28 +146,13 @@ class ResourceWatcher:
             self._rest(stream, error)
 
     def _watch(self, stream: _Stream) -> None:
-        source, gone = stream.source, {} if stream.version else dict(stream.known)
-        is_list = not stream.version
-        events: Iterator[WatchEvent] = self._cluster.watch(
-            source.api_version,
-            source.kind,
-            namespace=source.namespace,
-            labels=source.labels,
-            metadata_only=source.metadata_only,
-            resource_version=stream.version,
-            timeout_s=WATCH_S,
-        )
-        for event in events:
+        for event in stream.reflector.watch(WATCH_S):
             if self._closed:
                 return
-            if event.type != "BOOKMARK":
-                gone.pop(ObjectRef.of(event.object), None)
+            if isinstance(event, Listed):
+                self._listed(stream, event)
+            elif event.type != "BOOKMARK":
                 self._tell(stream, event)
-            elif event.is_initial_end:
-                self._listed(stream, gone)
-                is_list = False
-            if not is_list:
-                stream.version = event.resource_version or stream.version
 
     def _tell(self, stream: _Stream, event: WatchEvent) -> None:
         ref = ObjectRef.of(event.object)
@@ -180,12 +164,11 @@ class ResourceWatcher:
             self._news.append(News(stream.source, "drop" if event.type == "DELETED" else "put", event.object))
             self._changed.notify_all()
 
-    def _listed(self, stream: _Stream, gone: dict[ObjectRef, Data]) -> None:
+    def _listed(self, stream: _Stream, listed: Listed) -> None:
         """Note that everything was told, and tell what is not there any more."""
         with self._changed:
-            for ref, data in gone.items():
-                stream.known.pop(ref, None)
-                self._news.append(News(stream.source, "drop", data))
+            for ref in [ref for ref in stream.known if ref not in listed.refs]:
+                self._news.append(News(stream.source, "drop", stream.known.pop(ref)))
             stream.synced, stream.error = True, None
             self._changed.notify_all()
 
@@ -277,7 +260,7 @@ class ReadinessWatcher:
         self._wanted = tuple(wanted)
         self._static = {found.identity for found in wanted if not everything and self._is_static(found)}
         self._watched = [found for found in self._wanted if found.identity not in self._static]
-        self._sources: dict[Identity, ClusterSource] = {}
+        self._sources: dict[Identity, WatchSource] = {}
         self._resumed_s = clock.now_s()
         self._tick_s = TICK_S
 
@@ -408,7 +391,7 @@ class ReadinessWatcher:
             key = (found.api_version, found.kind)
             is_wide = len(namespaces[key]) >= MANY_NAMESPACES and key not in self._narrow
             namespace = None if is_wide or not found.namespace else found.namespace
-            source = ClusterSource(*key, namespace, self._labels, metadata_only=self._is_plain(found))
+            source = WatchSource(*key, namespace, self._labels, metadata_only=self._is_plain(found))
             self._sources[found.identity] = source
             self._feed.open(source)
 
@@ -437,7 +420,7 @@ class ReadinessWatcher:
         if not wanted.namespace or not has_pods(wanted.data):
             return
         for api_version, kind in (*kinds_below([wanted.data]), ("v1", "Event")):
-            self._feed.open(ClusterSource(api_version, kind, wanted.namespace))
+            self._feed.open(WatchSource(api_version, kind, wanted.namespace))
 
 
 def _is_tolerable(error: MlstackError) -> bool:

@@ -12,7 +12,7 @@ from mlstack.elastic.controller.controller import sources
 from mlstack.elastic.controller.reconciler import Pass, Reconciler
 from mlstack.elastic.facts import NodePlace, is_eligible
 from mlstack.elastic.snapshot import PolicyConfig, PriorityGrants
-from mlstack.kube.client import ClientWrapper, Cluster, ObjectRef, WatchEvent
+from mlstack.kube.client import WRITES, ClientWrapper, Cluster, ObjectRef, WatchEvent
 from mlstack.objects.kube_object import MANAGER
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
@@ -56,11 +56,11 @@ class Counting(ClientWrapper):
         self.admits(obj)
         return super().create(obj, manager=manager, dry_run=dry_run)
 
-    def _written(self, write: Any, *, dry_run: bool, deletes: ObjectRef | None = None) -> Any:
-        if not dry_run:
+    def _call(self, verb: str, *args: Any, **named: Any) -> Any:
+        if verb in WRITES and not named.get("dry_run"):
             self.writes += 1
             self.refuses()
-        return super()._written(write, dry_run=dry_run, deletes=deletes)
+        return super()._call(verb, *args, **named)
 
 
 class Stage:

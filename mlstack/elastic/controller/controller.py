@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from mlstack.elastic.controller.cache import ClusterCache
-from mlstack.elastic.controller.informer import Informer, Listed, News
+from mlstack.elastic.controller.informer import Informer, News
 from mlstack.elastic.controller.jobs import BUDGET, SERVICE
 from mlstack.elastic.controller.leader import DURATION_S, LeaderElector, NotLeadingError
 from mlstack.elastic.controller.memory import Backoff
@@ -25,9 +25,10 @@ from mlstack.errors import (
     NotReadyError,
     ObjectNotFoundError,
 )
-from mlstack.kube.client import Cluster, ClusterSource, WatchEvent
+from mlstack.kube.client import Cluster, WatchEvent
 from mlstack.kube.lease import Lease
-from mlstack.kube.wrappers import FencedClient
+from mlstack.kube.retrying import FencedClient
+from mlstack.kube.watch import Listed, WatchSource
 
 # --- When the controller looks again: soon after something happened, and now and then in any case ---
 
@@ -152,19 +153,19 @@ class Nobody:
         """Take no note."""
 
 
-def sources(namespaces: Sequence[str]) -> tuple[ClusterSource, ...]:
+def sources(namespaces: Sequence[str]) -> tuple[WatchSource, ...]:
     """Give what is watched: jobs and their own where they are looked after, nodes and pods everywhere.
 
     Pods of other namespaces take room too.
     """
     places: Sequence[str | None] = namespaces or (None,)
     return (
-        ClusterSource("scheduling.k8s.io/v1", "PriorityClass"),
-        ClusterSource("v1", "Node"),
-        *(ClusterSource(*kind, place, JOB_LABEL) for kind in _AROUND for place in places),
-        *(ClusterSource("v1", "ResourceQuota", place) for place in places),
-        *(ClusterSource(API_VERSION, KIND, place) for place in places),
-        ClusterSource("v1", "Pod"),
+        WatchSource("scheduling.k8s.io/v1", "PriorityClass"),
+        WatchSource("v1", "Node"),
+        *(WatchSource(*kind, place, JOB_LABEL) for kind in _AROUND for place in places),
+        *(WatchSource("v1", "ResourceQuota", place) for place in places),
+        *(WatchSource(API_VERSION, KIND, place) for place in places),
+        WatchSource("v1", "Pod"),
     )
 
 
@@ -174,7 +175,7 @@ class Knowledge:
 
     listener: Informer  # the watches
     world: ClusterCache = field(default_factory=ClusterCache)  # what they told
-    missing: set[ClusterSource] = field(default_factory=set)  # what has not been told in full yet
+    missing: set[WatchSource] = field(default_factory=set)  # what has not been told in full yet
 
     @classmethod
     def of(cls, cluster: Cluster, settings: ControllerSettings, clock: LoopClock) -> Knowledge:
@@ -203,7 +204,8 @@ class Knowledge:
         was_missing = listed.source in self.missing
         self.missing.discard(listed.source)
         source = listed.source
-        is_news = self.world.keep(source.kind, listed.keys, listed.version, namespace=source.namespace)
+        keys = frozenset(f"{ref.namespace}/{ref.name}" if ref.namespace else ref.name for ref in listed.refs)
+        is_news = self.world.keep(source.kind, keys, listed.version, namespace=source.namespace)
         return is_news or was_missing
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from queue import Empty, Queue
 from threading import Event, Thread
 
-from mlstack.elastic.controller.cache import key_of
-from mlstack.errors import MlstackError, WatchExpiredError
-from mlstack.kube.client import Cluster, ClusterSource, WatchEvent
+from mlstack.errors import MlstackError
+from mlstack.kube.client import Cluster, WatchEvent
+from mlstack.kube.retrying import backoff
+from mlstack.kube.watch import Listed, Reflector, WatchSource
 
 RESYNC_S = 600.0
 """So often everything is listed anew: what was missed costs no more than this."""
@@ -25,15 +25,6 @@ _LONGEST_PAUSE_S = 10.0
 _QUEUED = 2_000
 
 
-@dataclass(frozen=True, kw_only=True)
-class Listed:
-    """Word that everything there is has been told."""
-
-    source: ClusterSource  # of what
-    keys: frozenset[str]  # `namespace/name` of all there is
-    version: str  # of the list
-
-
 News = WatchEvent | Listed
 
 
@@ -45,13 +36,13 @@ class Informer:
     """
 
     def __init__(
-        self, cluster: Cluster, sources: tuple[ClusterSource, ...], monotonic_s: Callable[[], float]
+        self, cluster: Cluster, sources: tuple[WatchSource, ...], monotonic_s: Callable[[], float]
     ) -> None:
         self._cluster, self._sources, self._monotonic_s = cluster, sources, monotonic_s
         self._queue: Queue[News] = Queue(_QUEUED)
         self._closed = Event()
-        self._errors: dict[ClusterSource, MlstackError] = {}
-        self._broken: dict[ClusterSource, float | None] = {}
+        self._errors: dict[WatchSource, MlstackError] = {}
+        self._broken: dict[WatchSource, float | None] = {}
 
     def start(self) -> None:
         """Begin."""
@@ -64,7 +55,7 @@ class Informer:
         self._closed.set()
 
     @property
-    def sources(self) -> tuple[ClusterSource, ...]:
+    def sources(self) -> tuple[WatchSource, ...]:
         """Give what is watched."""
         return self._sources
 
@@ -89,54 +80,34 @@ class Informer:
         except Empty:
             return
 
-    def _follow(self, source: ClusterSource) -> None:
-        version, listed_s, pause_s = "", self._monotonic_s(), _FIRST_PAUSE_S
+    def _follow(self, source: WatchSource) -> None:
+        reflector, listed_s, pauses = Reflector(self._cluster, source), self._monotonic_s(), _pauses()
         while not self._closed.is_set():
-            if not version or self._monotonic_s() - listed_s >= RESYNC_S:
-                version, listed_s = "", self._monotonic_s()
             begun_s = self._monotonic_s()
-            if source in self._broken and version:
+            if not reflector.version or begun_s - listed_s >= RESYNC_S:
+                reflector.version, listed_s = "", begun_s
+            elif source in self._broken:
                 self._broken[source] = begun_s
             try:
-                for reached in self._watch(source, version):
-                    version = reached
-                    pause_s = _FIRST_PAUSE_S
+                for event in reflector.watch(WATCH_S):
+                    if self._closed.is_set():
+                        return
+                    if isinstance(event, Listed) or event.type != "BOOKMARK":
+                        self._queue.put(event)
+                    pauses = _pauses()
                     self._errors.pop(source, None)
-                    if reached:
+                    if reflector.version:
                         self._broken.pop(source, None)
-            except WatchExpiredError:
-                version, self._broken[source] = "", None
+                if not reflector.version:  # it was forgotten, or the list was cut off
+                    self._broken[source] = None
             except MlstackError as error:
                 self._errors[source], self._broken[source] = error, None
             except Exception as error:  # a fault of ours must not end in silence: a thread has no caller
                 self._errors[source] = MlstackError(f"watch of {source.kind}: {error!r}")
                 self._broken[source] = None
             if self._monotonic_s() - begun_s < _LONGEST_PAUSE_S:
-                self._closed.wait(pause_s)
-                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                self._closed.wait(next(pauses))
 
-    def _watch(self, source: ClusterSource, version: str) -> Iterator[str]:
-        """Watch from a version on, or list first; gives the version reached after each event."""
-        keys: set[str] | None = None if version else set()
-        events = self._cluster.watch(
-            source.api_version,
-            source.kind,
-            namespace=source.namespace,
-            labels=source.labels,
-            metadata_only=source.metadata_only,
-            resource_version=version,
-            timeout_s=WATCH_S,
-        )
-        for event in events:
-            if self._closed.is_set():
-                return
-            if event.type != "BOOKMARK":
-                self._queue.put(event)
-                if keys is not None:
-                    keys.add(key_of(event.object["metadata"]))
-            elif event.is_initial_end and keys is not None:
-                found = frozenset(keys)
-                self._queue.put(Listed(source=source, keys=found, version=event.resource_version))
-                keys = None
-            # Before its end a list has no version from which a watch could go on.
-            yield "" if keys is not None else event.resource_version or version
+
+def _pauses() -> Iterator[float]:
+    return backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)

@@ -23,7 +23,8 @@ from mlstack.elastic.snapshot import (
 )
 from mlstack.elastic.training_job import KIND
 from mlstack.errors import ClusterError, ForbiddenError, NotFoundError, ObjectNotFoundError, UsageError
-from mlstack.kube.client import Cluster, ClusterSource, ObjectRef
+from mlstack.kube.client import Cluster, ObjectRef
+from mlstack.kube.watch import WatchSource
 from mlstack.names import nearest
 
 UNSEEN = "no controller has looked at it yet"
@@ -172,7 +173,7 @@ def _without_jobs(world: ClusterCache, namespaces: Sequence[str]) -> list[str]:
     return [name for name in namespaces if name not in seen]
 
 
-def _read(cluster: Cluster, wanted: Iterable[ClusterSource], world: ClusterCache) -> ClusterCache:
+def _read(cluster: Cluster, wanted: Iterable[WatchSource], world: ClusterCache) -> ClusterCache:
     for source in wanted:
         try:
             listing = cluster.list(

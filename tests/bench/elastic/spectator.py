@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
 
 from mlstack.elastic.training_job import API_VERSION, KIND
-from mlstack.kube.client import Cluster, ClusterSource, WatchEvent
+from mlstack.kube.client import Cluster, WatchEvent
+from mlstack.kube.watch import WatchSource
 from mlstack.readiness.watcher import News, ResourceWatcher
 from mlstack.simulator.measures import Observer, Sample
 
 SOURCES = (
-    ClusterSource("v1", "Node"),
-    ClusterSource("apps/v1", "Deployment", namespace="default"),
-    ClusterSource(API_VERSION, KIND),
-    ClusterSource("v1", "Pod"),
+    WatchSource("v1", "Node"),
+    WatchSource("apps/v1", "Deployment", namespace="default"),
+    WatchSource(API_VERSION, KIND),
+    WatchSource("v1", "Pod"),
 )
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from mlstack.kube.client import Cluster
 from mlstack.kube.parallel import PrefetchingCluster
-from mlstack.kube.wrappers import FencedClient
+from mlstack.kube.retrying import FencedClient
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
 from tests.support.cluster_contract import ClusterContract

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from mlstack.elastic.controller.informer import Informer, Listed, News
+from mlstack.elastic.controller.informer import Informer, News
 from mlstack.errors import UnreachableError, WatchExpiredError
-from mlstack.kube.client import INITIAL_EVENTS_END, ClusterSource, WatchEvent
+from mlstack.kube.client import INITIAL_EVENTS_END, ObjectRef, WatchEvent
+from mlstack.kube.watch import Listed, WatchSource
 from tests.support.elastic import numbered, pod
 from tests.support.waiting import wait_until
 
-PODS = ClusterSource("v1", "Pod")
+PODS = WatchSource("v1", "Pod")
 
 
 def added(name: str, version: int) -> WatchEvent:
@@ -64,7 +65,8 @@ def test_a_list_is_told_with_its_end() -> None:
 
     found = gathered(script, lambda news: len(news) == 4)
 
-    assert lists(found) == [Listed(source=PODS, keys=frozenset({"default/a", "default/b"}), version="5")]
+    refs = frozenset(ObjectRef("v1", "Pod", "default", name) for name in "ab")
+    assert lists(found) == [Listed(source=PODS, refs=refs, version="5")]
 
 
 def test_a_watch_that_ends_goes_on_where_it_was() -> None:
@@ -81,7 +83,7 @@ def test_an_expired_watch_lists_again() -> None:
     found = gathered(script, lambda news: len(lists(news)) == 2)
 
     assert script.versions[:3] == ["", "5", ""]
-    assert lists(found)[1].keys == frozenset({"default/b"})
+    assert [ref.name for ref in lists(found)[1].refs] == ["b"]
 
 
 def test_a_list_that_was_cut_off_begins_anew() -> None:

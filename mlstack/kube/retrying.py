@@ -1,15 +1,16 @@
-"""A cluster that rides out what passes: an API server that restarts, or that is too busy for a while.
+"""The one back-off, and what stands around a client: one that retries, and one whose writes are fenced.
 
-Every request of the port may be sent again: reading changes nothing, server-side apply and deletion by UID do
-the same thing twice, and what must happen once carries a resourceVersion or fails with "already exists".
+Every request may be sent again: reading changes nothing, server-side apply and deletion by UID do the same
+thing twice, and what must happen once carries a resourceVersion or fails with "already exists".
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from math import inf
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any
 
 from mlstack.clock import Clock
 from mlstack.errors import (
@@ -21,15 +22,7 @@ from mlstack.errors import (
     UnreachableError,
 )
 from mlstack.events import STILL_S
-from mlstack.kube.api_server import written
-from mlstack.kube.client import Applied, ClientWrapper, Cluster, ObjectRef, WatchEvent
-from mlstack.objects.kube_object import MANAGER
-
-# --- A cluster that rides out what passes: an API server that restarts, or that is too busy for a
-# while
-# Every request of the port may be sent again: reading changes nothing, server-side apply and deletion by
-# UID do the same thing twice, and what must happen once carries a resourceVersion or fails with "already
-# exists".
+from mlstack.kube.client import WRITES, Applied, ClientWrapper, Cluster, ObjectRef, WatchEvent, written
 
 # An API server that is restarted is back in 4 to 40 s.
 OUTAGE_S = 60.0
@@ -38,12 +31,19 @@ BUSY_S = 120.0
 # Right after its start a server does not know all rights and kinds yet.
 WARMING_UP_S = 5.0
 
-_FIRST_PAUSE_S = 0.1
-_LONGEST_PAUSE_S = 1.0
+_ONCE = ("expect", "logs")  # logs are not worth any patience
+
+
+def backoff(first_s: float, longest_s: float) -> Iterator[float]:
+    """Give pauses without end, in seconds: each twice as long as the one before, up to the longest."""
+    pause_s = first_s
+    while True:
+        yield pause_s
+        pause_s = min(pause_s * 2, longest_s)
 
 
 class RetryingClient(ClientWrapper):
-    """Another cluster, asked again while it does not answer; the first answer ever must come at once.
+    """Another client, asked again while it does not answer; the first answer ever must come at once.
 
     Args:
         cluster: what is asked.
@@ -66,68 +66,71 @@ class RetryingClient(ClientWrapper):
         timeout_s: float = inf,
         still: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Hold the parts; nothing is asked."""
         super().__init__(cluster)
         self._outage_s, self._busy_s = min(OUTAGE_S, timeout_s), min(BUSY_S, timeout_s)
         self._webhook_s, self._clock, self._told = min(webhook_s, timeout_s), clock, told
         self._lock = Lock()
         self._still, self._still_s = still, -inf
-        self._answered = answered
+        self._has_answered = answered
         self._silent_since: float | None = None
         self._noticed_s = 0.0
         self._back_since: float | None = None
         self._busy = False
 
-    def create(self, obj: Mapping[str, Any], *, manager: str = MANAGER, dry_run: bool = False) -> Applied:
-        """Create an object; what is there because an earlier try was heard is created."""
-        was_silent = False
+    def _call(self, verb: str, *args: Any, **named: Any) -> Any:
+        ask = partial(super()._call, verb, *args, **named)
+        if verb in _ONCE:
+            return ask()
+        if verb == "watch":
+            return self._begin_watch(ask)
+        return self._retry(ask, creates=args[0] if verb == "create" and not named.get("dry_run") else None)
 
-        def create() -> Applied:
-            nonlocal was_silent
-            try:
-                return self._cluster.create(obj, manager=manager, dry_run=dry_run)
-            except UnreachableError:
-                was_silent = True
-                raise
-            except ConflictError:
-                live = None if dry_run or not was_silent else written(self._cluster, ObjectRef.of(obj), obj)
-                if live is None:
-                    raise
-                return Applied(object=live, warnings=(), created=True)
+    def _begin_watch(self, begin: Callable[[], Iterator[WatchEvent]]) -> Iterator[WatchEvent]:
+        """Hand events on; a watch that breaks ends, one that cannot begin is begun again."""
 
-        return self._written(create, dry_run=dry_run)
+        def first_event() -> tuple[WatchEvent | None, Iterator[WatchEvent]]:
+            events = begin()
+            return next(events, None), events
 
-    def _asked(self, ask: Callable[[], T]) -> T:
-        begun, pause = self._clock.now_s(), _FIRST_PAUSE_S
-        while True:
+        first, rest = self._retry(first_event)
+        if first is not None:
+            yield first
+            yield from rest
+
+    def _retry(self, ask: Callable[[], Any], *, creates: Mapping[str, Any] | None = None) -> Any:
+        """Ask until there is an answer; what is there because an earlier try was heard is created."""
+        begun_s, was_silent = self._clock.now_s(), False
+        for pause_s in backoff(0.1, 1.0):
             asked_s = self._clock.now_s()
             try:
                 answer = ask()
             except UnreachableError as error:
-                self._rides_out(error, asked_s)
+                was_silent = True
+                self._ride_out(error, asked_s)
             except TransientError as error:
-                self._heard(asked_s)
-                if self._clock.now_s() - begun >= (self._webhook_s if error.webhook else self._busy_s):
+                self._note_answer(asked_s)
+                if self._clock.now_s() - begun_s >= (self._webhook_s if error.webhook else self._busy_s):
                     raise
                 self._say_busy(error)
-            except (ForbiddenError, ObjectNotFoundError) as error:
-                self._heard(asked_s)
+            except MlstackError as error:
+                self._note_answer(asked_s)
+                if creates is not None and was_silent and isinstance(error, ConflictError):
+                    live = written(self._cluster, ObjectRef.of(creates), creates)
+                    if live is not None:
+                        return Applied(object=live, created=True)
                 if not (_may_be_early(error) and self._is_warming_up()):
                     raise
-            except MlstackError:
-                self._heard(asked_s)
-                raise
             else:
-                self._heard(asked_s)
+                self._note_answer(asked_s)
                 return answer
-            self._say_still(begun)
-            self._clock.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE_S)
+            self._say_still(begun_s)
+            self._clock.sleep(pause_s)
+        return None  # pragma: no cover # pauses have no end
 
-    def _rides_out(self, error: UnreachableError, asked_s: float) -> None:
+    def _ride_out(self, error: UnreachableError, asked_s: float) -> None:
         """Return when it is worth to ask again."""
         with self._lock:
-            if not self._answered:
+            if not self._has_answered:
                 raise error
             first = self._silent_since is None
             if self._silent_since is None:
@@ -151,10 +154,10 @@ class RetryingClient(ClientWrapper):
                 "until the API server answers" if away else "until the API server or a webhook is ready"
             )
 
-    def _heard(self, asked_s: float) -> None:
+    def _note_answer(self, asked_s: float) -> None:
         """Take note of an answer; a late one, to what was asked before the silence, does not end it."""
         with self._lock:
-            self._answered = True
+            self._has_answered = True
             if self._silent_since is not None and asked_s < self._noticed_s:
                 return
             was_silent, self._silent_since = self._silent_since is not None, None
@@ -174,51 +177,26 @@ class RetryingClient(ClientWrapper):
         if first:
             self._told(error.message if error.webhook else f"the API server is busy: {error.message}")
 
-    def _watched(self, begin: Callable[[], Iterator[WatchEvent]]) -> Iterator[WatchEvent]:
-        """Hand events on; a watch that breaks ends, one that cannot begin is begun again."""
 
-        def begun() -> tuple[WatchEvent | None, Iterator[WatchEvent]]:
-            events = begin()
-            return next(events, None), events
-
-        first, rest = self._asked(begun)
-        if first is not None:
-            yield first
-            yield from rest
-
-
-def _may_be_early(error: ForbiddenError | ObjectNotFoundError) -> bool:
+def _may_be_early(error: MlstackError) -> bool:
     """Tell whether a server that has just started may say this of something that is right."""
     if isinstance(error, ForbiddenError):
         return error.why in ("rights", "credentials")
-    return error.what == "kind"
-
-
-# --- A cluster whose writes are checked first: whoever lost the right to write stops before the
-# next one
-
-T = TypeVar("T")
+    return isinstance(error, ObjectNotFoundError) and error.what == "kind"
 
 
 class FencedClient(ClientWrapper):
-    """Another cluster, with a question before each write; dry runs and reading go straight through.
-
-    Args:
-        cluster: what is written to.
-        check: called before each write; raises when there must be none.
-        deleted: told what is about to be deleted, after the check.
-    """
+    """Another client; before each write `check` may raise, and `deleted` hears what will be deleted."""
 
     def __init__(
         self, cluster: Cluster, check: Callable[[], None], deleted: Callable[[ObjectRef], None]
     ) -> None:
-        """Hold the parts."""
         super().__init__(cluster)
         self._check, self._deleted = check, deleted
 
-    def _written(self, write: Callable[[], T], *, dry_run: bool, deletes: ObjectRef | None = None) -> T:
-        if not dry_run:
+    def _call(self, verb: str, *args: Any, **named: Any) -> Any:
+        if verb in WRITES and not named.get("dry_run"):
             self._check()
-            if deletes is not None:
-                self._deleted(deletes)
-        return super()._written(write, dry_run=dry_run, deletes=deletes)
+            if verb == "delete":
+                self._deleted(args[0])
+        return super()._call(verb, *args, **named)
