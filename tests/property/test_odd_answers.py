@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from mlstack.cli.main import main
 from mlstack.elastic import facts
-from mlstack.elastic.controller.cache import ResourceStore
 from mlstack.elastic.controller import jobs
+from mlstack.elastic.controller.cache import ResourceStore
 from mlstack.errors import ClusterError
 from mlstack.readiness.assess import assess
 from mlstack.readiness.rule import RULES, Facts
