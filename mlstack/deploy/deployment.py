@@ -127,7 +127,7 @@ class _Past:
         if not inventory.exists:
             cluster = reached.cluster
             self._has_history = prefetch(partial(history.exists, inventory.app, reached.place, cluster))
-            self._elsewhere = prefetch(partial(inventory_store.elsewhere, cluster, inventory))
+            self._elsewhere = prefetch(partial(inventory_store.other_namespaces, cluster, inventory))
             if is_writing:
                 self.may_all = prefetch(partial(permissions.may_everything, cluster))
 
@@ -464,7 +464,13 @@ class ApplyPlan(ProposedPlan):
         recorded = prefetch(partial(record, run.outcomes, error=None))  # neither record needs the other
         try:
             inventory_store.shrink(
-                run, widened, now.changes.changes, forgotten=now.forgotten, on_event=run.tell
+                run.records,
+                widened,
+                now.changes.changes,
+                outcomes=run.outcomes,
+                written=run.written,
+                forgotten=now.forgotten,
+                on_event=run.tell,
             )
             recorded()
         except (MlstackError, KeyboardInterrupt):
@@ -503,7 +509,14 @@ class ApplyPlan(ProposedPlan):
             raise
         except MlstackError:
             with suppress(ClusterError):  # what it holds now covers everything; hashes only save time
-                inventory_store.shrink(run, widened, changes, in_vain=True, on_event=on_event)
+                inventory_store.shrink(
+                    run.cluster,
+                    widened,
+                    changes,
+                    outcomes=run.outcomes,
+                    written=run.written,
+                    on_event=on_event,
+                )
             raise
         return widened
 

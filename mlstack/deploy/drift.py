@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from mlstack.deploy import adopt, inventory_store, result
-from mlstack.deploy import inventory as pruning
 from mlstack.deploy.conflicts import with_uid
 from mlstack.deploy.diff import Number, kept_labels, outlook_of
-from mlstack.deploy.inventory import Inventory, Member, owned_hash, payload_hash
+from mlstack.deploy.inventory import Inventory, Member, other_owner_of, owned_hash, payload_hash
 from mlstack.deploy.live import ClusterFacts, placed
 from mlstack.deploy.target import Reached
 from mlstack.errors import ConflictError, InvalidError
@@ -427,7 +426,7 @@ def _extra_row(item: Mapping[str, Any], inventory: Inventory) -> ObjectDrift | N
 
 def _is_copy(item: Mapping[str, Any], maker: ManagedFieldsEntry | None, inventory: Inventory) -> bool:
     """Tell an object that a person made with our marks; controllers copy labels to what they make as well."""
-    if maker is None or not is_made_by_hand(maker) or pruning.whose(item, inventory):
+    if maker is None or not is_made_by_hand(maker) or other_owner_of(item, inventory):
         return False
     places = {inventory.namespace, *(member.namespace for member in inventory.members)}
     return item["metadata"].get("namespace", "") in {"", *places}

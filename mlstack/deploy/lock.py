@@ -13,7 +13,7 @@ from types import TracebackType
 from mlstack.app.app import Environment
 from mlstack.clock import Clock
 from mlstack.deploy.inventory import name_of
-from mlstack.deploy.inventory_store import Record, patient
+from mlstack.deploy.inventory_store import explained, patient
 from mlstack.deploy.target import Holder, readable_holder
 from mlstack.errors import ClusterError, LockedError
 from mlstack.events import STILL_S, OnEvent, RunEvent, RunEventKind
@@ -61,7 +61,9 @@ def hold(
     lease = lease_of(cluster, place, app, holder=holder, clock=clock)
     keeper = _Keeper(lease, place, clock)
     try:
-        with _record_of(lease, place, app).explained(cluster, so="nothing was written"):
+        with explained(
+            cluster, lease.ref, what="lock", app=app, environment=place.name, so="nothing was written"
+        ):
             taking = replace(lease, cluster=patient(cluster, clock=clock, on_event=on_event))
             taken = _taken(taking, place, holder, clock=clock, on_event=on_event, timeout_s=timeout_s)
         keeper.start(taken.term)
@@ -129,11 +131,6 @@ def lease_of(cluster: Cluster, place: Environment, app: str, *, holder: Holder, 
         now_s=clock.now_s,
         labels=labels,
     )
-
-
-def _record_of(lease: Lease, place: Environment, app: str) -> Record:
-    """Give the lock as one of the records of its environment."""
-    return Record(ref=lease.ref, what="lock", app=app, environment=place.name)
 
 
 def describe(term: Term) -> str:

@@ -24,8 +24,8 @@ from mlstack.deploy.compare import ComparedEnvironment
 from mlstack.deploy.deployment import ApplyPlan, ProposedPlan, compare, propose
 from mlstack.deploy.drift import Difference, DriftState, ObjectDrift
 from mlstack.deploy.history import History, Revision, open_history
-from mlstack.deploy.inventory import KeepOptions
-from mlstack.deploy.prune import PruneSet, prune_set
+from mlstack.deploy.inventory import Inventory
+from mlstack.deploy.prune import KeepOptions, PruneSet, prune_set
 from mlstack.deploy.result import ChangeReport, ObjectChange, RunKind, RunResult, report
 from mlstack.deploy.rollback import propose_rollback
 from mlstack.deploy.run import Run
@@ -319,7 +319,18 @@ class DeletePlan(ProposedPlan):
                 f"environment `{self.environment}` was deployed since this was shown",
                 hint="nothing was deleted; run the command again to see what is there now",
             )
-        settle = partial(inventory_store.shrink, run, inventory, changes, on_event=on_event)
+
+        def shrink(cluster: Cluster, *, forgotten: frozenset[Identity] = frozenset()) -> Inventory:
+            return inventory_store.shrink(
+                cluster,
+                inventory,
+                changes,
+                outcomes=run.outcomes,
+                written=run.written,
+                forgotten=forgotten,
+                on_event=on_event,
+            )
+
         removed = partial(
             history.write_removal,
             self.remains.reached,
@@ -339,12 +350,12 @@ class DeletePlan(ProposedPlan):
             raise
         except MlstackError:
             with suppress(ClusterError):  # it still lists everything that is there
-                settle(in_vain=True)
+                shrink(run.cluster)
             raise
         namespace = run.outcomes.get(Identity("", "Namespace", "", self.place.namespace), _KEPT)
         if namespace.kind in ("deleted", "terminating"):
             return  # with everything that was kept in it
-        left = settle(forgotten=self.remains.forgotten)
+        left = shrink(run.records, forgotten=self.remains.forgotten)
         if self.remains.reached.selective:
             removed()
         else:

@@ -12,7 +12,7 @@ import pytest
 from mlstack.app import files
 from mlstack.app.app_dir import AppDir
 from mlstack.deploy.changes import ApplyOptions
-from mlstack.deploy.inventory import KeepOptions
+from mlstack.deploy.prune import KeepOptions
 from mlstack.deploy.target import Target
 from mlstack.kube import connect
 from mlstack.operations import deploy

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy.inventory import KeepOptions
+from mlstack.deploy.prune import KeepOptions
 from mlstack.errors import ClusterError, MlstackError, WrongClusterError
 from mlstack.kube import connect
 from mlstack.operations import deploy

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from mlstack.deploy import inventory, inventory_store
-from mlstack.deploy.inventory import Inventory, KeepOptions, Member
+from mlstack.deploy.inventory import Inventory, Member
+from mlstack.deploy.prune import KeepOptions
 from mlstack.deploy.result import RunResult
 from mlstack.kube import connect as kube
 from mlstack.objects.kube_object import Identity

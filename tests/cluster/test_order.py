@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy.inventory import KeepOptions
+from mlstack.deploy.prune import KeepOptions
 from mlstack.deploy.result import RunResult
 from mlstack.errors import (
     ClusterError,

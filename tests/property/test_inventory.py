@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlstack.deploy import inventory, inventory_store
+from mlstack.deploy import inventory, inventory_store, prune
 from mlstack.deploy.inventory import Inventory, Member, name_of
 from mlstack.errors import MlstackError
 from mlstack.objects.kinds import Kinds
@@ -167,5 +167,5 @@ def test_every_app_and_environment_has_a_name_kubernetes_takes(app: str, parts: 
 def test_too_much_is_more_than_half_of_enough(going: int, more: int) -> None:
     """Few deletions and at most half of all are never too much; everything of a larger set always is."""
     members = going + more
-    found = inventory.is_too_much(going, members)
+    found = prune.is_too_much(going, members)
     assert found == (going >= 4 and going > members / 2)

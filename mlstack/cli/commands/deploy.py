@@ -190,7 +190,7 @@ def delete(
 ) -> int:
     """Remove an environment's objects from the cluster, in reverse order; always asks."""
     from mlstack.cli import run_reporter
-    from mlstack.deploy.inventory import KeepOptions
+    from mlstack.deploy.prune import KeepOptions
     from mlstack.operations import deploy
 
     target = target_of(ctx.obj, folder, env, components, context=context, namespace=namespace)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy.inventory import KeepOptions
+from mlstack.deploy.prune import KeepOptions
 from mlstack.deploy.result import RunResult
 from mlstack.errors import InvalidError, NotFoundError, UsageError
 from mlstack.kube.client import ObjectRef
