@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlstack.cli.streams import say
+from mlstack.cli.output import say
 
 if TYPE_CHECKING:
     from mlstack.elastic.controller.metrics import Metrics

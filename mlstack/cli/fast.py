@@ -4,7 +4,7 @@ import gc
 import os
 import sys
 
-from mlstack.cli import streams
+from mlstack.cli import output
 
 TYPE_CHECKING = False  # as in `typing`, which is an import
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _prepare_streams() -> None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 # stays open
         elif mode == "w":
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    streams.guard()
+    output.guard()
 
 
 def _run(words: list[str]) -> int:
@@ -78,9 +78,9 @@ def _run(words: list[str]) -> int:
         from mlstack import __version__
 
         try:
-            output = streams.raw(sys.stdout)
-            output.write(f"mlstack {__version__}\n")
-            output.flush()
+            stdout = output.raw(sys.stdout)
+            stdout.write(f"mlstack {__version__}\n")
+            stdout.flush()
             return 0
         except OSError:
             pass  # the plain path says why

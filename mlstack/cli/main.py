@@ -17,8 +17,8 @@ from typer.core import TyperCommand, TyperGroup
 
 from mlstack import __version__
 from mlstack.cli.interruption import INTERRUPTED_EXIT_CODE, Interruption
+from mlstack.cli.output import ClosedOutputError, guarded, json_escaped, say, stop_writing, write
 from mlstack.cli.ports import Ports, Session, real_ports
-from mlstack.cli.streams import ClosedOutputError, guarded, json_escaped, say, stop_writing, write
 from mlstack.errors import INTERNAL_EXIT_CODE, MlstackError, UsageError
 from mlstack.names import nearest
 from mlstack.objects import masking

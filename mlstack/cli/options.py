@@ -252,7 +252,7 @@ def check_format(value: str) -> str:
     Raises:
         UsageError: no format has that name.
     """
-    return _choice(value, FORMATS.names())
+    return _choice(value, tuple(FORMATS))
 
 
 def check_object_format(value: str) -> str:

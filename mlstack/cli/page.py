@@ -1,4 +1,4 @@
-"""What a person reads, as values: text, coloured lines and tables, and their plain layout."""
+"""What a person reads, as values: lines and tables, their plain layout, and the only door to rich."""
 
 from __future__ import annotations
 
@@ -7,46 +7,36 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
-from unicodedata import category, east_asian_width
+from typing import TYPE_CHECKING, Literal
 
-from mlstack.cli.streams import raw, safe, scrubbed
+from mlstack.cli.output import is_terminal, raw, safe, say, scrubbed, write
 
-# --- What a person reads, as values: text, coloured lines and tables, and their plain layout ---
+if TYPE_CHECKING:
+    from rich.text import Text
 
 Style = Literal["", "add", "remove", "change", "head", "dim"]
+COLOURS = {"": "", "add": "green", "remove": "red", "change": "yellow", "head": "bold", "dim": "dim"}
 WIDTH = 80
+WIDEST_PROSE = 100
 GAP = "  "
 
 
 @dataclass(frozen=True)
 class TextLine:
-    """One line of text with a meaning that a terminal may colour.
-
-    Attributes:
-        text: the line, readable without colour.
-        style: what it says: added, removed, changed, a heading, or less important.
-        hang: how many blanks stand before what does not fit on the first line; None breaks no line.
-    """
+    """One line of text, readable without colour, with a meaning that a terminal may colour."""
 
     text: str
     style: Style = ""
-    hang: int | None = None
+    hang: int | None = None  # blanks before what does not fit on the first line; None breaks no line
 
 
 @dataclass(frozen=True)
 class TextTable:
-    """Rows under headings.
-
-    Attributes:
-        columns: headings, upper case.
-        rows: one cell a column.
-        cut: column whose cells may be shortened when the table is too wide.
-    """
+    """Rows under upper-case headings."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    cut: str | None = None
+    cut: str | None = None  # the column whose cells may be shortened when the table is too wide
 
 
 Block = TextLine | TextTable
@@ -54,36 +44,58 @@ Block = TextLine | TextTable
 
 @dataclass(frozen=True)
 class Page:
-    """What one result looks like to a person.
-
-    Attributes:
-        blocks: shown one below the other.
-        names: what `-o name` prints, one a line.
-        notes: said on stderr, as the next step.
-    """
+    """What one result looks like to a person."""
 
     blocks: tuple[Block, ...]
-    names: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # what `-o name` prints, one a line
+    notes: tuple[str, ...] = ()  # said on stderr, as the next step
+
+
+def show(page: Page, *, to_stderr: bool = False) -> None:
+    """Print a page: in colour on a terminal unless `NO_COLOR` is set, as plain text elsewhere."""
+    stream = sys.stderr if to_stderr else sys.stdout
+    if is_terminal(stream):
+        from rich.console import Console
+
+        # The only writer of control sequences: its lines were made safe when they were laid out.
+        console = Console(file=raw(stream), highlight=False, emoji=False, markup=False)
+        for line in _coloured(page, console.width):
+            console.print(line, soft_wrap=True)
+    elif to_stderr:
+        say(*text(page).split("\n"))
+    else:
+        write(text(page))
+
+
+def text(page: Page) -> str:
+    """Write a page as plain text."""
+    lines: list[str] = []
+    for block in page.blocks:
+        lines += layout(block) if isinstance(block, TextTable) else fold(block)
+    return "\n".join(lines)
+
+
+# --- layout ---
 
 
 def text_width(text: str) -> int:
     """Count the terminal columns that a text takes: wide characters take two, combining ones none."""
     if text.isascii():
         return len(text)
-    return sum(_columns(character) for character in text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def shorten(text: str, width: int) -> str:
     """Cut a text to so many terminal columns, with `…` in the place of what is left out."""
     if text_width(text) <= width:
         return text
-    kept = ""
-    for character in text:
-        if text_width(kept) + _columns(character) > width - 1:
-            break
-        kept += character
-    return kept + "…"
+    if text.isascii():
+        return text[: width - 1] + "…"
+    from rich.cells import chop_cells
+
+    return chop_cells(text, width - 1)[0] + "…"
 
 
 def one_line(text: str) -> str:
@@ -101,14 +113,14 @@ def fold(line: TextLine, *, width: int = WIDTH) -> Iterator[str]:
         yield text
         return
     indent = len(text) - len(text.lstrip(" "))
-    words = _WHOLE.sub(lambda found: found[0].replace(" ", _BLANK), text[indent:]).split(" ")
+    words = _UNBROKEN.sub(lambda match: match[0].replace(" ", _BLANK), text[indent:]).split(" ")
     first, *others = _wrap(words, width - line.hang, first=width - indent)
     yield " " * indent + first.replace(_BLANK, " ")
     yield from (" " * line.hang + other.replace(_BLANK, " ") for other in others)
 
 
 # What stands in backticks, and a command at the end.
-_WHOLE = re.compile(r"`[^`]*`|(?:^|(?<=: ))mlstack [^`]*$")
+_UNBROKEN = re.compile(r"`[^`]*`|(?:^|(?<=: ))mlstack [^`]*$")
 _BLANK = "\0"  # no text holds one: control characters are written visibly
 
 
@@ -121,19 +133,18 @@ def layout(table: TextTable, *, width: int = WIDTH) -> Iterator[str]:
     widths = _widths(table, rows, width)
     yield _join(table.columns, widths)
     for row in rows:
-        yield from [_cut(row, widths)] if table.cut == table.columns[-1] else _row(row, widths)
-
-
-def _columns(character: str) -> int:
-    if category(character) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if east_asian_width(character) in "WF" else 1
+        cells = [shorten(cell, limit) for cell, limit in zip(row, widths, strict=True)]
+        if table.cut == table.columns[-1]:
+            yield _join(cells, widths)
+            continue
+        first, *others = _wrap(row[-1].split(" "), widths[-1])
+        yield _join([*cells[:-1], first], widths)
+        for other in others:
+            yield _join([*("" for _ in cells[:-1]), other], widths)
 
 
 def _widths(table: TextTable, rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    widths = [
-        max(text_width(row[index]) for row in (table.columns, *rows)) for index in range(len(table.columns))
-    ]
+    widths = [max(map(text_width, cells)) for cells in zip(table.columns, *rows, strict=True)]
     room = width - len(GAP) * (len(widths) - 1)
     if table.cut is not None:
         index = table.columns.index(table.cut)
@@ -141,18 +152,6 @@ def _widths(table: TextTable, rows: Sequence[Sequence[str]], width: int) -> list
         widths[index] = min(widths[index], max(spare, len(table.cut), 12))
     widths[-1] = max(min(widths[-1], room - sum(widths[:-1])), 20 if len(widths) > 1 else 1)
     return widths
-
-
-def _cut(row: Sequence[str], widths: Sequence[int]) -> str:
-    return _join([shorten(cell, width) for cell, width in zip(row, widths, strict=True)], widths)
-
-
-def _row(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
-    cells = [shorten(cell, width) for cell, width in zip(row[:-1], widths[:-1], strict=True)]
-    first, *others = _wrap(row[-1].split(" "), widths[-1])
-    yield _join([*cells, first], widths)
-    for other in others:
-        yield _join([*("" for _ in cells), other], widths)
 
 
 def _wrap(words: Sequence[str], width: int, *, first: int | None = None) -> list[str]:
@@ -173,34 +172,21 @@ def _join(cells: Sequence[str], widths: Sequence[int]) -> str:
     return GAP.join(padded).rstrip()
 
 
-# --- The only door to rich: tables, colours and progress, used when a person watches a terminal ---
-
-STYLES = {"": "", "add": "green", "remove": "red", "change": "yellow", "head": "bold", "dim": "dim"}
-WIDEST_PROSE = 100
+# --- terminals ---
 
 
-def show(page: Page, *, to_stderr: bool = False) -> None:
-    """Print a page on a terminal, in colour unless `NO_COLOR` is set."""
-    from rich.console import Console
+def _coloured(page: Page, width: int) -> Iterator[Text]:
+    """Lay a page out as elsewhere: rich would rather break a place in a file than cut a long value."""
     from rich.text import Text
 
-    # The only writer of control sequences: its lines were made safe when they were laid out.
-    stream = raw(sys.stderr if to_stderr else sys.stdout)
-    console = Console(file=stream, highlight=False, emoji=False, markup=False)
     for block in page.blocks:
-        for line in _laid_out(block, console.width):
-            console.print(Text(line.text, style=STYLES[line.style]), soft_wrap=True)
-
-
-def _lines(line: TextLine, width: int) -> Iterator[TextLine]:
-    yield from (TextLine(text, line.style) for text in fold(line, width=min(width, WIDEST_PROSE)))
-
-
-def _rows(table: TextTable, width: int) -> Iterator[TextLine]:
-    """Lay a table out as elsewhere: rich would rather break a place in a file than cut a long value."""
-    head, *rows = layout(table, width=width)
-    yield TextLine(head, "head")
-    yield from (TextLine(row) for row in rows)
+        if isinstance(block, TextTable):
+            head, *rows = layout(block, width=width)
+            yield Text(head, style=COLOURS["head"])
+            yield from (Text(row) for row in rows)
+        else:
+            for line in fold(block, width=min(width, WIDEST_PROSE)):
+                yield Text(line, style=COLOURS[block.style])
 
 
 @contextmanager
@@ -224,14 +210,4 @@ def redrawing() -> Iterator[Callable[[Page], None]]:
 
     console = Console(file=raw(sys.stdout), highlight=False, emoji=False, markup=False)
     with Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop") as live:
-
-        def draw(page: Page) -> None:
-            lines = [line for block in page.blocks for line in _laid_out(block, console.width)]
-            text = Text("\n").join(Text(line.text, style=STYLES[line.style]) for line in lines)
-            live.update(text, refresh=True)
-
-        yield draw
-
-
-def _laid_out(block: TextLine | TextTable, width: int) -> Iterator[TextLine]:
-    return _rows(block, width) if isinstance(block, TextTable) else _lines(block, width)
+        yield lambda page: live.update(Text("\n").join(_coloured(page, console.width)), refresh=True)

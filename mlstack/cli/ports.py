@@ -12,7 +12,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
-from mlstack.cli import streams
+from mlstack.cli import output
 from mlstack.deploy.target import Holder
 from mlstack.errors import NotFoundError, UsageError
 
@@ -118,7 +118,7 @@ def connect(context: str, kubeconfig: str | None) -> Cluster:
     return RetryingClient(
         connect.connect(context, kubeconfig=kubeconfig),
         clock=SystemClock(),
-        told=lambda text: streams.say(f"waiting: {text}"),
+        told=lambda text: output.say(f"waiting: {text}"),
         webhook_s=WEBHOOK_S,
     )
 
@@ -172,13 +172,13 @@ def who() -> str:
 
 def ask(question: str) -> bool:
     """Ask on stderr; anything but a clear yes, and the end of input, is a no."""
-    streams.prompt(f"{question} [y/N]")
+    output.prompt(f"{question} [y/N]")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def ask_text(question: str) -> str:
     """Ask on stderr and give the line that was typed, empty at the end of input."""
-    streams.prompt(question)
+    output.prompt(question)
     return sys.stdin.readline().strip()
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from mlstack import disk_cache
 from mlstack.app import layout
-from mlstack.cli import streams
+from mlstack.cli import output
 from mlstack.render.outputs import Outputs
 
 TYPE_CHECKING = False  # as in `typing`, which is an import
@@ -56,9 +56,8 @@ def _printed(environment: str, components: Sequence[str], noting: ExitStack) -> 
     state = _rendered(root, store, environment, components)
     if state.has_secrets and sys.stdout.isatty():
         raise PermissionError("on a terminal secrets are hidden")
-    from mlstack.cli import objects
 
-    printed = objects.notes_text(state), objects.yaml_text(state.objects)
+    printed = output.notes_text(state), output.objects_yaml(state.objects)
     if not state.has_secrets and outputs.key(words) == key:
         outputs.put(key, *printed)
     return printed
@@ -78,16 +77,16 @@ def _rendered(
 def _print(told: str, text: str) -> int:
     try:
         if told:
-            streams.say(*told.split("\n"))
-        streams.write(text, exact=True)
-    except streams.ClosedOutputError:
-        return streams.stop_writing()
+            output.say(*told.split("\n"))
+        output.write(text, exact=True)
+    except output.ClosedOutputError:
+        return output.stop_writing()
     except Exception as error:
         from mlstack.errors import ConfigError
 
         if not isinstance(error, ConfigError):
             raise
-        streams.say(*error.messages())
+        output.say(*error.messages())
         return error.exit_code
     return 0
 

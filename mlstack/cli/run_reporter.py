@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from mlstack.cli import views_deploy
-from mlstack.cli.output import emit, is_terminal, page_of, show
-from mlstack.cli.page import Page, TextLine
-from mlstack.cli.streams import ClosedOutputError, say, stop_writing, write
+from mlstack.cli.output import ClosedOutputError, emit, is_terminal, say, stop_writing, write
+from mlstack.cli.page import Page, TextLine, show
 from mlstack.errors import ConfigError, MlstackError, UsageError
 
 if TYPE_CHECKING:
@@ -321,10 +320,10 @@ def showing(output_format: str) -> Iterator[Show]:
     if output_format != "table":
         yield lambda result: None
     elif is_terminal(sys.stdout):
-        from mlstack.cli import page
+        from mlstack.cli import page, views
 
         with page.redrawing() as redraw:
-            yield lambda result: redraw(page_of(result))
+            yield lambda result: redraw(views.page(result))
     else:
         yield ProgressLines()
 

@@ -9,9 +9,8 @@ import typer
 
 from mlstack.cli import options
 from mlstack.cli.main import FreeOptionsCommand, family
-from mlstack.cli.output import emit, table_text
+from mlstack.cli.output import emit, say, table_text, write
 from mlstack.cli.ports import app_dir, code_store
-from mlstack.cli.streams import say, write
 from mlstack.errors import UsageError
 
 if TYPE_CHECKING:

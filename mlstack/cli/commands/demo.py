@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from mlstack.app.app import DEFAULT_KUBERNETES_VERSION
 from mlstack.cli import options
 from mlstack.cli.main import family
+from mlstack.cli.output import write
 from mlstack.cli.ports import Ports
-from mlstack.cli.streams import write
 from mlstack.errors import MlstackError
 
 if TYPE_CHECKING:

@@ -10,9 +10,8 @@ import typer
 
 from mlstack.cli import options, page
 from mlstack.cli.main import family
-from mlstack.cli.output import emit, is_terminal, page_text
+from mlstack.cli.output import emit, emit_objects, is_terminal, object_files, say, write
 from mlstack.cli.ports import app_dir, code_store, environment_name, opener, overrides, target_of
-from mlstack.cli.streams import say, write
 from mlstack.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ def render(
     output: options.ObjectOutput = "yaml",
 ) -> int:
     """Print the Kubernetes objects of an environment; needs no cluster."""
-    from mlstack.cli import objects
     from mlstack.operations import render
 
     app = app_dir(ctx.obj, folder)
@@ -49,7 +47,7 @@ def render(
         overrides=overrides(sets, values),
         store=code_store(),
     )
-    return objects.show(state, output) if out is None else _write(state, out, output)
+    return emit_objects(state, output) if out is None else _write(state, out, output)
 
 
 @commands.command(epilog=options.example("mlstack validate gke"))
@@ -295,18 +293,17 @@ def _watch(ctx: typer.Context, target: Target, opened: Opener, timeout_s: float 
             target, opener=opened, clock=ctx.obj.ports.clock, on_change=show, timeout_s=timeout_s
         )
     if output == "table" and not is_terminal(sys.stdout):
-        write(page_text(Page((views_deploy.verdict(result),))))
+        write(page.text(Page((views_deploy.verdict(result),))))
         return 0 if result.ok else 1
     return emit(result, output)
 
 
 def _write(state: DesiredState, out: Path, output_format: str) -> int:
     from mlstack.app import atomic
-    from mlstack.cli import objects
 
     if output_format == "name":
         raise UsageError("`--out` writes whole objects, `-o name` only names", hint="leave one of them out")
-    made = objects.files(state.objects, output_format)
+    made = object_files(state.objects, output_format)
     atomic.write_files(
         {out / path: content for path, (_, content) in made.items()},
         private=[out / path for path, (found, _) in made.items() if found.kind == "Secret"],

@@ -12,9 +12,8 @@ import typer
 from mlstack.cli import options, page
 from mlstack.cli.controllerlog import LEVELS, Log
 from mlstack.cli.main import family
-from mlstack.cli.output import emit
+from mlstack.cli.output import emit, write
 from mlstack.cli.ports import lock_holder, read_text
-from mlstack.cli.streams import write
 from mlstack.errors import ClusterError, UsageError
 from mlstack.names import check_namespace, check_object_name
 

@@ -9,7 +9,7 @@ import typer
 
 from mlstack.cli import options, page
 from mlstack.cli.main import family
-from mlstack.cli.output import emit, page_of, show
+from mlstack.cli.output import emit
 from mlstack.cli.ports import opener, target_of
 from mlstack.errors import MlstackError, UsageError
 
@@ -130,9 +130,10 @@ def _refuse_beside_other(**given: object) -> None:
 def _emit(result: object, output: str, *, summary: bool) -> int:
     if not summary or output != "table":
         return emit(result, output)
+    from mlstack.cli import views
     from mlstack.cli.views_deploy import names_alone
 
-    show(names_alone(page_of(result)))
+    page.show(names_alone(views.page(result)))
     return 0 if getattr(result, "ok", True) else 1
 
 

@@ -10,7 +10,7 @@ import typer
 from mlstack.cli import options
 from mlstack.cli.commands.component import generate, pairs
 from mlstack.cli.main import FreeOptionsCommand, family
-from mlstack.cli.output import emit
+from mlstack.cli.output import emit, emit_objects
 from mlstack.cli.ports import app_dir, code_store
 
 commands = family("Prototypes: what components are made from.")
@@ -91,7 +91,6 @@ def preview(
 ) -> int:
     """Print the Kubernetes objects that a component of this prototype would bring."""
     from mlstack.app.app_dir import Wanted
-    from mlstack.cli import objects
     from mlstack.operations import packages
 
     wanted = Wanted(
@@ -101,7 +100,7 @@ def preview(
     state = packages.preview_prototype(
         app, wanted, environment=env or app.current_environment(), store=code_store()
     )
-    return objects.show(state, output)
+    return emit_objects(state, output)
 
 
 commands.command(

@@ -9,8 +9,8 @@ import typer
 from mlstack.cli import options, page
 from mlstack.cli.commands.history import split_words
 from mlstack.cli.main import family
+from mlstack.cli.output import say
 from mlstack.cli.ports import opener, target_of
-from mlstack.cli.streams import say
 
 commands = family("Back to what was applied before.")
 

@@ -12,8 +12,7 @@ import typer
 from mlstack import __version__
 from mlstack.cli import options
 from mlstack.cli.main import family
-from mlstack.cli.output import emit
-from mlstack.cli.streams import write
+from mlstack.cli.output import emit, write
 
 commands = family("The shell and the program itself.")
 

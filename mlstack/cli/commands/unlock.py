@@ -8,9 +8,8 @@ import typer
 
 from mlstack.cli import options, page
 from mlstack.cli.main import family
-from mlstack.cli.output import emit
+from mlstack.cli.output import emit, say
 from mlstack.cli.ports import opener, target_of
-from mlstack.cli.streams import say
 from mlstack.errors import UsageError
 
 if TYPE_CHECKING:

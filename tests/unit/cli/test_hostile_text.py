@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mlstack.cli import streams
+from mlstack.cli import output
 from mlstack.errors import ForbiddenError
 from mlstack.kube.client import Applied, ClientWrapper, Cluster
 from mlstack.yaml import write
@@ -159,9 +159,9 @@ def test_no_command_prints_what_a_terminal_obeys(evil: Runner, output: str) -> N
 
 
 def test_a_value_is_the_same_in_json_and_yaml_as_in_its_file(evil: Runner) -> None:
-    for output, read in (("json", json.loads), ("yaml", yaml.safe_load)):
-        found = read(evil.ok("render", "minikube", "-o", output))
-        made = found["items"][0] if output == "json" else found
+    for format_, read in (("json", json.loads), ("yaml", yaml.safe_load)):
+        found = read(evil.ok("render", "minikube", "-o", format_))
+        made = found["items"][0] if format_ == "json" else found
         assert made["metadata"]["annotations"]["note"] == HOSTILE
     assert json.loads(evil.ok("pkg describe ours/evil -o json"))["summary"] == HOSTILE
 
@@ -183,17 +183,17 @@ def test_refusals_and_warnings_of_the_server_are_shown_not_obeyed(evil: Runner, 
     "text", ["a\tb\nc", "日本語 🚀", "क\u094d\u200dष", "👩\u200d💻", "a \N{NO-BREAK SPACE}b", "e\u0301"]
 )
 def test_ordinary_text_of_all_scripts_stays(text: str) -> None:
-    assert streams.escaped(text) == text
-    assert streams.json_escaped(f'"{text}"') == f'"{text}"'
+    assert output.escaped(text) == text
+    assert output.json_escaped(f'"{text}"') == f'"{text}"'
 
 
 def test_a_document_says_the_same_when_its_characters_are_escaped() -> None:
     text = "".join(map(chr, (*range(1, 0x100), *range(0x2000, 0x2070), 0xFEFF, 0xE0041)))
-    written = streams.json_escaped(json.dumps({text: text}, ensure_ascii=False, indent=2))
+    written = output.json_escaped(json.dumps({text: text}, ensure_ascii=False, indent=2))
     assert json.loads(written) == {text: text}
     assert not RAW.search(written)
-    assert yaml.safe_load(streams.escaped(write.to_yaml({text: [text]}))) == {text: [text]}
-    assert json.loads(streams.json_escaped(write.to_json({text: [text]}))) == {text: [text]}
+    assert yaml.safe_load(output.escaped(write.to_yaml({text: [text]}))) == {text: [text]}
+    assert json.loads(output.json_escaped(write.to_json({text: [text]}))) == {text: [text]}
 
 
 def test_what_libraries_and_threads_write_is_escaped_too(capfd: pytest.CaptureFixture[str]) -> None:

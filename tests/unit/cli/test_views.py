@@ -10,7 +10,7 @@ import pytest
 from mlstack import operations
 from mlstack.app.params import Origin
 from mlstack.cli import views
-from mlstack.cli.output import FORMATS, page_text, plain
+from mlstack.cli.output import FORMATS, plain, table_text
 from mlstack.cli.page import text_width
 from mlstack.operations.app import EnvironmentChanged, EnvironmentList, EnvironmentRow
 from mlstack.operations.packages import ComponentList, ComponentRow
@@ -42,10 +42,10 @@ def test_a_result_without_a_view_is_shown_as_yaml() -> None:
     assert [getattr(block, "text", "") for block in page.blocks] == ["a: 1"]
 
 
-@pytest.mark.parametrize("name", FORMATS.names())
+@pytest.mark.parametrize("name", list(FORMATS))
 def test_every_format_takes_every_value(name: str) -> None:
     result = EnvironmentChanged(name="gke", changes={"namespace": "日本\n\x1b[31m", "protected": None})
-    text = FORMATS.find(name)(result)
+    text = FORMATS[name](result)
     assert "\x1b" not in text
     assert "gke" in text
 
@@ -107,7 +107,7 @@ LONG = "a-component-with-a-name-of-47-characters-日本-and-x"
     ids=lambda result: type(result).__name__,
 )
 def test_tables_fit_a_terminal_of_80_columns(result: object) -> None:
-    lines = page_text(views.page(result)).splitlines()
+    lines = table_text(result).splitlines()
     assert len(lines) >= 2
     assert all(text_width(line) <= 80 for line in lines)
 
@@ -116,5 +116,5 @@ def test_components_are_named_where_there_are_several() -> None:
     rows = tuple(
         ParamRow(component=name, name="x", value=1, level="default", origin="") for name in ("one", "two")
     )
-    assert page_text(views.page(ParamList(environment=None, rows=rows))).startswith("COMPONENT")
-    assert page_text(views.page(ParamList(environment=None, rows=rows[:1]))).startswith("PARAM")
+    assert table_text(ParamList(environment=None, rows=rows)).startswith("COMPONENT")
+    assert table_text(ParamList(environment=None, rows=rows[:1])).startswith("PARAM")

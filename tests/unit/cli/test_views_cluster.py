@@ -1,8 +1,7 @@
 """What `status` shows: component, object, pods, why, and what to do."""
 
-from mlstack.cli.output import page_text
+from mlstack.cli.output import table_text
 from mlstack.cli.page import text_width
-from mlstack.cli.views import page
 from mlstack.deploy.result import ComponentStatus, ObjectStatus, PodStatus, StatusResult
 from mlstack.readiness.rule import State
 
@@ -34,7 +33,7 @@ def shown(*objects: ObjectStatus) -> list[str]:
         context="gke",
         components=(ComponentStatus(name="cnn", ok=False, objects=objects),),
     )
-    return page_text(page(result)).splitlines()
+    return table_text(result).splitlines()
 
 
 def test_status_is_a_tree_that_fits_a_terminal() -> None:
