@@ -52,13 +52,7 @@ def adoptable(live: Mapping[str, Any]) -> tuple[managed_fields.ManagedFieldsEntr
 
 
 def going(live: Mapping[str, Any], ours: Tree, *, spare: Sequence[tuple[str, ...]] = ()) -> Tree:
-    """Give the fields that would belong to nobody after a take-over and an apply.
-
-    Args:
-        live: the object as it is.
-        ours: what we will own.
-        spare: fields that are not taken over.
-    """
+    """Give the fields that would belong to nobody after a take-over and an apply."""
     taken: Tree = {}
     kept: Tree = ours
     for entry in managed_fields.entries(live):
@@ -75,13 +69,7 @@ def is_allocated(path: str) -> bool:
 
 
 def take_over(live: Mapping[str, Any], *, api_version: str, spare: Sequence[tuple[str, ...]] = ()) -> Patch:
-    """Give the patch that makes the entries of other tools ours; it changes nothing else.
-
-    Args:
-        live: the object as it is.
-        api_version: API version we write it in.
-        spare: fields that are not taken although their owner is: the number of replicas would go to 1.
-    """
+    """Give the patch that makes the entries of other tools ours; it changes nothing else."""
     tree: Tree = {}
     others = []
     for raw in _raw(live):
@@ -231,13 +219,7 @@ _OURS = Owner(manager=MANAGER, operation="Apply")
 def displaced(
     live: Mapping[str, Any], wanted: Mapping[str, Any], causes: Iterable[Cause]
 ) -> tuple[Path, ...]:
-    """Give the items of people's tools that are to go for ours to be valid; none if it is not about them.
-
-    Args:
-        live: the object as it is.
-        wanted: what we want to send; the server takes it where nothing is.
-        causes: why it does not take it here.
-    """
+    """Give the items of people's tools that are to go for ours to be valid; none if it is not about them."""
     found = tuple(dict.fromkeys(path for entry in _persons(live) for path in _strange(entry.tree, wanted)))
     lists = {managed_fields.path_text(path[:-1]) for path in found}
     named = [cause.field for cause in causes]
@@ -265,14 +247,7 @@ def _strange(tree: Tree, wanted: Mapping[str, Any]) -> Iterator[Path]:
 def take_items(
     live: Mapping[str, Any], items: Iterable[Path], *, api_version: str, after: Patch = ()
 ) -> Patch:
-    """Give the patch that makes items or other fields ours, so that an apply without them removes them.
-
-    Args:
-        live: the object as it is.
-        items: their paths.
-        api_version: API version we write the object in.
-        after: a patch of the field managers that is to be done as well.
-    """
+    """Give the patch that makes items or other fields ours, so that an apply without them removes them."""
     paths = tuple(items)
     entries = after[-1]["value"] if after else (live.get("metadata") or {}).get("managedFields") or ()
     mine: Tree = managed_fields.owned({"metadata": {"managedFields": entries}}, MANAGER)
@@ -322,15 +297,10 @@ _LABELS = frozenset({("f:metadata", "f:labels"), ("f:metadata", "f:annotations")
 
 @dataclass(frozen=True, kw_only=True)
 class RemovedFields:
-    """What becomes of fields that were ours and that we do not want any more.
+    """What becomes of fields that were ours and that we do not want any more."""
 
-    Attributes:
-        taken: they become ours once more, and go.
-        left: they stay with others.
-    """
-
-    taken: tuple[Lost, ...] = ()
-    left: tuple[Lost, ...] = ()
+    taken: tuple[Lost, ...] = ()  # they become ours once more, and go
+    left: tuple[Lost, ...] = ()  # they stay with others
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -351,13 +321,7 @@ class RemovedFields:
 def strange(
     forced: Mapping[str, Any], wanted: Mapping[str, Any], *, metadata_only: bool = False
 ) -> tuple[Lost, ...]:
-    """Give the fields that would stay although we do not want them, by who owns them.
-
-    Args:
-        forced: the server's answer to a forced dry run of our payload.
-        wanted: all that the files say of the object.
-        metadata_only: `forced` has no more than metadata, so that fields count that went meanwhile.
-    """
+    """Give the fields that would stay although we do not want them, by who owns them."""
     ours = managed_fields.owned(forced, MANAGER)
 
     def stays(path: Path) -> bool:
@@ -396,13 +360,6 @@ def dropped(
 
     A field goes if everybody who owns it has to give way to us. What a program owns stays with it, and what
     a tool applied with the value that we gave too, until it is taken over from that tool.
-
-    Args:
-        found: fields that others own, as `strange` gives them.
-        live: the object as it is.
-        applied: what was applied before.
-        policy: who is to have which field.
-        spare: fields that stay, whoever owns them.
     """
     now = set(managed_fields.paths(managed_fields.owned(live, MANAGER)))
     stay = {*spare}
@@ -436,12 +393,6 @@ def foreign(
     """Tell what becomes of fields that people's tools set and that were never ours.
 
     A field stays that a program owns as well, that lies in something of a program's or holds such.
-
-    Args:
-        found: fields that others own, as `strange` gives them, without those that were ours.
-        policy: who is to have which field.
-        spare: fields that stay, whoever owns them.
-        makers: tools that made the object before it was ours; what they set stays until it is taken over.
     """
     mine = [loss for loss in by_people(found) if loss.owner not in policy.adopted | {*makers}]
     kept = {path for loss in mine for path in loss.paths if policy.keeps(loss.owner, path)}
@@ -513,7 +464,7 @@ _NAMED = 4  # a note, not a list: a diff with `--adopt` has them all
 def goes(
     cluster: Cluster,
     live: Mapping[str, Any],
-    settled: ConflictResolution,
+    resolution: ConflictResolution,
     data: Mapping[str, Any],
     *,
     spare: Sequence[managed_fields.Path] = (),
@@ -522,30 +473,16 @@ def goes(
 
     No dry run can show it, since their owners cannot be changed in one. The fields are those that nobody
     would own; many of them are defaults, which come back with their values: a new object shows which.
-
-    Args:
-        cluster: where to ask; nothing is written.
-        live: the object as it is.
-        settled: what is sent without a take-over, and whose fields that leaves.
-        data: what is sent with one.
-        spare: fields that nobody takes over.
     """
-    wanted = [path for loss in settled.left for path in loss.paths]
-    ours = managed_fields.owned(settled.forced.object, MANAGER)
+    wanted = [path for loss in resolution.left for path in loss.paths]
+    ours = managed_fields.owned(resolution.forced.object, MANAGER)
     return without(cluster, live, data, going(live, ours, spare=[*spare, *wanted]))
 
 
 def without(
     cluster: Cluster, live: Mapping[str, Any], data: Mapping[str, Any], tree: managed_fields.Tree
 ) -> tuple[FieldChange, ...]:
-    """Tell what changes in an object when nobody owns some fields any more; defaults come back.
-
-    Args:
-        cluster: where to ask; nothing is written.
-        live: the object as it is.
-        data: what is sent.
-        tree: the fields.
-    """
+    """Tell what changes in an object when nobody owns some fields any more; defaults come back."""
     if not tree:
         return ()
     paths = list(managed_fields.paths(tree))
@@ -559,31 +496,18 @@ def without(
 
 @dataclass(frozen=True, kw_only=True)
 class Removal:
-    """What it means that fields which people's tools set go.
+    """What it means that fields which people's tools set go."""
 
-    Attributes:
-        paths: the fields, with the maps and lists that hold nothing else.
-        after: the object without them.
-        changed: what changes; nothing where the server gives the same values.
-        fault: why they cannot go while the object exists.
-    """
-
-    paths: tuple[managed_fields.Path, ...] = ()
-    after: Mapping[str, Any] = field(default_factory=dict)
-    changed: tuple[FieldChange, ...] = ()
-    fault: InvalidError | None = None
+    paths: tuple[managed_fields.Path, ...] = ()  # the fields, with the maps and lists that hold nothing else
+    after: Mapping[str, Any] = field(default_factory=dict)  # the object without them
+    changed: tuple[FieldChange, ...] = ()  # what changes; nothing where the server gives the same values
+    fault: InvalidError | None = None  # why they cannot go while the object exists
 
 
 def removal(
     cluster: Cluster, wanted: KubeObject, live: Mapping[str, Any], found: Sequence[managed_fields.Path]
 ) -> Removal:
     """Ask the server what an object is without some fields: defaults and webhooks have their say.
-
-    Args:
-        cluster: where to ask; nothing is written.
-        wanted: the object as it is wanted.
-        live: the object as it is.
-        found: the fields.
 
     Raises:
         ConflictError: the object changed meanwhile.

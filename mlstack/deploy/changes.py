@@ -105,74 +105,53 @@ RefusalKind = Literal["immutable", "destructive", "foreign", "invalid"]
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """Why a change must not be carried out.
+    """Why a change must not be carried out."""
 
-    Attributes:
-        kind: a field that cannot change in place, a definition that would lose something, an object of
-            another app or environment, or one that the server does not accept.
-        reasons: sentences, each with its own.
-        hint: what to do next.
-        error: what the server said of an object that it does not accept: no change could be worked out.
-    """
-
+    # a field that cannot change in place, a definition that would lose something, an object of another
+    # app or environment, or one that the server does not accept
     kind: RefusalKind
-    reasons: tuple[str, ...]
-    hint: str = ""
+    reasons: tuple[str, ...]  # sentences, each with its own
+    hint: str = ""  # what to do next
+    # what the server said of an object that it does not accept: no change could be worked out
     error: MlstackError | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What happens to one object.
+    """What happens to one object."""
 
-    Attributes:
-        identity: the object.
-        component: full name of the component that brings it, empty if none does any more.
-        action: `missing` is an object that only a creation could bring and creation is off; `kept`
-            one that a deletion spares.
-        fields: what differs, secrets masked; empty for creations.
-        reason: why it is recreated, kept or deleted.
-        notes: remarks for people, as whose fields are overridden.
-        api_version: API version the object is addressed by.
-        desired: what is sent, None for deletions.
-        live_uid: UID of the object the change was computed from, empty if there was none.
-        writes: whether anything is sent. An unchanged object is still written when a value is as
-            wanted but not owned by us: else removing it later would do nothing.
-        refusal: why this must not be done; a difference shows it, an apply refuses to begin.
-        payload: what is really sent where that is less than what is desired.
-        seen: the live object's metadata, `{"metadata": {…}}`, of an object found unchanged by asking.
-        live_version: resourceVersion of the object the change was computed from; the write is for it alone.
-        prepare: JSON patch of `managedFields` that goes before the write: a take-over, or versions of the
-            API that are not served any more.
-        handover: fields that an autoscaler is to own: held for it between our letting go of them and its
-            first write.
-        left: path and manager of each field that is left to somebody else.
-        labels: path and manager of each label and annotation that a person added since the last apply.
-        made_elsewhere: whether another tool made the object, from which it is not taken over.
-        fingerprint: hash of what differs, with the true values.
-        found: the live object of a deletion, its metadata at least: the order is read from it.
-    """
-
-    identity: Identity
-    component: str
+    identity: Identity  # the object
+    component: str  # full name of the component that brings it, empty if none does any more
+    # `missing` is an object that only a creation could bring and creation is off; `kept` one that a
+    # deletion spares
     action: Action
-    fields: tuple[FieldChange, ...] = ()
-    reason: str = ""
-    notes: tuple[str, ...] = ()
-    api_version: str = ""
-    desired: KubeObject | None = None
-    live_uid: str = ""
+    fields: tuple[FieldChange, ...] = ()  # what differs, secrets masked; empty for creations
+    reason: str = ""  # why it is recreated, kept or deleted
+    notes: tuple[str, ...] = ()  # remarks for people, as whose fields are overridden
+    api_version: str = ""  # API version the object is addressed by
+    desired: KubeObject | None = None  # what is sent, None for deletions
+    live_uid: str = ""  # UID of the object the change was computed from, empty if there was none
+    # whether anything is sent. An unchanged object is still written when a value is as wanted but not
+    # owned by us: else removing it later would do nothing
     writes: bool = True
+    # why this must not be done; a difference shows it, an apply refuses to begin
     refusal: Refusal | None = None
-    payload: Mapping[str, Any] | None = None
+    payload: Mapping[str, Any] | None = None  # what is really sent where that is less than what is desired
+    # the live object's metadata, `{"metadata": {…}}`, of an object found unchanged by asking
     seen: Mapping[str, Any] | None = None
+    # resourceVersion of the object the change was computed from; the write is for it alone
     live_version: str = ""
+    # JSON patch of `managedFields` that goes before the write: a take-over, or versions of the API that
+    # are not served any more
     prepare: tuple[Mapping[str, Any], ...] = ()
+    # fields that an autoscaler is to own: held for it between our letting go of them and its first write
     handover: Mapping[str, Any] | None = None
-    left: tuple[tuple[str, str], ...] = ()
+    left: tuple[tuple[str, str], ...] = ()  # path and manager of each field that is left to somebody else
+    # path and manager of each label and annotation that a person added since the last apply
     labels: tuple[tuple[str, str], ...] = ()
-    made_elsewhere: bool = False
-    fingerprint: str = ""
+    made_elsewhere: bool = False  # whether another tool made the object, from which it is not taken over
+    fingerprint: str = ""  # hash of what differs, with the true values
+    # the live object of a deletion, its metadata at least: the order is read from it
     found: KubeObject | None = None
 
     @property
@@ -209,28 +188,18 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """Everything one run would do.
+    """Everything one run would do."""
 
-    Attributes:
-        app: name of the app.
-        environment: name of the environment.
-        namespace: its namespace.
-        context: the kubectl context the run goes to.
-        cluster: who answered there.
-        changes: one an object, in the order of execution.
-        notes: remarks on the run as a whole.
-        depends: for each component all components it depends on.
-        secrets: texts to be masked wherever they stand.
-    """
-
-    app: str
-    environment: str
-    namespace: str
-    context: str
-    cluster: ClusterIdentity | None
-    changes: tuple[Change, ...]
-    notes: tuple[str, ...] = ()
+    app: str  # name of the app
+    environment: str  # name of the environment
+    namespace: str  # its namespace
+    context: str  # the kubectl context the run goes to
+    cluster: ClusterIdentity | None  # who answered there
+    changes: tuple[Change, ...]  # one an object, in the order of execution
+    notes: tuple[str, ...] = ()  # remarks on the run as a whole
+    # for each component all components it depends on
     depends: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    # texts to be masked wherever they stand
     secrets: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     @property
@@ -265,37 +234,24 @@ OnFailure = Literal["stop", "rollback"]
 
 @dataclass(frozen=True, kw_only=True)
 class ApplyOptions:
-    """What a person chose for one apply.
+    """What a person chose for one apply."""
 
-    Attributes:
-        dry_run: write nothing; the server checks new objects as well.
-        create: make objects that are missing.
-        adopt: take over objects of other apps and environments, and what kubectl or Helm applied.
-        force_conflicts: take fields from programs that own them too.
-        keep_foreign_fields: leave what people's tools set and no file has.
-        allow_destructive: let definitions lose fields and versions.
-        lock_timeout_s: how long to wait for another run on the environment, 0 refuses at once; None for 30 s,
-            and no longer than for anything else.
-        prune: delete what the environment has in its cluster and the files no longer bring.
-        allow_large_prune: also if that is more than half of it.
-        wait: return only when everything works, and what was deleted is gone.
-        timeout_s: how long anything is waited for; None for 300 s, and less for pods that no node can take.
-        wait_for_jobs: wait also for what runs to an end, until it runs.
-        on_failure: `rollback` applies the last revision that worked again, as far as the run was about it.
-    """
-
-    dry_run: bool = False
-    create: bool = True
-    adopt: bool = False
-    force_conflicts: bool = False
-    keep_foreign_fields: bool = False
-    allow_destructive: bool = False
+    dry_run: bool = False  # write nothing; the server checks new objects as well
+    create: bool = True  # make objects that are missing
+    adopt: bool = False  # take over objects of other apps and environments, and what kubectl or Helm applied
+    force_conflicts: bool = False  # take fields from programs that own them too
+    keep_foreign_fields: bool = False  # leave what people's tools set and no file has
+    allow_destructive: bool = False  # let definitions lose fields and versions
+    # how long to wait for another run on the environment, 0 refuses at once; None for 30 s, and no longer
+    # than for anything else
     lock_timeout_s: float | None = None
-    prune: bool = True
-    allow_large_prune: bool = False
-    wait: bool = True
+    prune: bool = True  # delete what the environment has in its cluster and the files no longer bring
+    allow_large_prune: bool = False  # also if that is more than half of it
+    wait: bool = True  # return only when everything works, and what was deleted is gone
+    # how long anything is waited for; None for 300 s, and less for pods that no node can take
     timeout_s: float | None = None
-    wait_for_jobs: bool = False
+    wait_for_jobs: bool = False  # wait also for what runs to an end, until it runs
+    # `rollback` applies the last revision that worked again, as far as the run was about it
     on_failure: OnFailure = "stop"
 
 

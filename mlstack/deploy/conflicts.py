@@ -11,18 +11,49 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mlstack.app.app import ConflictRule, Taker
-from mlstack.errors import ConflictError, FieldConflict, InvalidError
+from mlstack.errors import ConfigError, ConflictError, FieldConflict, InvalidError
 from mlstack.kube.client import Applied, Cluster
 from mlstack.objects import managed_fields
 from mlstack.objects.kube_object import MANAGER, KubeObject
-from mlstack.objects.managed_fields import MISSING, FieldPattern, Owner, Path, owner_of, row_of, value_at
-
-# --- Whose fields a forced apply would take, and who is to have them ---
-# The API server's answer to a forced dry run already holds the conflicts: what another manager owned
-# before and no longer owns in the answer is what we would take, so no message has to be parsed.
+from mlstack.objects.managed_fields import (
+    MISSING,
+    FieldPattern,
+    Owner,
+    Path,
+    Tree,
+    owned,
+    owner_of,
+    path_text,
+    paths,
+    row_of,
+    value_at,
+)
 
 FORCE_FIELDS = "mlstack.dev/force-fields"
 IGNORE_FIELDS = "mlstack.dev/ignore-fields"
+
+_ROUNDS = 4  # a cut may show what lay below it; more than one further round was never needed
+_NAMED = 8  # a person reads no longer line; `-o json` of kubectl has them all
+_OURS = (MANAGER, "Apply", "")
+
+
+def annotated(wanted: KubeObject, annotation: str) -> tuple[FieldPattern, ...]:
+    """Read the fields that an annotation of an object names.
+
+    Raises:
+        ConfigError: it holds no paths.
+    """
+    text = wanted.annotations.get(annotation)
+    if not text:
+        return ()
+    try:
+        return managed_fields.read_list(str(text))
+    except ValueError as error:
+        raise ConfigError(
+            f"annotation `{annotation}` of `{wanted.identity}`: {error}",
+            where=str(wanted.source) if wanted.source else f"component {wanted.component}",
+            hint="write paths as a diff does, with commas between: spec.replicas, data.mode",
+        ) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,28 +62,20 @@ class ConflictPolicy:
 
     The first that speaks decides: the object's own annotations, the app's rules in their order, managers
     that are taken over, `--force-conflicts`, the table of managers.
-
-    Attributes:
-        force: fields that are ours whoever owns them.
-        ignore: fields that are left as they are in the cluster.
-        rules: of the app.
-        adopted: managers whose fields become ours.
-        forced: whether everything else is ours.
-        keep_foreign: whether fields that only people's tools set stay.
     """
 
-    force: tuple[FieldPattern, ...] = ()
-    ignore: tuple[FieldPattern, ...] = ()
+    force: tuple[FieldPattern, ...] = ()  # ours whoever owns them
+    ignore: tuple[FieldPattern, ...] = ()  # left as they are in the cluster
     rules: tuple[ConflictRule, ...] = ()
-    adopted: frozenset[Owner] = frozenset()
-    forced: bool = False
-    keep_foreign: bool = False
+    adopted: frozenset[Owner] = frozenset()  # managers whose fields become ours
+    forced: bool = False  # everything else is ours
+    keep_foreign: bool = False  # fields that only people's tools set stay
 
     def taker(self, owner: Owner, path: Path) -> Taker:
         """Say who gets a field that a manager would lose to us."""
-        if any(found.covers(path) for found in self.force):
+        if any(pattern.covers(path) for pattern in self.force):
             return "ours"
-        if any(found.covers(path) for found in self.ignore):
+        if any(pattern.covers(path) for pattern in self.ignore):
             return "theirs"
         for rule in self.rules:
             if rule.speaks_of(owner.manager, path):
@@ -62,25 +85,20 @@ class ConflictPolicy:
 
     def keeps(self, owner: Owner, path: Path) -> bool:
         """Tell whether a field stays that a person's tool set and that the files do not have."""
-        if any(found.covers(path) for found in self.force):
+        if any(pattern.covers(path) for pattern in self.force):
             return False
         return self.keep_foreign or self.taker(owner, path) == "theirs"
 
     def ignored(self, path: Path) -> bool:
         """Tell whether a field is to be left as it is, even where nobody else owns it."""
-        return any(found.covers(path) for found in self.ignore) and not any(
-            found.covers(path) for found in self.force
+        return any(pattern.covers(path) for pattern in self.ignore) and not any(
+            pattern.covers(path) for pattern in self.force
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lost:
-    """Fields that one manager would lose.
-
-    Attributes:
-        owner: who owns them now.
-        paths: the fields, as paths of a field tree.
-    """
+    """Fields that one manager would lose."""
 
     owner: Owner
     paths: tuple[Path, ...]
@@ -88,7 +106,7 @@ class Lost:
     @property
     def texts(self) -> tuple[str, ...]:
         """Give the fields as people write them."""
-        return tuple(managed_fields.path_text(path) for path in self.paths)
+        return tuple(path_text(path) for path in self.paths)
 
     @property
     def said(self) -> bool:
@@ -98,20 +116,35 @@ class Lost:
 
 
 def lost(live: Mapping[str, Any], forced: Mapping[str, Any]) -> tuple[Lost, ...]:
-    """Give the fields each manager loses if the forced apply is done.
+    """Give the fields each manager loses by a forced apply, from the server's answer to a dry run of it."""
+    tree = owned(forced, MANAGER)
+    ours, whole = set(paths(tree)), set(_wholes(tree))
 
-    Args:
-        live: the object as it is.
-        forced: the server's answer to a forced dry run of our payload.
-    """
-    tree = managed_fields.owned(forced, MANAGER)
-    ours, whole = set(managed_fields.paths(tree)), set(_wholes(tree))
+    def is_taken(path: Path) -> bool:
+        return path in ours or _is_inside(path, whole) or any(mine[: len(path)] == path for mine in ours)
+
     # A controller may drop fields of its own between our two readings: those went to nobody.
+    losses = ((owner, tuple(filter(is_taken, gone))) for owner, gone in _gone(live, forced))
+    return tuple(Lost(owner=owner, paths=moved) for owner, moved in losses if moved)
+
+
+def swept(live: Mapping[str, Any], forced: Mapping[str, Any]) -> tuple[Lost, ...]:
+    """Give the fields others lose because they lie in something of ours that goes, as an item of a list."""
+    left = set(paths(owned(live, MANAGER))) - set(paths(owned(forced, MANAGER)))
     return tuple(
-        Lost(owner=owner, paths=moved)
+        Lost(owner=owner, paths=inside)
         for owner, gone in _gone(live, forced)
-        if (moved := tuple(path for path in gone if _touches(path, ours, whole)))
+        if (inside := tuple(path for path in gone if any(path[: len(mine)] == mine for mine in left)))
     )
+
+
+def _gone(live: Mapping[str, Any], forced: Mapping[str, Any]) -> Iterator[tuple[Owner, tuple[Path, ...]]]:
+    """Give of everybody but us what they own in one object and not in the other."""
+    left = {entry.key: entry.tree for entry in managed_fields.entries(forced)}
+    for entry in managed_fields.entries(live):
+        if entry.key != _OURS:
+            gone = managed_fields.minus(entry.tree, left.get(entry.key, {}))
+            yield owner_of(entry), tuple(paths(gone))
 
 
 def emptied(
@@ -127,32 +160,12 @@ def emptied(
     for entry in managed_fields.entries(live) if empty else ():
         owner, whole = owner_of(entry), empty.intersection(_wholes(entry.tree))
         theirs = tuple(sorted(path for path in whole if policy.taker(owner, path) == "theirs"))
-        if theirs and entry.key != (MANAGER, "Apply", ""):
+        if theirs and entry.key != _OURS:
             losses.append(Lost(owner=owner, paths=theirs))
     return tuple(losses)
 
 
-def swept(live: Mapping[str, Any], forced: Mapping[str, Any]) -> tuple[Lost, ...]:
-    """Give the fields others lose because they lie in something of ours that goes, as an item of a list."""
-    had = set(managed_fields.paths(managed_fields.owned(live, MANAGER)))
-    left = had - set(managed_fields.paths(managed_fields.owned(forced, MANAGER)))
-    return tuple(
-        Lost(owner=owner, paths=inside)
-        for owner, gone in _gone(live, forced)
-        if (inside := tuple(path for path in gone if any(path[: len(one)] == one for one in left)))
-    )
-
-
-def _gone(live: Mapping[str, Any], forced: Mapping[str, Any]) -> Iterator[tuple[Owner, tuple[Path, ...]]]:
-    """Give of everybody but us what they own in one object and not in the other."""
-    left = {entry.key: entry.tree for entry in managed_fields.entries(forced)}
-    for entry in managed_fields.entries(live):
-        if entry.key != (MANAGER, "Apply", ""):
-            gone = managed_fields.minus(entry.tree, left.get(entry.key, {}))
-            yield owner_of(entry), tuple(managed_fields.paths(gone))
-
-
-def _wholes(tree: managed_fields.Tree, path: Path = ()) -> Iterator[Path]:
+def _wholes(tree: Tree, path: Path = ()) -> Iterator[Path]:
     """Give the paths that own all there is below them: a list or map that is one value."""
     for key, inner in tree.items():
         if not inner and key != ".":
@@ -160,9 +173,8 @@ def _wholes(tree: managed_fields.Tree, path: Path = ()) -> Iterator[Path]:
         yield from _wholes(inner, (*path, key))
 
 
-def _touches(path: Path, ours: set[Path], whole: set[Path]) -> bool:
-    above = any(path[:length] in whole for length in range(1, len(path)))
-    return path in ours or above or any(one[: len(path)] == path for one in ours)
+def _is_inside(path: Path, whole: set[Path]) -> bool:
+    return any(path[:length] in whole for length in range(1, len(path)))
 
 
 def split(losses: Iterable[Lost], policy: ConflictPolicy) -> tuple[tuple[Lost, ...], tuple[Lost, ...]]:
@@ -174,6 +186,9 @@ def split(losses: Iterable[Lost], policy: ConflictPolicy) -> tuple[tuple[Lost, .
         taken += [replace(loss, paths=ours)] if ours else []
         left += [replace(loss, paths=theirs)] if theirs else []
     return tuple(taken), tuple(left)
+
+
+# --- what a person reads of it ---
 
 
 def describe_taken(loss: Lost) -> str:
@@ -193,9 +208,8 @@ def describe_dropped(loss: Lost) -> str:
 
 def describe_foreign(live: Mapping[str, Any], loss: Lost) -> str:
     """Say in one line which fields of an object go that a person added and that no file has."""
-    time = max(
-        (entry.time for entry in managed_fields.entries(live) if owner_of(entry) == loss.owner), default=""
-    )
+    times = (entry.time for entry in managed_fields.entries(live) if owner_of(entry) == loss.owner)
+    time = max(times, default="")
     when = f" at {time.replace('T', ' ').removesuffix('Z')} UTC" if time else ""
     return (
         f"removes {_listed(loss.texts)}, which {loss.owner} set{when} and no file has"
@@ -213,57 +227,27 @@ def _listed(texts: Sequence[str]) -> str:
     return f"{shown} and {len(texts) - _NAMED} more" if len(texts) > _NAMED else shown
 
 
-_NAMED = 8  # a person reads no longer line; `-o json` of kubectl has them all
-
-
-def others_own(live: Mapping[str, Any], path: Path) -> bool:
-    """Tell whether anybody but us owns a field, or a list or map that it is part of and that is one value."""
-    for entry in managed_fields.entries(live):
-        if entry.key != (MANAGER, "Apply", ""):
-            owned, whole = set(managed_fields.paths(entry.tree)), set(_wholes(entry.tree))
-            if path in owned or any(path[:length] in whole for length in range(1, len(path))):
-                return True
-    return False
-
-
-# --- Ask the server what becomes of an object, again until nobody loses a field who is to keep it ---
-
-_ROUNDS = 4  # a cut may show what lay below it; more than one further round was never needed
+# --- asking the server, again until nobody loses a field who is to keep it ---
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConflictResolution:
-    """What is to be sent, and what the server would make of it.
+    """What is to be sent, and what the server would make of it."""
 
-    Attributes:
-        payload: what is to be sent, without the fields that others keep.
-        forced: the answer to the forced dry run of it.
-        taken: fields that others lose.
-        left: fields that others keep although we want another value; what our own files tell to ignore
-            is not told.
-    """
-
-    payload: Mapping[str, Any]
-    forced: Applied
+    payload: Mapping[str, Any]  # without the fields that others keep
+    forced: Applied  # the answer to the forced dry run of it
     taken: tuple[Lost, ...]
-    left: tuple[Lost, ...]
+    left: tuple[Lost, ...]  # but for what our own files tell to ignore
 
 
-def settle(
+def resolve(
     cluster: Cluster,
     wanted: KubeObject,
     data: Mapping[str, Any],
     live: Mapping[str, Any],
     policy: ConflictPolicy,
 ) -> ConflictResolution:
-    """Find what can be sent without taking what others are to keep; nothing is written.
-
-    Args:
-        cluster: the server to ask.
-        wanted: the object, for messages.
-        data: what we want to send.
-        live: the object as it is.
-        policy: who is to have which field.
+    """Find what can be sent of `data` without taking what others are to keep; nothing is written.
 
     Raises:
         ConflictError: what others keep cannot be left out.
@@ -272,9 +256,10 @@ def settle(
     left: list[Lost] = []
     sent = dict(data)
     for _ in range(_ROUNDS):
-        forced = _ask(cluster, wanted, sent, live, left)
+        forced = _dry_run(cluster, wanted, sent, live, left)
         taken, theirs = split(lost(live, forced.object), policy)
-        fitted = _without_ignored(managed_fields.cut(sent, _paths(theirs)), live, forced.object, policy)
+        cut = managed_fields.cut(sent, [path for loss in theirs for path in loss.paths])
+        fitted = _without_ignored(cut, live, forced.object, policy)
         left += [loss for loss in theirs if not all(policy.ignored(path) for path in loss.paths)]
         if fitted == sent and not theirs:
             return ConflictResolution(payload=sent, forced=forced, taken=taken, left=tuple(left))
@@ -290,7 +275,7 @@ def with_uid(data: Mapping[str, Any], uid: str, version: str = "") -> dict[str, 
     return {**data, "metadata": {**data["metadata"], "uid": uid, **precise}}
 
 
-def _ask(
+def _dry_run(
     cluster: Cluster, wanted: KubeObject, data: Mapping[str, Any], live: Mapping[str, Any], left: list[Lost]
 ) -> Applied:
     try:
@@ -300,10 +285,6 @@ def _ask(
             raise
         said = "; ".join(f"`{cause.field}` {cause.message}" for cause in error.causes) or error.message
         raise _cannot_leave(wanted, left, f"without them the object is not valid: {said}") from error
-
-
-def _paths(losses: Iterable[Lost]) -> list[managed_fields.Path]:
-    return [path for loss in losses for path in loss.paths]
 
 
 def _without_ignored(
@@ -316,29 +297,34 @@ def _without_ignored(
     """
     if not policy.ignore:
         return data
-    own = set(managed_fields.paths(managed_fields.owned(live, MANAGER)))
-    for path in sorted(own | set(managed_fields.paths(managed_fields.owned(forced, MANAGER)))):
+    own = set(paths(owned(live, MANAGER)))
+    for path in sorted(own | set(paths(owned(forced, MANAGER)))):
         if not policy.ignored(path):
             continue
-        value = managed_fields.value_at(live, path)
-        if path not in own or value is MISSING or others_own(live, path):
+        value = value_at(live, path)
+        if path not in own or value is MISSING or _others_own(live, path):
             data = managed_fields.cut(data, [path])
         elif not path[-1].startswith("k:"):
             data = managed_fields.put(data, path, value)
     return data
 
 
-def _cannot_leave(wanted: KubeObject, left: Iterable[Lost], why: str) -> ConflictError:
-    losses = tuple(left)
-    found = tuple(
+def _others_own(live: Mapping[str, Any], path: Path) -> bool:
+    """Tell whether anybody but us owns a field, or a list or map that it is part of and that is one value."""
+    trees = (entry.tree for entry in managed_fields.entries(live) if entry.key != _OURS)
+    return any(path in set(paths(tree)) or _is_inside(path, set(_wholes(tree))) for tree in trees)
+
+
+def _cannot_leave(wanted: KubeObject, left: Sequence[Lost], why: str) -> ConflictError:
+    conflicts = tuple(
         FieldConflict(manager=loss.owner.manager, path=text, subresource=loss.owner.subresource)
-        for loss in losses
+        for loss in left
         for text in loss.texts
     )
-    what = "; ".join(f"{', '.join(f'`{text}`' for text in loss.texts)} to {loss.owner}" for loss in losses)
+    what = "; ".join(f"{', '.join(f'`{text}`' for text in loss.texts)} to {loss.owner}" for loss in left)
     return ConflictError(
         f"`{wanted.identity}` cannot leave {what}: {why}",
-        conflicts=found,
+        conflicts=conflicts,
         where=f"component {wanted.component}",
         hint=f"take the fields with --force-conflicts, or with the annotation `{FORCE_FIELDS}`"
         " on the object; or let that program go",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -14,7 +14,6 @@ from mlstack.deploy import (
     history,
     inventory,
     inventory_store,
-    live,
     permissions,
     replacement,
     result,
@@ -24,8 +23,9 @@ from mlstack.deploy import (
 from mlstack.deploy import inventory as applyset
 from mlstack.deploy import lock as locking
 from mlstack.deploy.changes import Action, ApplyOptions, Change, Changes, what_moved
-from mlstack.deploy.diff import looking_again, observe
+from mlstack.deploy.diff import context_of, diff, diff_object
 from mlstack.deploy.inventory import Inventory
+from mlstack.deploy.live import fetch
 from mlstack.deploy.lock import LastingLock
 from mlstack.deploy.prune import Pruning, candidates, refuse_too_much
 from mlstack.deploy.result import ChangeReport, RunKind, RunResult
@@ -44,9 +44,9 @@ from mlstack.errors import (
 from mlstack.events import OnEvent, RunEvent, RunEventKind
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef
-from mlstack.kube.parallel import PrefetchingCluster, prefetch
+from mlstack.kube.parallel import prefetch
 from mlstack.objects import kube_object
-from mlstack.objects.kube_object import DesiredState, Identity
+from mlstack.objects.kube_object import Identity
 from mlstack.readiness.evaluate import hidden
 from mlstack.readiness.terms import ReadinessState, terms_of
 
@@ -67,7 +67,7 @@ class Comparison:
     changes: Changes
     inventory: Inventory
     pruning: Pruning
-    may_all: Callable[[], bool] | None
+    may_all: bool | None
 
 
 def compare(reached: Reached, options: ApplyOptions) -> Comparison:
@@ -76,72 +76,41 @@ def compare(reached: Reached, options: ApplyOptions) -> Comparison:
     Raises:
         ClusterError: the cluster cannot be asked or refuses an object.
     """
-    state = reached.state
-    applyset.refuse_member_labels(found.data for found in state.objects)
-    cluster = PrefetchingCluster(reached.cluster)
-    reached = replace(reached, cluster=cluster)
-    inventory = _inventory(cluster, state, reached.place.namespace)
-    past = _Past(reached, inventory, is_writing=not options.dry_run)
-    members = tuple(found.with_data(inventory.label(found.data)) for found in state.objects)
+    state, place = reached.state, reached.place
+    applyset.refuse_member_labels(one.data for one in state.objects)
+    label = Inventory(app=state.app, environment=state.environment, namespace=place.namespace).label
+    members = tuple(one.with_data(label(one.data)) for one in state.objects)
     reached = replace(reached, state=replace(state, objects=members))
-    changes = observe(reached, options=options, inventory=inventory, check_new=options.dry_run)
-    if not inventory.exists and options.prune and past.was_deployed(changes):
-        inventory = inventory_store.find_by_labels(cluster, inventory)
+    current = fetch(reached, options, writing=not options.dry_run)
+    inventory = current.inventory
+    changes = diff(reached, current, options, check_new=options.dry_run)
+    was_deployed = current.was_deployed or any(change.live_uid for change in changes.changes)
+    if not inventory.exists and options.prune and was_deployed:
+        inventory = inventory_store.find_by_labels(reached.cluster, inventory)
     found = candidates(reached, inventory, changes.changes) if options.prune else Pruning()
+    notes = (
+        *changes.notes,
+        *inventory.notes,
+        *found.notes,
+        *_large(found, options),
+        *_elsewhere(place.name, current.elsewhere),
+        *(_former(reached, inventory) if options.adopt else ()),
+    )
     return Comparison(
-        changes=replace(
-            changes,
-            changes=(*changes.changes, *found.changes),
-            notes=(
-                *changes.notes,
-                *inventory.notes,
-                *found.notes,
-                *_large(found, options),
-                *past.elsewhere(),
-                *(_former(reached, inventory) if options.adopt else ()),
-            ),
-        ),
+        changes=replace(changes, changes=(*changes.changes, *found.changes), notes=notes),
         inventory=inventory,
         pruning=found,
-        may_all=past.may_all,
+        may_all=current.may_all,
     )
 
 
-def _inventory(cluster: PrefetchingCluster, state: DesiredState, namespace: str) -> Inventory:
-    empty = Inventory(app=state.app, environment=state.environment, namespace=namespace)
-    live.foresee(cluster, state, empty)
-    found = inventory_store.load(cluster, app=state.app, environment=state.environment, namespace=namespace)
-    if not found.exists:
-        live.foresee_creation(cluster, state)
-    return found
-
-
-class _Past:
-    """What is known of an environment without an inventory, asked while its objects are looked at."""
-
-    def __init__(self, reached: Reached, inventory: Inventory, *, is_writing: bool) -> None:
-        self._name = reached.place.name
-        self.may_all: Callable[[], bool] | None = None
-        self._has_history: Callable[[], bool] = lambda: True
-        self._elsewhere: Callable[[], tuple[str, ...]] = tuple
-        if not inventory.exists:
-            cluster = reached.cluster
-            self._has_history = prefetch(partial(history.exists, inventory.app, reached.place, cluster))
-            self._elsewhere = prefetch(partial(inventory_store.other_namespaces, cluster, inventory))
-            if is_writing:
-                self.may_all = prefetch(partial(permissions.may_everything, cluster))
-
-    def was_deployed(self, changes: Changes) -> bool:
-        """Tell whether the environment was there before: an inventory that is missing was lost then."""
-        return any(change.live_uid for change in changes.changes) or self._has_history()
-
-    def elsewhere(self) -> tuple[str, ...]:
-        """Say it when an environment comes to another namespace: what it has in the old one is left there."""
-        return tuple(
-            f"environment `{self._name}` has objects in namespace `{one}` too:"
-            f" mlstack delete {self._name} -n {one}"
-            for one in self._elsewhere()
-        )
+def _elsewhere(environment: str, namespaces: Sequence[str]) -> tuple[str, ...]:
+    """Say it when an environment comes to another namespace: what it has in the old one is left there."""
+    return tuple(
+        f"environment `{environment}` has objects in namespace `{namespace}` too:"
+        f" mlstack delete {environment} -n {namespace}"
+        for namespace in namespaces
+    )
 
 
 def _former(reached: Reached, inventory: Inventory) -> tuple[str, ...]:
@@ -394,7 +363,8 @@ class ApplyPlan(ProposedPlan):
     @property
     def again(self) -> Again:
         """Give what looks at an object that moved since its change was worked out."""
-        return looking_again(self.reached, self.options, self.inventory)
+        context = context_of(self.reached, self.options, self.inventory)
+        return lambda change: diff_object(context, change.subject)
 
     @property
     def terms(self) -> TermsOf:

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from mlstack.deploy import adopt, inventory_store, result
+from mlstack.deploy.autoscaling import Replicas
 from mlstack.deploy.conflicts import with_uid
-from mlstack.deploy.diff import Number, kept_labels, outlook_of
+from mlstack.deploy.diff import context_of, kept_labels
 from mlstack.deploy.inventory import Inventory, Member, other_owner_of, owned_hash, payload_hash
-from mlstack.deploy.live import ClusterFacts, placed
+from mlstack.deploy.live import placed
 from mlstack.deploy.target import Reached
 from mlstack.errors import ConflictError, InvalidError
 from mlstack.kube import parallel
@@ -281,15 +282,14 @@ class _Judge:
     def __init__(self, reached: Reached, inventory: Inventory) -> None:
         self._cluster, self._inventory = reached.cluster, inventory
         self._secrets = reached.state.secrets
-        world = ClusterFacts(reached.state, reached.cluster)
-        self._outlook = outlook_of(reached, world, inventory=inventory)
+        self._context = context_of(reached, inventory=inventory)
         self._labels: dict[Identity, tuple[tuple[str, str], ...]] = {}
         self._left: dict[Identity, str] = {}
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Say what could not be seen."""
-        fault = self._outlook.earlier.fault
+        fault = self._context.applied.fault
         left = (text for _, text in sorted(self._left.items()))
         said = (*left, *kept_labels(sorted(self._labels.items())))
         what = "what was applied last cannot be read, so removed fields may be laid to nobody"
@@ -311,11 +311,11 @@ class _Judge:
         live = self._cluster.get(ObjectRef.of(wanted.data))
         if live is None or live["metadata"].get("deletionTimestamp"):
             return _absent(wanted, is_ending=live is not None, was_there=member is not None)
-        number = self._outlook.number(wanted, live)
+        number = self._context.scalers.replicas(wanted, live)
         if number.is_theirs:
             numbers = (managed_fields.value_at(one, number.path) for one in (live, wanted.data))
             values = "{} in the cluster, {} in the files".format(*numbers)
-            self._left[wanted.identity] = f"`{wanted.identity}` {number.note} ({values})"
+            self._left[wanted.identity] = f"`{wanted.identity}` {number.note[0]} ({values})"
         if member is not None and self._is_as_left(wanted, live, member):
             return ObjectDrift(identity=wanted.identity, component=wanted.component, state="same")
         found = self._differences(wanted, live, member, number)
@@ -333,15 +333,15 @@ class _Judge:
         return (
             member.uid == live["metadata"]["uid"]
             and bool(member.payload_hash and member.owned_hash)
-            and member.payload_hash == payload_hash(self._outlook.payload(wanted))
+            and member.payload_hash == payload_hash(self._context.scalers.payload(wanted))
             and member.owned_hash == owned_hash(live)
-            and not self._outlook.is_meddled(wanted, live)
+            and not self._context.is_meddled(wanted, live)
         )
 
     def _differences(
-        self, wanted: KubeObject, live: Mapping[str, Any], member: Member | None, number: Number
+        self, wanted: KubeObject, live: Mapping[str, Any], member: Member | None, number: Replicas
     ) -> tuple[Difference, ...]:
-        data, before = number.asked, self._outlook.earlier.of(wanted)
+        data, before = number.asked, self._context.applied.of(wanted)
         facts: dict[str, Any] = {"secrets": self._secrets}
         if before:
             facts["applied"] = self._inventory.label(before[0])
@@ -352,10 +352,10 @@ class _Judge:
         except InvalidError as error:
             return self._without_answer(wanted, live, data, error, **facts)
         strange = adopt.strange(forced.object, wanted.data)
-        ended = adopt.dropped(strange, live, before, self._outlook.policy(wanted), spare=number.spared)
+        ended = adopt.dropped(strange, live, before, self._context.policy(wanted), spare=number.spared)
         new = ended.out_of(strange)
-        foreign = self._outlook.foreign(wanted, live, new, number.spared)
-        self._labels[wanted.identity] = self._outlook.new_labels(wanted, live, new)
+        foreign = self._context.foreign(wanted, live, new, number.spared)
+        self._labels[wanted.identity] = self._context.new_labels(wanted, live, new)
         removal = adopt.removal(self._cluster, wanted, live, foreign.paths)
         after = managed_fields.cut(removal.after or live, ended.all_paths)
         gone = (*ended.all_paths, *(foreign.paths if removal.changed else ()))
@@ -371,7 +371,7 @@ class _Judge:
     ) -> tuple[Difference, ...]:
         """Tell what an object is that cannot take the change: by a new one, or by what is written."""
         copy = adopt.as_new(self._cluster, data, live)
-        foreign = self._outlook.foreign_of(wanted, live).paths
+        foreign = self._context.foreign_of(wanted, live).paths
         if copy is None:
             tree = managed_fields.union(
                 managed_fields.owned(live, MANAGER), managed_fields.tree_of(_told(data))

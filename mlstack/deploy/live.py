@@ -1,47 +1,174 @@
-"""What surrounds the objects of a run in the cluster: which kinds and namespaces there are."""
+"""What is live before a run: everything that is asked of the cluster beforehand, in one step."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any
 
 from mlstack import names
-from mlstack.deploy import adopt
-from mlstack.deploy.autoscaling import AUTOSCALER, SCALABLE
+from mlstack.deploy import adopt, history, inventory_store, permissions
+from mlstack.deploy.autoscaling import SCALABLE, PrunedLabels, Scalers
+from mlstack.deploy.changes import ApplyOptions
 from mlstack.deploy.history import UNNAMED, History, Revision
 from mlstack.deploy.inventory import Inventory, Member, owned_hash, payload_hash, shared_hash
 from mlstack.deploy.target import Reached
 from mlstack.errors import ClusterError, ForbiddenError, MlstackError, ObjectNotFoundError, UnreachableError
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef
-from mlstack.kube.parallel import PrefetchingCluster, prefetch
+from mlstack.kube.parallel import PendingResult, prefetch
 from mlstack.objects import kube_object
 from mlstack.objects.kinds import Kind, Kinds, kinds_of_crd
 from mlstack.objects.kube_object import DesiredState, Identity, KubeObject
 from mlstack.readiness import rule
 
-# --- What surrounds the objects of a run in the cluster: which kinds and namespaces there are ---
+Manifest = Mapping[str, Any]
+Group = tuple[str, str, str]
+"""API version, kind and namespace."""
 
 _MOST_HINTS = 3
 
 
-def placed(wanted: Sequence[KubeObject], cluster: Cluster) -> tuple[KubeObject, ...]:
-    """Take the namespace off objects whose kind only the server knows to be cluster-scoped."""
-    known = Kinds.builtin().with_crds(found.data for found in wanted)
-    return tuple(
-        found if known.lookup(found.api_version, found.kind) else _placed(found, cluster.kinds())
-        for found in wanted
+@dataclass(frozen=True, kw_only=True)
+class LiveState:
+    """What is live before a run.
+
+    `objects` are those wanted, in their namespaces; `created` the namespace that the run makes first.
+    `metadata` stands for whole objects where lists told enough, `live` for those that were asked for alone:
+    None if an object is not there, an error if it cannot be told.
+    """
+
+    objects: tuple[KubeObject, ...]
+    created: tuple[KubeObject, ...]
+    inventory: Inventory
+    absent_namespaces: frozenset[str]
+    metadata: MetadataIndex
+    live: Mapping[Identity, Manifest | MlstackError | None]
+    scalers: Scalers
+    may_all: bool | None = None  # whether we may do everything; None if that was not asked
+    was_deployed: bool = True  # whether there was a run before, so that a missing inventory was lost
+    elsewhere: tuple[str, ...] = ()  # other namespaces in which the environment has an inventory
+
+    def get(self, wanted: KubeObject) -> Manifest | None:
+        """Give an object that was asked for.
+
+        Raises:
+            ClusterError: the server did not tell.
+        """
+        found = self.live[wanted.identity]
+        if isinstance(found, MlstackError):
+            raise found
+        return found
+
+
+def fetch(
+    reached: Reached, options: ApplyOptions, *, inventory: Inventory | None = None, writing: bool = False
+) -> LiveState:
+    """Read all that a comparison needs: few lists, then single objects, side by side; nothing is written.
+
+    Args:
+        reached: what is wanted, and where to look.
+        options: how it is to be done.
+        inventory: what the environment has there, where it is known.
+        writing: ask also whether we may do everything.
+
+    Raises:
+        ObjectNotFoundError: a kind or namespace is neither there nor part of this run.
+        ClusterError: the cluster cannot be asked.
+    """
+    state, cluster = reached.state, reached.cluster
+    reading = prefetch(partial(_inventory, cluster, state)) if inventory is None else None
+    needed = namespaces_of(state.objects, state)
+    namespaces = prefetch(partial(parallel.run, partial(_has_namespace, cluster), needed))
+    groups = [group for group in large_groups(state.objects) if Kinds.builtin().lookup(*group[:2])]
+    lists = {group: prefetch(partial(list_metadata, cluster, group)) for group in groups}
+    known = inventory or (reading() if reading else _empty(state))
+    scalers = Scalers(state.objects, cluster, pruned=pruned_labels(reached, options))
+    past = _Past.ask(reached, known, writing=writing) if reading and not known.exists else _Past()
+    if reading and not known.exists:
+        prefetch(cluster.kinds)  # whoever asks meanwhile waits for this answer
+        scalers.prefetch({one.namespace for one in state.objects if (one.group, one.kind) in SCALABLE})
+    wanted = placed(state.objects, cluster)
+    refuse_unknown_kinds(wanted, state, cluster)
+    there = dict(zip(needed, namespaces(), strict=True))
+    absent, created = _missing_namespaces(wanted, state, there, create=options.create)
+    reachable = [one for one in (*created, *wanted) if is_reachable(one, cluster, absent)]
+    metadata = MetadataIndex.read(cluster, state, known, reachable, lists, scalers, adopt=options.adopt)
+    single = [one for one in reachable if not metadata.is_absent(one) and metadata.unchanged(one) is None]
+    answers = parallel.run(lambda one: cluster.get(ObjectRef.of(one.data)), single)
+    return LiveState(
+        objects=wanted,
+        created=created,
+        inventory=known,
+        absent_namespaces=absent,
+        metadata=metadata,
+        live=dict(zip((one.identity for one in single), answers, strict=True)),
+        scalers=scalers,
+        may_all=past.may_all() if past.may_all else None,
+        was_deployed=past.has_history() if past.has_history else True,
+        elsewhere=past.elsewhere() if past.elsewhere else (),
     )
 
 
-def _placed(found: KubeObject, served: Kinds) -> KubeObject:
-    kind = served.lookup(found.api_version, found.kind)
+def _empty(state: DesiredState) -> Inventory:
+    return Inventory(app=state.app, environment=state.environment, namespace=state.namespace)
+
+
+def _inventory(cluster: Cluster, state: DesiredState) -> Inventory:
+    return inventory_store.load(
+        cluster, app=state.app, environment=state.environment, namespace=state.namespace
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Past:
+    """Questions about an environment without an inventory, under way."""
+
+    has_history: PendingResult[bool] | None = None
+    elsewhere: PendingResult[tuple[str, ...]] | None = None
+    may_all: PendingResult[bool] | None = None
+
+    @classmethod
+    def ask(cls, reached: Reached, inventory: Inventory, *, writing: bool) -> _Past:
+        cluster = reached.cluster
+        return cls(
+            has_history=prefetch(partial(history.exists, inventory.app, reached.place, cluster)),
+            elsewhere=prefetch(partial(inventory_store.other_namespaces, cluster, inventory)),
+            may_all=prefetch(partial(permissions.may_everything, cluster)) if writing else None,
+        )
+
+
+def pruned_labels(reached: Reached, options: ApplyOptions) -> PrunedLabels | None:
+    """Give what tells of an object that the run does not bring whether it deletes it."""
+    if not options.prune:
+        return None
+    state = reached.state
+    marks = kube_object.marks(app=state.app, environment=state.environment, component="")
+    ours = {key: marks[key] for key in (kube_object.APP_LABEL, kube_object.ENVIRONMENT_LABEL)}
+    components = frozenset(kube_object.label_of(name) for name in state.components)
+    return PrunedLabels(marks=ours, components=components if reached.selective else None)
+
+
+# --- kinds and namespaces ---
+
+
+def placed(wanted: Sequence[KubeObject], cluster: Cluster) -> tuple[KubeObject, ...]:
+    """Take the namespace off objects whose kind only the server knows to be cluster-scoped."""
+    known = Kinds.builtin().with_crds(one.data for one in wanted)
+    return tuple(
+        one if known.lookup(one.api_version, one.kind) else _placed(one, cluster.kinds()) for one in wanted
+    )
+
+
+def _placed(wanted: KubeObject, served: Kinds) -> KubeObject:
+    kind = served.lookup(wanted.api_version, wanted.kind)
     if kind is None or kind.namespaced:
-        return found
-    metadata = {key: value for key, value in found.metadata.items() if key != "namespace"}
-    return found.with_data({**found.data, "metadata": metadata})
+        return wanted
+    metadata = {key: value for key, value in wanted.metadata.items() if key != "namespace"}
+    return wanted.with_data({**wanted.data, "metadata": metadata})
 
 
 def namespaces_of(wanted: Sequence[KubeObject], state: DesiredState) -> list[str]:
@@ -49,134 +176,112 @@ def namespaces_of(wanted: Sequence[KubeObject], state: DesiredState) -> list[str
 
     The inventory is kept in the environment's own namespace, even where no object goes there.
     """
-    return sorted({found.namespace for found in wanted if found.namespace} | {state.namespace})
+    return sorted({one.namespace for one in wanted if one.namespace} | {state.namespace})
 
 
-class ClusterFacts:
-    """What holds for a run as a whole: kinds, namespaces, what the run brings itself.
+def is_reachable(
+    wanted: KubeObject, cluster: Cluster, absent_namespaces: frozenset[str] = frozenset()
+) -> bool:
+    """Tell whether the server can be asked about an object now, in the scope it is written for."""
+    if wanted.namespace in absent_namespaces:
+        return False
+    if Kinds.builtin().lookup(wanted.api_version, wanted.kind):
+        return True
+    kind = cluster.kinds().lookup(wanted.api_version, wanted.kind)
+    return kind is not None and not (kind.namespaced and not wanted.namespace)
 
-    Args:
-        state: what is wanted.
-        cluster: where to look; nothing is written.
+
+def refuse_unknown_kinds(wanted: Sequence[KubeObject], state: DesiredState, cluster: Cluster) -> None:
+    """Raise for kinds that neither the server nor this run has.
+
+    Raises:
+        ObjectNotFoundError: naming all of them.
     """
+    known = Kinds.builtin().with_crds(one.data for one in state.objects if kinds_of_crd(one.data))
+    strange = [one for one in wanted if known.lookup(one.api_version, one.kind) is None]
+    served = cluster.kinds() if strange else known
+    unknown = [one for one in strange if served.lookup(one.api_version, one.kind) is None]
+    if not unknown:
+        return
+    kinds = sorted({f"{one.kind} ({one.api_version})" for one in unknown})
+    hints = [_kind_hint(one, served, state.environment) for one in unknown]
+    raise ObjectNotFoundError(
+        f"the cluster has no kind {', '.join(f'`{kind}`' for kind in kinds)}",
+        what="kind",
+        where=f"component {unknown[0].component}",
+        hint="; ".join(list(dict.fromkeys(hints))[:_MOST_HINTS]),
+    )
 
-    def __init__(self, state: DesiredState, cluster: Cluster) -> None:
-        """Begin with nothing read."""
-        self.state, self.cluster = state, cluster
-        definitions = [found.data for found in state.objects if kinds_of_crd(found.data)]
-        self.brought = Kinds(kind for data in definitions for kind in kinds_of_crd(data))
-        self.absent_namespaces: set[str] = set()
 
-    def _served(self, found: KubeObject) -> Kind | None:
-        return self.cluster.kinds().lookup(found.api_version, found.kind)
+def _missing_namespaces(
+    wanted: Sequence[KubeObject],
+    state: DesiredState,
+    there: Mapping[str, bool | MlstackError],
+    *,
+    create: bool,
+) -> tuple[frozenset[str], tuple[KubeObject, ...]]:
+    """Give the namespaces that are not there, and the environment's as an object if the run makes it.
 
-    def is_served(self, found: KubeObject) -> bool:
-        """Tell whether the server can be asked about an object of this kind now."""
-        if Kinds.builtin().lookup(found.api_version, found.kind):
-            return True
-        return self._served(found) is not None
-
-    def _is_served_there(self, found: KubeObject) -> bool:
-        """Tell whether the server has the kind in the scope that the object is written for."""
-        if Kinds.builtin().lookup(found.api_version, found.kind):
-            return True
-        kind = self._served(found)
-        return kind is not None and not (kind.namespaced and not found.namespace)
-
-    def is_reachable(self, found: KubeObject) -> bool:
-        """Tell whether the server can be asked about an object before the run has begun."""
-        return found.namespace not in self.absent_namespaces and self._is_served_there(found)
-
-    def live(self, found: KubeObject) -> Mapping[str, Any] | None:
-        """Read an object, None if it is not there."""
-        return self.cluster.get(ObjectRef.of(found.data))
-
-    def refuse_unknown_kinds(self, wanted: Sequence[KubeObject]) -> None:
-        """Raise for kinds that neither the server nor this run has.
-
-        Raises:
-            ObjectNotFoundError: naming all of them.
-        """
-        unknown = [
-            found
-            for found in wanted
-            if not self.is_served(found) and self.brought.lookup(found.api_version, found.kind) is None
-        ]
-        if not unknown:
-            return
-        kinds = sorted({f"{found.kind} ({found.api_version})" for found in unknown})
-        served = self.cluster.kinds()
-        hints = [_kind_hint(found, served, self.state.environment) for found in unknown]
+    Raises:
+        ObjectNotFoundError: another namespace is missing: nobody said that it should exist.
+    """
+    brought = {one.name for one in wanted if (one.group, one.kind) == ("", "Namespace")}
+    absent = []
+    for name in namespaces_of(wanted, state):
+        answer = there[name]
+        if isinstance(answer, MlstackError):
+            raise answer
+        absent += [] if answer else [name]
+    lacking = [name for name in absent if name not in brought]
+    strange = [name for name in lacking if name != state.namespace]
+    if strange:
         raise ObjectNotFoundError(
-            f"the cluster has no kind {', '.join(f'`{kind}`' for kind in kinds)}",
-            what="kind",
-            where=f"component {unknown[0].component}",
-            hint="; ".join(list(dict.fromkeys(hints))[:_MOST_HINTS]),
+            f"namespace `{strange[0]}` does not exist, or is being deleted",
+            what="namespace",
+            where=str(next(one.identity for one in wanted if one.namespace == strange[0])),
+            hint=f"kubectl create namespace {strange[0]}",
         )
-
-    def missing_namespace(self, wanted: Sequence[KubeObject], *, create: bool) -> tuple[KubeObject, ...]:
-        """Give the environment's namespace as an object if it is needed and not there.
-
-        Raises:
-            ObjectNotFoundError: another namespace is missing: nobody said that it should exist.
-        """
-        brought = {found.name for found in wanted if (found.group, found.kind) == ("", "Namespace")}
-        needed = namespaces_of(wanted, self.state)
-        answers = parallel.run(self._namespace_exists, needed)
-        absent = [name for name, there in zip(needed, answers, strict=True) if _certain(there) is False]
-        self.absent_namespaces = set(absent)
-        lacking = [name for name in absent if name not in brought]
-        strange = [name for name in lacking if name != self.state.namespace]
-        if strange:
-            raise ObjectNotFoundError(
-                f"namespace `{strange[0]}` does not exist, or is being deleted",
-                what="namespace",
-                where=str(next(found.identity for found in wanted if found.namespace == strange[0])),
-                hint=f"kubectl create namespace {strange[0]}",
-            )
-        return tuple(self._namespace(name) for name in lacking if create)
-
-    def _namespace_exists(self, name: str) -> bool:
-        """Tell whether a namespace is there to stay: one that is being deleted takes nothing in."""
-        try:
-            live = self.cluster.get(ObjectRef("v1", "Namespace", "", name))
-        except ForbiddenError:  # whoever may work in one namespace only may not read namespaces
-            return True
-        return live is not None and not live["metadata"].get("deletionTimestamp")
-
-    def _namespace(self, name: str) -> KubeObject:
-        labels = kube_object.marks(app=self.state.app, environment=self.state.environment, component="")
-        del labels[kube_object.COMPONENT_LABEL]
-        metadata = {"name": name, "labels": labels}
-        return KubeObject(data={"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    return frozenset(absent), tuple(_namespace(name, state) for name in lacking if create)
 
 
-def _certain(answer: bool | MlstackError) -> bool:
-    if isinstance(answer, MlstackError):
-        raise answer
-    return answer
+def _has_namespace(cluster: Cluster, name: str) -> bool:
+    """Tell whether a namespace is there to stay: one that is being deleted takes nothing in."""
+    try:
+        live = cluster.get(ObjectRef("v1", "Namespace", "", name))
+    except ForbiddenError:  # whoever may work in one namespace only may not read namespaces
+        return True
+    return live is not None and not live["metadata"].get("deletionTimestamp")
+
+
+def _namespace(name: str, state: DesiredState) -> KubeObject:
+    labels = kube_object.marks(app=state.app, environment=state.environment, component="")
+    del labels[kube_object.COMPONENT_LABEL]
+    metadata = {"name": name, "labels": labels}
+    return KubeObject(data={"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
 
 
 def _kind_hint(unknown: KubeObject, served: Kinds, environment: str) -> str:
     """Say how the cluster comes to know a kind, or what was meant."""
     api_version, kind, group = unknown.api_version, unknown.kind, unknown.group
     operator = rule.operator_of(api_version, kind)
-    there = [one for one in served.of_group(group) if one.kind == kind]
-    versions = [one.api_version for one in there if _is_same_operator(operator, one)]
+    others = [other for other in served.of_group(group) if other.kind == kind]
+    versions = [other.api_version for other in others if _is_same_operator(operator, other)]
     if versions:
         return f"the cluster serves `{kind}` as {' and '.join(versions)}: write that `apiVersion`"
     if why := rule.retired(api_version, kind):
         return f"nobody serves `{kind}` any more: {why}"
     if operator is not None:
         today = f"the {operator.name} serves {operator.instead} today; " if operator.instead else ""
-        install = rule.how_to_install(operator, environment)
-        return f"`{kind}` is served by the {operator.name}: {today}{install}"
-    near = rule.likely_kind(api_version, kind) or names.nearest(kind, _kinds_there(group, served))
-    if near and near != kind:
-        return f"did you mean `{near}`?"
+        return (
+            f"`{kind}` is served by the {operator.name}: {today}{rule.how_to_install(operator, environment)}"
+        )
+    same_group = [other.kind for other in served.of_group(group)]
+    likely = rule.likely_kind(api_version, kind) or names.nearest(kind, same_group)
+    if likely and likely != kind:
+        return f"did you mean `{likely}`?"
     if "." in group and not group.endswith(".k8s.io"):
         return f"install the definitions of `{group}` first, or make them part of the app"
-    elsewhere = sorted({one.api_version for one in Kinds.builtin() if one.kind == kind})
+    elsewhere = sorted({other.api_version for other in Kinds.builtin() if other.kind == kind})
     if elsewhere:
         return f"Kubernetes serves `{kind}` as {' and '.join(elsewhere)}: write that `apiVersion`"
     return f"Kubernetes has no such kind: kubectl api-resources{f' --api-group={group}' if group else ''}"
@@ -187,223 +292,158 @@ def _is_same_operator(operator: rule.Operator | None, kind: Kind) -> bool:
     return operator is None or (other is not None and other.name == operator.name)
 
 
-def _kinds_there(group: str, served: Kinds) -> list[str]:
-    return [one.kind for one in served.of_group(group)]
-
-
-# --- What lists of metadata alone tell of a run's objects: which are not there, which are as we
-# left them
+# --- lists of metadata: which objects are not there, which are as we left them ---
 # Whoever changes or removes a value that we applied takes its path from our entry in `managedFields`. So an
 # object whose UID and whose entry are as they were after our last write, and of which we want what we sent
 # then, is as we want it: no dry run is needed, and none of a definition, which takes seconds.
 
-Group = tuple[str, str, str]
-"""API version, kind and namespace."""
-Payload = Callable[[KubeObject], Mapping[str, Any]]
 
-
+@dataclass(frozen=True, kw_only=True)
 class MetadataIndex:
-    """What is known of the objects of a run before any of them is looked at.
+    """What lists of metadata alone tell of a run's objects."""
 
-    Args:
-        cluster: where to look; nothing is written.
-        state: whose marks our objects carry.
-        inventory: hashes of the last write; None if there are none.
-        adopt: whether objects that other tools applied as well are to be looked at.
-    """
+    adopt: bool = False  # whether objects that other tools applied as well are to be looked at
+    candidates: Mapping[Identity, Member] = field(default_factory=dict)  # sent then what is wanted now
+    metadata: Mapping[Identity, Manifest] = field(default_factory=dict)
+    listed: frozenset[Group] = frozenset()  # all of these are in `metadata`
 
-    def __init__(
-        self, cluster: Cluster, state: DesiredState, inventory: Inventory | None, *, adopt: bool
-    ) -> None:
-        """Begin with nothing read."""
-        self._cluster, self._adopt = cluster, adopt
-        self._marks = kube_object.selector(app=state.app, environment=state.environment)
-        self._members: Mapping[Identity, Member] = inventory.members if inventory else {}
-        self._candidates: dict[Identity, Member] = {}
-        self._metadata: dict[Identity, Mapping[str, Any]] = {}
-        self._listed: set[Group] = set()
-
-    def look_around(self, wanted: Sequence[KubeObject], payload: Payload) -> None:
-        """List the metadata of kinds that the run has many objects of, or some that may be unchanged.
-
-        Args:
-            wanted: objects that the server can be asked about.
-            payload: gives what would be sent of one.
-        """
-        for found in wanted:
-            member = self._members.get(found.identity)
-            if member and member.payload_hash and member.uid and _fits(member, found, payload):
-                self._candidates[found.identity] = member
+    @classmethod
+    def read(
+        cls,
+        cluster: Cluster,
+        state: DesiredState,
+        inventory: Inventory,
+        wanted: Sequence[KubeObject],
+        lists: Mapping[Group, PendingResult[tuple[Manifest, ...]]],
+        scalers: Scalers,
+        *,
+        adopt: bool,
+    ) -> MetadataIndex:
+        """List what the run has many objects of, or some that may be unchanged; `lists` are under way."""
+        candidates = {
+            one.identity: member
+            for one in wanted
+            if (member := inventory.members.get(one.identity)) is not None
+            and (member.payload_hash and member.uid and member.api_version == one.api_version)
+            and payload_hash(scalers.payload(one)) == member.payload_hash
+        }
         many = set(large_groups(wanted))
-        hopeful = {_group(found) for found in wanted if found.identity in self._candidates}
-        groups = sorted(many | hopeful)
-        lists = parallel.run(lambda group: self._list(group, every=group in many), groups)
-        for group, items in zip(groups, lists, strict=True):
-            if isinstance(items, tuple):  # whoever may not list asks for each object
-                self._listed.update([group] if group in many else ())
-                for item in items:
-                    self._metadata[_identity(group, item)] = item
+        groups = sorted(many | {_group(one) for one in wanted if one.identity in candidates})
+        marks = kube_object.selector(app=state.app, environment=state.environment)
 
-    def _list(self, group: Group, *, every: bool) -> tuple[Mapping[str, Any], ...]:
-        api_version, kind, namespace = group
-        return self._cluster.list(
-            api_version,
-            kind,
-            namespace=namespace or None,
-            labels="" if every else self._marks,
-            metadata_only=True,
-        ).items
+        def items(group: Group) -> tuple[Manifest, ...]:
+            if group in lists and group in many:
+                return lists[group]()
+            return list_metadata(cluster, group, labels="" if group in many else marks)
 
-    def is_absent(self, found: KubeObject) -> bool:
+        answers = dict(zip(groups, parallel.run(items, groups), strict=True))
+        # Whoever may not list asks for each object.
+        told = {group: answer for group, answer in answers.items() if isinstance(answer, tuple)}
+        return cls(
+            adopt=adopt,
+            candidates=candidates,
+            metadata={_identity(group, item): item for group, answer in told.items() for item in answer},
+            listed=frozenset(group for group in told if group in many),
+        )
+
+    def is_absent(self, wanted: KubeObject) -> bool:
         """Tell whether an object is known not to be there."""
-        return _group(found) in self._listed and found.identity not in self._metadata
+        return _group(wanted) in self.listed and wanted.identity not in self.metadata
 
-    def unchanged(self, found: KubeObject) -> Mapping[str, Any] | None:
+    def unchanged(self, wanted: KubeObject) -> Manifest | None:
         """Give the metadata of an object that is known to be as we want it, None if that is not known."""
-        item = self._metadata.get(found.identity)
-        return item if item is not None and self.is_as_left(found, item) else None
+        item = self.metadata.get(wanted.identity)
+        return item if item is not None and self.is_as_left(wanted, item) else None
 
-    def is_as_left(self, found: KubeObject, live: Mapping[str, Any]) -> bool:
+    def is_as_left(self, wanted: KubeObject, live: Manifest) -> bool:
         """Tell whether a live object is what we left, and we want what we sent then."""
-        member = self._candidates.get(found.identity)
+        member = self.candidates.get(wanted.identity)
         metadata = live["metadata"]
         if member is None or metadata.get("uid") != member.uid or metadata.get("deletionTimestamp"):
             return False
-        if not found.labels.items() <= (metadata.get("labels") or {}).items():
+        if not wanted.labels.items() <= (metadata.get("labels") or {}).items():
             # Another environment writes the same fields under the same name.
-            return bool(member.owned_hash) and not self._adopt and shared_hash(live) == member.owned_hash
-        if self._adopt and adopt.adoptable(live):
+            return bool(member.owned_hash) and not self.adopt and shared_hash(live) == member.owned_hash
+        if self.adopt and adopt.adoptable(live):
             return False
         return bool(member.owned_hash) and owned_hash(live) == member.owned_hash
 
 
-def large_groups(wanted: Sequence[KubeObject]) -> list[Group]:
+def list_metadata(cluster: Cluster, group: Group, *, labels: str = "") -> tuple[Manifest, ...]:
+    """List the metadata of one kind in one namespace."""
+    api_version, kind, namespace = group
+    return cluster.list(
+        api_version, kind, namespace=namespace or None, labels=labels, metadata_only=True
+    ).items
+
+
+def large_groups(wanted: Iterable[KubeObject]) -> list[Group]:
     """Give the groups of which there are so many objects that a list is cheaper than asking for each."""
-    counts = Counter(_group(found) for found in wanted)
+    counts = Counter(_group(one) for one in wanted)
     return sorted(group for group, count in counts.items() if count >= parallel.LIST_FROM)
 
 
-def _fits(member: Member, found: KubeObject, payload: Payload) -> bool:
-    same = member.api_version == found.api_version
-    return same and payload_hash(payload(found)) == member.payload_hash
+def _group(wanted: KubeObject) -> Group:
+    return wanted.api_version, wanted.kind, wanted.namespace
 
 
-def _group(found: KubeObject) -> Group:
-    return found.api_version, found.kind, found.namespace
-
-
-def _identity(group: Group, item: Mapping[str, Any]) -> Identity:
-    api_version, kind, _ = group
+def _identity(group: Group, item: Manifest) -> Identity:
     metadata = item["metadata"]
     name, namespace = str(metadata["name"]), str(metadata.get("namespace") or "")
-    return Identity(kube_object.group_of(api_version), kind, namespace, name)
+    return Identity(kube_object.group_of(group[0]), group[1], namespace, name)
 
 
-# --- What a comparison is going to ask, as far as that is known before: asked at once, not one by
-# one
-
-T = TypeVar("T")
-
-_MOST = 8  # of one sort; more are asked for side by side when they are needed
-
-
-def foresee(cluster: PrefetchingCluster, state: DesiredState, inventory: Inventory) -> None:
-    """Ask for the inventory, the namespaces, and lists of what there are many of.
-
-    Args:
-        cluster: who is asked.
-        state: what is wanted.
-        inventory: the environment's, not read yet.
-    """
-    known = Kinds.builtin()
-    cluster.foresee_get(ObjectRef("v1", "ConfigMap", inventory.namespace, inventory.name))
-    for name in _some(namespaces_of(state.objects, state)):
-        cluster.foresee_get(ObjectRef("v1", "Namespace", "", name))
-    for api_version, kind, namespace in _some(large_groups(state.objects)):
-        if known.lookup(api_version, kind):  # the server may have others elsewhere
-            cluster.foresee_list(api_version, kind, namespace=namespace or None, metadata_only=True)
-
-
-def foresee_creation(cluster: PrefetchingCluster, state: DesiredState) -> None:
-    """Ask for what a first deploy needs beyond that: the kinds, and autoscalers of workloads."""
-    prefetch(cluster.kinds)  # whoever asks meanwhile waits for this answer
-    scaled = {found.namespace for found in state.objects if (found.group, found.kind) in SCALABLE}
-    for namespace in _some(sorted(scaled)):
-        cluster.foresee_list(*AUTOSCALER, namespace=namespace)
-
-
-def _some(sorts: Sequence[T]) -> Sequence[T]:
-    return sorts[:_MOST]
-
-
-# --- What was applied before, from the history: it tells which fields of others were once ours ---
-
-_Set = Mapping[Identity, Mapping[str, Any]]
+# --- what was applied before, from the history: it tells which fields of others were once ours ---
 
 
 class LastApplied:
     """The sets that were applied to an environment; read when somebody asks first, and each once.
 
-    Args:
-        reached: the environment, and the cluster that keeps them.
+    `fault` says why the history cannot be read; empty if it can be, or nobody asked.
     """
 
     def __init__(self, reached: Reached) -> None:
-        """Begin with nothing read."""
-        self._reached, self._lock = reached, Lock()
+        self._cluster, self._lock, self.fault = reached.cluster, Lock(), ""
         self._history = History.of(reached.state.app, reached.place, reached.cluster, clock=_Still())
-        self._known: tuple[Revision, ...] | None = None
-        self._sets: dict[int, _Set] = {}
-        self._fault = ""
+        self._revisions: tuple[Revision, ...] | None = None
+        self._sets: dict[int, Mapping[Identity, Manifest]] = {}
 
-    @property
-    def fault(self) -> str:
-        """Say why the history cannot be read; empty if it can be, or nobody asked."""
-        return self._fault
-
-    def of(self, wanted: KubeObject) -> tuple[Mapping[str, Any], ...]:
+    def of(self, wanted: KubeObject) -> tuple[Manifest, ...]:
         """Give an object as it was applied before, newest first; nothing if that is not known.
 
         What was wanted by a run that did not end well may not have been written, so the sets before it count
         too, back to one that ended well.
         """
         with self._lock:
-            if self._fault:
+            if self.fault:
                 return ()
             try:
                 return tuple(self._of(wanted))
             except UnreachableError:
                 raise
             except ClusterError as error:
-                self._fault = error.message
+                self.fault = error.message
                 return ()
 
-    def _of(self, wanted: KubeObject) -> Iterator[Mapping[str, Any]]:
-        for revision in reversed(self._revisions()):
-            found = self._set(revision).get(wanted.identity)
-            if found is not None:
-                yield found
+    def _of(self, wanted: KubeObject) -> Iterator[Manifest]:
+        if self._revisions is None:
+            self._revisions = self._history.revisions()
+        for revision in reversed(self._revisions):
+            if revision.number not in self._sets:
+                objects = placed(self._history.load(revision).objects, self._cluster)
+                self._sets[revision.number] = {one.identity: one.data for one in objects}
+            applied = self._sets[revision.number].get(wanted.identity)
+            if applied is not None:
+                yield applied
             if not {wanted.component, UNNAMED} & {*revision.unsettled}:
                 return
-
-    def _revisions(self) -> tuple[Revision, ...]:
-        if self._known is None:
-            self._known = self._history.revisions()
-        return self._known
-
-    def _set(self, revision: Revision) -> _Set:
-        if revision.number not in self._sets:
-            objects = placed(self._history.load(revision).objects, self._reached.cluster)
-            self._sets[revision.number] = {one.identity: one.data for one in objects}
-        return self._sets[revision.number]
 
 
 class _Still:
     """A clock for who only reads."""
 
     def now_s(self) -> float:
-        """Give no time in particular."""
         return 0.0
 
     def sleep(self, seconds: float) -> None:
-        """Wait for nothing."""
+        pass

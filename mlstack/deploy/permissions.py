@@ -7,7 +7,7 @@ authorise, too).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -57,7 +57,7 @@ def check(
     changes: Sequence[Change],
     inventory: Inventory,
     *,
-    may_all: Callable[[], bool] | None = None,
+    may_all: bool | None = None,
 ) -> None:
     """Make sure that we have the rights to everything a run is going to send.
 
@@ -67,12 +67,12 @@ def check(
         app: name of the app.
         changes: what is to be done.
         inventory: what the environment has there, as it was read.
-        may_all: tells whether we may do everything, where that was asked before.
+        may_all: whether we may do everything, where that was asked before.
 
     Raises:
         ForbiddenError: rights are missing; names all of them.
     """
-    if may_all() if may_all is not None else may_everything(cluster):
+    if may_everything(cluster) if may_all is None else may_all:
         return
     needs = [
         *_of_changes(cluster, changes),

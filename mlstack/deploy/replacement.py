@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from mlstack.deploy.changes import Change, Refusal
@@ -177,27 +177,15 @@ _RECREATED_NAMED = 3
 
 @dataclass(frozen=True, kw_only=True)
 class ReplacementVerdict:
-    """What becomes of an object that cannot change as it is wanted.
+    """What becomes of an object that cannot change as it is wanted."""
 
-    Attributes:
-        recreate: whether it is deleted and made anew, once that is confirmed.
-        reason: why, or what cannot change.
-        hint: what to do where it is not made anew.
-    """
-
-    recreate: bool
-    reason: str
-    hint: str = ""
+    recreate: bool  # whether it is deleted and made anew, once that is confirmed
+    reason: str  # why, or what cannot change
+    hint: str = ""  # what to do where it is not made anew
 
 
 def judge(wanted: KubeObject, environment: str, *, fixed: str, why: str | None) -> ReplacementVerdict:
     """Tell what becomes of an object that cannot change in place.
-
-    Args:
-        wanted: the object as it is wanted; its annotation `mlstack.dev/recreate` decides first.
-        environment: name of the environment, for the hint.
-        fixed: what cannot change, as a sentence.
-        why: why a rule wants it made anew, None if none does.
 
     Raises:
         ConfigError: the annotation says neither `true` nor `never`.
@@ -224,12 +212,7 @@ def judge(wanted: KubeObject, environment: str, *, fixed: str, why: str | None) 
 
 
 def unless_refused(verdict: ReplacementVerdict, fault: MlstackError) -> ReplacementVerdict:
-    """Keep what would be refused when it is made anew: deleted, it would not come back.
-
-    Args:
-        verdict: that it is to be made anew.
-        fault: what the server says against a copy of another name.
-    """
+    """Keep what would be refused when it is made anew: deleted, it would not come back."""
     is_taken = "already allocated" in fault.message  # by the very object that goes first
     if is_taken or (isinstance(fault, ForbiddenError) and fault.why == "rights"):
         return verdict
@@ -304,13 +287,7 @@ _NAMED = 5  # fields of one version that are listed
 def losses(
     live: Mapping[str, Any], wanted: Mapping[str, Any], *, has_objects: bool = True
 ) -> tuple[str, ...]:
-    """Say what would be lost; nothing if the change only adds or allows more.
-
-    Args:
-        live: the definition as it is, with its status.
-        wanted: the definition as it would be.
-        has_objects: whether there may be objects of the kind; without any, no version is missed.
-    """
+    """Say what would be lost; nothing if the change only adds or allows more."""
     before, after = _spec(live), _spec(wanted)
     found = [*_of_names(before, after), *_of_storage(live, after)]
     stored = {str(name) for name in (live.get("status") or {}).get("storedVersions") or ()}
@@ -325,12 +302,7 @@ def losses(
 
 
 def demands(live: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, ...]:
-    """Say what a definition would newly demand of objects, where nobody can tell whether it allows less.
-
-    Args:
-        live: the definition as it is.
-        wanted: as it would be.
-    """
+    """Say what a definition would newly demand of objects, where nobody can tell whether it allows less."""
     old, new = _versions(_spec(live)), _versions(_spec(wanted))
     both = [name for name, version in old.items() if _is_served(version) and _is_served(new.get(name))]
     return tuple(
@@ -511,12 +483,7 @@ _MARKS = frozenset(
 
 
 def other_owner(wanted: KubeObject, live: KubeObject) -> str:
-    """Say whose an object is if it is not ours; empty if it is, or is nobody's.
-
-    Args:
-        wanted: the object as we want it, with our marks.
-        live: the object as it is.
-    """
+    """Say whose an object is if it is not ours; empty if it is, or is nobody's."""
     app, environment = live.labels.get(APP_LABEL), live.labels.get(ENVIRONMENT_LABEL)
     if app:
         ours = (wanted.labels.get(APP_LABEL), wanted.labels.get(ENVIRONMENT_LABEL))
@@ -526,13 +493,7 @@ def other_owner(wanted: KubeObject, live: KubeObject) -> str:
 
 
 def former_owner(wanted: KubeObject, live: KubeObject, environments: Collection[str]) -> str:
-    """Give the environment that an object of our own app belongs to if the app does not have that one.
-
-    Args:
-        wanted: the object as we want it, with our marks.
-        live: the object as it is.
-        environments: those of the app, as labels name them.
-    """
+    """Give the environment that an object of our own app belongs to if the app does not have that one."""
     environment = live.labels.get(ENVIRONMENT_LABEL, "")
     same = live.labels.get(APP_LABEL) == wanted.labels.get(APP_LABEL)
     return environment if same and environment not in environments else ""
@@ -560,30 +521,18 @@ def is_definition(wanted: KubeObject) -> bool:
     return (wanted.group, wanted.kind) == (CRD_GROUP, "CustomResourceDefinition")
 
 
-def of_others(
-    wanted: KubeObject,
-    live: Mapping[str, Any],
-    change_of: Callable[[], Change],
-    *,
-    adopt: bool,
-    environments: Collection[str],
-) -> Change:
-    """Give a change that refuses to take an object from another app or environment.
+def foreign_owner(
+    wanted: KubeObject, live: KubeObject, environments: Collection[str]
+) -> tuple[str, Refusal] | None:
+    """Give whose an object is, and the refusal to take it from them; None if it is ours or nobody's.
 
-    Definitions and namespaces that both want alike stay whose they are.
-
-    Args:
-        wanted: the object as it is wanted.
-        live: the object as it is.
-        change_of: works out the change.
-        adopt: whether objects of others are taken over.
-        environments: those of the app, as labels name them.
+    `environments` are those of the app, as labels name them.
     """
-    owner = other_owner(wanted, wanted.with_data(live))
+    owner = other_owner(wanted, live)
     if not owner:
-        return change_of()
+        return None
     hint = "rename it, or take it over with --adopt; it must then go from where it was"
-    former = former_owner(wanted, wanted.with_data(live), environments)
+    former = former_owner(wanted, live, environments)
     if former:
         owner = f"environment `{former}`, which app `{wanted.labels[APP_LABEL]}` does not have"
         hint = (
@@ -591,24 +540,11 @@ def of_others(
             f" --adopt; if another copy of the app has it, leave it (its inventory:"
             f" ConfigMap {name_of(wanted.labels[APP_LABEL], former)})"
         )
-    refusal = Refusal(kind="foreign", reasons=(f"it belongs to {owner}",), hint=hint)
-    try:
-        change = change_of()
-    except (ConflictError, InvalidError):
-        if adopt:
-            raise
-        return _refused(wanted, live, refusal)
-    if adopt:
-        return replace(change, notes=(f"takes it from {owner}", *change.notes))
-    if is_shared(wanted, change.fields):
-        note = f"is the same there as here and stays with {owner}"
-        return replace(
-            change, action="unchanged", fields=(), writes=False, notes=(note,), prepare=(), payload=None
-        )
-    return replace(change, refusal=refusal)
+    return owner, Refusal(kind="foreign", reasons=(f"it belongs to {owner}",), hint=hint)
 
 
-def _refused(wanted: KubeObject, live: Mapping[str, Any], refusal: Refusal) -> Change:
+def refused(wanted: KubeObject, live: Mapping[str, Any], refusal: Refusal) -> Change:
+    """Give a change of a live object that must not be carried out."""
     return Change(
         identity=wanted.identity,
         component=wanted.component,
@@ -621,13 +557,7 @@ def _refused(wanted: KubeObject, live: Mapping[str, Any], refusal: Refusal) -> C
 
 
 def refuse_losses(cluster: Cluster, live: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
-    """Say what a change of a definition would take away.
-
-    Args:
-        cluster: asked for objects of the kind, where it matters whether there are any.
-        live: the definition as it is.
-        after: as it would be.
-    """
+    """Say what a change of a definition would take away."""
     found = losses(live, after)
     without = losses(live, after, has_objects=False)
     return found if found == without or _has_objects(cluster, live) else without
@@ -670,18 +600,12 @@ def is_of_object(error: MlstackError) -> bool:
 
 
 def invalid(wanted: KubeObject, live: Mapping[str, Any] | None, error: MlstackError) -> Change:
-    """Give the change of an object that the server does not accept, as far as that is one.
-
-    Args:
-        wanted: the object as it is wanted.
-        live: the object as it is, None if it is not there.
-        error: what the server said.
-    """
+    """Give the change of an object that the server does not accept, as far as that is one."""
     name = f"`{wanted.identity}`"
     said = error.message.removeprefix(name).removeprefix(" is refused").removeprefix(": ").strip()
     refusal = Refusal(kind="invalid", reasons=(said,), hint=error.hint or "", error=error)
     if live is not None:
-        return _refused(wanted, live, refusal)
+        return refused(wanted, live, refusal)
     return Change(
         identity=wanted.identity,
         component=wanted.component,

@@ -164,7 +164,6 @@ class Interrupted(KeyboardInterrupt):
     """
 
     def __init__(self, partial: RunResult) -> None:
-        """Hold what had been done."""
         super().__init__("interrupted")
         self.partial = partial
 
@@ -210,15 +209,7 @@ def run_result(
     kind: RunKind = "ApplyResult",
     dry_run: bool = False,
 ) -> RunResult:
-    """Write down what a run did.
-
-    Args:
-        changes: what was to be done.
-        outcomes: the event that ended each object; objects without one were never reached.
-        standings: how objects stood when the wait for them ended.
-        kind: what kind of run it was.
-        dry_run: whether the server only said what it would do.
-    """
+    """Write down what a run did."""
     unreached = RunEvent("skipped", None, "not reached")
     found = standings or {}
     rows = tuple(

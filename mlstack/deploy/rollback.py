@@ -9,9 +9,10 @@ from mlstack.clock import Clock
 from mlstack.deploy import history
 from mlstack.deploy.changes import ApplyOptions, Change
 from mlstack.deploy.deployment import ApplyPlan, propose
-from mlstack.deploy.diff import observe
+from mlstack.deploy.diff import diff
 from mlstack.deploy.history import DamagedHistoryError, History, Revision, open_history
 from mlstack.deploy.inventory import Inventory
+from mlstack.deploy.live import fetch
 from mlstack.deploy.result import RunResult
 from mlstack.deploy.target import Reached, Target, reach
 from mlstack.errors import ClusterError, MlstackError, NotFoundError
@@ -167,12 +168,9 @@ def _borne_out(plan: ApplyPlan, earlier: DesiredState) -> frozenset[Identity]:
     nothing = Inventory(app=earlier.app, environment=earlier.environment, namespace=reached.place.namespace)
     members = tuple(one.with_data(nothing.label(one.data)) for one in earlier.objects)
     try:
-        found = observe(
-            replace(reached, state=replace(earlier, objects=members)),
-            options=replace(plan.options, dry_run=True, create=False, adopt=False, keep_foreign_fields=True),
-            inventory=nothing,
-            check_new=False,
-        )
+        wanted = replace(reached, state=replace(earlier, objects=members))
+        options = replace(plan.options, dry_run=True, create=False, adopt=False, keep_foreign_fields=True)
+        found = diff(wanted, fetch(wanted, options, inventory=nothing), options)
     except ClusterError:  # a kind that the cluster does not have: the apply itself needs none of this
         return frozenset()
     return frozenset(one.identity for one in found.changes if one.action == "unchanged")

@@ -9,7 +9,7 @@ from mlstack.app import app
 from mlstack.app.app import Environment
 from mlstack.app.app_dir import AppDir
 from mlstack.deploy.changes import ApplyOptions, Changes
-from mlstack.deploy.diff import looking_again, observe
+from mlstack.deploy.diff import context_of, diff_object
 from mlstack.deploy.inventory import Inventory, Member, owned_hash, payload_hash
 from mlstack.deploy.run import Run
 from mlstack.deploy.target import Reached, Target
@@ -21,6 +21,7 @@ from mlstack.objects.kube_object import DesiredState, KubeObject
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
 from tests.support.deploying import VirtualClock, config_map
+from tests.support.looking import compared
 
 SCHEMAS = load_schemas("1.36")
 PLACE = Environment(name="dev", context="dev", namespace="default")
@@ -55,8 +56,13 @@ class App(AppDir):
 
 
 def apply(about: Reached, changes: Changes | None = None) -> Changes:
-    found = changes or observe(about)
-    run = Run(about.cluster, on_event=silent, clock=VirtualClock(), again=looking_again(about))
+    found = changes or compared(about)
+    run = Run(
+        about.cluster,
+        on_event=silent,
+        clock=VirtualClock(),
+        again=lambda one: diff_object(context_of(about), one.desired),
+    )
     run.apply(found.changes)
     return found
 
@@ -97,7 +103,7 @@ def test_hashes_and_dry_runs_agree_on_what_is_unchanged(
     inventory = inventory_of(cluster, before)
     write(cluster, writes)
     about = reached(cluster, now, App())
-    (quick,), (thorough,) = observe(about, inventory=inventory).changes, observe(about).changes
+    (quick,), (thorough,) = compared(about, inventory=inventory).changes, compared(about).changes
     assert quick.action == thorough.action
     if quick.seen is None and quick.action == "unchanged":  # told from hashes alone
         assert not thorough.writes
@@ -112,9 +118,9 @@ def test_what_was_approved_is_done_or_nothing(
     apply(reached(cluster, first, App()))
     write(cluster, writes)
     about = reached(cluster, now, App())
-    shown = observe(about)
+    shown = compared(about)
     write(cluster, later)
-    between, (again,) = live_of(cluster), observe(about).changes
+    between, (again,) = live_of(cluster), compared(about).changes
     try:
         apply(about, shown)
     except OutdatedError as error:
@@ -123,7 +129,7 @@ def test_what_was_approved_is_done_or_nothing(
         assert again.digest != shown.changes[0].digest
         return
     if shown.changes[0].writes and again.digest == shown.changes[0].digest:
-        (after,) = observe(about).changes
+        (after,) = compared(about).changes
         assert after.action == "unchanged"
 
 
@@ -176,7 +182,7 @@ def test_nothing_of_people_stays_but_labels_and_everything_of_programs(
         if key != "."
     }
     options = ApplyOptions(keep_foreign_fields=keeps)
-    apply(about, observe(about, options=options, inventory=inventory))
+    apply(about, compared(about, options=options, inventory=inventory))
     live = live_of(cluster)
     stays = {"operator"} | ({"kubectl-edit", "k9s"} if keeps else set())
     for key in "abcd":
@@ -186,5 +192,5 @@ def test_nothing_of_people_stays_but_labels_and_everything_of_programs(
         else:
             assert live.get("data", {}).get(key) == (value if owner in stays else None)
     assert live["metadata"]["labels"]["team"] == "red"
-    (again,) = observe(about, options=options, inventory=inventory).changes
+    (again,) = compared(about, options=options, inventory=inventory).changes
     assert (again.action, again.writes) == ("unchanged", False)

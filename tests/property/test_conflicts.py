@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mlstack.deploy import conflicts
 from mlstack.deploy.changes import fingerprint
-from mlstack.deploy.conflicts import ConflictPolicy, settle, with_uid
+from mlstack.deploy.conflicts import ConflictPolicy, resolve, with_uid
 from mlstack.errors import ConflictError
 from mlstack.kube.client import ObjectRef
 from mlstack.objects import managed_fields
@@ -92,7 +92,7 @@ def test_programs_keep_their_fields_and_everything_else_is_as_wanted(
     cluster = cluster_with(first, writes)
     before = live_of(cluster)
     found = KubeObject(data=wanted(now))
-    settled = settle(cluster, found, found.data, before, ConflictPolicy())
+    settled = resolve(cluster, found, found.data, before, ConflictPolicy())
     cluster.apply(with_uid(settled.payload, before["metadata"]["uid"]), force=True)
     after = live_of(cluster)
     left = {path for loss in settled.left for path in loss.paths}
@@ -102,7 +102,7 @@ def test_programs_keep_their_fields_and_everything_else_is_as_wanted(
         value = managed_fields.value_at(found.data, path)
         if value is not MISSING and not isinstance(value, dict):
             assert managed_fields.value_at(after, path) == value
-    again = settle(cluster, found, found.data, after, ConflictPolicy())
+    again = resolve(cluster, found, found.data, after, ConflictPolicy())
     assert again.forced.object["spec"] == after["spec"]
     assert not again.taken
 
@@ -113,7 +113,7 @@ def test_force_leaves_nothing_to_anybody(
 ) -> None:
     cluster = cluster_with(first, writes)
     found = KubeObject(data=wanted(now))
-    settled = settle(cluster, found, found.data, live_of(cluster), ConflictPolicy(forced=True))
+    settled = resolve(cluster, found, found.data, live_of(cluster), ConflictPolicy(forced=True))
     assert settled.left == ()
     assert settled.payload == found.data
 
@@ -128,7 +128,7 @@ def test_ignored_fields_stay_as_they_are(
     policy = ConflictPolicy(
         ignore=managed_fields.read_list("spec.replicas, spec.template.spec.containers[*].resources")
     )
-    settled = settle(cluster, found, found.data, before, policy)
+    settled = resolve(cluster, found, found.data, before, policy)
     cluster.apply(with_uid(settled.payload, before["metadata"]["uid"]), force=True)
     after = live_of(cluster)
     assert after["spec"]["replicas"] == before["spec"]["replicas"]

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from mlstack.app.app import Environment
 from mlstack.app.app_dir import AppDir
 from mlstack.deploy.changes import Changes
-from mlstack.deploy.diff import observe
 from mlstack.deploy.run import Run
 from mlstack.deploy.target import Reached, Target
 from mlstack.events import silent
@@ -25,6 +24,7 @@ from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
 from tests.support.builders import MINIMAL_APP, write_tree
 from tests.support.deploying import VirtualClock, config_map, deployment, secret
+from tests.support.looking import compared
 
 NAMES = st.text("abcxyz", min_size=1, max_size=3)
 DATA = st.dictionaries(NAMES, st.text(max_size=3), max_size=4)
@@ -126,7 +126,7 @@ def an_app() -> AppDir:
 def compare(state: DesiredState, cluster: MemoryCluster) -> Changes:
     target = Target(app=an_app(), environment=PLACE.name)
     who = cluster.identity()
-    return observe(Reached(target=target, place=PLACE, state=state, cluster=cluster, identity=who))
+    return compared(Reached(target=target, place=PLACE, state=state, cluster=cluster, identity=who))
 
 
 def apply(state: DesiredState, cluster: MemoryCluster) -> Changes:

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mlstack.deploy import inventory_store
-from mlstack.deploy.changes import Changes
-from mlstack.deploy.diff import observe
-from mlstack.deploy.target import Target, reach
+from mlstack.deploy.changes import ApplyOptions, Changes
+from mlstack.deploy.diff import diff
+from mlstack.deploy.inventory import Inventory
+from mlstack.deploy.live import fetch
+from mlstack.deploy.target import Reached, Target, reach
 from mlstack.kube.client import Opener
+
+_USUAL = ApplyOptions()
 
 
 def looked_at(target: Target, opener: Opener) -> Changes:
     """Give what an apply would do if it knew nothing of what it wrote before."""
     reached = reach(target, opener)
     state = reached.state
-    inventory = inventory_store.load(
-        reached.cluster, app=state.app, environment=state.environment, namespace=reached.place.namespace
+    empty = Inventory(app=state.app, environment=state.environment, namespace=reached.place.namespace)
+    members = tuple(one.with_data(empty.label(one.data)) for one in state.objects)
+    return compared(replace(reached, state=replace(state, objects=members)))
+
+
+def compared(reached: Reached, options: ApplyOptions = _USUAL, inventory: Inventory | None = None) -> Changes:
+    """Give the changes of what is wanted; without an inventory nothing is known of the last write."""
+    state = reached.state
+    known = inventory or Inventory(
+        app=state.app, environment=state.environment, namespace=state.namespace, version="1"
     )
-    members = tuple(found.with_data(inventory.label(found.data)) for found in state.objects)
-    return observe(replace(reached, state=replace(state, objects=members)))
+    return diff(reached, fetch(reached, options, inventory=known), options)

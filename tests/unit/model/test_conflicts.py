@@ -120,12 +120,12 @@ def test_a_long_list_of_fields_is_cut() -> None:
 
 def test_others_own_what_they_own_around_it() -> None:
     live = managed(theirs={"f:spec": {"f:args": {}}}, mlstack={"f:spec": {"f:env": {}}})
-    assert conflicts.others_own(live, ("f:spec", "f:args", "i:0"))
-    assert not conflicts.others_own(live, ("f:spec", "f:env"))
+    assert conflicts._others_own(live, ("f:spec", "f:args", "i:0"))
+    assert not conflicts._others_own(live, ("f:spec", "f:env"))
 
 
 def test_who_owns_an_item_does_not_own_all_that_is_in_it() -> None:
     item = ("f:spec", 'k:{"name":"main"}')
     live = managed(theirs={"f:spec": {item[1]: {".": {}, "f:name": {}}}})
-    assert conflicts.others_own(live, (*item, "f:name"))
-    assert not conflicts.others_own(live, (*item, "f:resources"))
+    assert conflicts._others_own(live, (*item, "f:name"))
+    assert not conflicts._others_own(live, (*item, "f:resources"))
