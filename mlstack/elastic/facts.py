@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from mlstack.elastic import snapshot
 from mlstack.elastic.snapshot import Vector
-from mlstack.validate.schema import quantity
+from mlstack.validate.formats import quantity
 
 # --- What pods request and nodes have, as integers: thousandths of a core, bytes, whole pieces ---
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from mlstack.elastic.facts import JOB_LABEL, ROLE_LABEL, amounts, is_device, time_ms
 from mlstack.elastic.snapshot import Curve, Job
 from mlstack.errors import ConfigError
-from mlstack.validate.schema import quantity
+from mlstack.validate.formats import quantity
 
 # --- What a TrainingJob asks for, after it was parsed: a value that cannot be wrong ---
 

@@ -12,7 +12,7 @@ from mlstack.objects.kinds import Kinds
 from mlstack.objects.kube_object import DesiredState, KubeObject
 from mlstack.render import render
 from mlstack.render.template import CodeStore
-from mlstack.validate.schema import Fault
+from mlstack.validate.formats import Fault
 from mlstack.validate.validate import check_version, load_schemas, validate_objects
 from mlstack.yaml import read
 

@@ -24,7 +24,7 @@ from mlstack.simulator.measures import BACKGROUND
 from mlstack.simulator.nodes import KubeletSettings, WorkloadSettings
 from mlstack.simulator.scheduler import SchedulerSettings
 from mlstack.testing.writes import merge_patch
-from mlstack.validate.schema import quantity
+from mlstack.validate.formats import quantity
 
 # --- What a simulation is of: nodes, jobs, services, what happens when, and what goes wrong ---
 

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from mlstack.app.schema import matches
-from mlstack.validate import schema
+from mlstack.validate import formats
 
 # --- Read CEL text into nested tuples: `self.a` is `("select", ("name", "self"), "a")` ---
 
@@ -388,7 +388,7 @@ def _matches(text: str, pattern: str) -> bool:
 
 
 def _quantity(text: str) -> Any:
-    found = schema.quantity(text)
+    found = formats.quantity(text)
     if found is None:
         raise ValueError(f"not a quantity: {text}")
     return found
@@ -426,7 +426,7 @@ _FUNCTIONS: Mapping[tuple[str, int], Callable[..., Any]] = {
     ("lowerAscii", 1): _lower_ascii,
     ("split", 2): _split,
     ("quantity", 1): _quantity,
-    ("isQuantity", 1): lambda text: schema.quantity(text) is not None,
+    ("isQuantity", 1): lambda text: formats.quantity(text) is not None,
     ("isInteger", 1): lambda found: found % 1 == 0,
     ("isLessThan", 2): operator.lt,
     ("isGreaterThan", 2): operator.gt,

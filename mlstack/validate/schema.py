@@ -1,329 +1,82 @@
-"""What a check looks at and what it answers."""
+"""Check a value against a schema: of a built-in kind or of a CustomResourceDefinition."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import ipaddress
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import datetime
-from decimal import Decimal
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from mlstack.app.schema import matches
 from mlstack.names import nearest
 from mlstack.objects.kinds import Schema, Schemas, list_type_of
+from mlstack.validate import cel
+from mlstack.validate.cel import UnsupportedError
+from mlstack.validate.formats import Field, Problem, Problems, quantity, shown, wrong_text
 
-# --- What a check looks at and what it answers ---
-
-Severity = Literal["error", "warning"]
-Keys = tuple[str | int, ...]
-
-_MAX_SHOWN = 60
-_MAX_INT32 = 2**31 - 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fault:
-    """One thing that is wrong with one object.
-
-    Attributes:
-        component: full name of the component that brings the object.
-        object: the object as people name it: `Deployment kubeflow/tf-hub`.
-        path: the field: `spec.template.spec.containers[0].image`; empty for the object as a whole.
-        message: lower case, names in backticks, the value seen and what is expected.
-        where: template or manifest as `file:line`, if it is known.
-        severity: an `error` would be refused by the API server, a `warning` would be taken by it but will
-            not work.
-        keys: the path as its parts: field names and list indexes.
-    """
-
-    component: str
-    object: str
-    path: str
-    message: str
-    where: str | None = None
-    severity: Severity = "error"
-    keys: Keys = ()
-
-
-class Problem(NamedTuple):
-    """A fault before it is known whose it is."""
-
-    keys: Keys
-    message: str
-    severity: Severity = "error"
-
-
-Problems = Iterator[Problem]
-
-
-@dataclass(frozen=True)
-class Field:
-    """A value inside an object and the way to it; what is missing or of another type reads as empty.
-
-    Attributes:
-        value: the value, None where there is none.
-        keys: field names and list indexes that lead to it.
-    """
-
-    value: Any
-    keys: Keys = ()
-
-    def __bool__(self) -> bool:
-        """Say whether there is a value, be it empty."""
-        return self.value is not None
-
-    def at(self, *keys: str) -> Field:
-        """Go down by field names."""
-        value = self.value
-        for key in keys:
-            value = value.get(key) if isinstance(value, Mapping) else None
-        return Field(value, self.keys + keys)
-
-    @property
-    def items(self) -> tuple[Field, ...]:
-        """Give the items of a list."""
-        if not isinstance(self.value, list):
-            return ()
-        return tuple(Field(item, (*self.keys, index)) for index, item in enumerate(self.value))
-
-    @property
-    def entries(self) -> tuple[tuple[str, Field], ...]:
-        """Give the keys of a map and what stands under them."""
-        if not isinstance(self.value, Mapping):
-            return ()
-        return tuple((str(key), Field(item, (*self.keys, str(key)))) for key, item in self.value.items())
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Give the keys of a map that have a value."""
-        return tuple(key for key, inner in self.entries if inner)
-
-    @property
-    def text(self) -> str:
-        """Give a string, empty where there is none."""
-        return self.value if isinstance(self.value, str) else ""
-
-    @property
-    def number(self) -> int | None:
-        """Give a whole number."""
-        return self.value if isinstance(self.value, int) and not isinstance(self.value, bool) else None
-
-    def says(self, message: str, severity: Severity = "error") -> Problem:
-        """Make a problem of this field."""
-        return Problem(self.keys, message, severity)
-
-    def between(self, low: int, high: int = _MAX_INT32) -> Problems:
-        """Demand a number in a range, where there is a number."""
-        number = self.number
-        if number is not None and not low <= number <= high:
-            expected = f"at least {low}" if high == _MAX_INT32 and number < low else f"{low} to {high}"
-            yield self.says(f"must be {expected}, got {number}")
-
-    def needed(self) -> Problems:
-        """Demand that there is a value, and not the empty one."""
-        if self.value is None or self.value in ("", [], {}):
-            yield self.says("is required")
-
-
-def path_of(keys: Keys) -> str:
-    """Write a path as people read it: `spec.ports[0].name`, `metadata.labels[example.org/x]`."""
-    path = ""
-    for key in keys:
-        if isinstance(key, int):
-            path += f"[{key}]"
-        elif key.replace("_", "").replace("-", "").isalnum():
-            path += f".{key}" if path else key
-        else:
-            path += f"[{key}]"
-    return path
-
-
-def shown(value: Any) -> str:
-    """Write a value as it may stand in a message: short, in backticks."""
-    text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
-    cut = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
-    return f"`{cut}`" if cut else "an empty string"
-
-
-# --- The formats that a schema can ask of a value: each function says what is expected, None if it
-# is that
-
-_QUANTITY = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
-_DATE_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
-_DURATION = re.compile(r"[+-]?((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))+|0")
-_DURATION_IN_WORDS = re.compile(
-    r"\d\s*(ns|nano\w*|us|µs|micro\w*|ms|milli\w*|s|sec\w*|m|min\w*|h|hr|hour\w*|d|day\w*|w|wk|week\w*)(?![a-zµ])",
-    re.IGNORECASE,
-)
-_UUID = re.compile(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
-_DECIMAL = {"": 0, "n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
-_MAX_EXPONENT = 1000
-_RANGES = {"int32": 31, "int64": 63}
-
-
-def quantity(value: Any) -> Decimal | None:
-    """Read a Kubernetes quantity (`500m`, `1.5Gi`, `2`), None where it is none."""
-    match = _QUANTITY.fullmatch(str(value))
-    if isinstance(value, bool) or not isinstance(value, str | int | float) or not match:
-        return None
-    number, unit = Decimal(match[1]), match[2] or ""
-    if unit in _BINARY:
-        return number * Decimal(1024) ** _BINARY[unit]
-    exponent = _DECIMAL[unit] if unit in _DECIMAL else int(unit[1:])
-    return number.scaleb(exponent) if abs(exponent) <= _MAX_EXPONENT else None
-
-
-def wrong_quantity(value: Any) -> str | None:
-    """Check a quantity of a built-in kind, which is a string or a number."""
-    return None if quantity(value) is not None else "a quantity such as `500m`, `2` or `1.5Gi`"
-
-
-def wrong_integer(value: int, name: str) -> str | None:
-    """Check the range of an `int32` or `int64`."""
-    bits = _RANGES.get(name)
-    if bits is None or -(2**bits) <= value < 2**bits:
-        return None
-    return f"a whole number of {bits + 1} bits"
-
-
-def wrong_text(text: str, name: str) -> str | None:
-    """Check a string's format; formats that the API server does not know say nothing."""
-    check = _TEXTS.get(name.replace("-", ""))
-    return check(text) if check else None
-
-
-def _byte(text: str) -> str | None:
-    # Line breaks do not count, as in Go.
-    try:
-        base64.b64decode(text.replace("\r", "").replace("\n", ""), validate=True)
-    except (binascii.Error, ValueError):
-        return "text in base64"
-    return None
-
-
-def _date_time(text: str) -> str | None:
-    match = _DATE_TIME.fullmatch(text)
-    try:
-        if match and datetime.fromisoformat(f"{match[1]}T{match[2]}"):
-            return None
-    except ValueError:
-        pass
-    return "a time such as `2026-01-31T12:00:00Z`"
-
-
-def _duration(text: str) -> str | None:
-    # Go's own form, or anything with a number and a unit in it.
-    if _DURATION.fullmatch(text) or _DURATION_IN_WORDS.search(text):
-        return None
-    return "a duration such as `1h30m`"
-
-
-def _matching(pattern: re.Pattern[str], expected: str) -> Callable[[str], str | None]:
-    return lambda text: None if pattern.fullmatch(text) else expected
-
-
-def _address(kind: Callable[[str], object], expected: str) -> Callable[[str], str | None]:
-    def check(text: str) -> str | None:
-        try:
-            kind(text)
-        except ValueError:
-            return expected
-        return None
-
-    return check
-
-
-_TEXTS: Mapping[str, Callable[[str], str | None]] = {
-    "byte": _byte,
-    "datetime": _date_time,
-    "date": _matching(re.compile(r"\d{4}-\d\d-\d\d"), "a date such as `2026-01-31`"),
-    "duration": _duration,
-    "uuid": _matching(_UUID, "a UUID"),
-    "ipv4": _address(ipaddress.IPv4Address, "an IPv4 address"),
-    "ipv6": _address(ipaddress.IPv6Address, "an IPv6 address"),
-    "cidr": _address(lambda text: ipaddress.ip_network(text, strict=False), "a network such as `10.0.0.0/8`"),
+_TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "string": ((str,), "a string"),
+    "boolean": ((bool,), "true or false"),
+    "array": ((list,), "a list"),
+    "object": ((Mapping,), "a map"),
+    "integer": ((int, float), "a whole number"),
+    "number": ((int, float), "a number"),
 }
-
-
-# --- Check a value against a schema: of a built-in kind or of a CustomResourceDefinition ---
-# The two differ in small things. In built-in kinds null means absent and an empty string means unset. In
-# custom resources null must be allowed, and a part may be open (`x-kubernetes-preserve-unknown-fields`).
-
-_KINDS: Mapping[str, tuple[type, ...]] = {
-    "string": (str,),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (Mapping,),
-    "integer": (int, float),
-    "number": (int, float),
-}
-_ARTICLES = {"string": "a string", "boolean": "true or false", "array": "a list", "object": "a map"}
-_ARTICLES |= {"integer": "a whole number", "number": "a number"}
+_BITS = {"int32": 31, "int64": 63}
 # A port that names no protocol has TCP: the merge keys of lists of ports count it so.
 _KEY_DEFAULTS = {"protocol": "TCP"}
 _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
-class Structure:
+def did_you_mean(text: str, known: Iterable[str]) -> str:
+    """Give the end of a message that names what is near, empty if nothing is."""
+    near = nearest(text, known) if text else None
+    return f", did you mean `{near}`?" if near else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemaCheck:
     """A walk through a value beside its schema.
 
-    Args:
-        schemas: the built-in definitions, for references and for the metadata of custom resources.
-        custom: whether the schema is of a CustomResourceDefinition.
+    Built-in kinds and custom resources differ in small things: in built-in kinds null means absent and an
+    empty string unset; in custom resources null must be allowed, and a part may be open
+    (`x-kubernetes-preserve-unknown-fields`).
     """
 
-    def __init__(self, schemas: Schemas, *, custom: bool) -> None:
-        """Take what the walk needs."""
-        self._schemas = schemas
-        self._custom = custom
+    # The built-in definitions, for references and for the metadata of custom resources.
+    schemas: Schemas
+    custom: bool
 
-    def check(self, schema: Schema, field: Field) -> Problems:
-        """Find what does not fit the schema."""
-        if self._custom:
-            root = {**schema, "x-kubernetes-embedded-resource": True}
-            yield from self._value(root, field, closed=True)
-        else:
-            yield from self._value(schema, field, closed=True)
-
-    def _value(self, schema: Schema, field: Field, *, closed: bool) -> Problems:
-        schema = self._schemas.resolve(schema)
-        if field.value is None:
-            yield from self._null(schema, field)
-            return
-        wrong = _wrong_type(schema, field.value)
+    def check(self, schema: Schema, field: Field, *, closed: bool = True) -> Problems:
+        """Find what does not fit the schema; fields that it does not know only if it is closed."""
+        schema = self.schemas.resolve(schema)
+        value = field.value
+        wrong = self._wrong_null(schema) if value is None else _wrong_type(schema, value)
         if wrong:
-            yield field.says(f"must be {wrong}, got {_described(field.value)}")
+            yield field.says(f"must be {wrong}, got {_described(value)}")
+        if wrong or value is None:
             return
         yield from self._enum(schema, field)
-        if isinstance(field.value, str):
+        if isinstance(value, str):
             yield from _text(schema, field)
-        elif isinstance(field.value, list):
+        elif isinstance(value, list):
             yield from self._list(schema, field, closed=closed)
-        elif isinstance(field.value, Mapping):
+        elif isinstance(value, Mapping):
             yield from self._map(schema, field, closed=closed)
-        elif not isinstance(field.value, bool):
+        elif not isinstance(value, bool):
             yield from _number(schema, field)
-        if self._custom:
+        if self.custom:
             yield from self._combined(schema, field)
 
-    def _null(self, schema: Schema, field: Field) -> Problems:
-        if self._custom and not schema.get("nullable"):
-            expected = _expected(schema)
-            if expected:
-                yield field.says(f"must be {expected}, got null")
+    def _wrong_null(self, schema: Schema) -> str | None:
+        return _expected(schema) if self.custom and not schema.get("nullable") else None
 
     def _enum(self, schema: Schema, field: Field) -> Problems:
         allowed = schema.get("enum")
-        if allowed is None or field.value in allowed or (field.value == "" and not self._custom):
+        if allowed is None or field.value in allowed or (field.value == "" and not self.custom):
             return
-        near = nearest(field.text, [one for one in allowed if isinstance(one, str)]) if field.text else None
-        hint = f", did you mean `{near}`?" if near else ""
+        hint = did_you_mean(field.text, [value for value in allowed if isinstance(value, str)])
         yield field.says(f"must be one of {_listed(allowed)}, got {shown(field.value)}{hint}")
 
     def _list(self, schema: Schema, field: Field, *, closed: bool) -> Problems:
@@ -331,10 +84,10 @@ class Structure:
         inner = schema.get("items")
         if isinstance(inner, Mapping):
             for item in field.items:
-                yield from self._value(inner, item, closed=closed)
+                yield from self.check(inner, item, closed=closed)
         if list_type_of(schema).type == "map":
             yield from (item.says("must be a map, got null") for item in field.items if not item)
-        elif isinstance(inner, Mapping) and "enum" in inner and not self._custom:
+        elif isinstance(inner, Mapping) and "enum" in inner and not self.custom:
             empty = (item for item in field.items if item.value in (None, ""))
             yield from (item.says(f"must be one of {_listed(inner['enum'])}, got nothing") for item in empty)
         yield from _duplicates(schema, field)
@@ -343,42 +96,37 @@ class Structure:
         yield from _sized(schema, field, "Properties", "entries")
         properties: Mapping[str, Schema] = schema.get("properties", {})
         embedded = bool(schema.get("x-kubernetes-embedded-resource"))
-        for name in self._required(schema, embedded=embedded):
+        required = [*schema.get("required", ())]
+        for name in [*required, *({"apiVersion", "kind"} - {*required})] if embedded else required:
             given, declared = field.value.get(name), properties.get(name, {})
-            if given is None and self._custom and name in field.value and declared.get("nullable"):
+            if given is None and self.custom and name in field.value and declared.get("nullable"):
                 continue
             if given is None or (given == "" and "enum" in declared):
                 yield field.at(name).says("is required")
         others = schema.get("additionalProperties")
         for name, inner in field.entries:
             if embedded and name == "metadata":
-                yield from self._metadata(inner)
+                # It is typed whatever the custom resource's schema says.
+                meta = self.schemas.definition(_OBJECT_META)
+                yield from replace(self, custom=False).check(meta, inner)
             elif name in properties:
-                if inner or not _is_dropped(properties[name]):
-                    yield from self._value(properties[name], inner, closed=closed)
+                # A null may only mean that the default is wanted.
+                if inner or "default" not in properties[name] or properties[name].get("nullable"):
+                    yield from self.check(properties[name], inner, closed=closed)
             elif isinstance(others, Mapping):
-                yield from self._value(others, inner, closed=closed)
+                yield from self.check(others, inner, closed=closed)
             elif closed and self._is_closed(schema) and not (embedded and name in ("apiVersion", "kind")):
-                yield inner.says(_unknown(name, properties))
-
-    def _required(self, schema: Schema, *, embedded: bool) -> tuple[str, ...]:
-        needed = tuple(schema.get("required", ()))
-        return (*needed, *({"apiVersion", "kind"} - {*needed})) if embedded else needed
-
-    def _metadata(self, field: Field) -> Problems:
-        """Check the metadata of a custom resource, which is typed whatever its schema says."""
-        meta = self._schemas.definition(_OBJECT_META)
-        yield from Structure(self._schemas, custom=False)._value(meta, field, closed=True)
+                yield inner.says(f"unknown field `{name}`{did_you_mean(name, properties)}")
 
     def _is_closed(self, schema: Schema) -> bool:
         if schema.get("x-kubernetes-preserve-unknown-fields") or schema.get("additionalProperties") is True:
             return False
-        return self._custom or "properties" in schema
+        return self.custom or "properties" in schema
 
     def _combined(self, schema: Schema, field: Field) -> Problems:
         """Check the logical combinations; they say nothing about which fields there are."""
         for part in schema.get("allOf", ()):
-            yield from self._value(part, field, closed=False)
+            yield from self.check(part, field, closed=False)
         forms = [] if schema.get("x-kubernetes-int-or-string") else schema.get("anyOf", [])
         if forms and not any(self._fits(part, field) for part in forms):
             yield field.says(f"fits none of the {len(forms)} allowed forms: {_forms(forms)}")
@@ -390,20 +138,19 @@ class Structure:
             yield field.says(f"must not have the form {_forms([schema['not']])}")
 
     def _fits(self, schema: Schema, field: Field) -> bool:
-        return next(self._value(schema, field, closed=False), None) is None
+        return next(self.check(schema, field, closed=False), None) is None
 
 
 def _expected(schema: Schema) -> str | None:
-    """Say which type a schema asks for, None where it takes any."""
     if schema.get("x-kubernetes-int-or-string"):
         return "a whole number or a string"
-    return _ARTICLES.get(schema.get("type", ""))
+    return _TYPES.get(schema.get("type", ""), ((), None))[1]
 
 
 def _wrong_type(schema: Schema, value: Any) -> str | None:
-    """Say which type is expected, None where the value has it."""
+    """Say which type is expected, None where the value has it or any will do."""
     if schema.get("format") == "quantity":
-        return wrong_quantity(value)
+        return None if quantity(value) is not None else "a quantity such as `500m`, `2` or `1.5Gi`"
     names = ("integer", "string") if schema.get("x-kubernetes-int-or-string") else (schema.get("type"),)
     if None in names or any(name and _has_type(name, value) for name in (*names, schema.get("or"))):
         return None
@@ -415,7 +162,7 @@ def _has_type(name: str, value: Any) -> bool:
         return name == "boolean"
     if name == "integer" and isinstance(value, float) and not value.is_integer():
         return False
-    return isinstance(value, _KINDS[name])
+    return isinstance(value, _TYPES[name][0])
 
 
 def _described(value: Any) -> str:
@@ -423,30 +170,26 @@ def _described(value: Any) -> str:
         return f"the string {shown(value)}"
     if isinstance(value, list | Mapping):
         return "a list" if isinstance(value, list) else "a map"
-    return shown(value)
+    return "null" if value is None else shown(value)
 
 
 def _text(schema: Schema, field: Field) -> Problems:
     expected = wrong_text(field.value, str(schema.get("format", "")))
     if expected and not (field.value == "" and schema.get("format") == "byte"):
-        yield field.says(f"must be {expected}, got {shown(field.value)}")
-    length = len(field.value)
-    if length < schema.get("minLength", 0):
-        few = schema["minLength"]
-        yield field.says(
-            "must not be empty" if few == 1 else f"must have at least {few} characters, got {length}"
-        )
-    if length > schema.get("maxLength", length):
-        yield field.says(f"must have at most {schema['maxLength']} characters, got {length}")
+        yield field.not_as(expected)
+    if len(field.value) == 0 and schema.get("minLength") == 1:
+        yield field.says("must not be empty")
+    else:
+        yield from _sized(schema, field, "Length", "characters")
     if "pattern" in schema and matches(schema["pattern"], field.value) is False:
         yield field.says(f"must match `{schema['pattern']}`, got {shown(field.value)}")
 
 
 def _number(schema: Schema, field: Field) -> Problems:
     value = field.value
-    expected = wrong_integer(int(value), str(schema.get("format", "")))
-    if expected:
-        yield field.says(f"must be {expected}, got {value}")
+    bits = _BITS.get(str(schema.get("format", "")))
+    if bits is not None and not -(2**bits) <= int(value) < 2**bits:
+        yield field.says(f"must be a whole number of {bits + 1} bits, got {value}")
     low, high = schema.get("minimum"), schema.get("maximum")
     above = schema.get("exclusiveMinimum") is True
     below = schema.get("exclusiveMaximum") is True
@@ -455,14 +198,11 @@ def _number(schema: Schema, field: Field) -> Problems:
     if high is not None and (value > high or (below and value == high)):
         yield field.says(f"must be {'below' if below else 'at most'} {high}, got {value}")
     step = schema.get("multipleOf")
-    if step and not _is_multiple(value, step):
-        yield field.says(f"must be a multiple of {step}, got {value}")
-
-
-def _is_multiple(value: float, step: float) -> bool:
-    """Divide as the API server does: 0.3 is three times 0.1."""
-    times = value * (1 / step) if step < 1 else value / step
-    return abs(times - round(times)) <= 1e-9 * max(1.0, abs(times))
+    if step:
+        # As the API server divides: 0.3 is three times 0.1.
+        times = value * (1 / step) if step < 1 else value / step
+        if abs(times - round(times)) > 1e-9 * max(1.0, abs(times)):
+            yield field.says(f"must be a multiple of {step}, got {value}")
 
 
 def _sized(schema: Schema, field: Field, name: str, what: str) -> Problems:
@@ -475,39 +215,26 @@ def _sized(schema: Schema, field: Field, name: str, what: str) -> Problems:
 
 def _duplicates(schema: Schema, field: Field) -> Problems:
     """Find items that server-side apply could not tell apart."""
-    found = list_type_of(schema)
-    if found.type == "atomic" and not schema.get("uniqueItems"):
+    list_type = list_type_of(schema)
+    if list_type.type == "atomic" and not schema.get("uniqueItems"):
         return
-    seen: dict[str, int] = {}
+    first_index: dict[str, int] = {}
     for index, item in enumerate(field.items):
-        named = _named(item, found.keys) if found.type == "map" else item.value
+        named = _merge_key(item, list_type.keys) if list_type.type == "map" else item.value
         if named is None:
             continue
-        first = seen.setdefault(json.dumps(named, sort_keys=True, default=str), index)
+        first = first_index.setdefault(json.dumps(named, sort_keys=True, default=str), index)
         if first != index:
-            what = (
-                ", ".join(f"{key} {shown(value)}" for key, value in named.items())
-                if found.type == "map"
-                else ""
-            )
-            yield item.says(f"is the same as item {first}: {what or shown(item.value)} stands twice")
+            pairs = named.items() if list_type.type == "map" else ()
+            what = ", ".join(f"{key} {shown(value)}" for key, value in pairs) or shown(item.value)
+            yield item.says(f"is the same as item {first}: {what} stands twice")
 
 
-def _named(item: Field, keys: tuple[str, ...]) -> dict[str, Any] | None:
+def _merge_key(item: Field, keys: tuple[str, ...]) -> dict[str, Any] | None:
     if not isinstance(item.value, Mapping):
         return None
     named = {key: item.value.get(key, _KEY_DEFAULTS.get(key)) for key in keys}
     return {key: value for key, value in named.items() if value is not None} or None
-
-
-def _is_dropped(schema: Schema) -> bool:
-    """Say whether a null here only means that the default is wanted."""
-    return "default" in schema and not schema.get("nullable")
-
-
-def _unknown(name: str, properties: Mapping[str, Schema]) -> str:
-    near = nearest(name, properties)
-    return f"unknown field `{name}`" + (f", did you mean `{near}`?" if near else "")
 
 
 def _listed(values: list[Any]) -> str:
@@ -518,112 +245,131 @@ def _forms(schemas: list[Schema]) -> str:
     return shown(json.dumps(schemas, sort_keys=True))
 
 
-# --- The syntax of names and keys in Kubernetes: each function says what is wrong with a text, None
-# if nothing
-# The rules are those of the API conventions and RFC 1035, 1123 and 6335.
+# --- custom resources: the schema of their definition, its defaults, its rules in CEL ---
 
-MAX_LABEL = 63
-MAX_SUBDOMAIN = 253
-_PORT_NAME = 15
-_KUBERNETES_RELAXED_ENV = 32
-"""From 1.32 on the name of an environment variable may be any printable ASCII but `=`."""
-
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_LABEL_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_WORD = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-_ENV = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
-_RELAXED_ENV = re.compile(r"[ -<>-~]+")
-_CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_OPEN: Schema = {"x-kubernetes-preserve-unknown-fields": True}
+_OPAQUE = frozenset({"byte", "date", "datetime", "duration"})
+_ABOUT_CHANGES = re.compile(r"\boldSelf\b")
 
 
-def _matches(pattern: re.Pattern[str], text: str, limit: int, expected: str) -> str | None:
-    if len(text) > limit:
-        return f"must have at most {limit} characters, got {len(text)}"
-    if not pattern.fullmatch(text):
-        return f"must be {expected}, got {shown(text)}"
-    return None
+@dataclass(frozen=True, kw_only=True)
+class Definition:
+    """What one version of a custom kind is checked against."""
+
+    schema: Schema
+    # Where the subresource `scale` finds the number of replicas, empty without it.
+    replicas: tuple[str, ...] = ()
 
 
-def label(text: str) -> str | None:
-    """Check a DNS label (RFC 1123), as names of containers and namespaces are."""
-    return _matches(
-        _LABEL, text, MAX_LABEL, "lower-case letters, digits and `-`, with a letter or digit at both ends"
-    )
+Definitions = Mapping[tuple[str, str, str], Definition]
 
 
-def label_1035(text: str) -> str | None:
-    """Check a DNS label that starts with a letter (RFC 1035), as names of Services are."""
-    expected = "lower-case letters, digits and `-`, starting with a letter and not ending in `-`"
-    return _matches(_LABEL_1035, text, MAX_LABEL, expected)
+def custom_definitions(crds: Iterable[Mapping[str, Any]], *, usable: bool = True) -> Definitions:
+    """Collect the schemas of CustomResourceDefinitions by group, version and kind; later ones win.
+
+    Args:
+        crds: the definitions.
+        usable: whether their schemas are sound; if not, their resources may hold anything.
+    """
+    definitions: dict[tuple[str, str, str], Definition] = {}
+    for crd in crds:
+        spec = Field(crd).at("spec")
+        for version in spec.at("versions").items:
+            key = (spec.at("group").text, version.at("name").text, spec.at("names", "kind").text)
+            path = version.at("subresources", "scale", "specReplicasPath").text
+            schema = _schema_of(version) if usable else _OPEN
+            definitions[key] = Definition(schema=schema, replicas=tuple(path.split(".")[1:]))
+    return definitions
 
 
-def subdomain(text: str) -> str | None:
-    """Check a DNS subdomain, as names of most objects are."""
-    expected = "lower-case letters, digits, `-` and `.`, with a letter or digit at both ends of every part"
-    return _matches(_SUBDOMAIN, text, MAX_SUBDOMAIN, expected)
+def _schema_of(version: Field) -> Schema:
+    """Give the schema of one version; a status that only the controller can set is not looked at."""
+    schema = version.at("schema", "openAPIV3Schema").value
+    if not isinstance(schema, Mapping):
+        return _OPEN
+    if not version.at("subresources", "status"):
+        return schema
+    return {**schema, "properties": {**schema.get("properties", {}), "status": _OPEN}}
 
 
-def path_segment(text: str) -> str | None:
-    """Check a name that only has to fit into an address, as names of roles are."""
-    if text in (".", "..") or "/" in text or "%" in text:
-        return f"must not be `.` or `..` or contain `/` or `%`, got {shown(text)}"
-    return None
+def check_custom(definition: Definition, data: Mapping[str, Any], schemas: Schemas) -> Problems:
+    """Find what does not fit; the rules in CEL are looked at only where the structure is right."""
+    filled = Field(_with_defaults(definition.schema, data))
+    root = {**definition.schema, "x-kubernetes-embedded-resource": True}
+    problems = list(SchemaCheck(schemas=schemas, custom=True).check(root, filled))
+    replicas = filled.at(*definition.replicas)
+    if (replicas.number or 0) < 0:
+        problems.append(replicas.says(f"must be at least 0, got {replicas.number}"))
+    yield from problems or _cel_problems(definition.schema, filled, [cel.STEPS])
 
 
-def label_value(text: str) -> str | None:
-    """Check the value of a label."""
-    if not text:
-        return None
-    expected = "letters, digits, `-`, `_` and `.`, with a letter or digit at both ends"
-    return _matches(_WORD, text, MAX_LABEL, expected)
+def _with_defaults(schema: Schema, value: Any) -> Any:
+    """Give the value with the defaults of its schema, as the API server fills them in first."""
+    if isinstance(value, list):
+        return [_with_defaults(schema.get("items", {}), item) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    properties: Mapping[str, Schema] = schema.get("properties", {})
+    filled = {key: _with_defaults(_below(schema, key), item) for key, item in value.items()}
+    for name, inner in properties.items():
+        if "default" in inner and (
+            name not in filled or (filled[name] is None and not inner.get("nullable"))
+        ):
+            filled[name] = _with_defaults(inner, inner["default"])
+    return filled
 
 
-def qualified_name(text: str) -> str | None:
-    """Check the key of a label or annotation, or the name of a resource: `[prefix/]name`."""
-    prefix, slash, name = text.rpartition("/")
-    if slash and not prefix:
-        return f"must have something before the `/`, got {shown(text)}"
-    if slash and (wrong := subdomain(prefix)):
-        return f"prefix {wrong}"
-    expected = "letters, digits, `-`, `_` and `.`, with a letter or digit at both ends (and a prefix and `/`)"
-    return _matches(_WORD, name, MAX_LABEL, expected)
+def _below(schema: Schema, name: str) -> Schema:
+    inner = schema.get("properties", {}).get(name, schema.get("additionalProperties"))
+    return inner if isinstance(inner, Mapping) else {}
 
 
-def env_name(text: str, *, minor: int) -> str | None:
-    """Check the name of an environment variable for Kubernetes 1.`minor`."""
-    if minor >= _KUBERNETES_RELAXED_ENV:
-        return _matches(_RELAXED_ENV, text, len(text), "printable ASCII characters other than `=`")
-    if text in (".", "..") or text.startswith(".."):
-        return f"must not be `.` or start with `..`, got {shown(text)}"
-    return _matches(_ENV, text, len(text), "letters, digits, `_`, `-` and `.`, not starting with a digit")
+def _cel_problems(schema: Schema, field: Field, steps: list[int]) -> Problems:
+    """Evaluate the rules of a schema and of everything below it, while steps are left."""
+    if field.value is None:
+        return
+    for rule in schema.get("x-kubernetes-validations", ()):
+        yield from _broken(rule, Field(_typed(schema, field.value), field.keys), steps)
+    for name, inner in field.entries:
+        yield from _cel_problems(_below(schema, name), inner, steps)
+    if isinstance(schema.get("items"), Mapping):
+        for item in field.items:
+            yield from _cel_problems(schema["items"], item, steps)
 
 
-def port_name(text: str) -> str | None:
-    """Check the name of a port (RFC 6335)."""
-    if len(text) > _PORT_NAME:
-        return f"must have at most {_PORT_NAME} characters, got {len(text)}"
-    if not _LABEL.fullmatch(text) or "--" in text or not re.search("[a-z]", text):
-        return (
-            f"must be lower-case letters, digits and single `-`, with at least one letter, got {shown(text)}"
-        )
-    return None
+def _typed(schema: Schema, value: Any) -> Any:
+    """Give a value as rules see it: whole numbers may be fractions by type, and texts times."""
+    if value is None and schema.get("nullable"):
+        return cel.Opaque()
+    if isinstance(value, Mapping):
+        return {key: _typed(_below(schema, key), item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_typed(schema.get("items") or {}, item) for item in value]
+    if isinstance(value, str):
+        return cel.Opaque() if str(schema.get("format", "")).replace("-", "") in _OPAQUE else value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    if schema.get("type") == "number":
+        return float(value)
+    return int(value) if value == int(value) else value
 
 
-def config_key(text: str) -> str | None:
-    """Check a key of a ConfigMap or Secret: it may become a file name."""
-    if text == "." or text.startswith(".."):
-        return f"must not be `.` or start with `..`, got {shown(text)}"
-    return _matches(_CONFIG_KEY, text, MAX_SUBDOMAIN, "letters, digits, `-`, `_` and `.`")
+def _broken(rule: Mapping[str, Any], field: Field, steps: list[int]) -> Problems:
+    """Evaluate one rule; those on changes (`oldSelf`) and those in CEL not known here say nothing."""
+    text = str(rule.get("rule", ""))
+    if _ABOUT_CHANGES.search(text):
+        return
+    try:
+        holds = cel.evaluate(text, {"self": field.value}, steps=steps)
+    except UnsupportedError:
+        return
+    except cel.EvaluationError as error:
+        yield _located(rule, field, f"rule {shown(text)} cannot be evaluated: {error}")
+        return
+    if holds is not True:
+        yield _located(rule, field, str(rule.get("message") or f"fails the rule {shown(text)}").strip())
 
 
-def relative_path(text: str) -> str | None:
-    """Check a path that must stay inside its volume."""
-    if text.startswith("/"):
-        return f"must be a relative path, got {shown(text)}"
-    return no_parent(text)
-
-
-def no_parent(text: str) -> str | None:
-    """Check that a path does not lead upwards."""
-    return f"must not contain `..`, got {shown(text)}" if ".." in text.split("/") else None
+def _located(rule: Mapping[str, Any], field: Field, message: str) -> Problem:
+    names = str(rule.get("fieldPath", "")).strip(".").split(".")
+    return (field.at(*names) if all(name.isidentifier() for name in names) else field).says(message)

@@ -16,7 +16,7 @@ import yaml
 
 from mlstack.app.app_dir import AppDir
 from mlstack.objects.kube_object import KubeObject
-from mlstack.validate.schema import Fault
+from mlstack.validate.formats import Fault
 from mlstack.validate.validate import load_schemas, validate_objects
 from mlstack.yaml import read, write
 from tests.conftest import Golden

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mlstack.objects.kube_object import KubeObject, Source
-from mlstack.validate.schema import Fault, Field, path_of, shown
+from mlstack.validate.formats import Fault, Field, path_of, shown
 from mlstack.validate.validate import load_schemas, validate_objects
 from tests.support.manifests import MANIFESTS
 from tests.support.variants import Variant

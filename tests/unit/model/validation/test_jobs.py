@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from mlstack.objects.kube_object import KubeObject
-from mlstack.validate.schema import Fault
+from mlstack.validate.formats import Fault
 from mlstack.validate.validate import load_schemas, validate_objects
 from tests.generate.crds import FOLDER
 from tests.support.jobs import JOB_VARIANTS, JOBS

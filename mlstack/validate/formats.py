@@ -1,0 +1,395 @@
+"""Fields of objects, what is said of them, and the formats of names, numbers and texts in Kubernetes."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from functools import cache
+from importlib import resources
+from typing import Any, Literal, NamedTuple
+
+Severity = Literal["error", "warning"]
+Keys = tuple[str | int, ...]
+
+_MAX_SHOWN = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One thing that is wrong with one object."""
+
+    component: str
+    # As people name it: `Deployment kubeflow/tf-hub`.
+    object: str
+    # The field: `spec.template.spec.containers[0].image`; empty for the object as a whole.
+    path: str
+    message: str
+    # Template or manifest as `file:line`, if it is known.
+    where: str | None = None
+    # An `error` would be refused by the API server, a `warning` would be taken by it but will not work.
+    severity: Severity = "error"
+    keys: Keys = ()
+
+
+class Problem(NamedTuple):
+    """A fault before it is known whose it is."""
+
+    keys: Keys
+    message: str
+    severity: Severity = "error"
+
+
+Problems = Iterator[Problem]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The object that a field belongs to, as rules need to know it."""
+
+    # `group/Kind`, or the kind alone in the core group.
+    kind: str = ""
+    # The Kubernetes version, 36 for 1.36.
+    minor: int = 0
+    # Volumes that are added to its pods from outside their template (a StatefulSet's claims).
+    claims: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Field:
+    """A value inside an object and the way to it; what is missing or of another type reads as empty."""
+
+    value: Any
+    keys: Keys = ()
+    subject: Subject = Subject()
+
+    def __bool__(self) -> bool:
+        """Say whether there is a value, be it empty."""
+        return self.value is not None
+
+    def at(self, *keys: str) -> Field:
+        """Go down by field names."""
+        value = self.value
+        for key in keys:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return Field(value, self.keys + keys, self.subject)
+
+    def all(self, path: str) -> list[Field]:
+        """Give every field on a path: `a|b[].c?.d`.
+
+        `|` stands between names of the same place, `[]` goes into the items of a list, `*` into the values
+        of a map, and `?` goes on only where there is a value. The empty path is the field itself.
+        """
+        fields = [self]
+        for names, suffix in _segments(path):
+            if names == ("*",):
+                fields = [inner for field in fields for _, inner in field.entries]
+            else:
+                fields = [field.at(name) for field in fields for name in names]
+            if suffix == "[]":
+                fields = [item for field in fields for item in field.items]
+            elif suffix == "?":
+                fields = [field for field in fields if field]
+        return fields
+
+    @property
+    def items(self) -> tuple[Field, ...]:
+        """Give the items of a list."""
+        if not isinstance(self.value, list):
+            return ()
+        return tuple(Field(item, (*self.keys, index), self.subject) for index, item in enumerate(self.value))
+
+    @property
+    def entries(self) -> tuple[tuple[str, Field], ...]:
+        """Give the keys of a map and what stands under them."""
+        if not isinstance(self.value, Mapping):
+            return ()
+        return tuple(
+            (str(key), Field(item, (*self.keys, str(key)), self.subject)) for key, item in self.value.items()
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Give the keys of a map that have a value."""
+        return tuple(key for key, inner in self.entries if inner)
+
+    @property
+    def text(self) -> str:
+        """Give a string, empty where there is none."""
+        return self.value if isinstance(self.value, str) else ""
+
+    @property
+    def number(self) -> int | None:
+        """Give a whole number."""
+        return self.value if isinstance(self.value, int) and not isinstance(self.value, bool) else None
+
+    def says(self, message: str, severity: Severity = "error") -> Problem:
+        """Make a problem of this field."""
+        return Problem(self.keys, message, severity)
+
+    def not_as(self, expected: str) -> Problem:
+        """Say what was expected, and what there is."""
+        return self.says(f"must be {expected}, got {shown(self.value)}")
+
+
+@cache
+def _segments(path: str) -> tuple[tuple[tuple[str, ...], str], ...]:
+    matches = re.finditer(r"([^.?\[]+)(\[\]|\?)?", path)
+    return tuple((tuple(match[1].split("|")), match[2] or "") for match in matches)
+
+
+def path_of(keys: Keys) -> str:
+    """Write a path as people read it: `spec.ports[0].name`, `metadata.labels[example.org/x]`."""
+    path = ""
+    for key in keys:
+        if isinstance(key, int):
+            path += f"[{key}]"
+        elif key.replace("_", "").replace("-", "").isalnum():
+            path += f".{key}" if path else key
+        else:
+            path += f"[{key}]"
+    return path
+
+
+def shown(value: Any) -> str:
+    """Write a value as it may stand in a message: short, in backticks."""
+    text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+    cut = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+    return f"`{cut}`" if cut else "an empty string"
+
+
+# --- numbers and texts of a schema's format: what is expected, None if it is that ---
+
+_QUANTITY = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
+_DATE_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+# Go's own form, or anything with a number and a unit in it.
+_DURATION = re.compile(r"[+-]?((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))+|0")
+_DURATION_IN_WORDS = re.compile(
+    r"\d\s*(ns|nano\w*|us|µs|micro\w*|ms|milli\w*|s|sec\w*|m|min\w*|h|hr|hour\w*|d|day\w*|w|wk|week\w*)(?![a-zµ])",
+    re.IGNORECASE,
+)
+_UUID = re.compile(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
+_DECIMAL = {"": 0, "n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
+_MAX_EXPONENT = 1000
+
+
+def quantity(value: Any) -> Decimal | None:
+    """Read a Kubernetes quantity (`500m`, `1.5Gi`, `2`), None where it is none."""
+    match = _QUANTITY.fullmatch(str(value))
+    if isinstance(value, bool) or not isinstance(value, str | int | float) or not match:
+        return None
+    number, unit = Decimal(match[1]), match[2] or ""
+    if unit in _BINARY:
+        return number * Decimal(1024) ** _BINARY[unit]
+    exponent = _DECIMAL[unit] if unit in _DECIMAL else int(unit[1:])
+    return number.scaleb(exponent) if abs(exponent) <= _MAX_EXPONENT else None
+
+
+def wrong_text(text: str, name: str) -> str | None:
+    """Check a string's format; formats that the API server does not know say nothing."""
+    is_fitting, expected = _TEXTS.get(name.replace("-", ""), (bool, None))
+    try:
+        return None if expected is None or is_fitting(text) else expected
+    except (binascii.Error, ValueError):
+        return expected
+
+
+def _is_base64(text: str) -> bool:
+    # Line breaks do not count, as in Go.
+    base64.b64decode(text.replace("\r", "").replace("\n", ""), validate=True)
+    return True
+
+
+def _is_time(text: str) -> bool:
+    match = _DATE_TIME.fullmatch(text)
+    return bool(match and datetime.fromisoformat(f"{match[1]}T{match[2]}"))
+
+
+# A check that gives nothing or raises ValueError, and what it expects.
+_TEXTS: Mapping[str, tuple[Callable[[str], object], str]] = {
+    "byte": (_is_base64, "text in base64"),
+    "datetime": (_is_time, "a time such as `2026-01-31T12:00:00Z`"),
+    "date": (re.compile(r"\d{4}-\d\d-\d\d").fullmatch, "a date such as `2026-01-31`"),
+    "duration": (
+        lambda text: _DURATION.fullmatch(text) or _DURATION_IN_WORDS.search(text),
+        "a duration such as `1h30m`",
+    ),
+    "uuid": (_UUID.fullmatch, "a UUID"),
+    "ipv4": (ipaddress.IPv4Address, "an IPv4 address"),
+    "ipv6": (ipaddress.IPv6Address, "an IPv6 address"),
+    "cidr": (lambda text: ipaddress.ip_network(text, strict=False), "a network such as `10.0.0.0/8`"),
+}
+
+
+# --- the syntax of names, keys and paths: what is wrong with a text, None if nothing ---
+# The rules are those of the API conventions and RFC 1035, 1123 and 6335.
+
+Syntax = Callable[[str], str | None]
+
+_MAX_SUBDOMAIN = 253
+_MAX_PORT_NAME = 15
+_RELAXED_ENV = 32
+"""From 1.32 on the name of an environment variable may be any printable ASCII but `=`."""
+
+
+def _syntax(pattern: str, limit: int | None, expected: str) -> Syntax:
+    compiled = re.compile(pattern)
+
+    def check(text: str) -> str | None:
+        if limit is not None and len(text) > limit:
+            return f"must have at most {limit} characters, got {len(text)}"
+        return None if compiled.fullmatch(text) else f"must be {expected}, got {shown(text)}"
+
+    return check
+
+
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_WORD = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
+_WORDS = "letters, digits, `-`, `_` and `.`, with a letter or digit at both ends"
+label = _syntax(_LABEL, 63, "lower-case letters, digits and `-`, with a letter or digit at both ends")
+label_1035 = _syntax(
+    "[a-z]([-a-z0-9]*[a-z0-9])?",
+    63,
+    "lower-case letters, digits and `-`, starting with a letter and not ending in `-`",
+)
+subdomain = _syntax(
+    rf"{_LABEL}(\.{_LABEL})*",
+    _MAX_SUBDOMAIN,
+    "lower-case letters, digits, `-` and `.`, with a letter or digit at both ends of every part",
+)
+label_value = _syntax(f"({_WORD})?", 63, _WORDS)
+_unprefixed = _syntax(_WORD, 63, f"{_WORDS} (and a prefix and `/`)")
+_config_key = _syntax("[-._a-zA-Z0-9]+", _MAX_SUBDOMAIN, "letters, digits, `-`, `_` and `.`")
+_any_env = _syntax("[ -<>-~]+", None, "printable ASCII characters other than `=`")
+_plain_env = _syntax(
+    "[-._a-zA-Z][-._a-zA-Z0-9]*", None, "letters, digits, `_`, `-` and `.`, not starting with a digit"
+)
+
+
+def address(text: str) -> str | None:
+    """Check an IP address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return f"must be an IP address, got {shown(text)}"
+    return None
+
+
+def path_segment(text: str) -> str | None:
+    """Check a name that only has to fit into an address, as names of roles are."""
+    if text in (".", "..") or "/" in text or "%" in text:
+        return f"must not be `.` or `..` or contain `/` or `%`, got {shown(text)}"
+    return None
+
+
+def qualified_name(text: str) -> str | None:
+    """Check the key of a label or annotation, or the name of a resource: `[prefix/]name`."""
+    prefix, slash, name = text.rpartition("/")
+    if slash and not prefix:
+        return f"must have something before the `/`, got {shown(text)}"
+    if slash and (wrong := subdomain(prefix)):
+        return f"prefix {wrong}"
+    # The name alone is shown.
+    return _unprefixed(name)
+
+
+def env_name(text: str, *, minor: int) -> str | None:
+    """Check the name of an environment variable for Kubernetes 1.`minor`."""
+    if minor >= _RELAXED_ENV:
+        return _any_env(text)
+    if text == "." or text.startswith(".."):
+        return f"must not be `.` or start with `..`, got {shown(text)}"
+    return _plain_env(text)
+
+
+def port_name(text: str) -> str | None:
+    """Check the name of a port (RFC 6335)."""
+    if len(text) > _MAX_PORT_NAME:
+        return f"must have at most {_MAX_PORT_NAME} characters, got {len(text)}"
+    if not re.fullmatch(_LABEL, text) or "--" in text or not re.search("[a-z]", text):
+        return (
+            f"must be lower-case letters, digits and single `-`, with at least one letter, got {shown(text)}"
+        )
+    return None
+
+
+def config_key(text: str) -> str | None:
+    """Check a key of a ConfigMap or Secret: it may become a file name."""
+    if text == "." or text.startswith(".."):
+        return f"must not be `.` or start with `..`, got {shown(text)}"
+    return _config_key(text)
+
+
+def relative_path(text: str) -> str | None:
+    """Check a path that must stay inside its volume."""
+    if text.startswith("/"):
+        return f"must be a relative path, got {shown(text)}"
+    return no_parent(text)
+
+
+def no_parent(text: str) -> str | None:
+    """Check that a path does not lead upwards."""
+    return f"must not contain `..`, got {shown(text)}" if ".." in text.split("/") else None
+
+
+# --- the schedule of a CronJob ---
+
+_NAMED = ("@annually", "@daily", "@hourly", "@midnight", "@monthly", "@weekly", "@yearly")
+_EVERY = re.compile(r"@every\s+(\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+")
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_SCHEDULE: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
+    ("minute", 0, 59, ()),
+    ("hour", 0, 23, ()),
+    ("day of the month", 1, 31, ()),
+    ("month", 1, 12, _MONTHS),
+    ("day of the week", 0, 6, _DAYS),
+)
+_RANGE = re.compile(r"(?P<low>\*|\?|\w+)(-(?P<high>\w+))?(/(?P<step>\d+))?")
+
+
+def schedule(text: str) -> str | None:
+    """Check the schedule of a CronJob: five fields, or a name such as `@daily`."""
+    if "TZ" in text:
+        return "must not name a time zone: use `timeZone`"
+    if text.startswith("@"):
+        if text in _NAMED or _EVERY.fullmatch(text):
+            return None
+        return f"must be five fields or one of {', '.join(_NAMED)}, got `{text}`"
+    fields = text.split()
+    if len(fields) != len(_SCHEDULE):
+        return f"must have 5 fields (minute hour day month weekday), got {len(fields)}: `{text}`"
+    for field, (name, low, high, names) in zip(fields, _SCHEDULE, strict=True):
+        if not all(_fits(part, low, high, names) for part in field.split(",")):
+            return f"{name} must be {low} to {high}, got `{field}`"
+    return None
+
+
+def _fits(part: str, low: int, high: int, names: tuple[str, ...]) -> bool:
+    match = _RANGE.fullmatch(part)
+    if not match or match["step"] == "0":
+        return False
+    if match["low"] in "*?":
+        return match["high"] is None
+    first = _number(match["low"], low, names)
+    last = _number(match["high"], low, names) if match["high"] else high if match["step"] else first
+    return first is not None and last is not None and low <= first <= last <= high
+
+
+def _number(text: str, low: int, names: tuple[str, ...]) -> int | None:
+    if text.isdecimal():
+        return int(text)
+    return names.index(text.lower()) + low if text.lower() in names else None
+
+
+@cache
+def time_zones() -> frozenset[str]:
+    """Give the zones of the IANA database, by the package `tzdata`: the same on every machine."""
+    return frozenset(resources.files("tzdata").joinpath("zones").read_text("utf-8").split())
