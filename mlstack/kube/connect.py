@@ -21,12 +21,10 @@ from mlstack.kube.api_server import ApiServerClient
 from mlstack.kube.http import (
     AGENT,
     READ_TIMEOUT_S,
-    Carrier,
-    Connections,
+    ConnectionPool,
     Counted,
     Credentials,
-    FaultError,
-    Pooled,
+    NoAnswerError,
     Received,
     Sent,
     Transport,
@@ -174,7 +172,7 @@ class _Door:
     def __init__(self, login: Login) -> None:
         self._login = login
         self._shown: tuple[str | None, str | None] | None = None
-        self.carrier = carrier_of(login)
+        self.carrier = ConnectionPool(login)
         try:
             self.ca = fingerprint(login.ca_pem) if login.ca_pem and login.verify else None
         except ValueError:
@@ -186,17 +184,6 @@ class _Door:
         if shown != self._shown:
             self.carrier.use(_tls(self._login, proof))
             self._shown = shown
-
-
-def carrier_of(login: Login) -> Carrier:
-    """Give what carries requests to a server, directly or through its proxy.
-
-    Raises:
-        ClusterError: the proxy is one that we cannot speak to.
-    """
-    if login.proxy:
-        return Pooled(login)
-    return Connections(login.server, server_name=login.server_name, packed=login.packed)
 
 
 def _tls(login: Login, proof: Proof) -> ssl.SSLContext:
@@ -262,7 +249,7 @@ def renewed(settings: Mapping[str, str], *, ca_pem: str | None = None) -> dict[s
         return prefetch(lambda: _renewed(given, ca_pem))(TIMEOUT_S)
     except TimeoutError:
         raise ValueError(f"its provider did not answer within {TIMEOUT_S:g} s") from None
-    except FaultError as fault:
+    except NoAnswerError as fault:
         raise ValueError(f"its provider gives no answer: {fault.text}") from None
 
 
@@ -309,7 +296,7 @@ def _send(
     proxy = kubeconfig.between(place, os.environ)
     if not there.is_secure and (proxy or not there.is_here):
         raise ValueError("nothing secret is sent to its provider over http://")
-    carrier = carrier_of(Login(label="its provider", server=place, proxy=proxy))
+    carrier = ConnectionPool(Login(label="its provider", server=place, proxy=proxy))
     try:
         carrier.use(tls_context(ca_pem=ca_pem, cert_file=None, key_file=None, verify=True))
     except (OSError, ValueError):
@@ -319,7 +306,12 @@ def _send(
     if body is not None:
         said["Content-Type"] = "application/x-www-form-urlencoded"
     return carrier.send(
-        method, f"{mark}{query}", body=body, headers=said, read_timeout_s=TIMEOUT_S, whole=True
+        method,
+        f"{carrier.address.path}{mark}{query}",
+        body=body,
+        headers=said,
+        timeout_s=TIMEOUT_S,
+        whole=True,
     )
 
 

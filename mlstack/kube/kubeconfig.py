@@ -636,7 +636,7 @@ IMPERSONATION = frozenset({*_AS, _EXTRA})
 
 _ADDRESS = re.compile(
     r"(?P<scheme>https?)://([^/@\s?#\\]*@)?(\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s:/?#@\[\]\\]+))"
-    r"(:(?P<port>[0-9]{1,5})?)?(?P<path>/[^\s?#]*)?",
+    r"(:(?P<port>[0-9]{1,5})?)?(?P<path>/[^\s?#]*)?(\?[^\s#]*)?",
     re.IGNORECASE,
 )
 _LABEL = re.compile(r"[A-Za-z0-9_-]{1,63}")

@@ -264,14 +264,3 @@ def test_when_it_is_refused_again_that_is_told(tmp_path: Path, provider: FakePro
         with pytest.raises(ForbiddenError, match="does not accept the credentials"):
             connect.connect("test", kubeconfig=config).get(REF)
     assert len(api.asked) == 2
-
-
-def test_no_library_is_imported(tmp_path: Path, provider: FakeProvider) -> None:
-    config = kubeconfig(tmp_path, "https://127.0.0.1:1", user=provider.user(id_token(expires_s=LATER_S)))
-    code = (
-        "import sys, mlstack.kube.connect\n"
-        "from mlstack.kube import connect as kube\n"
-        f"kube.connect('test', kubeconfig={config!r})\n"
-        "sys.exit(bool({'kubernetes', 'urllib3', 'requests', 'certifi'} & sys.modules.keys()))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import base64
-import os
 import ssl
-import subprocess
-import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -331,18 +328,3 @@ def test_refused_credentials_are_told(tmp_path: Path) -> None:
         with pytest.raises(ForbiddenError) as caught:
             opened(config).get(REF)
     assert caught.value.why == "credentials"
-
-
-def test_no_http_library_is_imported(tmp_path: Path) -> None:
-    context, ca = tls(tmp_path, "127.0.0.1")
-    with serve(always(Answer(body=MAP)), tls=context).running() as api:
-        config = kubeconfig(tmp_path, api.url, **{"certificate-authority": ca})
-        code = (
-            "import sys\n"
-            "from mlstack.cli import ports as adapters\n"
-            "from mlstack.kube.client import ObjectRef\n"
-            f"adapters.connect('test', {config!r}).get(ObjectRef('v1', 'ConfigMap', 'q', 'a'))\n"
-            "sys.exit(bool({'kubernetes', 'urllib3', 'requests', 'subprocess'} & sys.modules.keys()))"
-        )
-        done = subprocess.run([sys.executable, "-c", code], env=dict(os.environ), check=False)
-    assert done.returncode == 0

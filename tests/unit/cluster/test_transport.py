@@ -13,13 +13,13 @@ from mlstack.cli import ports
 from mlstack.errors import ClusterError, InvalidError, TransientError, UnreachableError, WatchExpiredError
 from mlstack.kube import http
 from mlstack.kube.client import ObjectRef
-from tests.support.fakeapi import Answer, Serve, always, in_turn, kubeconfig, serve, status
+from tests.support.fakeapi import Answer, Asked, Serve, always, in_turn, kubeconfig, serve, status
 from tests.unit.cluster.conftest import Connect
 
 MAP = {
     "apiVersion": "v1",
     "kind": "ConfigMap",
-    "metadata": {"name": "a", "namespace": "q", "resourceVersion": "7"},
+    "metadata": {"name": "a", "namespace": "q", "resourceVersion": "7", "uid": "u"},
 }
 REF = ObjectRef("v1", "ConfigMap", "q", "a")
 
@@ -82,11 +82,54 @@ def test_what_is_no_kubernetes_is_told(served: Serve) -> None:
     assert caught.value.hint is not None
 
 
-def test_a_redirect_is_not_followed(served: Serve) -> None:
-    api, cluster = served(always(Answer(code=302, body={}, headers=(("Location", "/login"),))))
-    with pytest.raises(ClusterError, match="302"):
+def moved(location: str) -> Answer:
+    return Answer(code=307, body={}, headers=(("Location", location),))
+
+
+@pytest.mark.parametrize("way", ["/k8s{}", "{}/k8s{}"], ids=["path", "address"])
+def test_reading_is_led_elsewhere_on_the_same_server(served: Serve, way: str) -> None:
+    def script(asked: Asked) -> Answer:
+        if asked.path.startswith("/k8s"):
+            return Answer(body=MAP)
+        return moved(way.format(*[api.url][: way.count("{}") - 1], f"{asked.path}?a=b"))
+
+    api, cluster = served(script)
+    assert cluster.get(REF) == MAP
+    assert [asked.query for asked in api.asked] == [{}, {"a": "b"}]
+    assert {asked.headers["authorization"] for asked in api.asked} == {"Bearer token-of-tests"}
+
+
+def test_writing_is_not(served: Serve) -> None:
+    api, cluster = served(always(moved("/k8s")))
+    with pytest.raises(ClusterError, match="307"):
+        cluster.apply(MAP)
+    assert len(api.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "location", ["http://127.0.0.1:1/api", "https://127.0.0.1/api", "//elsewhere/a", "http://["]
+)
+def test_nor_to_another_server(served: Serve, location: str) -> None:
+    api, cluster = served(always(moved(location)))
+    with pytest.raises(ClusterError, match="307"):
         cluster.get(REF)
     assert len(api.asked) == 1
+
+
+def test_a_redirect_in_a_circle_ends(served: Serve) -> None:
+    api, cluster = served(always(moved("/login")))
+    with pytest.raises(ClusterError, match="307"):
+        cluster.get(REF)
+    assert len(api.asked) == 11
+
+
+def test_paths_go_below_that_of_the_server_whose_query_is_nothing(tmp_path: Path, connect: Connect) -> None:
+    with serve(always(Answer(body=MAP))).running() as api:
+        cluster = connect("test", kubeconfig=kubeconfig(tmp_path, f"{api.url}/k8s/clusters/c-1/?token=hush"))
+        assert cluster.get(REF) == MAP
+        assert "hush" not in str(cluster.identity())
+    assert api.asked[0].path == "/k8s/clusters/c-1/api/v1/namespaces/q/configmaps/a"
+    assert api.asked[0].query == {}
 
 
 def test_refused_connections_say_so(tmp_path: Path, connect: Connect) -> None:
