@@ -1,11 +1,12 @@
 """Write the JSON Schemas of results: `python -m tests.generate.result_schemas`.
 
 What `-o json` and `-o yaml` print is a result's dataclass, field by field, so its types are the schema and
-its docstring is the description.
+its docstring and the comments at its fields are the descriptions.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import types
@@ -108,11 +109,21 @@ def _named(found: type, definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _attributes(found: type) -> dict[str, str]:
-    """Read the section `Attributes` or `Args` of a docstring."""
+    """Read what is said of each field: in the section `Attributes`, or in comments beside or above the field."""
     text = re.split(r"\n\s*(?:Attributes|Args):\n", found.__doc__ or "")[1:]
     said: dict[str, str] = {}
     for name, words in re.findall(r"^ {8}(\w+): ((?:.|\n {9,})*)", text[0] if text else "", re.MULTILINE):
         said[name] = _sentence(words)
+    above: list[str] = []
+    for line in inspect.getsource(found).splitlines():
+        code, _, beside = line.strip().partition("  # ")
+        if code.startswith("# "):
+            above.append(code[2:])
+            continue
+        field = re.match(r"(\w+): \S", code)
+        if field and (above or beside):
+            said[field[1]] = _sentence(" ".join(above) or beside).removesuffix(".") + "."
+        above = []
     return said
 
 
