@@ -47,7 +47,6 @@ class Kernel:
     """
 
     def __init__(self, seed: int = 0) -> None:
-        """Start at `START_MS` with nothing to do."""
         self.now_ms = START_MS
         self._seed = seed
         self._heap: list[tuple[int, int, Action]] = []
@@ -99,14 +98,12 @@ class EventFeed:
     """What one watcher hears, in order, each event after a delay of its own.
 
     Args:
-        kernel: the time.
         kinds: kinds of object that it hears of.
         hear: is called with each event.
         chance: jitter of the delay; None for no delay at all.
     """
 
     def __init__(self, kernel: Kernel, kinds: Sequence[str], hear: Hear, chance: Random | None) -> None:
-        """Hear nothing yet."""
         self._kernel = kernel
         self._kinds = frozenset(kinds)
         self._hear = hear
@@ -135,14 +132,9 @@ class EventFeed:
 
 
 class SimulatedStore:
-    """Objects by kind, namespace and name.
-
-    Args:
-        kernel: the time.
-    """
+    """Objects by kind, namespace and name."""
 
     def __init__(self, kernel: Kernel) -> None:
-        """Start empty."""
         self._kernel = kernel
         self._objects: dict[str, dict[Name, Obj]] = {}
         self._feeds: list[EventFeed] = []
@@ -190,7 +182,6 @@ class SimulatedStore:
         """Hear of everything there is, then of every change.
 
         Args:
-            kinds: kinds of object.
             hear: is called with each event.
             name: of the watcher, for the jitter of its delay; without one there is no delay.
         """
@@ -318,15 +309,9 @@ class SimulatedCluster:
 
     Attributes:
         calls: how many requests there were, by verb.
-
-    Args:
-        store: the objects.
-        kernel: the time.
-        refuse: decides which writes fail.
     """
 
     def __init__(self, store: SimulatedStore, kernel: Kernel, refuse: Refuse = _allow) -> None:
-        """Serve the store."""
         self._store = store
         self._kernel = kernel
         self._refuse = refuse

@@ -24,21 +24,13 @@ from mlstack.simulator.scenario import CASE_SERVICE
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One goal.
+    """One goal."""
 
-    Attributes:
-        name: what was measured, with its unit.
-        value: what it came to over all seeds.
-        goal: what it has to be, for people: `at least 60`.
-        is_met: whether it is.
-        per_seed: what each seed came to, in their order.
-    """
-
-    name: str
-    value: float
-    goal: str
+    name: str  # what was measured, with its unit
+    value: float  # what it came to over all seeds
+    goal: str  # what it has to be, for people: `at least 60`
     is_met: bool
-    per_seed: tuple[float, ...]
+    per_seed: tuple[float, ...]  # what each seed came to, in their order
 
     def to_dict(self) -> dict[str, object]:
         """Give the row as programs read it."""
@@ -73,21 +65,13 @@ def at_most(
 
 @dataclass(frozen=True, kw_only=True)
 class GoalTable:
-    """All goals of a case, after it was run with some seeds.
+    """All goals of a case, after it was run with some seeds."""
 
-    Attributes:
-        case: its name.
-        policy: how jobs were scaled.
-        seeds: of chance.
-        rows: a row a goal.
-        violations: breaches of what must always hold, each with its seed and time.
-    """
-
-    case: str
-    policy: str
-    seeds: tuple[int, ...]
-    rows: tuple[Row, ...]
-    violations: tuple[str, ...] = ()
+    case: str  # its name
+    policy: str  # how jobs were scaled
+    seeds: tuple[int, ...]  # of chance
+    rows: tuple[Row, ...]  # a row a goal
+    violations: tuple[str, ...] = ()  # breaches of what must always hold, each with its seed and time
 
     @property
     def ok(self) -> bool:
@@ -107,17 +91,11 @@ CALM_S = 120
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """What was measured of one run.
+    """What was measured of one run."""
 
-    Attributes:
-        seed: of the run.
-        values: by name.
-        violations: breaches of the laws of plans and samples.
-    """
-
-    seed: int
-    values: Mapping[str, float]
-    violations: tuple[str, ...]
+    seed: int  # of the run
+    values: Mapping[str, float]  # by name
+    violations: tuple[str, ...]  # breaches of the laws of plans and samples
 
 
 def figures(outcome: SimulationOutcome) -> Figures:
@@ -206,21 +184,13 @@ Over = Callable[[Sequence[float]], float]
 
 @dataclass(frozen=True)
 class Goal:
-    """A bound for one figure.
+    """A bound for one figure."""
 
-    Attributes:
-        name: what is measured, with its unit.
-        figure: its name among the figures.
-        bound: what has to be reached, or not exceeded.
-        over: how the seeds become one value.
-        is_least: whether the bound is the least that will do, not the most.
-    """
-
-    name: str
-    figure: str
-    bound: float
-    over: Over = fmean
-    is_least: bool = False
+    name: str  # what is measured, with its unit
+    figure: str  # its name among the figures
+    bound: float  # what has to be reached, or not exceeded
+    over: Over = fmean  # how the seeds become one value
+    is_least: bool = False  # whether the bound is the least that will do, not the most
 
     def judge(self, runs: Sequence[Figures]) -> Row:
         """Give the row of this goal."""
@@ -288,25 +258,17 @@ def judge_case(case: str, runs: Sequence[Figures]) -> tuple[Row, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class SeedTrial:
-    """One run to be made.
+    """One run to be made."""
 
-    Attributes:
-        case: name of the case.
-        policy: how jobs are scaled.
-        seed: of chance.
-        is_as_measured: whether on a cluster of EDL's time, with submissions as far apart as they really were.
-        is_preempting: whether the scheduler pushes trainers aside for services; None for as the case has it.
-        config: all settings of the policy; None for its own.
-        tick_ms: longest time between two passes of the controller.
-    """
-
-    case: str
-    policy: str
-    seed: int
+    case: str  # name of the case
+    policy: str  # how jobs are scaled
+    seed: int  # of chance
+    # whether on a cluster of EDL's time, with submissions as far apart as they really were
     is_as_measured: bool = False
+    # whether the scheduler pushes trainers aside for services; None for as the case has it
     is_preempting: bool | None = None
-    config: PolicyConfig | None = None
-    tick_ms: int = TICK_MS
+    config: PolicyConfig | None = None  # all settings of the policy; None for its own
+    tick_ms: int = TICK_MS  # longest time between two passes of the controller
 
 
 MEASURED_SPACING_MS = 12_500
@@ -330,9 +292,7 @@ def run_all(
     """Make all runs, in so many processes, and give what they came to in the same order.
 
     Args:
-        trials: the runs.
         workers: how many processes; 1 for none but this.
-        done: is called after each.
     """
     found = []
     if workers <= 1 or len(trials) <= 1:
@@ -370,23 +330,14 @@ SIGMA = 1.2
 
 @dataclass(frozen=True, kw_only=True)
 class TraceJob:
-    """A job of a trace.
-
-    Attributes:
-        key: its key.
-        at_ms: when it comes.
-        work_ms: time that one trainer would take.
-        parallel: part of the work that runs in parallel, as a decimal (Amdahl's law).
-        minimum: fewest trainers.
-        maximum: most trainers.
-    """
+    """A job of a trace."""
 
     key: str
-    at_ms: int
-    work_ms: int
-    parallel: str
-    minimum: int
-    maximum: int
+    at_ms: int  # when it comes
+    work_ms: int  # time that one trainer would take
+    parallel: str  # part of the work that runs in parallel, as a decimal (Amdahl's law)
+    minimum: int  # fewest trainers
+    maximum: int  # most trainers
 
     def speed(self, count: int) -> float:
         """Give how many times as fast as with one trainer it runs."""
@@ -434,21 +385,13 @@ _NODE = "pool"
 
 @dataclass(frozen=True, kw_only=True)
 class JctOutcome:
-    """How a trace went.
+    """How a trace went."""
 
-    Attributes:
-        mean_jct_s: mean time from the coming of a job to its end.
-        p95_jct_s: the time that 19 of 20 jobs stay below.
-        makespan_s: time from the start to the end of the last job.
-        changes: how often the number of trainers of a running job was changed.
-        plans: how often the policy was asked.
-    """
-
-    mean_jct_s: float
-    p95_jct_s: float
-    makespan_s: float
-    changes: int = 0
-    plans: int = 0
+    mean_jct_s: float  # mean time from the coming of a job to its end
+    p95_jct_s: float  # the time that 19 of 20 jobs stay below
+    makespan_s: float  # time from the start to the end of the last job
+    changes: int = 0  # how often the number of trainers of a running job was changed
+    plans: int = 0  # how often the policy was asked
 
 
 def run_rigid(trace: Sequence[TraceJob]) -> JctOutcome:
@@ -619,21 +562,13 @@ SEEDS = tuple(range(10))
 
 @dataclass(frozen=True, kw_only=True)
 class JctTrial:
-    """One trace under the rigid queue and both policies.
+    """One trace under the rigid queue and both policies."""
 
-    Attributes:
-        seed: of the trace.
-        load: of the trace.
-        rigid: first in, first out, every job at its maximum.
-        fair: policy `fair`.
-        throughput: policy `throughput`.
-    """
-
-    seed: int
-    load: Fraction
-    rigid: JctOutcome
-    fair: JctOutcome
-    throughput: JctOutcome
+    seed: int  # of the trace
+    load: Fraction  # of the trace
+    rigid: JctOutcome  # first in, first out, every job at its maximum
+    fair: JctOutcome  # policy `fair`
+    throughput: JctOutcome  # policy `throughput`
 
 
 def try_out(seed: int, load: Fraction) -> JctTrial:
@@ -705,23 +640,14 @@ def _p95(outcome: JctOutcome) -> float:
 
 @dataclass(frozen=True)
 class Measured:
-    """What EDL measured, and how near the simulator has to come.
+    """What EDL measured, and how near the simulator has to come."""
 
-    Attributes:
-        case: name of the case.
-        policy: `edl-v010`, or `off` for jobs that are not elastic.
-        name: what was measured.
-        figure: its name among the figures.
-        value: what EDL measured.
-        tolerance: largest difference.
-    """
-
-    case: str
-    policy: str
-    name: str
-    figure: str
-    value: float
-    tolerance: float
+    case: str  # name of the case
+    policy: str  # `edl-v010`, or `off` for jobs that are not elastic
+    name: str  # what was measured
+    figure: str  # its name among the figures
+    value: float  # what EDL measured
+    tolerance: float  # largest difference
 
     def judge(self, runs: Sequence[Figures]) -> Row:
         """Give the row of this measurement."""

@@ -33,37 +33,21 @@ Amounts = Mapping[str, int]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobSample:
-    """One training job at one moment.
+    """One training job at one moment."""
 
-    Attributes:
-        key: `namespace/name`.
-        minimum: fewest trainers of its range.
-        maximum: most trainers of its range.
-        target: trainers that it was told to have, None where nobody has said.
-        phase: of its status, empty for none.
-        created_ms: when it was submitted.
-        trainers: that run and are not going.
-        bound: trainers with a node that neither ended nor are going.
-        unbound: trainers without a node.
-        servers: masters and parameter servers that run and are not going.
-        wanted: masters and parameter servers that it needs.
-        pods: all its pods that neither ended nor are going.
-        is_answered: whether its status speaks of its spec as it stands, not of an earlier one.
-    """
-
-    key: str
-    minimum: int
-    maximum: int
-    target: int | None
-    phase: str
-    created_ms: int
-    trainers: int
-    bound: int
-    unbound: int
-    servers: int
-    wanted: int
-    pods: int
-    is_answered: bool = True
+    key: str  # `namespace/name`
+    minimum: int  # fewest trainers of its range
+    maximum: int  # most trainers of its range
+    target: int | None  # trainers that it was told to have, None where nobody has said
+    phase: str  # of its status, empty for none
+    created_ms: int  # when it was submitted
+    trainers: int  # that run and are not going
+    bound: int  # trainers with a node that neither ended nor are going
+    unbound: int  # trainers without a node
+    servers: int  # masters and parameter servers that run and are not going
+    wanted: int  # masters and parameter servers that it needs
+    pods: int  # all its pods that neither ended nor are going
+    is_answered: bool = True  # whether its status speaks of its spec as it stands, not of an earlier one
 
     @property
     def is_complete(self) -> bool:
@@ -83,52 +67,30 @@ class JobSample:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServiceSample:
-    """One Deployment at one moment.
+    """One Deployment at one moment."""
 
-    Attributes:
-        key: `namespace/name`.
-        target: pods that it asks for.
-        running: pods that run and are not going.
-    """
-
-    key: str
-    target: int
-    running: int
+    key: str  # `namespace/name`
+    target: int  # pods that it asks for
+    running: int  # pods that run and are not going
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sample:
-    """One moment of a cluster, in sums of requests by resource (thousandths of a core, bytes, pieces).
+    """One moment of a cluster, in sums of requests by resource (thousandths of a core, bytes, pieces)."""
 
-    Attributes:
-        at_ms: the moment.
-        allocatable: of all nodes.
-        running: of pods that run, those on their way out included.
-        background: the part of it in the namespace of the background.
-        useful: the part of it of training jobs whose gang is complete, and of services.
-        requested: of all pods that have not ended, those without a node included.
-        stranded: free, but on nodes where not one trainer of any job fits.
-        crowded: names of nodes with more bound than they have.
-        pending: pods of others without a node.
-        jobs: the training jobs, by key.
-        services: the Deployments, by key.
-        created: trainer pods made so far.
-        deleted: trainer pods deleted so far, by whomever.
-    """
-
-    at_ms: int
-    allocatable: Amounts
-    running: Amounts
-    background: Amounts
-    useful: Amounts
-    requested: Amounts
-    stranded: Amounts
-    crowded: tuple[str, ...]
-    pending: int
-    jobs: tuple[JobSample, ...]
-    services: tuple[ServiceSample, ...]
-    created: int
-    deleted: int
+    at_ms: int  # the moment
+    allocatable: Amounts  # of all nodes
+    running: Amounts  # of pods that run, those on their way out included
+    background: Amounts  # the part of it in the namespace of the background
+    useful: Amounts  # the part of it of training jobs whose gang is complete, and of services
+    requested: Amounts  # of all pods that have not ended, those without a node included
+    stranded: Amounts  # free, but on nodes where not one trainer of any job fits
+    crowded: tuple[str, ...]  # names of nodes with more bound than they have
+    pending: int  # pods of others without a node
+    jobs: tuple[JobSample, ...]  # the training jobs, by key
+    services: tuple[ServiceSample, ...]  # the Deployments, by key
+    created: int  # trainer pods made so far
+    deleted: int  # trainer pods deleted so far, by whomever
 
     def share(self, part: Amounts, resource: str = "cpu") -> float:
         """Give a sum as percent of what all nodes offer, 0 for a cluster without that."""
@@ -169,7 +131,6 @@ class Observer:
     """Keeps what events tell, and sums it up on demand."""
 
     def __init__(self) -> None:
-        """Know of nothing yet."""
         self._nodes: dict[str, NodeFacts] = {}
         self._pods: dict[str, PodFacts] = {}
         self._service_of: dict[str, str] = {}
@@ -383,15 +344,11 @@ Value = Callable[[Sample], float]
 
 @dataclass(frozen=True, kw_only=True)
 class Waits:
-    """How long jobs waited for something.
+    """How long jobs waited for something."""
 
-    Attributes:
-        seconds: of each job, by key; until the last sample of it for those that never got there.
-        never: those, by key.
-    """
-
+    # of each job, by key; until the last sample of it for those that never got there
     seconds: dict[str, float]
-    never: tuple[str, ...]
+    never: tuple[str, ...]  # those, by key
 
     @property
     def censored(self) -> int:
@@ -607,17 +564,11 @@ SERVED = 0.99
 
 @dataclass(frozen=True, kw_only=True)
 class Plateau:
-    """A time during which a service asked for the same number of pods.
+    """A time during which a service asked for the same number of pods."""
 
-    Attributes:
-        target: the number.
-        before: the number asked for before, 0 if it is the first.
-        samples: of this time.
-    """
-
-    target: int
-    before: int
-    samples: Samples
+    target: int  # the number
+    before: int  # the number asked for before, 0 if it is the first
+    samples: Samples  # of this time
 
     @property
     def grows(self) -> bool:
@@ -632,17 +583,11 @@ class Plateau:
 
 @dataclass(frozen=True, kw_only=True)
 class Raise:
-    """A target of a service that was above the one before.
+    """A target of a service that was above the one before."""
 
-    Attributes:
-        target: the pods asked for.
-        seconds: how long it took until 99 % of them ran; as long as it stood, if they never did.
-        is_served: whether they did.
-    """
-
-    target: int
-    seconds: float
-    is_served: bool
+    target: int  # the pods asked for
+    seconds: float  # how long it took until 99 % of them ran; as long as it stood, if they never did
+    is_served: bool  # whether they did
 
 
 def service_of(sample: Sample, key: str) -> ServiceSample | None:

@@ -28,26 +28,15 @@ from mlstack.simulator.engine import (
 
 @dataclass(frozen=True, kw_only=True)
 class KubeletSettings:
-    """How long pods take.
+    """How long pods take."""
 
-    Attributes:
-        start_ms: shortest and longest time from being bound to running.
-    """
-
-    start_ms: tuple[int, int] = (2_000, 5_000)
+    start_ms: tuple[int, int] = (2_000, 5_000)  # shortest and longest time from being bound to running
 
 
 class Kubelets:
-    """The kubelets of all nodes.
-
-    Args:
-        store: the cluster's objects.
-        kernel: the time.
-        settings: how long pods take.
-    """
+    """The kubelets of all nodes."""
 
     def __init__(self, store: SimulatedStore, kernel: Kernel, settings: KubeletSettings) -> None:
-        """Begin to watch."""
         self._store = store
         self._kernel = kernel
         self._settings = settings
@@ -154,8 +143,6 @@ class NodeLifecycle:
     """Makes nodes fail and heal, with all that follows.
 
     Args:
-        store: the cluster's objects.
-        kernel: the time.
         kubelets: what runs on the nodes.
         silent_ms: how long a node may be silent.
     """
@@ -163,7 +150,6 @@ class NodeLifecycle:
     def __init__(
         self, store: SimulatedStore, kernel: Kernel, kubelets: Kubelets, *, silent_ms: int = SILENT_MS
     ) -> None:
-        """Begin to watch."""
         self._store = store
         self._kernel = kernel
         self._kubelets = kubelets
@@ -261,17 +247,12 @@ _SYNC_MS = 10
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadSettings:
-    """How quick the controllers are.
+    """How quick the controllers are."""
 
-    Attributes:
-        rate: requests a second, over a longer time.
-        burst: requests at once.
-        spreads_removal: whether pods of nodes with several of them go first, and those of about one age in
-            no order (since Kubernetes 1.21).
-    """
-
-    rate: int = 20
-    burst: int = 30
+    rate: int = 20  # requests a second, over a longer time
+    burst: int = 30  # requests at once
+    # whether pods of nodes with several of them go first, and those of about one age in no order (since
+    # Kubernetes 1.21)
     spreads_removal: bool = True
 
 
@@ -279,12 +260,10 @@ class Allowance:
     """A bucket of requests that fills again.
 
     Args:
-        kernel: the time.
         settings: its size and how quickly it fills.
     """
 
     def __init__(self, kernel: Kernel, settings: WorkloadSettings) -> None:
-        """Start full."""
         self._kernel = kernel
         self._pause_ms = 1000 // settings.rate
         self._span_ms = self._pause_ms * settings.burst
@@ -305,16 +284,9 @@ class Allowance:
 
 
 class Workloads:
-    """The controllers.
-
-    Args:
-        store: the cluster's objects.
-        kernel: the time.
-        settings: how quick they are.
-    """
+    """The controllers."""
 
     def __init__(self, store: SimulatedStore, kernel: Kernel, settings: WorkloadSettings) -> None:
-        """Begin to watch."""
         self._store = store
         self._kernel = kernel
         self._settings = settings
@@ -467,17 +439,11 @@ class Workloads:
 
 
 class Collector:
-    """The garbage collector: what was owned goes after its owner.
-
-    Args:
-        store: the cluster's objects.
-        kernel: the time.
-    """
+    """The garbage collector: what was owned goes after its owner."""
 
     _OWNED = (*KINDS, "Pod", "Service", "PodDisruptionBudget")
 
     def __init__(self, store: SimulatedStore, kernel: Kernel) -> None:
-        """Begin to watch."""
         self._store = store
         self._kernel = kernel
         store.watch(["TrainingJob", *KINDS], self._hear, name="collector")

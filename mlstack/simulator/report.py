@@ -18,113 +18,66 @@ from mlstack.simulator.scenario import NAMESPACE
 
 @dataclass(frozen=True, kw_only=True)
 class ResourceUse:
-    """How much of a resource was used: means over time, in percent of what all nodes offer.
+    """How much of a resource was used: means over time, in percent of what all nodes offer."""
 
-    Attributes:
-        name: of the resource.
-        utilisation: requests of running pods.
-        of_samples: the same as plain mean of the samples, which is how EDL counted.
-        useful: the part of it of whole gangs and services.
-        background: the part of it of the background.
-        requested: requests of all pods, those without a node included.
-        stranded: free where no trainer fits.
-    """
-
-    name: str
-    utilisation: float
-    of_samples: float
-    useful: float
-    background: float
-    requested: float
-    stranded: float
+    name: str  # of the resource
+    utilisation: float  # requests of running pods
+    of_samples: float  # the same as plain mean of the samples, which is how EDL counted
+    useful: float  # the part of it of whole gangs and services
+    background: float  # the part of it of the background
+    requested: float  # requests of all pods, those without a node included
+    stranded: float  # free where no trainer fits
 
 
 @dataclass(frozen=True, kw_only=True)
 class WaitSummary:
-    """How long jobs waited for something, in seconds; those that never got there count with their time.
+    """How long jobs waited for something, in seconds; those that never got there count with their time."""
 
-    Attributes:
-        mean: of all jobs.
-        p50: what half of the jobs do not exceed.
-        p95: what 19 of 20 jobs do not exceed.
-        max: the longest.
-        never: how many jobs never got there.
-    """
-
-    mean: float
-    p50: float
-    p95: float
-    max: float
-    never: int
+    mean: float  # of all jobs
+    p50: float  # what half of the jobs do not exceed
+    p95: float  # what 19 of 20 jobs do not exceed
+    max: float  # the longest
+    never: int  # how many jobs never got there
 
 
 @dataclass(frozen=True, kw_only=True)
 class Completion:
-    """How jobs came to their end.
+    """How jobs came to their end."""
 
-    Attributes:
-        finished: jobs that succeeded.
-        unfinished: jobs that had an end to reach (`work`) and did not succeed.
-        mean_s: mean time from submission to success of those that succeeded (JCT), null without any.
-        p95_s: what 19 of 20 of these times do not exceed, likewise.
-        makespan_s: from the first submission to the last success; null if work was left.
-    """
-
-    finished: int
-    unfinished: int
+    finished: int  # jobs that succeeded
+    unfinished: int  # jobs that had an end to reach (`work`) and did not succeed
+    # mean time from submission to success of those that succeeded (JCT), null without any
     mean_s: float | None
-    p95_s: float | None
-    makespan_s: float | None
+    p95_s: float | None  # what 19 of 20 of these times do not exceed, likewise
+    makespan_s: float | None  # from the first submission to the last success; null if work was left
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceSummary:
-    """One service of a simulation.
-
-    Attributes:
-        name: its name.
-        lacking: pods that it missed, mean over the whole time.
-        shortfall: pods that it missed, mean over the time after its target was raised.
-        raises: the raised targets, each with the seconds until 99 % of it ran.
-    """
+    """One service of a simulation."""
 
     name: str
-    lacking: float
-    shortfall: float
-    raises: tuple[Raise, ...]
+    lacking: float  # pods that it missed, mean over the whole time
+    shortfall: float  # pods that it missed, mean over the time after its target was raised
+    raises: tuple[Raise, ...]  # the raised targets, each with the seconds until 99 % of it ran
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobSummary:
-    """One job of a simulation.
-
-    Attributes:
-        name: its name.
-        wait_s: from its submission to its first running trainer; its whole time if none ever ran.
-        gang_s: from its submission to its whole gang, likewise.
-        has_begun: whether a trainer of it ever ran.
-        was_whole: whether its whole gang ever ran.
-        jct_s: from its submission to its success, null for none.
-        fewest: fewest running trainers after its gang was whole.
-        mean: mean of running trainers after that.
-        most: most running trainers.
-        scalings: how often it was told to have more or fewer trainers.
-        turns: how often that turned from growing to shrinking or back.
-        phase: at the end, empty where nobody writes one.
-    """
+    """One job of a simulation."""
 
     name: str
-    wait_s: float
-    gang_s: float
-    has_begun: bool
-    was_whole: bool
-    jct_s: float | None
-    fewest: int
-    mean: float
-    most: int
-    scalings: int
-    turns: int
-    phase: str
+    wait_s: float  # from its submission to its first running trainer; its whole time if none ever ran
+    gang_s: float  # from its submission to its whole gang, likewise
+    has_begun: bool  # whether a trainer of it ever ran
+    was_whole: bool  # whether its whole gang ever ran
+    jct_s: float | None  # from its submission to its success, null for none
+    fewest: int  # fewest running trainers after its gang was whole
+    mean: float  # mean of running trainers after that
+    most: int  # most running trainers
+    scalings: int  # how often it was told to have more or fewer trainers
+    turns: int  # how often that turned from growing to shrinking or back
+    phase: str  # at the end, empty where nobody writes one
 
 
 def resources(samples: Samples) -> tuple[ResourceUse, ...]:
@@ -228,55 +181,31 @@ def jobs(outcome: SimulationOutcome) -> Iterator[JobSummary]:
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationReport:
-    """One simulation, summed up.
+    """One simulation, summed up."""
 
-    Attributes:
-        scenario: its name.
-        policy: how jobs were scaled.
-        seed: of chance.
-        seconds: how long it was.
-        utilisation: mean over time, in percent of the cluster's cores.
-        useful: the part of it of whole gangs and services.
-        stranded: cores that were free where no trainer fits, likewise.
-        resources: the same of every resource that the nodes have, and more; cores first.
-        first_trainer: how long jobs waited for their first running trainer.
-        whole_gang: how long jobs waited until their whole gang ran.
-        completion: how jobs came to their end.
-        jain: fairness of trainers at the end.
-        spread: difference between most and fewest trainers of a job at the end.
-        grown: how often a job was told to have more trainers; with EDL's own way, how often it had.
-        shrunk: how often a job was told to have fewer, likewise; its end does not count.
-        creations: trainers that were made.
-        deletions: trainers that were deleted.
-        passes: how often the controller looked; 0 for EDL's own way.
-        calls: its requests to the API server, by verb; none for EDL's own way.
-        services: the services by name.
-        jobs: the jobs by name.
-        violations: breaches of what must always hold.
-    """
-
-    scenario: str
-    policy: str
-    seed: int
-    seconds: float
-    utilisation: float
-    useful: float
-    stranded: float
+    scenario: str  # its name
+    policy: str  # how jobs were scaled
+    seed: int  # of chance
+    seconds: float  # how long it was
+    utilisation: float  # mean over time, in percent of the cluster's cores
+    useful: float  # the part of it of whole gangs and services
+    stranded: float  # cores that were free where no trainer fits, likewise
+    # the same of every resource that the nodes have, and more; cores first
     resources: tuple[ResourceUse, ...]
-    first_trainer: WaitSummary
-    whole_gang: WaitSummary
-    completion: Completion
-    jain: float
-    spread: int
-    grown: int
-    shrunk: int
-    creations: int
-    deletions: int
-    passes: int
-    calls: Mapping[str, int]
-    services: tuple[ServiceSummary, ...]
-    jobs: tuple[JobSummary, ...]
-    violations: tuple[str, ...]
+    first_trainer: WaitSummary  # how long jobs waited for their first running trainer
+    whole_gang: WaitSummary  # how long jobs waited until their whole gang ran
+    completion: Completion  # how jobs came to their end
+    jain: float  # fairness of trainers at the end
+    spread: int  # difference between most and fewest trainers of a job at the end
+    grown: int  # how often a job was told to have more trainers; with EDL's own way, how often it had
+    shrunk: int  # how often a job was told to have fewer, likewise; its end does not count
+    creations: int  # trainers that were made
+    deletions: int  # trainers that were deleted
+    passes: int  # how often the controller looked; 0 for EDL's own way
+    calls: Mapping[str, int]  # its requests to the API server, by verb; none for EDL's own way
+    services: tuple[ServiceSummary, ...]  # the services by name
+    jobs: tuple[JobSummary, ...]  # the jobs by name
+    violations: tuple[str, ...]  # breaches of what must always hold
 
     @property
     def ok(self) -> bool:

@@ -62,20 +62,14 @@ class SimulationEnvironment:
     """A cluster with its scheduler, kubelets and controllers.
 
     Attributes:
-        scenario: what it is of.
         kernel: the time.
         store: the objects.
         kubelets: what runs on the nodes.
         lifecycle: makes nodes fail.
         samples: one a second, from the beginning of the scenario's window.
-
-    Args:
-        scenario: what happens.
-        seed: of chance.
     """
 
     def __init__(self, scenario: Scenario, seed: int) -> None:
-        """Make the nodes and everything that works on them."""
         self.scenario = scenario
         self.kernel = Kernel(seed)
         self.store = SimulatedStore(self.kernel)
@@ -158,10 +152,6 @@ class SimulatedController:
 
     Args:
         name: its name in the Lease.
-        kernel: the time.
-        store: what it watches.
-        cluster: what it writes to.
-        config: of the policy.
         is_alone: whether it leads in any case.
         passed: is told of each pass.
         writes: is told its name before each write.
@@ -181,7 +171,6 @@ class SimulatedController:
         writes: Callable[[str], None],
         tick_ms: int = TICK_MS,
     ) -> None:
-        """Hold the parts; it does not run yet."""
         self.name, self.is_running = name, False
         self._kernel, self._store, self._cluster, self._config = kernel, store, RunLine(cluster), config
         self._is_alone, self._passed, self._writes = is_alone, passed, writes
@@ -371,8 +360,6 @@ def breaches_of_plan(snapshot: Snapshot, plan: ScalePlan, *, has_places: bool = 
     """Give what is wrong with a plan.
 
     Args:
-        snapshot: the moment.
-        plan: what was decided.
         has_places: whether it has to say where everything goes.
     """
     names = {node.name for node in snapshot.nodes}
@@ -499,15 +486,12 @@ class Managed:
         cluster: what they write to.
 
     Args:
-        environment: the cluster.
-        config: of the policy.
         tick_ms: longest time between two passes of one controller.
     """
 
     def __init__(
         self, environment: SimulationEnvironment, config: PolicyConfig, *, tick_ms: int = TICK_MS
     ) -> None:
-        """Put the submissions on the calendar and start the controllers."""
         self._environment = environment
         self._kernel, self._store = environment.kernel, environment.store
         self._chance = self._kernel.generator("faults")
@@ -613,12 +597,10 @@ class Baseline:
     """Submits jobs as EDL's server did, and scales them as its controller did.
 
     Args:
-        environment: the cluster.
         mode: `edl-v010`, or `off` for jobs that are never scaled.
     """
 
     def __init__(self, environment: SimulationEnvironment, mode: str) -> None:
-        """Put the submissions and rounds on the calendar."""
         self._environment = environment
         self._kernel, self._store = environment.kernel, environment.store
         self._config = PolicyConfig(mode=mode, max_load_pct=MAX_LOAD_PCT)
@@ -781,12 +763,10 @@ class ScenarioEvents:
     """Puts what happens on the calendar.
 
     Args:
-        environment: the cluster.
         controller: who scales the jobs, None for nobody who could be disturbed.
     """
 
     def __init__(self, environment: SimulationEnvironment, controller: Driven | None = None) -> None:
-        """Enter all events of the scenario."""
         self._environment = environment
         self._kernel, self._store = environment.kernel, environment.store
         self._controller = controller
@@ -896,32 +876,21 @@ BASELINES = ("edl-v010", "off")
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationOutcome:
-    """What a simulation gave.
+    """What a simulation gave."""
 
-    Attributes:
-        scenario: what it was of.
-        policy: how the jobs were scaled.
-        seed: of chance.
-        samples: one a second.
-        violations: breaches of the laws of plans and samples, with their times.
-        passes: how often the controller looked.
-        calls: its requests to the API server, by verb.
-    """
-
-    scenario: Scenario
-    policy: str
-    seed: int
-    samples: tuple[Sample, ...]
-    violations: tuple[str, ...]
-    passes: int
-    calls: Mapping[str, int]
+    scenario: Scenario  # what it was of
+    policy: str  # how the jobs were scaled
+    seed: int  # of chance
+    samples: tuple[Sample, ...]  # one a second
+    violations: tuple[str, ...]  # breaches of the laws of plans and samples, with their times
+    passes: int  # how often the controller looked
+    calls: Mapping[str, int]  # its requests to the API server, by verb
 
 
 def simulate(scenario: Scenario, policy: str = "fair", *, seed: int = 0) -> SimulationOutcome:
     """Run a scenario to its end.
 
     Args:
-        scenario: what happens.
         policy: a policy of the controller, or `edl-v010` or `off` for EDL's own way.
         seed: of chance; the same one gives the same outcome.
 
@@ -937,9 +906,6 @@ def simulate_with(
     """Run a scenario to its end with all settings given.
 
     Args:
-        scenario: what happens.
-        config: of the policy.
-        seed: of chance.
         tick_ms: longest time between two passes of the controller; EDL's own way has one of its own.
     """
     if config.mode == "off":

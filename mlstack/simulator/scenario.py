@@ -53,135 +53,80 @@ Happening = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class NodeGroup:
-    """Nodes that are alike.
+    """Nodes that are alike."""
 
-    Attributes:
-        name: the nodes are called `<name>-0` and so on.
-        count: how many.
-        allocatable: what pods may request of each, as in a Node (`cpu: 12`, `memory: 48Gi`).
-        background: what a pod of the background requests on each; empty for none.
-        labels: of each.
-        taints: of each.
-    """
-
-    name: str
-    count: int
-    allocatable: Mapping[str, str]
+    name: str  # the nodes are called `<name>-0` and so on
+    count: int  # how many
+    allocatable: Mapping[str, str]  # what pods may request of each, as in a Node (`cpu: 12`, `memory: 48Gi`)
+    # what a pod of the background requests on each; empty for none
     background: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
-    taints: tuple[Mapping[str, str], ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)  # of each
+    taints: tuple[Mapping[str, str], ...] = ()  # of each
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobPlan:
-    """A training job that will be submitted.
-
-    Attributes:
-        name: its name.
-        at_ms: when.
-        spec: of the TrainingJob.
-        first: trainers that EDL's baselines create it with; 0 for its minimum.
-        work_s: seconds that one trainer would need alone; 0 for work without end.
-    """
+    """A training job that will be submitted."""
 
     name: str
-    at_ms: int
-    spec: Mapping[str, Any]
-    first: int = 0
-    work_s: int = 0
+    at_ms: int  # when
+    spec: Mapping[str, Any]  # of the TrainingJob
+    first: int = 0  # trainers that EDL's baselines create it with; 0 for its minimum
+    work_s: int = 0  # seconds that one trainer would need alone; 0 for work without end
 
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """A Deployment of others, beside which jobs train.
-
-    Attributes:
-        name: its name.
-        at_ms: when it is created.
-        replicas: how many pods it begins with.
-        requests: what each requests.
-        priority: of its pods.
-        is_preempting: whether the scheduler pushes others aside for them; where not, their class has
-            `preemptionPolicy: Never`, and the controller alone makes room.
-        grace_s: how long a pod takes to end.
-    """
+    """A Deployment of others, beside which jobs train."""
 
     name: str
-    at_ms: int = 0
-    replicas: int
-    requests: Mapping[str, str]
-    priority: int = 1000
+    at_ms: int = 0  # when it is created
+    replicas: int  # how many pods it begins with
+    requests: Mapping[str, str]  # what each requests
+    priority: int = 1000  # of its pods
+    # whether the scheduler pushes others aside for them; where not, their class has `preemptionPolicy:
+    # Never`, and the controller alone makes room
     is_preempting: bool = True
-    grace_s: int = 2
+    grace_s: int = 2  # how long a pod takes to end
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScenarioEvent:
-    """Something that happens.
+    """Something that happens."""
 
-    Attributes:
-        at_ms: when first.
-        what: what it is.
-        name: of the job, service, node or group of nodes.
-        count: how many, where that has a meaning.
-        seconds: how long it lasts, where that has a meaning.
-        every_ms: happens again after so long; 0 for once.
-    """
-
-    at_ms: int
+    at_ms: int  # when first
     what: Happening
-    name: str = ""
-    count: int = 0
-    seconds: float = 0
-    every_ms: int = 0
+    name: str = ""  # of the job, service, node or group of nodes
+    count: int = 0  # how many, where that has a meaning
+    seconds: float = 0  # how long it lasts, where that has a meaning
+    every_ms: int = 0  # happens again after so long; 0 for once
 
 
 @dataclass(frozen=True, kw_only=True)
 class Faults:
-    """What goes wrong by chance.
+    """What goes wrong by chance."""
 
-    Attributes:
-        conflict_pct: share of the controller's writes that are refused since the object changed.
-        error_pct: share of its writes to which the API server has no answer for now.
-    """
-
-    conflict_pct: float = 0
-    error_pct: float = 0
+    conflict_pct: float = 0  # share of the controller's writes that are refused since the object changed
+    error_pct: float = 0  # share of its writes to which the API server has no answer for now
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """A whole simulation but for its seed and policy.
-
-    Attributes:
-        name: its name.
-        nodes: the cluster.
-        jobs: training jobs by time.
-        services: Deployments of others.
-        events: what happens.
-        faults: what goes wrong by chance.
-        begin_ms: when sampling begins; times in results count from here.
-        end_ms: when all ends.
-        scheduler: how the scheduler works.
-        kubelet: how long pods take.
-        workloads: how quick the controllers are.
-        grace_s: of trainers, where their spec does not say.
-        controllers: how many there are, of which one leads.
-    """
+    """A whole simulation but for its seed and policy."""
 
     name: str
-    nodes: tuple[NodeGroup, ...]
-    jobs: tuple[JobPlan, ...] = ()
-    services: tuple[Service, ...] = ()
-    events: tuple[ScenarioEvent, ...] = ()
-    faults: Faults = field(default_factory=Faults)
-    begin_ms: int = 0
-    end_ms: int = 550_000
-    scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)
-    kubelet: KubeletSettings = field(default_factory=KubeletSettings)
-    workloads: WorkloadSettings = field(default_factory=WorkloadSettings)
-    grace_s: int = 5
-    controllers: int = 1
+    nodes: tuple[NodeGroup, ...]  # the cluster
+    jobs: tuple[JobPlan, ...] = ()  # training jobs by time
+    services: tuple[Service, ...] = ()  # Deployments of others
+    events: tuple[ScenarioEvent, ...] = ()  # what happens
+    faults: Faults = field(default_factory=Faults)  # what goes wrong by chance
+    begin_ms: int = 0  # when sampling begins; times in results count from here
+    end_ms: int = 550_000  # when all ends
+    scheduler: SchedulerSettings = field(default_factory=SchedulerSettings)  # how the scheduler works
+    kubelet: KubeletSettings = field(default_factory=KubeletSettings)  # how long pods take
+    workloads: WorkloadSettings = field(default_factory=WorkloadSettings)  # how quick the controllers are
+    grace_s: int = 5  # of trainers, where their spec does not say
+    controllers: int = 1  # how many there are, of which one leads
 
     def with_grace(self, seconds: int) -> Scenario:
         """Give the same with another grace for trainers."""
@@ -200,7 +145,6 @@ def nodes(group: NodeGroup, first: int = 0) -> Iterator[Obj]:
     """Give the nodes of a group, Ready.
 
     Args:
-        group: what they are like.
         first: number of the first of them.
     """
     for index in range(first, first + group.count):
@@ -337,7 +281,6 @@ def read(data: object, *, where: str) -> Scenario:
 
     Args:
         data: the file's contents as plain values.
-        where: the file, for messages.
 
     Raises:
         ConfigError: it is not one; tells all that is wrong with it.
@@ -643,7 +586,6 @@ def case1(*, spacing_ms: int = 10_000, first: int = 2) -> Scenario:
     """Twenty jobs, one after the other, on an empty cluster.
 
     Args:
-        spacing_ms: between two submissions.
         first: trainers that the baselines create a job with.
     """
     jobs = tuple(
@@ -741,7 +683,6 @@ def named(case: str, *, is_preempting: bool | None = None) -> Scenario:
     """Give a case by its name.
 
     Args:
-        case: one of `CASES`.
         is_preempting: whether the scheduler pushes trainers aside for services; None for as the case has it.
     """
     scenario = CASES[case]()

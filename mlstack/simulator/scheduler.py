@@ -29,31 +29,21 @@ from mlstack.simulator.engine import (
 
 @dataclass(kw_only=True)
 class WaitingPod:
-    """A pod in the queue.
-
-    Attributes:
-        pod: the pod.
-        queued_ms: when it came.
-        attempts: how often no place was found.
-        tried_ms: when the last attempt was.
-        is_parked: whether it waits for something to change.
-    """
+    """A pod in the queue."""
 
     pod: PodFacts
-    queued_ms: int
-    attempts: int = 0
-    tried_ms: int = 0
-    is_parked: bool = False
+    queued_ms: int  # when it came
+    attempts: int = 0  # how often no place was found
+    tried_ms: int = 0  # when the last attempt was
+    is_parked: bool = False  # whether it waits for something to change
 
 
 class Queue:
     """Pods without a node, as kube-scheduler keeps them.
 
     Args:
-        kernel: the time.
         wake: is called when a pod becomes ready to be tried.
         backoff_ms: wait after the first failure; doubles with each.
-        longest_ms: longest wait.
         by_time: pods are tried again when their wait is over, at the end of the queue, whatever happens in
             between: the scheduler of Kubernetes 1.6. Otherwise they wait for something to change.
     """
@@ -61,7 +51,6 @@ class Queue:
     def __init__(
         self, kernel: Kernel, wake: Action, *, backoff_ms: int, longest_ms: int, by_time: bool = False
     ) -> None:
-        """Start empty."""
         self._by_time = by_time
         self._kernel = kernel
         self._wake = wake
@@ -174,7 +163,6 @@ class Room:
     """
 
     def __init__(self, facts: NodeFacts) -> None:
-        """Start empty."""
         self.facts = facts
         self.free = _Free(facts.allocatable)
         self.pods: dict[str, PodFacts] = {}
@@ -256,15 +244,10 @@ _Obj = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """A PodDisruptionBudget with what it still allows.
+    """A PodDisruptionBudget with what it still allows."""
 
-    Attributes:
-        pods: UIDs of the pods it protects.
-        allowed: how many of them may go.
-    """
-
-    pods: frozenset[str]
-    allowed: int
+    pods: frozenset[str]  # UIDs of the pods it protects
+    allowed: int  # how many of them may go
 
 
 Guards = dict[str, list[Budget]]
@@ -276,17 +259,11 @@ Labelled = dict[tuple[str | None, str, str], list[_Obj]]
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A node with the pods that would have to go.
+    """A node with the pods that would have to go."""
 
-    Attributes:
-        room: the node.
-        victims: the pods, most important first.
-        broken: how many disruption budgets they break.
-    """
-
-    room: Room
-    victims: tuple[PodFacts, ...]
-    broken: int
+    room: Room  # the node
+    victims: tuple[PodFacts, ...]  # the pods, most important first
+    broken: int  # how many disruption budgets they break
 
     @property
     def badness(self) -> tuple[int, int, int, int, int, str]:
@@ -405,38 +382,21 @@ def _is_healthy(pod: _Obj) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class SchedulerSettings:
-    """How the scheduler works.
+    """How the scheduler works."""
 
-    Attributes:
-        scoring: which node is best among those with room.
-        bind_rate: bindings a second, at most.
-        failure_ms: how long an attempt takes that finds no place.
-        backoff_ms: wait of a pod after its first failure.
-        longest_backoff_ms: longest such wait.
-        retries_by_time: whether pods are tried again after that wait alone, as Kubernetes 1.6 did.
-        preempts: whether pods of higher priority push others aside.
-    """
-
-    scoring: Scoring = "least-allocated"
-    bind_rate: int = 100
-    failure_ms: int = 2
-    backoff_ms: int = 1_000
-    longest_backoff_ms: int = 10_000
-    retries_by_time: bool = False
-    preempts: bool = True
+    scoring: Scoring = "least-allocated"  # which node is best among those with room
+    bind_rate: int = 100  # bindings a second, at most
+    failure_ms: int = 2  # how long an attempt takes that finds no place
+    backoff_ms: int = 1_000  # wait of a pod after its first failure
+    longest_backoff_ms: int = 10_000  # longest such wait
+    retries_by_time: bool = False  # whether pods are tried again after that wait alone, as Kubernetes 1.6 did
+    preempts: bool = True  # whether pods of higher priority push others aside
 
 
 class Scheduler:
-    """Gives pods their nodes.
-
-    Args:
-        store: the cluster's objects.
-        kernel: the time.
-        settings: how it works.
-    """
+    """Gives pods their nodes."""
 
     def __init__(self, store: SimulatedStore, kernel: Kernel, settings: SchedulerSettings) -> None:
-        """Begin to watch."""
         self._store = store
         self._kernel = kernel
         self._settings = settings
