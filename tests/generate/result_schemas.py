@@ -109,7 +109,7 @@ def _named(found: type, definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def _attributes(found: type) -> dict[str, str]:
-    """Read what is said of each field: in the section `Attributes`, or in comments beside or above the field."""
+    """Read what is said of each field: in the docstring, or in comments beside or above the field."""
     text = re.split(r"\n\s*(?:Attributes|Args):\n", found.__doc__ or "")[1:]
     said: dict[str, str] = {}
     for name, words in re.findall(r"^ {8}(\w+): ((?:.|\n {9,})*)", text[0] if text else "", re.MULTILINE):
