@@ -1,4 +1,4 @@
-"""The history of an environment as values: its revisions, and the sets that they hold."""
+"""The history of an environment: its revisions, the sets that they hold, and the Secrets that keep them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from typing import Any, Literal, TypeVar
 import mlstack
 from mlstack.app.app import Environment
 from mlstack.clock import Clock
-from mlstack.deploy import replacement, result
+from mlstack.deploy import result
 from mlstack.deploy import target as guard
-from mlstack.deploy.changes import DESTRUCTIVE, Action, Change, Changes
-from mlstack.deploy.inventory import name_of
-from mlstack.deploy.result import run_result
+from mlstack.deploy.changes import Action, Change, Changes
+from mlstack.deploy.inventory import environment_marks, name_of
 from mlstack.deploy.target import Reached, Target
 from mlstack.errors import (
     ClusterError,
@@ -37,11 +36,8 @@ from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef, Opener
 from mlstack.kube.parallel import prefetch
 from mlstack.objects import kube_object, managed_fields, masking
-from mlstack.objects.kinds import kinds_of_crd
 from mlstack.objects.kube_object import DesiredState, Identity, KubeObject, Source
 from mlstack.objects.managed_fields import FieldChange
-
-# --- The history of an environment as values: its revisions, and the sets that they hold ---
 
 Result = Literal["done", "failed", "not ready", "interrupted"]
 
@@ -109,35 +105,33 @@ def last_good(known: Sequence[Revision], components: Collection[str] = ()) -> Re
         known: oldest first.
         components: those that matter; none means all.
     """
-    return next((one for one in reversed(known) if _worked(one, components)), None)
+    asked = {*components, UNNAMED}
+    for revision in reversed(known):
+        if revision.is_good or (components and not asked & {*revision.unsettled}):
+            return revision
+    return None
 
 
-def _worked(found: Revision, components: Collection[str]) -> bool:
-    if found.is_good:
-        return True
-    return bool(components) and not {*found.unsettled} & {*components, UNNAMED}
+# --- sets ---
 
 
 def merged(known: DesiredState, applied: DesiredState) -> DesiredState:
     """Give the whole set after some components were applied: theirs as applied, the others as known."""
-    fresh = {one.identity for one in applied.objects}
-    others = [
-        one for one in known.objects if one.component not in applied.components and one.identity not in fresh
-    ]
+    fresh = {found.identity for found in applied.objects}
+    kept = [found for found in without(known, applied.components).objects if found.identity not in fresh]
+
+    def of_others(facts: Mapping[str, T]) -> dict[str, T]:
+        return {name: fact for name, fact in facts.items() if name not in applied.components}
+
     return replace(
         applied,
-        objects=(*others, *applied.objects),
+        objects=(*kept, *applied.objects),
         components=tuple(sorted({*known.components, *applied.components})),
-        depends={**_others(known.depends, applied), **applied.depends},
-        timeouts={**_others(known.timeouts, applied), **applied.timeouts},
+        depends={**of_others(known.depends), **applied.depends},
+        timeouts={**of_others(known.timeouts), **applied.timeouts},
         has_secrets=known.has_secrets or applied.has_secrets,
         secrets=tuple(dict.fromkeys((*known.secrets, *applied.secrets))),
     )
-
-
-def _others(said: Mapping[str, T], applied: DesiredState) -> dict[str, T]:
-    """Give what a set says of components other than those that were applied."""
-    return {name: value for name, value in said.items() if name not in applied.components}
 
 
 def without(known: DesiredState, components: Iterable[str]) -> DesiredState:
@@ -145,7 +139,7 @@ def without(known: DesiredState, components: Iterable[str]) -> DesiredState:
     gone = set(components)
     return replace(
         known,
-        objects=tuple(one for one in known.objects if one.component not in gone),
+        objects=tuple(found for found in known.objects if found.component not in gone),
         components=tuple(name for name in known.components if name not in gone),
     )
 
@@ -153,11 +147,8 @@ def without(known: DesiredState, components: Iterable[str]) -> DesiredState:
 def only(known: DesiredState, components: Iterable[str]) -> DesiredState:
     """Give what a set has of some components; those are its components, whether it has anything of them."""
     asked = set(components)
-    return replace(
-        known,
-        objects=tuple(one for one in known.objects if one.component in asked),
-        components=tuple(sorted(asked)),
-    )
+    objects = tuple(found for found in known.objects if found.component in asked)
+    return replace(known, objects=objects, components=tuple(sorted(asked)))
 
 
 def unsettled(previous: Revision | None, applied: Iterable[str], result: Result) -> tuple[str, ...]:
@@ -167,82 +158,17 @@ def unsettled(previous: Revision | None, applied: Iterable[str], result: Result)
     return tuple(sorted(before - names if result == "done" else before | names))
 
 
-def gone_back(
-    earlier: DesiredState, now: DesiredState, *, may_lose: bool = False
-) -> tuple[DesiredState, tuple[str, ...]]:
-    """Give an earlier set as far as one can go back to it, and say what stays as it is today.
-
-    A claim holds data: it is neither replaced nor made smaller. A definition that would lose fields or
-    versions would take along what is stored in them; it goes back only if it `may_lose` them.
-    """
-    today = {one.identity: one for one in now.objects}
-    reasons = {one.identity: _lasting(one, today.get(one.identity), may_lose) for one in earlier.objects}
-    kept = [today[one.identity] if reasons[one.identity] else one for one in earlier.objects]
-    told = tuple(f"{who} stays as it is: {why}" for who, why in reasons.items() if why)
-    return replace(earlier, objects=tuple(kept)), told
-
-
-def _lasting(earlier: KubeObject, today: KubeObject | None, may_lose: bool) -> str:
-    """Say why an object cannot get its earlier form again, nothing if it can."""
-    if today is None or today.data == earlier.data:
-        return ""
-    if is_claim(earlier):
-        return "a claim is not rolled back"
-    if kinds_of_crd(earlier.data) and not may_lose and not replacement.is_allowed(earlier.data):
-        lost = replacement.losses(today.data, earlier.data)
-        if lost:
-            return f"going back would lose something ({lost[0]}); if that is wanted: --allow-destructive-crds"
-    return ""
-
-
-def sparing_claims(changes: Iterable[Change], now: DesiredState) -> tuple[Change, ...]:
-    """Give the changes of a rollback without those that would take volume claims along.
-
-    Args:
-        changes: what is to be done.
-        now: the set of today: what is listed for deletion may be known by its metadata alone.
-    """
-    holding = {one.identity for one in now.objects if _takes_claims_along(one)}
-    return tuple(
-        replace(one, action="kept", reason=_ALONG, writes=False, desired=None)
-        if one.action in DESTRUCTIVE and (one.identity in holding or _takes_claims_along(one.found))
-        else one
-        for one in changes
-    )
-
-
-_ALONG = "its volume claims would be deleted with it (persistentVolumeClaimRetentionPolicy)"
-
-
-def _takes_claims_along(found: KubeObject | None) -> bool:
-    if found is None or found.kind != "StatefulSet":
-        return False
-    policy = (found.data.get("spec") or {}).get("persistentVolumeClaimRetentionPolicy") or {}
-    return bool(policy.get("whenDeleted") == "Delete")
-
-
-def is_claim(found: KubeObject) -> bool:
-    """Tell whether an object is a volume claim."""
-    return (found.group, found.kind) == ("", "PersistentVolumeClaim")
-
-
-def timestamp(now_s: float) -> str:
-    """Write a time in seconds since 1970 as people and Kubernetes do, in UTC."""
-    return datetime.fromtimestamp(int(now_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def changes_between(older: DesiredState, newer: DesiredState) -> tuple[Change, ...]:
     """Give what came, changed and went between two sets; values of Secrets are masked."""
-    before = {one.identity: one for one in older.objects}
-    after = {one.identity: one for one in newer.objects}
-    every = {**after, **before}
-    changes = [_change(before.get(identity), after.get(identity)) for identity in every]
+    before = {found.identity: found for found in older.objects}
+    after = {found.identity: found for found in newer.objects}
+    changes = (_change(before.get(key), after.get(key)) for key in {**after, **before})
     return tuple(change for change in changes if change is not None)
 
 
 def _change(old: KubeObject | None, new: KubeObject | None) -> Change | None:
-    there = new or old
-    if there is None or (old and new and old.data == new.data):
+    subject = new or old
+    if subject is None or (old and new and old.data == new.data):
         return None
     action: Action = "create" if old is None else "delete" if new is None else "update"
     differences: Iterable[FieldChange] = ()
@@ -250,21 +176,22 @@ def _change(old: KubeObject | None, new: KubeObject | None) -> Change | None:
         tree = managed_fields.union(managed_fields.tree_of(old.data), managed_fields.tree_of(new.data))
         differences = managed_fields.compare(old.data, new.data, tree)
     return Change(
-        identity=there.identity,
-        component=there.component,
+        identity=subject.identity,
+        component=subject.component,
         action=action,
-        api_version=there.api_version,
-        fields=result.masked(there.identity, differences),
+        api_version=subject.api_version,
+        fields=result.masked(subject.identity, differences),
         desired=new,
     )
 
 
-# --- How a revision lies in a cluster: a set as compressed JSON in Secrets, its facts in their
-# annotations
+# --- codec: a set as compressed JSON in Secrets, its facts in their annotations ---
 # A list of metadata is enough to tell the revisions. The Secret called `….r<N>` is written last: a revision
 # without it, or without one of its parts, was broken off and counts for nothing.
 
 Secret = dict[str, Any]
+Items = Sequence[Mapping[str, Any]]
+"""Metadata of Secrets."""
 
 PART_BYTES = 900_000
 """What one Secret takes of a set: the API server refuses Secrets above 1 MiB."""
@@ -285,29 +212,16 @@ _MOST_NUMBER = 10**12
 
 @dataclass(frozen=True, kw_only=True)
 class EncodedRevision:
-    """A set, ready to be kept.
+    """A set, ready to be kept."""
 
-    Attributes:
-        parts: its compressed bytes, none longer than `PART_BYTES`.
-        digest: `sha256:…` of the set.
-        size_bytes: of the set, unpacked.
-    """
-
-    parts: tuple[bytes, ...]
-    digest: str
-    size_bytes: int
+    parts: tuple[bytes, ...]  # its compressed bytes, none longer than `PART_BYTES`
+    digest: str  # `sha256:…` of the set
+    size_bytes: int  # of the set, unpacked
 
 
 def encode(state: DesiredState, *, part_bytes: int = PART_BYTES) -> EncodedRevision:
     """Compress a set; the same set gives the same bytes, in whatever order its objects stand."""
-    text = _canonical(state)
-    packer = zlib.compressobj(6, zlib.DEFLATED, _GZIP)
-    content = packer.compress(text) + packer.flush()
-    parts = tuple(content[start : start + part_bytes] for start in range(0, len(content), part_bytes))
-    return EncodedRevision(parts=parts, digest=_digest(text), size_bytes=len(text))
-
-
-def _canonical(state: DesiredState) -> bytes:
+    objects = sorted(state.objects, key=lambda found: found.identity)
     document = {
         "app": state.app,
         "environment": state.environment,
@@ -316,12 +230,13 @@ def _canonical(state: DesiredState) -> bytes:
         "depends": {name: list(others) for name, others in state.depends.items()},
         "timeouts": dict(state.timeouts),
         **({"secrets": sorted(state.secrets)} if state.secrets else {}),  # to be masked where it is shown
-        "objects": [
-            {"component": one.component, "object": one.data}
-            for one in sorted(state.objects, key=lambda one: one.identity)
-        ],
+        "objects": [{"component": found.component, "object": found.data} for found in objects],
     }
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), default=dict).encode()
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"), default=dict).encode()
+    packer = zlib.compressobj(6, zlib.DEFLATED, _GZIP)
+    content = packer.compress(text) + packer.flush()
+    parts = tuple(content[start : start + part_bytes] for start in range(0, len(content), part_bytes))
+    return EncodedRevision(parts=parts, digest=_digest(text), size_bytes=len(text))
 
 
 def _digest(text: bytes) -> str:
@@ -332,38 +247,33 @@ def decode(revision: Revision, parts: Sequence[bytes]) -> DesiredState:
     """Give the set of a revision back.
 
     Raises:
-        DamagedError: the parts are not what was kept.
+        DamagedHistoryError: the parts are not what was kept.
     """
-    unpacker = zlib.decompressobj(_GZIP)
     try:
-        text = unpacker.decompress(b"".join(parts), revision.size_bytes + 1)
-    except zlib.error as error:
+        text = zlib.decompressobj(_GZIP).decompress(b"".join(parts), revision.size_bytes + 1)
+        if _digest(text) != revision.digest:
+            raise damaged(revision.number)
+        document = json.loads(text)
+        return DesiredState(
+            app=document["app"],
+            environment=document["environment"],
+            namespace=document["namespace"],
+            components=tuple(document["components"]),
+            depends={name: tuple(others) for name, others in document.get("depends", {}).items()},
+            timeouts=document.get("timeouts", {}),
+            objects=tuple(
+                KubeObject(
+                    data=entry["object"],
+                    component=entry["component"],
+                    source=Source(component=entry["component"], file=f"revision {revision.number}"),
+                )
+                for entry in document["objects"]
+            ),
+            has_secrets=any(entry["object"].get("kind") == "Secret" for entry in document["objects"]),
+            secrets=tuple(document.get("secrets", ())),
+        )
+    except (zlib.error, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise damaged(revision.number) from error
-    if _digest(text) != revision.digest:
-        raise damaged(revision.number)
-    try:
-        return _state_of(json.loads(text), revision)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise damaged(revision.number) from error
-
-
-def _state_of(document: Mapping[str, Any], revision: Revision) -> DesiredState:
-    return DesiredState(
-        app=document["app"],
-        environment=document["environment"],
-        namespace=document["namespace"],
-        components=tuple(document["components"]),
-        depends={name: tuple(others) for name, others in document.get("depends", {}).items()},
-        timeouts=document.get("timeouts", {}),
-        objects=tuple(_object(one, revision.number) for one in document["objects"]),
-        has_secrets=any(one["object"].get("kind") == "Secret" for one in document["objects"]),
-        secrets=tuple(document.get("secrets", ())),
-    )
-
-
-def _object(one: Mapping[str, Any], number: int) -> KubeObject:
-    source = Source(component=one["component"], file=f"revision {number}")
-    return KubeObject(data=one["object"], component=one["component"], source=source)
 
 
 class DamagedHistoryError(ClusterError):
@@ -379,28 +289,24 @@ def damaged(number: int) -> DamagedHistoryError:
 
 
 def secrets(
-    revision: Revision, packed: EncodedRevision, *, name: str, namespace: str, app: str, environment: str
+    revision: Revision, encoded: EncodedRevision, *, namespace: str, app: str, environment: str
 ) -> tuple[Secret, ...]:
     """Give the Secrets that hold a revision, in the order they are to be written: the first part last."""
-    marks = kube_object.marks(app=app, environment=environment, component="")
-    del marks[kube_object.COMPONENT_LABEL]
-    metadata = {"namespace": namespace, "labels": {**marks, REVISION_LABEL: str(revision.number)}}
-    first, *others = part_names(name, revision.number, len(packed.parts))
-    head = {**metadata, "name": first, "annotations": {FACTS: _facts(revision)}}
-    described = [head, *({**metadata, "name": each} for each in others)]
-    made = [_secret(each, part) for each, part in zip(described, packed.parts, strict=True)]
-    return (*made[1:], made[0])
-
-
-def _secret(metadata: Mapping[str, Any], part: bytes) -> Secret:
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": metadata,
-        "type": TYPE,
-        "immutable": True,
-        "data": {CONTENT: base64.b64encode(part).decode()},
-    }
+    labels = {**environment_marks(app, environment), REVISION_LABEL: str(revision.number)}
+    names = part_names(name_of(app, environment), revision.number, len(encoded.parts))
+    annotations = [{"annotations": {FACTS: _facts(revision)}}, *({} for _ in names[1:])]
+    first, *others = (
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"namespace": namespace, "labels": labels, "name": name, **annotated},
+            "type": TYPE,
+            "immutable": True,
+            "data": {CONTENT: base64.b64encode(part).decode()},
+        }
+        for name, annotated, part in zip(names, annotations, encoded.parts, strict=True)
+    )
+    return (*others, first)
 
 
 def part_names(name: str, number: int, parts: int) -> tuple[str, ...]:
@@ -413,7 +319,7 @@ def content_of(secret: Mapping[str, Any], number: int) -> bytes:
     """Give the bytes a Secret holds.
 
     Raises:
-        DamagedError: it holds none of ours.
+        DamagedHistoryError: it holds none of ours.
     """
     try:
         return base64.b64decode(secret["data"][CONTENT], validate=True)
@@ -422,43 +328,33 @@ def content_of(secret: Mapping[str, Any], number: int) -> bytes:
 
 
 def _facts(revision: Revision) -> str:
-    text = json.dumps(
-        {key: value for key, value in vars(revision).items() if key != "number"}, sort_keys=True
-    )
+    facts = {key: value for key, value in vars(revision).items() if key != "number"}
+    text = json.dumps(facts, sort_keys=True)
     if len(text) <= _FACTS_CHARACTERS:
         return text
     # So many components that only their number is worth anything: the set itself still names them.
-    return _facts(
-        replace(
-            revision,
-            components=(),
-            unsettled=(UNNAMED,) if revision.unsettled else (),
-            what=revision.what[:200],
-        )
-    )
+    names = (UNNAMED,) if revision.unsettled else ()
+    return _facts(replace(revision, components=(), unsettled=names, what=revision.what[:200]))
 
 
 def revisions(items: Iterable[Mapping[str, Any]]) -> tuple[Revision, ...]:
     """Give the complete revisions among the metadata of Secrets, oldest first."""
-    found = list(items)
-    there = {_name(item) for item in found}
-    read = [(item, _revision(item)) for item in found]
-    complete = [one for item, one in read if one is not None and _is_complete(item, one, there)]
-    return tuple(sorted(complete, key=lambda one: one.number))
+    items = list(items)
+    names = {_name(item) for item in items}
+    complete = []
+    for item in items:
+        revision = _revision(item)
+        if revision is not None and revision.parts <= len(names):
+            head = _name(item).removesuffix(f".r{revision.number}")
+            if names.issuperset(part_names(head, revision.number, revision.parts)):
+                complete.append(revision)
+    return tuple(sorted(complete, key=lambda revision: revision.number))
 
 
 def impossible(items: Iterable[Mapping[str, Any]]) -> tuple[int, ...]:
     """Give the numbers of the revisions among metadata of Secrets whose facts nobody could have written."""
     heads = [item for item in items if FACTS in _annotations(item)]
     return tuple(sorted({_known_number(item) for item in heads if _revision(item) is None}))
-
-
-def _is_complete(item: Mapping[str, Any], found: Revision, there: set[str]) -> bool:
-    return found.parts <= len(there) and there.issuperset(_names_of(_name(item), found))
-
-
-def _names_of(head: str, revision: Revision) -> tuple[str, ...]:
-    return part_names(head.removesuffix(f".r{revision.number}"), revision.number, revision.parts)
 
 
 def _revision(item: Mapping[str, Any]) -> Revision | None:
@@ -499,20 +395,6 @@ def _number(item: Mapping[str, Any]) -> int:
     return int((item["metadata"].get("labels") or {})[REVISION_LABEL])
 
 
-def _name(item: Mapping[str, Any]) -> str:
-    return str(item["metadata"]["name"])
-
-
-def belongs(item: Mapping[str, Any], name: str) -> bool:
-    """Tell whether a Secret is part of this history: labels alone do not tell `a/b` from `a.b`."""
-    return _name(item).startswith(f"{name}.r")
-
-
-def next_number(items: Iterable[Mapping[str, Any]]) -> int:
-    """Give the number of the next revision; broken ones keep theirs, so that nothing is in the way."""
-    return max((_known_number(item) for item in items), default=0) + 1
-
-
 def _known_number(item: Mapping[str, Any]) -> int:
     try:
         return _possible(_number(item), _MOST_NUMBER)
@@ -520,27 +402,31 @@ def _known_number(item: Mapping[str, Any]) -> int:
         return 0
 
 
+def _name(item: Mapping[str, Any]) -> str:
+    return str(item["metadata"]["name"])
+
+
+def next_number(items: Iterable[Mapping[str, Any]]) -> int:
+    """Give the number of the next revision; broken ones keep theirs, so that nothing is in the way."""
+    return max(map(_known_number, items), default=0) + 1
+
+
 def outdated(items: Iterable[Mapping[str, Any]], *, kept: int = KEPT) -> tuple[str, ...]:
     """Give the names of the Secrets to delete: old revisions and what is left of broken ones.
 
     The newest revision that worked stays in place of the oldest one kept, if it would go otherwise.
     """
-    found = list(items)
-    offered = revisions(found)
+    items = list(items)
+    offered = revisions(items)
     staying = list(offered[-kept:])
-    good = [one for one in offered if one.is_good]
+    good = [revision for revision in offered if revision.is_good]
     if good and good[-1] not in staying:
         staying[0] = good[-1]
-    heads = [item for item in found if FACTS in _annotations(item)]
-    unreadable = {_known_number(item) for item in heads if _revision(item) is None}
-    numbers = {one.number for one in staying} | unreadable
-    return tuple(sorted(_name(item) for item in found if _known_number(item) not in numbers))
+    numbers = {revision.number for revision in staying} | {*impossible(items)}
+    return tuple(sorted(_name(item) for item in items if _known_number(item) not in numbers))
 
 
-# --- The history of one environment, kept in Secrets of its cluster: read, go on, forget ---
-
-Items = tuple[Mapping[str, Any], ...]
-"""Metadata of Secrets."""
+# --- store: the history of one environment in its cluster ---
 
 _ATTEMPTS = 3  # somebody without the lock may have taken the number
 _PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0)  # a server that is busy is asked again
@@ -548,22 +434,14 @@ _PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0)  # a server that is busy is asked again
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """The revisions of one environment.
-
-    Attributes:
-        cluster: where they are kept.
-        app: name of the app.
-        environment: name of the environment.
-        namespace: the environment's.
-        clock: for the waits between attempts.
-        ahead: gives the Secrets as they were when this run began, which nobody else writes meanwhile.
-    """
+    """The revisions of one environment; its methods raise ClusterError where the cluster cannot be asked."""
 
     cluster: Cluster
     app: str
     environment: str
     namespace: str
-    clock: Clock
+    clock: Clock  # for the waits between attempts
+    # Gives the Secrets as they were when this run began, which nobody else writes meanwhile.
     ahead: Callable[[], Items] | None = None
 
     @classmethod
@@ -577,19 +455,11 @@ class History:
         return name_of(self.app, self.environment)
 
     def revisions(self) -> tuple[Revision, ...]:
-        """Give all revisions that are complete, oldest first.
-
-        Raises:
-            ClusterError: the cluster cannot be asked.
-        """
+        """Give all revisions that are complete, oldest first."""
         return revisions(self._items())
 
     def impossible(self) -> tuple[int, ...]:
-        """Give the numbers of revisions whose facts nobody could have written.
-
-        Raises:
-            ClusterError: the cluster cannot be asked.
-        """
+        """Give the numbers of revisions whose facts nobody could have written."""
         return impossible(self._items())
 
     def find(self, number: int) -> Revision:
@@ -597,13 +467,12 @@ class History:
 
         Raises:
             NotFoundError: there is none of that number.
-            ClusterError: the cluster cannot be asked.
         """
         items = self._items()
         known = revisions(items)
-        found = next((one for one in known if one.number == number), None)
-        if found is not None:
-            return found
+        for revision in known:
+            if revision.number == number:
+                return revision
         if number in impossible(items):
             raise damaged(number)
         kept = f"; there are {known[0].number} to {known[-1].number}" if known else "; no history is kept"
@@ -616,7 +485,7 @@ class History:
         """Give the set of a revision.
 
         Raises:
-            ClusterError: it cannot be read, or is not what was written.
+            DamagedHistoryError: it is not what was written.
         """
 
         def part(name: str) -> bytes:
@@ -627,7 +496,7 @@ class History:
 
         names = part_names(self.name, revision.number, revision.parts)
         state = decode(revision, parallel.whole(parallel.run(part, names)))
-        masking.note_objects({"items": [one.data for one in state.objects]})
+        masking.note_objects({"items": [found.data for found in state.objects]})
         masking.note(*state.secrets)
         return state
 
@@ -642,89 +511,67 @@ class History:
             selective: only the components of the state were applied: the others are taken from the
                 revision before.
             if_news: write nothing and give None if the newest revision says the same already.
-
-        Raises:
-            ClusterError: it cannot be written.
         """
         items = self._items()
-        known = revisions(items)
-        newest = known[-1] if known else None
+        newest = next(reversed(revisions(items)), None)
         base = newest if selective else None
         whole = state if base is None else merged(self.load(base), state)
-        made = replace(draft, unsettled=unsettled(base, draft.components, draft.result))
-        packed = encode(whole)
-        if if_news and newest and newest.digest == packed.digest and newest.unsettled == made.unsettled:
+        names = unsettled(base, draft.components, draft.result)
+        encoded = encode(whole)
+        if if_news and newest and (newest.digest, newest.unsettled) == (encoded.digest, names):
             return None
-        return self._write(made, whole, packed, items)
+        return self._write(replace(draft, unsettled=names), whole, encoded, items)
 
     def record_removal(self, draft: Revision) -> Revision | None:
         """Write a revision after components were to go; None if there is no history to go on with.
 
-        Args:
-            draft: what is known of the run; a set that is not `done` has its components still.
-
-        Raises:
-            ClusterError: it cannot be written.
+        A draft that is not `done` has its components still.
         """
         items = self._items()
-        known = revisions(items)
-        if not known:
+        newest = next(reversed(revisions(items)), None)
+        if newest is None:
             return None
-        gone = draft.components if draft.result == "done" else ()
-        whole = without(self.load(known[-1]), gone)
-        settled = unsettled(known[-1], draft.components, draft.result)
-        return self._write(replace(draft, unsettled=settled), whole, encode(whole), items)
+        whole = without(self.load(newest), draft.components if draft.result == "done" else ())
+        names = unsettled(newest, draft.components, draft.result)
+        return self._write(replace(draft, unsettled=names), whole, encode(whole), items)
 
     def _write(
-        self, made: Revision, whole: DesiredState, packed: EncodedRevision, items: Sequence[Mapping[str, Any]]
+        self, draft: Revision, whole: DesiredState, encoded: EncodedRevision, items: Items
     ) -> Revision:
-        described = replace(
-            made,
+        next_one = replace(
+            draft,
+            number=next_number(items),
             objects=len(whole.objects),
-            digest=packed.digest,
-            size_bytes=packed.size_bytes,
-            parts=len(packed.parts),
+            digest=encoded.digest,
+            size_bytes=encoded.size_bytes,
+            parts=len(encoded.parts),
         )
-        number = next_number(items)
-        for revision in (replace(described, number=number + taken) for taken in range(_ATTEMPTS)):
+        for taken in range(_ATTEMPTS):
+            revision = replace(next_one, number=next_one.number + taken)
+            place = {"namespace": self.namespace, "app": self.app, "environment": self.environment}
+            written = secrets(revision, encoded, **place)
             try:
-                secrets = self._create(revision, packed)
+                for secret in written:  # one after the other: the last one is what makes it a revision
+                    self._create(secret)
             except ConflictError:
                 continue
-            self._delete(outdated([*items, *secrets]))
+            self._delete(outdated([*items, *written]))
             return revision
-        raise ClusterError(f"revision {number} and the next are written by somebody else")
+        raise ClusterError(f"revision {next_one.number} and the next are written by somebody else")
 
-    def _create(self, revision: Revision, packed: EncodedRevision) -> Sequence[Secret]:
-        made = secrets(
-            revision,
-            packed,
-            name=self.name,
-            namespace=self.namespace,
-            app=self.app,
-            environment=self.environment,
-        )
-        for secret in made:  # one after the other: the last one is what makes it a revision
-            self._patiently(secret)
-        return made
-
-    def _patiently(self, secret: Secret) -> None:
-        for pause in _PAUSES_S:
+    def _create(self, secret: Secret) -> None:
+        for pause_s in _PAUSES_S:
             try:
                 self.cluster.create(secret)
             except TransientError:
-                self.clock.sleep(pause)
+                self.clock.sleep(pause_s)
             else:
                 return
         self.cluster.create(secret)
 
     def forget(self) -> None:
-        """Delete all of it, with what is left of broken revisions.
-
-        Raises:
-            ClusterError: something cannot be deleted.
-        """
-        self._delete([str(item["metadata"]["name"]) for item in self._items()])
+        """Delete all of it, with what is left of broken revisions."""
+        self._delete([_name(item) for item in self._items()])
 
     def _delete(self, names: Sequence[str]) -> None:
         def delete(name: str) -> None:
@@ -741,32 +588,47 @@ class History:
         if self.ahead is not None:
             with suppress(ClusterError):  # it may be back by now
                 return self.ahead()
-        return _items(self.cluster, app=self.app, environment=self.environment, namespace=self.namespace)
+        return _items(self.cluster, self.app, self.environment, self.namespace)
 
     def _ref(self, name: str) -> ObjectRef:
         return ObjectRef("v1", "Secret", self.namespace, name)
 
 
+def _items(cluster: Cluster, app: str, environment: str, namespace: str) -> Items:
+    labels = f"{kube_object.selector(app=app, environment=environment)},{REVISION_LABEL}"
+    items = cluster.list("v1", "Secret", namespace=namespace, labels=labels, metadata_only=True).items
+    head = f"{name_of(app, environment)}.r"  # labels alone do not tell `a/b` from `a.b`
+    return tuple(item for item in items if _name(item).startswith(head))
+
+
 def exists(app: str, place: Environment, cluster: Cluster) -> bool:
     """Tell whether an environment has a past; false where its Secrets may not be listed."""
     try:
-        found = _items(cluster, app=app, environment=place.name, namespace=place.namespace)
+        return bool(_items(cluster, app, place.name, place.namespace))
     except ForbiddenError:
         return False
-    return bool(found)
 
 
-def _items(cluster: Cluster, *, app: str, environment: str, namespace: str) -> Items:
-    labels = f"{kube_object.selector(app=app, environment=environment)},{REVISION_LABEL}"
-    found = cluster.list("v1", "Secret", namespace=namespace, labels=labels, metadata_only=True).items
-    name = name_of(app, environment)
-    return tuple(item for item in found if belongs(item, name))
+def open_history(target: Target, opener: Opener, *, clock: Clock) -> History:
+    """Give the history of a target from the cluster of its context; nothing is rendered.
+
+    Raises:
+        ConfigError: the environment's file is wrong.
+        WrongClusterError: the context leads to another cluster.
+    """
+    place = target.place()
+    cluster = opener(place.context)
+    guard.check_cluster(place, cluster)
+    return History.of(target.app.app().name, place, cluster, clock=clock)
 
 
-# --- How a run enters the history of its environment: what it did, how it ended, and the set it was
-# about
+def history(reached: Reached, *, clock: Clock, ahead: bool = False) -> History:
+    """Give the history that a run enters; with `ahead` it is read while the run goes on."""
+    found = History.of(reached.state.app, reached.place, reached.cluster, clock=clock)
+    return found.read_ahead() if ahead else found
 
-_CHANGING = frozenset({"created", "updated", "recreated", "deleted", "terminating"})
+
+# --- write: how a run enters the history ---
 
 # What ends programs by SIGTERM kills them when they have not gone after 10 s (Docker) or 30 s (Kubernetes).
 LEAVING_S = 6.0
@@ -794,27 +656,26 @@ def write(
         reached: what was wanted, and where.
         changes: what was to be done.
         outcomes: how each object ended.
-        what: the run in a few words, as `of` gives them.
+        what: the run in a few words, as `run_summary` gives them.
         error: what ended the run early.
         waited: whether it went on until everything worked.
         history: where it enters.
         clock: tells the time.
         on_event: told when no history can be kept.
     """
-    changed = any(event.kind in CHANGING for event in outcomes.values())
+    changed = any(event.kind in CHANGING | {"terminating"} for event in outcomes.values())
     changed = changed or (isinstance(error, KeyboardInterrupt) and bool(changes.visible))
     missing = {change.identity for change in changes.changes if change.action == "missing"}
     if not changed and (error is not None or missing or not waited):
         return
     if isinstance(error, UnreachableError):  # whoever applies next makes up for it
         return
-    draft = _draft(reached, changes, outcomes, what=what, clock=clock)
     # What was not to be created is not to be created by a later rollback either.
-    made = tuple(one for one in reached.state.objects if one.identity not in missing)
+    objects = tuple(found for found in reached.state.objects if found.identity not in missing)
     try:
         history.record(
-            replace(draft, result=_result(error)),
-            replace(reached.state, objects=made),
+            _draft(reached, changes, outcomes, what=what, error=error, clock=clock),
+            replace(reached.state, objects=objects),
             selective=reached.selective,
             if_news=not changed,
         )
@@ -835,21 +696,13 @@ def write_removal(
     """Write a revision without components that were deleted; that it cannot be written is no failure.
 
     Of a deletion that was interrupted it has them still, as what does not work.
-
-    Args:
-        reached: what was deleted, and where.
-        changes: what was to be done.
-        outcomes: how each object ended.
-        error: what ended the run early.
-        clock: tells the time.
-        on_event: told when no history can be kept.
     """
-    draft = _draft(reached, changes, outcomes, what=run_summary(reached.target, "delete"), clock=clock)
+    what = run_summary(reached.target, "delete")
+    draft = _draft(reached, changes, outcomes, what=what, error=error, clock=clock)
     # The files need not know a component any more.
     names = {*draft.components, *(change.component for change in changes.changes)} - {""}
-    draft = replace(draft, components=tuple(sorted(names)), result=_result(error))
     try:
-        history(reached, clock=clock).record_removal(draft)
+        history(reached, clock=clock).record_removal(replace(draft, components=tuple(sorted(names))))
     except ClusterError as failure:
         on_event(_unkept(failure))
 
@@ -861,25 +714,38 @@ def before_leaving(record: Callable[[], None]) -> None:
 
 
 def _draft(
-    reached: Reached, changes: Changes, outcomes: Mapping[Identity, RunEvent], *, what: str, clock: Clock
+    reached: Reached,
+    changes: Changes,
+    outcomes: Mapping[Identity, RunEvent],
+    *,
+    what: str,
+    error: MlstackError | KeyboardInterrupt | None,
+    clock: Clock,
 ) -> Revision:
     return Revision(
         number=0,
         time=timestamp(clock.now_s()),
         who=reached.target.who,
         what=what,
-        result="done",
+        result=_result(error),
         components=tuple(reached.state.components),
-        counts=dict(run_result(changes, outcomes).counts),
+        counts=dict(result.run_result(changes, outcomes).counts),
         planned=len(changes.visible),
         version=mlstack.__version__,
     )
 
 
-def history(reached: Reached, *, clock: Clock, ahead: bool = False) -> History:
-    """Give the history that a run enters; with `ahead` it is read while the run goes on."""
-    found = History.of(reached.state.app, reached.place, reached.cluster, clock=clock)
-    return found.read_ahead() if ahead else found
+def _result(error: MlstackError | KeyboardInterrupt | None) -> Result:
+    if error is None:
+        return "done"
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    return "not ready" if isinstance(error, NotReadyError) else "failed"
+
+
+def timestamp(now_s: float) -> str:
+    """Write a time in seconds since 1970 as people and Kubernetes do, in UTC."""
+    return datetime.fromtimestamp(int(now_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _unkept(failure: ClusterError) -> RunEvent:
@@ -891,22 +757,3 @@ def run_summary(target: Target, verb: str) -> str:
     components = f" -c {','.join(target.components)}" if target.components else ""
     own = " with --set" if target.overrides else ""
     return f"{verb}{components}{own}"
-
-
-def _result(error: MlstackError | KeyboardInterrupt | None) -> Result:
-    if error is None or isinstance(error, KeyboardInterrupt):
-        return "done" if error is None else "interrupted"
-    return "not ready" if isinstance(error, NotReadyError) else "failed"
-
-
-def open_history(target: Target, opener: Opener, *, clock: Clock) -> History:
-    """Give the history of a target from the cluster of its context; nothing is rendered.
-
-    Raises:
-        ConfigError: the environment's file is wrong.
-        WrongClusterError: the context leads to another cluster.
-    """
-    place = target.place()
-    cluster = opener(place.context)
-    guard.check_cluster(place, cluster)
-    return History.of(target.app.app().name, place, cluster, clock=clock)

@@ -1,33 +1,25 @@
-"""Going back to an earlier revision: proposed, confirmed and carried out like any other change."""
+"""Going back to an earlier revision: asked for, or after an apply that failed; a plan like any other."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mlstack.clock import Clock
-from mlstack.deploy import history
-from mlstack.deploy.changes import ApplyOptions, Change
+from mlstack.deploy import history, replacement
+from mlstack.deploy.changes import DESTRUCTIVE, ApplyOptions, Change
 from mlstack.deploy.deployment import ApplyPlan, propose
 from mlstack.deploy.diff import diff
 from mlstack.deploy.history import DamagedHistoryError, History, Revision, open_history
 from mlstack.deploy.inventory import Inventory
 from mlstack.deploy.live import fetch
+from mlstack.deploy.prune import is_claim
 from mlstack.deploy.result import RunResult
 from mlstack.deploy.target import Reached, Target, reach
 from mlstack.errors import ClusterError, MlstackError, NotFoundError
 from mlstack.kube.client import Opener
-from mlstack.objects.kube_object import DesiredState, Identity
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Point:
-    """Where to go back to: a revision, its set, the set of today, and what is to be said."""
-
-    revision: Revision
-    state: DesiredState
-    now: DesiredState
-    notes: tuple[str, ...]
+from mlstack.objects.kinds import kinds_of_crd
+from mlstack.objects.kube_object import DesiredState, Identity, KubeObject
 
 
 def propose_rollback(
@@ -49,87 +41,127 @@ def propose_rollback(
         NotFoundError: there is no such revision, or none before the newest.
         ClusterError: the cluster cannot be asked, is another one, or refuses an object.
     """
-    kept = open_history(target, opener, clock=clock)
-    point = _point(kept, number, options)
-    reached = reach(target, lambda context: kept.cluster, state=point.state)
-    made = _proposed(reached, options, f"rollback to {point.revision.number}", now=point.now)
-    notes = (*point.notes, *_files_differ(target, point.state))
-    return replace(made, changes=replace(made.changes, notes=(*made.changes.notes, *notes)))
-
-
-def _proposed(reached: Reached, options: ApplyOptions, what: str, *, now: DesiredState) -> ApplyPlan:
-    made = propose(reached, options, what=what, may_be_empty=True)
-    spared = history.sparing_claims(made.changes.changes, now)
-    return replace(made, changes=replace(made.changes, changes=spared))
-
-
-def _point(kept: History, number: int | None, options: ApplyOptions) -> _Point:
-    known = kept.revisions()
-    found, notes = (kept.find(number), ()) if number is not None else _before_newest(kept, known)
-    earlier = kept.load(found)
+    past = open_history(target, opener, clock=clock)
+    known = past.revisions()
+    revision, notes = (past.find(number), ()) if number is not None else _before_newest(past, known)
+    earlier = past.load(revision)
     try:
-        now = kept.load(known[-1])
+        now = past.load(known[-1])
     except DamagedHistoryError as error:  # what is there now is known from the inventory all the same
         now, notes = earlier, (*notes, error.message)
-    state, said = history.gone_back(earlier, now, may_lose=options.allow_destructive)
-    return _Point(revision=found, state=state, now=now, notes=(*notes, *said))
+    state, stays = earlier_state(earlier, now, may_lose=options.allow_destructive)
+    reached = reach(target, lambda context: past.cluster, state=state)
+    plan = _plan(reached, options, f"rollback to {revision.number}", now=now)
+    notes = (*plan.changes.notes, *notes, *stays, *_files_differ(target, state))
+    return replace(plan, changes=replace(plan.changes, notes=notes))
 
 
-def _before_newest(kept: History, known: Sequence[Revision]) -> tuple[Revision, tuple[str, ...]]:
+def _plan(reached: Reached, options: ApplyOptions, what: str, *, now: DesiredState) -> ApplyPlan:
+    plan = propose(reached, options, what=what, may_be_empty=True)
+    return replace(plan, changes=replace(plan.changes, changes=sparing_claims(plan.changes.changes, now)))
+
+
+def _before_newest(past: History, known: Sequence[Revision]) -> tuple[Revision, tuple[str, ...]]:
     if len(known) < 2:
         there = f"only revision {known[0].number}" if known else "no history"
         raise NotFoundError(
-            f"environment `{kept.environment}` has nothing to go back to: {there}",
-            hint=f"mlstack history {kept.environment}",
+            f"environment `{past.environment}` has nothing to go back to: {there}",
+            hint=f"mlstack history {past.environment}",
         )
-    found = history.last_good(known[:-1]) or known[-2]
-    passed = [str(one.number) for one in known[:-1] if one.number > found.number]
-    if not passed:
-        return found, ()
-    return found, (f"revision {', '.join(passed)} is passed over: it did not work",)
+    revision = history.last_good(known[:-1]) or known[-2]
+    passed = [str(later.number) for later in known[:-1] if later.number > revision.number]
+    return revision, (f"revision {', '.join(passed)} is passed over: it did not work",) if passed else ()
 
 
 def _files_differ(target: Target, state: DesiredState) -> Iterator[str]:
     """Warn if the next apply would undo the rollback."""
     environment = target.environment
     try:
-        wanted = target.desired()
+        desired = target.desired()
     except MlstackError as error:
         yield f"the files of the app cannot be rendered at present: {error.message}"
         return
-    if history.changes_between(state, wanted):
+    if history.changes_between(state, desired):
         yield (
             "the files of the app still say something else: the next `mlstack apply"
             f" {environment}` undoes this; see `mlstack diff {environment}`"
         )
 
 
+# --- what does not go back ---
+
+
+def earlier_state(
+    earlier: DesiredState, now: DesiredState, *, may_lose: bool = False
+) -> tuple[DesiredState, tuple[str, ...]]:
+    """Give an earlier set as far as one can go back to it, and say what stays as it is today.
+
+    A claim holds data: it is neither replaced nor made smaller. A definition that would lose fields or
+    versions would take along what is stored in them; it goes back only if it `may_lose` them.
+    """
+    today = {found.identity: found for found in now.objects}
+    then = {found.identity: found for found in earlier.objects}
+    reasons = {key: _lasting(found, today.get(key), may_lose) for key, found in then.items()}
+    kept = [today[key] if reasons[key] else found for key, found in then.items()]
+    notes = tuple(f"{key} stays as it is: {why}" for key, why in reasons.items() if why)
+    return replace(earlier, objects=tuple(kept)), notes
+
+
+def _lasting(earlier: KubeObject, today: KubeObject | None, may_lose: bool) -> str:
+    """Say why an object cannot get its earlier form again, nothing if it can."""
+    if today is None or today.data == earlier.data:
+        return ""
+    if is_claim(earlier.identity):
+        return "a claim is not rolled back"
+    if kinds_of_crd(earlier.data) and not may_lose and not replacement.is_allowed(earlier.data):
+        lost = replacement.losses(today.data, earlier.data)
+        if lost:
+            return f"going back would lose something ({lost[0]}); if that is wanted: --allow-destructive-crds"
+    return ""
+
+
+def sparing_claims(changes: Iterable[Change], now: DesiredState) -> tuple[Change, ...]:
+    """Give the changes of a rollback without those that would take volume claims along.
+
+    What is listed for deletion may be known by its metadata alone, so the set of today is asked as well.
+    """
+    holding = {found.identity for found in now.objects if _takes_claims_along(found)}
+    return tuple(
+        replace(change, action="kept", reason=_ALONG, writes=False, desired=None)
+        if change.action in DESTRUCTIVE and (change.identity in holding or _takes_claims_along(change.found))
+        else change
+        for change in changes
+    )
+
+
+_ALONG = "its volume claims would be deleted with it (persistentVolumeClaimRetentionPolicy)"
+
+
+def _takes_claims_along(live: KubeObject | None) -> bool:
+    if live is None or live.kind != "StatefulSet":
+        return False
+    policy = (live.data.get("spec") or {}).get("persistentVolumeClaimRetentionPolicy") or {}
+    return bool(policy.get("whenDeleted") == "Delete")
+
+
+# --- after an apply that failed ---
+
+
 @dataclass(frozen=True, kw_only=True)
 class Retreat:
-    """What becomes of a failed apply that is to be rolled back.
+    """What becomes of a failed apply that is to be rolled back."""
 
-    Attributes:
-        proposal: what going back would do; None if there is nothing to be done.
-        notes: what is to be said of it, as what cannot be undone.
-    """
-
-    proposal: ApplyPlan | None
-    notes: tuple[str, ...]
+    proposal: ApplyPlan | None  # what going back would do; None if there is nothing to be done
+    notes: tuple[str, ...]  # what is to be said of it, as what cannot be undone
 
 
 @dataclass(frozen=True, kw_only=True)
 class KnownGood:
-    """What an apply may go back to without a question, as it was known before it began.
+    """What an apply may go back to without a question, as it was known before it began."""
 
-    Attributes:
-        revision: the last one that worked.
-        whole: its set.
-        borne_out: the objects of which the cluster had exactly what the set says.
-    """
-
-    revision: Revision
-    whole: DesiredState
-    borne_out: frozenset[Identity]
+    revision: Revision  # the last one that worked
+    whole: DesiredState  # its set
+    borne_out: frozenset[Identity]  # the objects of which the cluster had exactly what the set says
 
 
 def known_good(plan: ApplyPlan, *, clock: Clock) -> KnownGood | None:
@@ -200,10 +232,10 @@ def retreat(failed: ApplyPlan, error: MlstackError, *, known: KnownGood | None, 
     reached, number = failed.reached, known.revision.number
     earlier = history.only(known.whole, reached.state.components) if reached.selective else known.whole
     vouched, doubted = _believed(earlier, known, reached.state, failed.environment)
-    state, said = history.gone_back(vouched, reached.state, may_lose=failed.options.allow_destructive)
+    state, said = earlier_state(vouched, reached.state, may_lose=failed.options.allow_destructive)
     # The set was whole once, so that what goes is what the failed apply brought.
     options = replace(failed.options, prune=True, create=True, allow_large_prune=True)
-    back = _proposed(
+    back = _plan(
         replace(reached, state=state, whole=known.whole),
         options,
         f"rollback to {number} after a failure",

@@ -86,7 +86,6 @@ def written(found: Revision) -> list[dict[str, object]]:
     made = history.secrets(
         found,
         history.EncodedRevision(parts=(b"x",) * found.parts, digest="", size_bytes=0),
-        name="mlstack-demo.gke",
         namespace="ml",
         app="demo",
         environment="gke",

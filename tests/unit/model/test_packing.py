@@ -35,7 +35,6 @@ def secrets(found: Revision, packed: EncodedRevision | None = None) -> list[dict
     made = history.secrets(
         found,
         packed or EncodedRevision(parts=(b"x",) * found.parts, digest="", size_bytes=0),
-        name=NAME,
         namespace="ml",
         app="demo",
         environment="gke",
