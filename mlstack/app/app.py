@@ -1,92 +1,166 @@
-"""What an app says about when objects of a kind work, where no rule is known or another one is wanted."""
+"""The nouns of an app directory: app, its rules, registry, package, lock, component and environment."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
+from mlstack.app.declare import key, record, records
 from mlstack.errors import UsageError
 from mlstack.names import names_a_package, version_key
 from mlstack.objects.managed_fields import FieldPattern
 
-# --- What an app says about when objects of a kind work, where no rule is known or another one is
-# wanted
+API_VERSION = "mlstack.dev/v1"
+DEFAULT_KUBERNETES_VERSION = "1.36"
 
+ClusterScoped = Literal["allowed", "refused"]
 Scalar = str | int | float | bool
+Taker = Literal["ours", "theirs"]
+
+_TEXT = {"type": "string"}
+_WORD = {"type": "string", "minLength": 1}
+_MAP = {"type": "object"}
+_FLAG = {"type": "boolean"}
+_NAME = {"type": "string", "pattern": "^[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?$"}
+_SHORT_NAME = {**_NAME, "maxLength": 63}
+_NAMESPACE = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63}
+_ENVIRONMENT = "^[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?(/[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?)*$"
+_PACKAGE = {"type": "string", "pattern": r"^[^/@\s]+/[^/@\s]+(@[^/@\s]+)?$"}
+_VERSION = {"type": "string", "pattern": "^[0-9a-zA-Z]([-_.+a-zA-Z0-9]*[0-9a-zA-Z])?$"}
+_DIGEST = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
+_DURATION = {
+    "type": ["string", "integer"],
+    "pattern": "^([0-9.]+h)?([0-9.]+m)?([0-9.]+s)?$|^[0-9.]+$",
+}
+
+
+def _list(items: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    return {"type": "array", "items": items, **more}
+
+
+# --- rules of an app -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConditionSign:
     """A condition that tells of a state."""
 
-    condition: str  # its type
-    status: str = "True"  # the status it must have
-    reason: str = ""  # the reason it must have, empty for any
+    condition: str
+    status: str = "True"
+    reason: str = ""  # empty for any
 
 
 @dataclass(frozen=True, kw_only=True)
 class FieldSign:
-    """A field that tells of a state."""
+    """A field that tells of a state, by having one of these values."""
 
-    path: FieldPattern  # where it stands in the object
-    values: tuple[Scalar, ...]  # it must have one of these
+    path: FieldPattern
+    values: tuple[Scalar, ...]
 
 
 Sign = ConditionSign | FieldSign
+_SCALAR = ["string", "number", "boolean"]
+SIGN: Mapping[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "description": "A condition, or a field with its value or values.",
+    "properties": {
+        "condition": {**_WORD, "description": "Type of a condition in `status.conditions`."},
+        "status": {
+            "enum": ["True", "False", "Unknown", True, False],
+            "description": "Status that the condition must have; `True` when left out.",
+        },
+        "reason": {**_TEXT, "description": "Reason that the condition must have; any when left out."},
+        "field": {
+            **_WORD,
+            "description": "A field, as a diff writes it: `status.phase`, `status.workers[*].state`;"
+            " one of several is enough.",
+        },
+        "value": {"type": _SCALAR, "description": "Value that the field must have."},
+        "values": {
+            "type": "array",
+            "minItems": 1,
+            "items": {"type": _SCALAR},
+            "description": "Values of which the field must have one.",
+        },
+    },
+}
+"""How a file writes a sign."""
+_SIGN = {"$ref": "#/$defs/sign"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadyRule:
-    """Says when objects of one kind work."""
+    """Says when objects of one kind work, where no rule is known or another one is wanted."""
 
-    kind: str  # `example.com/Widget`, or `Pod` for the core group
-    ready: Sign  # tells that an object works
-    failed: Sign | None = None  # tells that it will not work without a change
-    done: Sign | None = None  # tells that its work has ended well
-    # its controller says which generation it has seen; until that is the newest, nothing else counts
-    observed_generation: bool = False
+    kind: str = key(
+        _WORD,
+        "Group and kind: `example.com/Widget`; kinds of the core group by the kind alone: `Pod`.",
+        required=True,
+    )
+    ready: Sign = key(_SIGN, "Tells that an object works.", required=True)
+    failed: Sign | None = key(
+        _SIGN, "Tells that it will not work without a change; looked at first.", default=None
+    )
+    done: Sign | None = key(_SIGN, "Tells that its work has ended well.", default=None)
+    observed_generation: bool = key(
+        _FLAG,
+        "Its controller writes `status.observedGeneration` (or one in the conditions named here): until that"
+        " is the newest, the object is waited for. Where it stands it counts without this as well.",
+        default=False,
+    )
 
 
 ReadyRules = Mapping[str, ReadyRule]
 """The rules of an app by kind."""
 
 
-# --- What an app says about fields that somebody else owns in its cluster as well ---
-
-Taker = Literal["ours", "theirs"]
-
-
 @dataclass(frozen=True, kw_only=True)
 class ConflictRule:
-    """Says who has a field, whatever the table of managers says."""
+    """Says who has a field that somebody else owns too, whatever the table of managers says."""
 
-    path: FieldPattern  # the field, and all below it
-    manager: str = "*"  # name of the manager it speaks of; `*` stands for anything
-    kinds: tuple[str, ...] = ()  # kinds of objects it holds for, all if none
-    take: Taker = "theirs"  # `ours` takes the field, `theirs` leaves it
+    path: FieldPattern = key(
+        _WORD,
+        "A field and all below it, as a diff writes it: `spec.replicas`,"
+        " `spec.template.spec.containers[*].resources`.",
+        required=True,
+    )
+    manager: str = key(
+        _WORD,
+        "Field manager it speaks of; `*` stands for anything. All managers when left out.",
+        default="*",
+    )
+    kinds: tuple[str, ...] = key(
+        _list(_WORD), "Kinds of objects it holds for; all when left out.", default=()
+    )
+    take: Taker = key(
+        {"enum": ["ours", "theirs"]},
+        "`ours` takes the field from the other, `theirs` leaves it to them.",
+        required=True,
+        default="theirs",
+    )
 
     def speaks_of(self, manager: str, path: Sequence[str]) -> bool:
         """Tell whether the rule decides about a field of a manager."""
         return fnmatchcase(manager, self.manager) and self.path.covers(path)
 
 
-# --- The nouns of an app directory: app, registry, package, component, environment, and the lock ---
-
-API_VERSION = "mlstack.dev/v1"
-DEFAULT_KUBERNETES_VERSION = "1.36"
-
-ClusterScoped = Literal["allowed", "refused"]
+# --- registries, packages and the lock -----------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class RegistryRef:
-    """A registry as `app.yaml` names it."""
+    """A registry as `app.yaml` names it; protocols are `directory` and `git`."""
 
-    name: str  # the app's own name for it
-    address: str  # folder (relative to the app), git URL, GitHub tree address, or `bundled`
-    protocol: str  # how the address is read (`directory`, `git`)
+    name: str = key(_SHORT_NAME, required=True)
+    address: str = key(
+        _WORD,
+        "A folder (relative to the app), a git URL, a GitHub tree address, or `bundled`.",
+        required=True,
+    )
+    protocol: str = key(_WORD, "How the address is read; found from the address when left out.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,20 +184,22 @@ class PackageRef:
 class Retired:
     """Names of packages and prototypes that a registry does not offer any more, or never will."""
 
-    names: tuple[str, ...]  # which names; people know them from elsewhere
-    reason: str  # why they are not there
-    instead: str = ""  # what to do now; empty if the registry has nothing in their place
+    names: tuple[str, ...] = key({"type": "array", "minItems": 1, "items": _NAME}, required=True)
+    reason: str = key(_WORD, "Why, as it follows `is retired: `.", required=True)
+    instead: str = key(_TEXT, "What to do now; left out when nothing takes their place.", default="")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LockedRegistry:
     """Where a registry was read from when a package of it was last installed."""
 
-    name: str  # the app's name for it
-    address: str  # as in `app.yaml`
-    revision: str = ""  # the commit of a git registry, else empty
-    # what its index said of retired names, where asking it again would need a network
-    retired: tuple[Retired, ...] = ()
+    name: str = key(_SHORT_NAME, required=True)
+    address: str = key(_WORD, required=True)
+    revision: str = key(_TEXT, "The commit of a git registry.", default="")
+    # What its index said of retired names, where asking it again would need a network.
+    retired: tuple[Retired, ...] = records(
+        Retired, "Names of packages and prototypes that are not offered any more.", default=()
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,10 +207,10 @@ class LockedPackage:
     """One installed package: exact version and `sha256:…` of its content."""
 
     registry: str
-    name: str
-    version: str
-    digest: str
-    source: str = ""
+    name: str = key(_PACKAGE, name="package", required=True)  # written as `registry/name`
+    version: str = key(_VERSION, required=True)
+    digest: str = key(_DIGEST, "Over the package folder's paths and bytes.", required=True)
+    source: str = key(_TEXT, "Address the package was fetched from.", default="")
 
     @property
     def full_name(self) -> str:
@@ -154,39 +230,92 @@ class LockedPackage:
 
 @dataclass(frozen=True, kw_only=True)
 class Lock:
-    """What `mlstack.lock` holds; only `pkg` and `registry` commands write it."""
+    """Exact versions and digests of the installed packages; written by mlstack alone."""
 
-    registries: tuple[LockedRegistry, ...] = ()
-    packages: tuple[LockedPackage, ...] = ()
+    registries: tuple[LockedRegistry, ...] = records(LockedRegistry, default=())
+    packages: tuple[LockedPackage, ...] = records(LockedPackage, default=())
+
+
+def parse_package_ref(text: str) -> PackageRef:
+    """Read `registry/package` or `registry/package@version`.
+
+    Raises:
+        UsageError: the text has another shape.
+    """
+    path, at, version = text.partition("@")
+    registry, slash, name = path.partition("/")
+    if not slash or (at and not version) or not names_a_package(registry, name, version):
+        raise UsageError(
+            f"`{text}` is not a package", hint="write `registry/package` or `registry/package@version`"
+        )
+    return PackageRef(registry=registry, name=name, version=version)
+
+
+def newest(packages: Iterable[LockedPackage]) -> dict[str, LockedPackage]:
+    """Give the newest version of each package by full name, sorted by it."""
+    ordered = sorted(packages, key=lambda package: (package.full_name, version_key(package.version)))
+    return {package.full_name: package for package in ordered}
+
+
+# --- the app, its components and environments ----------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class App:
-    """What `app.yaml` holds."""
+    """An app directory: its registries, the packages it needs, and parameters for all components."""
 
-    name: str  # becomes a label of every object
-    registries: tuple[RegistryRef, ...] = ()  # where packages come from
-    packages: tuple[PackageRef, ...] = ()  # which are needed
-    # for every component whose prototype declares the name
-    params: Mapping[str, Any] = field(default_factory=dict)
-    # who has fields that others own in a cluster too; the first rule that speaks decides
-    conflicts: tuple[ConflictRule, ...] = ()
-    # when objects of some kinds work; they come before the rules that are built in
-    readiness: tuple[ReadyRule, ...] = ()
+    name: str = key(_SHORT_NAME, "Becomes a label of every object.", required=True)
+    registries: tuple[RegistryRef, ...] = records(RegistryRef, "Where packages come from.", default=())
+    packages: tuple[PackageRef, ...] = key(
+        _list(_PACKAGE),
+        "Requirements: `registry/package` or `registry/package@version`.",
+        reader="packages",
+        default=(),
+    )
+    params: Mapping[str, Any] = key(
+        _MAP, "For every component whose prototype declares the name.", default_factory=dict
+    )
+    conflicts: tuple[ConflictRule, ...] = records(
+        ConflictRule,
+        "Who has fields that somebody else owns in the cluster too; the first rule that speaks decides.",
+        default=(),
+    )
+    readiness: tuple[ReadyRule, ...] = records(
+        ReadyRule,
+        "When objects of kinds without a rule, or with another one than wanted, work; these rules come"
+        " before the built-in ones. An object that is neither failed, done nor ready by its rule is waited"
+        " for.",
+        default=(),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
-    """A prototype used under a name, with the parameters that were set for it."""
+    """A prototype used under the name of this file, with the parameters set for it."""
 
-    name: str  # the file's name without suffix
+    name: str
     module: str = ""  # dotted folder below `components/`, empty at the root
-    prototype: str  # as written: full name, unique suffix or alias
-    params: Mapping[str, Any] = field(default_factory=dict)  # the values set in the component's own file
-    # components and modules that have to work before its objects are written
-    depends_on: tuple[str, ...] = ()
-    timeout_s: float | None = None  # how long to wait until its objects work, None for as long as for others
-    file: str  # its place below the app directory, with `/`
+    prototype: str = key(
+        _WORD,
+        "`registry/package/prototype`, or a name that is unique among the installed packages.",
+        required=True,
+    )
+    params: Mapping[str, Any] = key(
+        _MAP, "Values by parameter name; null removes a value of a lower layer.", default_factory=dict
+    )
+    depends_on: tuple[str, ...] = key(
+        _list(_WORD, uniqueItems=True),
+        "Components and modules that have to work before the objects of this one are written.",
+        default=(),
+    )
+    timeout_s: float | None = key(
+        _DURATION,
+        "How long `apply` waits until its objects work: `90s`, `10m`, `1h`.",
+        name="timeout",
+        reader="duration_s",
+        default=None,
+    )
+    file: str  # below the app directory, with `/`
 
     @property
     def full_name(self) -> str:
@@ -212,9 +341,9 @@ class Manifest:
 class ClusterIdentity:
     """What tells one cluster from another, whatever a context is called."""
 
-    uid: str | None = None  # UID of the namespace kube-system
-    ca: str | None = None  # `sha256:…` of the server's CA bundle
-    server: str | None = None  # the address it was reached at; shown to people, never compared
+    uid: str | None = key(_TEXT, "UID of the namespace kube-system.", default=None)
+    ca: str | None = key(_DIGEST, "Hash of the server's CA bundle.", default=None)
+    server: str | None = key(_TEXT, "The address it was reached at; for people only.", default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,37 +351,38 @@ class Environment:
     """A kubectl context and namespace that components are deployed to."""
 
     name: str  # folder below `environments/`; may be nested (`us-west/staging`)
-    context: str = ""  # the kubectl context
-    namespace: str = "default"  # where namespaced objects go when they name none
-    # the minor version offline validation takes (`1.36`)
-    kubernetes_version: str = DEFAULT_KUBERNETES_VERSION
-    extends: str | None = None  # the environment whose values lie below this one's
-    targets: tuple[str, ...] = ()  # components and modules to deploy; empty means all
-    protected: bool = False  # every change wants the environment's name typed
-    # the only namespaces it may write to, its own among them; empty means any
-    allowed_namespaces: tuple[str, ...] = ()
-    cluster_scoped: ClusterScoped = "allowed"  # `refused` if it may bring no objects outside namespaces
-    wait_for_load_balancer: bool = False  # a Service of type LoadBalancer is ready only with an address
-    cluster: ClusterIdentity | None = None  # identity pinned at first contact
-    file: str = ""  # its place below the app directory, with `/`
-
-
-def parse_package_ref(text: str) -> PackageRef:
-    """Read `registry/package` or `registry/package@version`.
-
-    Raises:
-        UsageError: the text has another shape.
-    """
-    path, at, version = text.partition("@")
-    registry, slash, name = path.partition("/")
-    if not slash or (at and not version) or not names_a_package(registry, name, version):
-        raise UsageError(
-            f"`{text}` is not a package", hint="write `registry/package` or `registry/package@version`"
-        )
-    return PackageRef(registry=registry, name=name, version=version)
-
-
-def newest(packages: Iterable[LockedPackage]) -> dict[str, LockedPackage]:
-    """Give the newest version of each package by full name, sorted by it."""
-    ordered = sorted(packages, key=lambda each: (each.full_name, version_key(each.version)))
-    return {each.full_name: each for each in ordered}
+    context: str = key(_TEXT, "The kubectl context.", default="")
+    namespace: str = key(_NAMESPACE, "Where objects go that name no namespace.", default="default")
+    kubernetes_version: str = key(
+        {"type": "string", "pattern": r"^1\.[0-9]{1,3}$"},
+        'The version that offline validation takes, such as "1.36".',
+        default=DEFAULT_KUBERNETES_VERSION,
+    )
+    extends: str | None = key(
+        {"type": "string", "pattern": _ENVIRONMENT},
+        "The environment whose values lie below this one's.",
+        default=None,
+    )
+    targets: tuple[str, ...] = key(
+        _list(_TEXT), "Components and modules to deploy; all when left out or empty.", default=()
+    )
+    protected: bool = key(
+        _FLAG, "Every change wants the environment's name typed, or `--yes-i-mean ENV`.", default=False
+    )
+    allowed_namespaces: tuple[str, ...] = key(
+        _list(_NAMESPACE),
+        "The only namespaces it may write to, besides its own; any when left out or empty.",
+        default=(),
+    )
+    cluster_scoped: ClusterScoped = key(
+        {"enum": ["allowed", "refused"]},
+        "Whether it may bring objects outside namespaces, such as CRDs and ClusterRoles.",
+        default="allowed",
+    )
+    wait_for_load_balancer: bool = key(
+        _FLAG, "A Service of type LoadBalancer is ready only when it has an address.", default=False
+    )
+    cluster: ClusterIdentity | None = record(
+        ClusterIdentity, "The cluster's identity, pinned at first contact.", default=None
+    )
+    file: str = ""  # below the app directory, with `/`

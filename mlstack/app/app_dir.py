@@ -1,7 +1,4 @@
-"""The app directory: the one face of all that an app's files say, and of every change to them.
-
-Reading stands here; the changes stand in the modules on `editing` and are reached through the same object.
-"""
+"""The app directory: all that an app's files say, and every change to them."""
 
 from __future__ import annotations
 
@@ -9,67 +6,84 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from mlstack.app import document, files, layout, params
-from mlstack.app.app import App, Component, Environment, Lock, LockedPackage, Manifest, RegistryRef
-from mlstack.app.document import AppDocument, layer_of, read_text_value
-from mlstack.app.edit import AppEdits, ComponentEdits, EnvironmentEdits, Installs, ParamEdits
-from mlstack.app.files import AppFiles, EnvironmentFiles, merged_environment, preset_globals
-from mlstack.app.layout import component_file
-from mlstack.app.params import (
-    Declared,
-    Layer,
-    Origin,
-    Overrides,
-    ParamFault,
-    Resolved,
-    merge,
-    param_error,
-    spelling_table,
+from mlstack.app import atomic, layout
+from mlstack.app.app import (
+    API_VERSION,
+    ClusterIdentity,
+    Component,
+    Environment,
+    Lock,
+    LockedPackage,
+    LockedRegistry,
+    Manifest,
+    PackageRef,
+    RegistryRef,
 )
-from mlstack.app.params import KeyPath as ValuePath
-from mlstack.app.prototype import Package, Param, Prototype
-from mlstack.app.schema import PassedStore, check_params
-from mlstack.app.vendor import Vendor
-from mlstack.errors import ConfigError, MlstackError, NotFoundError, ParamError, UsageError
-from mlstack.names import check_component_name, check_module_name, nearest
-from mlstack.objects.order import closure
+from mlstack.app.app_files import write_lock
+from mlstack.app.declare import to_map
+from mlstack.app.document import decode
+from mlstack.app.edit import EditedFile, app_lock
+from mlstack.app.package import FetchedPackage, PackageFolder
+from mlstack.app.params import KeyPath, ParamScope, refused_characters, spelling_table
+from mlstack.app.reader import AppReader
+from mlstack.app.schema import PassedStore
+from mlstack.errors import (
+    ConfigError,
+    MlstackError,
+    NotFoundError,
+    RegistryError,
+    TypedValueError,
+    UsageError,
+)
+from mlstack.names import (
+    check_app_name,
+    check_component_name,
+    check_environment_name,
+    check_module_name,
+    check_new_name,
+    check_registry_name,
+)
+from mlstack.yaml import write
 
-# --- The app directory: the one face of all that an app's files say, and of every change to them ---
-# Reading stands here; the changes stand in the modules on `editing` and are reached through the same object.
+_GITIGNORE = """\
+# Which environment commands take when none is named; everybody's own.
+/.mlstack/
+"""
+_ENVIRONMENT_FILE = re.compile(rf"{layout.ENVIRONMENTS}/.+/{re.escape(layout.ENVIRONMENT)}")
 
-NO_OVERRIDES = Overrides()
 
+class AppDir(AppReader):
+    """An app directory. Every file is read at most once; a change makes it be read anew."""
 
-class AppDir(ParamEdits, ComponentEdits, EnvironmentEdits, AppEdits, Installs):
-    """An app directory. Every file is read at most once; a change makes it be read anew.
-
-    Args:
-        root: the folder with `app.yaml`.
-        store: remembers which files have passed their schema before.
-    """
-
-    def __init__(self, root: Path, *, store: PassedStore | None = None) -> None:
-        self.root = root
-        self.store = store
+    _is_locked = False
 
     @classmethod
     def find(cls, start: Path, *, store: PassedStore | None = None) -> AppDir:
-        """Find the app directory that `start` lies in.
+        """Find the app directory that `start` lies in; `store` remembers which files passed their schema.
 
         Raises:
             NotFoundError: neither `start` nor a folder above it holds `app.yaml`.
         """
         root = layout.find_root(start)
         if root is None:
-            raise NotFoundError(
-                f"no app directory at `{start.absolute()}` or above", hint="mlstack init NAME makes one"
-            )
+            message = f"no app directory at `{start.absolute()}` or above"
+            raise NotFoundError(message, hint="mlstack init NAME makes one")
         return cls(root, store=store)
+
+    @classmethod
+    def check_new(cls, root: Path, name: str) -> None:
+        """Refuse what cannot be a new app.
+
+        Raises:
+            UsageError: the name cannot be an app's, or there is an app already.
+        """
+        check_app_name(name)
+        if (root / layout.APP_FILE).exists():
+            raise UsageError(f"there is an app at `{root}` already", hint="choose another folder")
 
     @classmethod
     def create(cls, root: Path, name: str, *, registries: Sequence[RegistryRef] = ()) -> AppDir:
@@ -79,488 +93,538 @@ class AppDir(ParamEdits, ComponentEdits, EnvironmentEdits, AppEdits, Installs):
             UsageError: the name cannot be an app's, or there is an app already.
             ConfigError: the folder cannot be written; nothing was changed.
         """
-        cls.write_new(root, name, registries=registries)
+        cls.check_new(root, name)
+        content: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "App", "name": name}
+        if registries:
+            content["registries"] = [to_map(registry, ("protocol",)) for registry in registries]
+        ignored = root / ".gitignore"
+        files: dict[Path, bytes | str] = {root / layout.LOCK_FILE: write_lock(Lock())}
+        if not ignored.exists():
+            files[ignored] = _GITIGNORE
+        # Last what makes the folder an app: after a power cut the command can be repeated.
+        atomic.write_files({**files, root / layout.APP_FILE: write.to_yaml(content)})
         return cls(root.absolute())
 
-    @cached_property
-    def files(self) -> AppFiles:
-        """Give the reader of the app's files.
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep every other command from editing the app; what was read before is read anew.
+
+        Whoever edits holds it from reading to writing. It may be entered again inside.
 
         Raises:
-            NotFoundError: there is no `app.yaml`.
-            SchemaError: it is another tool's, or one of a newer mlstack: nothing is read or written then.
+            ConfigError: another command has been editing the app for `LOCK_WAIT_S`.
         """
-        files = AppFiles(self.root, self.store)
-        files.app_document  # noqa: B018 # checked before anything else, whatever a command is about
-        return files
-
-    @cached_property
-    def _vendor(self) -> Vendor:
-        return Vendor(self.root, self.lock().packages, self.app().packages, self.store)
-
-    def forget(self) -> None:
-        """Read every file anew from now on."""
-        for name in ("files", "_vendor", "_declarations"):
-            self.__dict__.pop(name, None)
-
-    def app(self) -> App:
-        """Give what `app.yaml` says."""
-        return self.files.app
-
-    def lock(self) -> Lock:
-        """Give what `mlstack.lock` says."""
-        return self.files.lock
-
-    def components(self) -> tuple[Component | Manifest, ...]:
-        """Give all components by full name."""
-        return tuple(self.files.component(name) for name in self.files.component_files)
-
-    def component(self, name: str) -> Component | Manifest:
-        """Give the component of a full name.
-
-        Raises:
-            NotFoundError: with the nearest known one.
-        """
-        return self.files.component(name)
-
-    def component_names(self) -> tuple[str, ...]:
-        """Give the full names of all components, sorted, without reading their files."""
-        return tuple(self.files.component_files)
-
-    def modules(self) -> tuple[str, ...]:
-        """Give the dotted names of all modules, sorted."""
-        return self.files.modules
-
-    def selected(
-        self, environment: Environment | None, names: Sequence[str] = ()
-    ) -> tuple[Component | Manifest, ...]:
-        """Give the components to deploy: those named, else the environment's targets, else all.
-
-        Args:
-            environment: whose targets count.
-            names: full names of components and modules, as given with `-c`.
-
-        Raises:
-            NotFoundError: a name is neither; with the nearest known one.
-        """
-        wanted = names or (environment.targets if environment else ())
-        where = None if names or environment is None else environment.file
-        chosen = {full for name in wanted for full in self._members(name, where)}
-        every = self.component_names()
-        return tuple(self.component(name) for name in every if not wanted or name in chosen)
-
-    def _members(self, name: str, where: str | None) -> list[str]:
-        every = self.component_names()
-        if name in every:
-            return [name]
-        if name in self.modules():
-            return [each for each in every if each.startswith(f"{name}.")]
-        near = nearest(name, [*every, *self.modules()])
-        hint = None if near else "mlstack component list"
-        raise NotFoundError(f"no component or module `{name}`", near=near, where=where, hint=hint)
-
-    def depends(self, components: Sequence[Component | Manifest]) -> Mapping[str, tuple[str, ...]]:
-        """Give for each of these components all components it depends on, through others as well.
-
-        Raises:
-            NotFoundError: `dependsOn` names neither a component nor a module; with the nearest known one.
-            ConfigError: components depend on each other in a circle.
-        """
-        direct: dict[str, tuple[str, ...]] = {}
-        rest = list(components)
-        while rest:
-            one = rest.pop()
-            if one.full_name not in direct:
-                direct[one.full_name] = self._direct(one) if isinstance(one, Component) else ()
-                rest += [self.component(name) for name in direct[one.full_name]]
-        return closure(direct, {name: self.files.component_files[name][0] for name in direct})
-
-    def _direct(self, component: Component) -> tuple[str, ...]:
-        found: dict[str, None] = {}
-        for number, name in enumerate(component.depends_on):
-            members = self._members(name, self.files.place(component.file, ("dependsOn", number)))
-            found.update(
-                dict.fromkeys(each for each in members if each != component.full_name or each == name)
-            )
-        return tuple(found)
-
-    def environments(self) -> tuple[Environment, ...]:
-        """Give all environments by name, each with what it inherits."""
-        return tuple(self.environment(name) for name in self.files.environment_names)
-
-    def environment_names(self) -> tuple[str, ...]:
-        """Give the names of all environments, sorted, without reading their files."""
-        return self.files.environment_names
-
-    def environment(self, name: str) -> Environment:
-        """Give an environment with what it inherits.
-
-        Raises:
-            NotFoundError: with the nearest known one.
-            ConfigError: environments extend each other in a circle.
-        """
-        return merged_environment(self.files.environment_chain(name))
-
-    def current_environment(self) -> str | None:
-        """Give the environment that commands take when none is named."""
-        data = self.files.bytes(layout.CURRENT_ENVIRONMENT)
-        return (data.decode("utf-8", errors="replace").strip() or None) if data else None
-
-    def layers(
-        self, component: Component, environment: str | None = None, overrides: Overrides = NO_OVERRIDES
-    ) -> list[Layer]:
-        """Give the layers of a component's parameters above the prototype's defaults, lowest first.
-
-        Args:
-            component: whose parameters.
-            environment: None leaves the environment's layers out.
-            overrides: given for this run.
-        """
-        prototype = self._prototype_of(component)
-        modules = _enclosing(component.module)
-        layers = [*_alias_layer(component, prototype), self.files.app_layer, *self._module_layers(modules)]
-        layers.append(self.files.component_layer(component))
-        chain, name = self._chain(environment), component.full_name
-        layers += [each.globals for each in chain]
-        layers += [each.components[name] for each in chain if name in each.components]
-        if overrides:
-            layers += overrides.layers(
-                component.full_name,
-                prototype.params,
-                components=self.component_names(),
-                read=document.read_text_value,
-            )
-        return layers
-
-    def _module_layers(self, modules: Iterable[str]) -> Iterator[Layer]:
-        for module in modules:
-            document = self.files.module_document(module)
-            if document is not None:
-                yield layer_of(document, ("params",), "module", f"--module={module}")
-
-    def resolve(
-        self, component: Component, environment: str | None = None, overrides: Overrides = NO_OVERRIDES
-    ) -> Resolved:
-        """Resolve a component's parameters; the prototype's schema is checked apart (`check_params`).
-
-        Raises:
-            ParamError: unknown names, spellings set twice, hostile characters, with file and line.
-        """
-        prototype = self._prototype_of(component)
-        layers = self.layers(component, environment, overrides)
-        self._check_overrides(overrides)
-        resolved = self._declared(prototype).resolve(layers)
-        note = prototype.alias_note(component.prototype)
-        notes = (f"{note} ({component.file})",) if note else ()
-        return Resolved(resolved.values, resolved.chains, (*notes, *resolved.notes))
-
-    def _declared(self, prototype: Prototype) -> Declared:
-        name = f"{prototype.full_name}@{prototype.version}"
-        if name not in self._declarations:
-            self._declarations[name] = Declared(prototype.params, prototype=prototype.full_name)
-        return self._declarations[name]
-
-    @cached_property
-    def _declarations(self) -> dict[str, Declared]:
-        return {}
-
-    def _prototype_of(self, component: Component) -> Prototype:
-        return self.prototype(component.prototype, where=component.file)
-
-    def _check_overrides(self, overrides: Overrides) -> None:
-        """Refuse parameters given for one run that no component declares: a typed name is meant."""
-        keys = overrides.keys(self.component_names()) if overrides else []
-        declared: set[str] = set()
-        for owner, name, origin in keys:
-            if owner is not None and owner not in self.component_names():
-                near = nearest(owner, self.component_names())
-                raise NotFoundError(f"no component `{owner}`", near=near, where=str(origin))
-            if owner is None and name not in declared:
-                declared = declared or self._spellings_in_use()
-                if name not in declared and name in self.component_names():
-                    hint = (
-                        f"--set {name}.PARAM=VALUE, or in a file `components: {{{name}: {{PARAM: VALUE}}}}`"
-                    )
-                    raise param_error(
-                        [ParamFault(f"`{name}` is a component, no parameter", str(origin), hint)]
-                    )
-                if name not in declared:
-                    raise _undeclared([(name, origin)], [*declared, *self.component_names()])
-
-    def _spellings_in_use(self) -> set[str]:
-        used = (each for each in self.components() if isinstance(each, Component))
-        return {name for each in used for name in spelling_table(self._prototype_of(each).params)}
-
-    def packages(self) -> tuple[Package, ...]:
-        """Give all installed packages with their prototypes.
-
-        Raises:
-            RegistryError: one is missing, or is not what the lock says.
-        """
-        return self._vendor.packages()
-
-    def requires(self, locked: LockedPackage) -> tuple[str, ...]:
-        """Give the packages that an installed one requires.
-
-        Raises:
-            RegistryError: it is missing, or is not what the lock says.
-        """
-        return self._vendor.folder(locked).head.requires
-
-    def prototypes(self) -> tuple[Prototype, ...]:
-        """Give all prototypes of installed packages, by full name."""
-        found = (prototype for package in self.packages() for prototype in package.prototypes.values())
-        return tuple(sorted(found, key=lambda prototype: (prototype.full_name, prototype.version)))
-
-    def prototype(self, name: str, *, where: str | None = None) -> Prototype:
-        """Find a prototype by full name, exact name, alias, or an end that only one has.
-
-        Args:
-            name: as typed or written.
-            where: the place it is written at.
-
-        Raises:
-            NotFoundError: none, or several, with their full names.
-        """
-        return self._vendor.prototype(name, where=where)
-
-    def crds(self) -> Mapping[str, str]:
-        """Give the texts of custom resource definitions in installed packages, by file."""
-        return self._vendor.crds()
-
-    def read_manifest(self, component: Manifest) -> tuple[AppDocument, ...]:
-        """Give all documents of a plain manifest, with places."""
-        return self.files.manifest(component.file)
-
-    def patches(self, environment: str, component: str) -> tuple[AppDocument, ...]:
-        """Give the patches of an environment, and of those it extends, for a component; ancestors first."""
-        found: list[AppDocument] = []
-        for each in self.files.environment_chain(environment):
-            file = layout.patch_file(each.environment.name, component)
-            data = self.files.bytes(file)
-            found += document.read_all(data, file=file) if data is not None else ()
-        for patch in found:
-            if not isinstance(patch.value, Mapping):
-                raise ConfigError(
-                    "a patch is a part of an object: apiVersion, kind, metadata.name and fields",
-                    where=str(patch.origin()),
-                )
-        return tuple(found)
-
-    def check_patches(self, environment: str) -> None:
-        """Refuse patches of an environment, or of those it extends, that belong to no component.
-
-        Raises:
-            NotFoundError: there is no such component; with the nearest one.
-        """
-        for each in self.files.environment_chain(environment):
-            for file, component in layout.patch_files(self.root, each.environment.name):
-                if component not in self.files.component_files:
-                    near = nearest(component, self.files.component_files)
-                    hint = (
-                        None
-                        if near
-                        else f"remove it, or name it as the component: {layout.patch_file('ENV', 'NAME')}"
-                    )
-                    raise NotFoundError(
-                        f"no component `{component}` to patch", near=near, where=file, hint=hint
-                    )
-
-    def undeclared_globals(
-        self, environment: str | None, components: Iterable[Component | Manifest]
-    ) -> tuple[str, ...]:
-        """Tell which values for all components no installed prototype declares: most are misspelt.
-
-        What stands as a preset of mlstack has it is for packages that may not be installed.
-
-        Args:
-            environment: None leaves its values out.
-            components: whose values are looked at; packages are asked only for names that their
-                prototypes do not declare.
-        """
-        components = list(components)
-        used = {each.prototype: each for each in components if isinstance(each, Component)}.values()
-        known = {name for each in used for name in spelling_table(self._prototype_of(each).params)}
-        modules = sorted({module for each in components for module in _enclosing(each.module)})
-        layers = [self.files.app_layer, *self._module_layers(modules)]
-        layers += [each.globals for each in self._chain(environment)]
-        others = [(layer, name) for layer in layers for name in layer.values if name not in known]
-        try:
-            declared = self._vendor.spellings() if others else frozenset()
-            others = [(layer, name) for layer, name in others if name not in declared]
-            preset = preset_globals() if others else ()
-        except MlstackError:  # a broken package is an error where it is used, not for a remark
-            return ()
-        return tuple(
-            _undeclared_note(layer, name, declared)
-            for layer, name in others
-            if not any(name in each and each[name] == layer.values[name] for each in preset)
-        )
-
-    def _chain(self, environment: str | None) -> tuple[EnvironmentFiles, ...]:
-        return self.files.environment_chain(environment) if environment is not None else ()
-
-    def declared_params(self) -> dict[str, Param]:
-        """Give every spelling that an installed prototype declares, with the first declaration found."""
-        found: dict[str, Param] = {}
-        for prototype in self.prototypes():
-            for spelling, name in spelling_table(prototype.params).items():
-                found.setdefault(spelling, prototype.params[name])
-        return found
-
-
-def _enclosing(module: str) -> list[str]:
-    """Give a module and those it lies in, the outermost first; none for the root."""
-    parts = module.split(".") if module else []
-    return [".".join(parts[:length]) for length in range(1, len(parts) + 1)]
-
-
-def _undeclared_note(layer: Layer, name: str, declared: Iterable[str]) -> str:
-    near = nearest(name, declared)
-    meant = f"; did you mean `{near}`?" if near else ""
-    origin = layer.origins.get((name,), Origin(layer.kind))
-    return f"no installed prototype declares `{name}` ({origin}){meant}"
-
-
-def _alias_layer(component: Component, prototype: Prototype) -> Iterator[Layer]:
-    """Give what a prototype's alias sets, where a component is written with one that does."""
-    alias = prototype.alias(component.prototype) or ""
-    params = prototype.alias_params.get(alias, {})
-    if params:
-        origin = Origin(f"prototype {prototype.full_name} as {alias}")
-        yield Layer("default", params, {(name,): origin for name in params})
-
-
-def _undeclared(names: Sequence[tuple[str, Any]], known: Iterable[str]) -> Exception:
-    known = list(known)
-    faults = []
-    for name, origin in names:
-        near = nearest(name, known)
-        hint = f"did you mean `{near}`?" if near else "mlstack param list"
-        faults.append(ParamFault(f"no component has a parameter `{name}`", where=str(origin), hint=hint))
-    return param_error(faults)
-
-
-# --- Components that an app does not have yet: their parameters as given, resolved and checked ---
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """A component as it was asked for."""
-
-    prototype: str  # full name, alias or unique end of a name
-    # the component's name, with its module in front (`serving.inception`); None takes it from the parameter
-    # `name`
-    name: str | None = None
-    module: str | None = None  # the module it goes to, None for the one in its name
-    # text by parameter as typed; None for an option without a value
-    texts: Mapping[str, str | None] = field(default_factory=dict)
-    # YAML files of parameters; later ones win over earlier, options over all
-    values_files: tuple[Path, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Draft:
-    """A component that could be added to an app as it is."""
-
-    component: Component  # with the parameters that were given, and no others
-    prototype: Prototype  # what it is made from
-    resolved: Resolved  # its parameters as they would count, checked
-
-
-def draft(app: AppDir, wanted: Wanted, prototype: Prototype, *, passed: PassedStore | None = None) -> Draft:
-    """Work out a component from what was asked for; nothing is written.
-
-    Args:
-        app: the app directory.
-        wanted: what was asked for.
-        prototype: what the name that was asked for stands for.
-        passed: parameter sets that have passed before are not checked again.
-
-    Raises:
-        UsageError: no name, an unknown parameter, or a required one missing.
-        ParamError: a value does not fit its parameter.
-    """
-    values, origins = _values(prototype, wanted)
-    module, name = _name(wanted, values)
-    if values.get("name") == name:
-        del values["name"]  # a component's name is the default
-    component = Component(
-        name=name,
-        module=module,
-        prototype=_written(prototype, wanted.prototype),
-        params=values,
-        file=component_file(module, name),
-    )
-    layers = [Layer("app", app.app().params), Layer("component", values, origins)]
-    return Draft(component=component, prototype=prototype, resolved=_resolved(prototype, layers, passed))
-
-
-def _written(prototype: Prototype, asked: str) -> str:
-    """Give the name by which a component refers to its prototype; a version that was asked for stays."""
-    if "@" not in asked:
-        return prototype.full_name
-    return f"{prototype.registry}/{prototype.package}@{prototype.version}/{prototype.name}"
-
-
-def _values(prototype: Prototype, wanted: Wanted) -> tuple[dict[str, Any], dict[ValuePath, Origin]]:
-    """Give the values by canonical name, and where each was given."""
-    alias = prototype.alias(wanted.prototype) or ""
-    values: dict[str, Any] = dict(prototype.alias_params.get(alias, {}))
-    origins: dict[ValuePath, Origin] = {(name,): Origin(f"prototype {alias}") for name in values}
-    for file, layer in _file_layers(wanted):
-        for key, value in layer.values.items():
-            origin = layer.origins.get((key,), Origin(str(file)))
+        if self._is_locked:
+            yield
+            return
+        self.app()  # before there is a lock: in a folder of something else nothing is written
+        with app_lock(self.root):
+            self.forget()
+            self._is_locked = True
             try:
-                name = params.canonical_name(prototype, key)
-            except NotFoundError as error:
-                error.where = str(origin)
-                raise
-            known = values.get(name)
-            values[name] = merge(known, value) if isinstance(known, Mapping) else value
-            origins[(name,)] = origin
-    for name, value in params.typed(prototype, wanted.texts, read=read_text_value).items():
-        values[name], origins[(name,)] = value, Origin(f"--{name}")
-    return values, origins
+                yield
+            finally:
+                self._is_locked = False
+
+    def write(self, files: Mapping[str, bytes | str], delete: Sequence[str] = ()) -> None:
+        """Write and delete files below the app directory, all of them or none.
+
+        Raises:
+            ConfigError: the disk is full, the folder read-only …; nothing was changed.
+        """
+        contents = {self.root / file: content for file, content in files.items()}
+        atomic.write_files(contents, delete=[self.root / file for file in delete])
+        self.forget()
+
+    def edited(self, file: str, kind: str) -> EditedFile:
+        """Begin to edit a file of a kind; one that is not there begins with its kind alone.
+
+        Raises:
+            SchemaError: it does not fit its kind.
+            YamlError: it is no YAML.
+        """
+        data = self.files.bytes(file)
+        if data is None:
+            return EditedFile(file, write.to_yaml({"apiVersion": API_VERSION, "kind": kind}))
+        self.files.document(file, kind)
+        return EditedFile(file, decode(data, file=file))
+
+    def _save(self, edited: EditedFile) -> bool:
+        """Write an edited file when it changed; tell whether it did."""
+        if edited.changed:
+            self.write({edited.file: edited.content})
+        return edited.changed
+
+    # --- registries ---
+
+    def add_registry(self, registry: RegistryRef) -> None:
+        """Enter a registry in `app.yaml`.
+
+        Raises:
+            UsageError: the name is taken, or cannot be a registry's.
+        """
+        check_registry_name(registry.name)
+        known = [ref.name for ref in self.app().registries]
+        if registry.name in known:
+            message = f"there is a registry `{registry.name}` already"
+            raise UsageError(message, hint=f"mlstack registry describe {registry.name}")
+        check_new_name(registry.name, known, "a registry")
+        edited = self.edited(layout.APP_FILE, "App")
+        edited.append(("registries",), to_map(registry, ("protocol",)))
+        self._save(edited)
+
+    def remove_registry(self, name: str) -> None:
+        """Take a registry out of `app.yaml`.
+
+        Raises:
+            NotFoundError: no such registry.
+            UsageError: packages of it are installed.
+        """
+        known = [ref.name for ref in self.app().registries]
+        if name not in known:
+            raise NotFoundError(f"no registry `{name}`", hint="mlstack registry list")
+        needed = [str(package) for package in self.app().packages if package.registry == name]
+        if needed:
+            message = f"packages of `{name}` are installed: {', '.join(needed)}"
+            raise UsageError(message, hint=f"mlstack pkg rm {needed[0]}")
+        edited = self.edited(layout.APP_FILE, "App")
+        edited.remove(("registries",), known.index(name))
+        self._save(edited)
+
+    # --- components ---
+
+    def add_component(self, component: Component, *, replace: bool = False) -> str:
+        """Write a component's file and give its name; a module's folder is made on the way.
+
+        Raises:
+            UsageError: the name cannot be a component's, or there is one and `replace` is false.
+        """
+        name, module = component.full_name, component.module
+        check_component_name(component.name)
+        if module:
+            check_module_name(module)
+        if module and f"{component.name.lower()}.yaml" == layout.MODULE_PARAMS:
+            raise UsageError(
+                f"`{name}` cannot be a component: its file is that of the module's parameters",
+                where=layout.module_params_file(module),
+                hint="choose another name",
+            )
+        check_new_name(name, self.files.component_files, "a component")
+        if module:
+            check_new_name(module, self.files.modules, "a module")
+        known = self.files.component_files.get(name)
+        if known and not replace:
+            message = f"there is a component `{name}` already"
+            raise UsageError(message, where=known[0], hint="--force replaces it")
+        file = layout.component_file(module, component.name)
+        content = {"apiVersion": API_VERSION, "kind": "Component", "prototype": component.prototype}
+        params = {"params": dict(component.params)} if component.params else {}
+        stale = [known[0]] if known and known[0] != file else []
+        self.write({file: write.to_yaml({**content, **params})}, stale)
+        return file
+
+    def remove_component(self, name: str) -> tuple[str, ...]:
+        """Remove a component and what environments say about it; the cluster is not touched.
+
+        Returns:
+            The files that were deleted or changed.
+
+        Raises:
+            NotFoundError: no such component.
+            ConfigError: it is the last target of an environment.
+        """
+        deleted = [self.component(name).file]
+        changed: dict[str, bytes | str] = {}
+        for environment in self.files.environment_names:
+            patch = layout.patch_file(environment, name)
+            deleted += [patch] if self.files.bytes(patch) is not None else []
+            for edited in self._without_component(environment, name):
+                changed[edited.file] = edited.content
+        self.write(changed, deleted)
+        return tuple(sorted([*deleted, *changed]))
+
+    def _without_component(self, environment: str, name: str) -> list[EditedFile]:
+        """Give an environment's files that spoke of a component, edited to be silent."""
+        params = self.edited(layout.environment_params_file(environment), "EnvironmentParams")
+        params.unset(("components", name))
+        settings = self.edited(layout.environment_file(environment), "Environment")
+        targets = settings.at(("targets",))
+        if targets and set(targets) == {name}:  # no targets would be all there are
+            raise ConfigError(
+                f"`{name}` is the last target of `{environment}`; without one everything would be deployed",
+                where=str(self.files.environment_chain(environment)[-1].environment.file),
+                hint=f"name others first: mlstack env set {environment} --targets NAME",
+            )
+        while name in (targets := settings.at(("targets",)) or ()):
+            settings.remove(("targets",), targets.index(name))
+        return [edited for edited in (params, settings) if edited.changed]
+
+    # --- environments ---
+
+    def add_environment(self, environment: Environment, *, seed: Mapping[str, bytes] | None = None) -> str:
+        """Write a new environment's files and give the name of the first.
+
+        `seed` holds files to begin with, by name in its folder; their comments and order stay.
+
+        Raises:
+            UsageError: the name cannot be an environment's, or it is taken.
+        """
+        name = check_environment_name(environment.name)
+        self._check_new_environment(name, self.files.environment_names)
+        file = layout.environment_file(name)
+        files: dict[str, bytes | str] = {
+            f"{layout.ENVIRONMENTS}/{name}/{path}": data for path, data in (seed or {}).items()
+        }
+        seeded = files.pop(file, None)
+        edited = (
+            EditedFile(file, decode(seeded, file=file))
+            if isinstance(seeded, bytes)
+            else self.edited(file, "Environment")
+        )
+        settings = to_map(environment, () if environment.extends else ("namespace",))
+        for key in sorted(settings, key=lambda key: isinstance(settings[key], list)):  # lists last
+            edited.set((key,), settings[key])
+        self.write({**files, file: edited.content})
+        with suppress(ConfigError):  # the next command finds it checked, or says what is wrong
+            self.files.document(file, "Environment")
+        return file
+
+    def _check_new_environment(self, name: str, others: Iterable[str]) -> None:
+        if name in self.files.environment_names:
+            raise UsageError(f"there is an environment `{name}` already", hint=f"mlstack env describe {name}")
+        check_new_name(name, others, "an environment")
+
+    def edit_environment(self, name: str, changes: Mapping[str, Any]) -> tuple[str, bool]:
+        """Change fields of an environment's own file; give it, and whether it changed.
+
+        Keys are those of the file (`kubernetesVersion`); None removes one.
+
+        Raises:
+            NotFoundError: no such environment.
+        """
+        self.files.environment_chain(name)
+        edited = self.edited(layout.environment_file(name), "Environment")
+        for key, value in changes.items():
+            if value is None:
+                edited.unset((key,))
+            else:
+                edited.set((key,), value)
+        return edited.file, self._save(edited)
+
+    def pin_identity(self, name: str, identity: ClusterIdentity) -> None:
+        """Bind an environment to a cluster, in its own file.
+
+        Raises:
+            NotFoundError: no such environment.
+        """
+        with self.locked():
+            file, _ = self.edit_environment(name, {"cluster": to_map(identity)})
+            self.files.note_sound(file, "Environment")
+
+    def rename_environment(self, name: str, new: str) -> None:
+        """Give an environment another name; those that extend it follow.
+
+        Raises:
+            NotFoundError: no such environment.
+            UsageError: the new name cannot be an environment's, or it is taken.
+        """
+        self.files.environment_chain(name)
+        check_environment_name(new)
+        self._check_new_environment(new, [other for other in self.files.environment_names if other != name])
+        old_files = self._own_files(name)
+        files: dict[str, bytes | str] = {
+            f"{layout.ENVIRONMENTS}/{new}{file.removeprefix(f'{layout.ENVIRONMENTS}/{name}')}": (
+                self.root / file
+            ).read_bytes()
+            for file in old_files
+        }
+        for heir in self.files.environment_names:
+            edited = self.edited(layout.environment_file(heir), "Environment")
+            if heir != name and edited.at(("extends",)) == name:
+                edited.set(("extends",), new)
+                files[edited.file] = edited.content
+        if self.current_environment() == name:
+            files[layout.CURRENT_ENVIRONMENT] = f"{new}\n"
+        self.write(files, old_files)
+
+    def remove_environment(self, name: str) -> None:
+        """Remove an environment's files; the cluster is not touched.
+
+        Raises:
+            NotFoundError: no such environment.
+            UsageError: another environment extends it.
+        """
+        self.files.environment_chain(name)
+        chains = {other: self.files.environment_chain(other) for other in self.files.environment_names}
+        heirs = [other for other, chain in chains.items() if chain[-1].environment.extends == name != other]
+        if heirs:
+            listed = ", ".join(f"`{heir}`" for heir in heirs)
+            raise UsageError(f"`{name}` is extended by {listed}", hint="change or remove those first")
+        current = [layout.CURRENT_ENVIRONMENT] if self.current_environment() == name else []
+        self.write({}, [*self._own_files(name), *current])
+
+    def _own_files(self, name: str) -> list[str]:
+        """Give the files of an environment, not those of environments nested in its folder.
+
+        Last the one that makes it an environment: after a power cut the command can be repeated.
+        """
+        base = self.root / layout.ENVIRONMENTS
+        folder = base / name
+        nested = [base / other for other in self.files.environment_names if other.startswith(f"{name}/")]
+        inside = sorted(folder.rglob("*"), key=lambda path: (path == folder / layout.ENVIRONMENT, path))
+        return [
+            path.relative_to(self.root).as_posix()
+            for path in inside
+            if path.is_file() and not any(path.is_relative_to(other) for other in nested)
+        ]
+
+    def set_current_environment(self, name: str | None) -> None:
+        """Choose the environment that commands take when none is named; None takes the choice back.
+
+        Raises:
+            NotFoundError: no such environment.
+        """
+        if name is None:
+            self.write({}, [layout.CURRENT_ENVIRONMENT])
+            return
+        self.files.environment_chain(name)
+        self.write({layout.CURRENT_ENVIRONMENT: f"{name}\n"})
+
+    # --- parameters ---
+
+    def set_param(self, scope: ParamScope, path: Sequence[str], value: Any) -> tuple[str, bool]:
+        """Set a value; nothing else in the file changes. A spelling that the file uses already is kept.
+
+        Args:
+            scope: the level.
+            path: the parameter's name, then keys inside its value; a number is the index of a list.
+            value: plain data; None removes what lower levels say.
+
+        Returns:
+            The file, and whether it changed.
+
+        Raises:
+            NotFoundError: no such component, module or environment.
+            ParamError: the value holds a control character.
+            ConfigError: the file cannot be edited or written.
+        """
+        for inner, character in refused_characters(value):
+            name = ".".join(map(str, (*path, *inner)))
+            message = f"`{name}` holds the control character {character}, which no object can carry"
+            raise TypedValueError(message, hint="remove it from the value")
+        edited, full = self._edited_param(scope, path)
+        edited.set(full, value)
+        return edited.file, self._save(edited)
+
+    def unset_param(self, scope: ParamScope, path: Sequence[str]) -> str | None:
+        """Take a value back, so that the next lower level counts again.
+
+        Returns:
+            The file, or None when nothing was set there.
+
+        Raises:
+            NotFoundError: no such component, module or environment.
+        """
+        edited, full = self._edited_param(scope, path)
+        if not edited.unset(full):
+            return None
+        self._save(edited)
+        return edited.file
+
+    def _edited_param(self, scope: ParamScope, path: Sequence[str]) -> tuple[EditedFile, KeyPath]:
+        """Give the file of a level, and the path of a parameter in it."""
+        file, kind, section = self._section(scope)
+        edited = self.edited(file, kind)
+        present = edited.at(section)
+        spelling = path[0]
+        if isinstance(present, Mapping) and present and spelling not in present:
+            # Spell it as the file does already: two spellings in one layer are an error.
+            spellings = self._spellings(scope, spelling)
+            spelling = next((name for name in present if name in spellings), spelling)
+        return edited, edited.actual_path((*section, spelling, *path[1:]))
+
+    def _section(self, scope: ParamScope) -> tuple[str, str, KeyPath]:
+        """Give the file, its kind, and the path of the map that holds a level's values."""
+        if scope.kind == "app":
+            return layout.APP_FILE, "App", ("params",)
+        if scope.kind == "module":
+            module = str(scope.module)
+            if module not in self.files.modules:
+                hint = f"mlstack generate PROTOTYPE {module}.NAME makes it"
+                raise NotFoundError(f"no module `{module}`", hint=hint)
+            return layout.module_params_file(module), "ModuleParams", ("params",)
+        if scope.kind == "component":
+            return self._with_params(str(scope.component)).file, "Component", ("params",)
+        environment = str(scope.environment)
+        self.files.environment_chain(environment)
+        file = layout.environment_params_file(environment)
+        if scope.kind == "environment globals":
+            return file, "EnvironmentParams", ("globals",)
+        component = self._with_params(str(scope.component))
+        return file, "EnvironmentParams", ("components", component.full_name)
+
+    def _with_params(self, name: str) -> Component:
+        """Give a component that is no plain manifest."""
+        component = self.component(name)
+        if isinstance(component, Manifest):
+            raise UsageError(
+                f"`{name}` is a plain manifest, which has no parameters",
+                where=component.file,
+                hint=f"edit it, or patch it for one environment in environments/ENV/patches/{name}.yaml",
+            )
+        return component
+
+    def _spellings(self, scope: ParamScope, name: str) -> frozenset[str]:
+        if scope.component is not None:
+            params = self.prototype(self._with_params(scope.component).prototype).params
+            param = params.get(spelling_table(params).get(name, ""))
+        else:
+            param = self.declared_params().get(name)
+        return frozenset((param.name, *param.aliases)) if param else frozenset((name,))
+
+    # --- packages: `vendor/`, `app.yaml` and `mlstack.lock` change together ---
+
+    def install(
+        self, requirement: PackageRef, fetched: Sequence[FetchedPackage], registry: LockedRegistry
+    ) -> None:
+        """Vendor packages, lock their digests and enter the requirement in `app.yaml`, in one write.
+
+        A requirement without a version is for the newest: it replaces what an earlier one brought. With a
+        version, versions stand side by side, those of the packages it requires too: nothing goes.
+
+        Args:
+            requirement: as it was asked for.
+            fetched: the package that was asked for, then what it requires.
+            registry: what to lock of the registry.
+
+        Raises:
+            RegistryError: a version is locked already with other content.
+            ConfigError: the files cannot be written; nothing was changed.
+        """
+        new = [_locked(package) for package in fetched]
+        for package in new:
+            self._refuse_other_content(package)
+        app_file = self.edited(layout.APP_FILE, "App")
+        entered = requirement
+        if requirement.version:
+            name, version = requirement.name, fetched[0].version
+            entered = PackageRef(registry=requirement.registry, name=name, version=version)
+        if entered not in self.app().packages:
+            app_file.append(("packages",), str(entered))
+        # Another version goes if nobody asked for it by its version.
+        asked = {(ref.full_name, ref.version) for ref in (*self.app().packages, entered)}
+        replaced = {package.full_name for package in new if not requirement.version}
+        kept = [
+            package
+            for package in self.lock().packages
+            if package not in new
+            and (package.full_name not in replaced or (package.full_name, package.version) in asked)
+        ]
+        registries = [known for known in self.lock().registries if known.name != registry.name]
+        lock = Lock(registries=(*registries, registry), packages=(*kept, *new))
+        vendored = {
+            f"{_locked(package).folder}/{path}": data
+            for package in fetched
+            for path, data in package.files.items()
+        }
+        files = {**vendored, layout.LOCK_FILE: write_lock(lock), layout.APP_FILE: app_file.content}
+        changed = {file: data for file, data in files.items() if self._bytes(file) != data}
+        self.write(changed, [*self._stale(new, files), *self._unlocked_folders(lock)])
+
+    def _refuse_other_content(self, new: LockedPackage) -> None:
+        for old in self.lock().packages:
+            if old.ref == new.ref and old.digest != new.digest:
+                raise RegistryError(
+                    f"the registry's `{new.ref}` is not the one that mlstack.lock holds:"
+                    f" {new.digest}, locked {old.digest}",
+                    hint=f"a changed package needs a new version; mlstack pkg rm {new.ref} lets this one in",
+                )
+
+    def _bytes(self, file: str) -> bytes | None:
+        path = self.root / file
+        return path.read_bytes() if path.is_file() else None
+
+    def _stale(self, new: Iterable[LockedPackage], files: Mapping[str, bytes]) -> list[str]:
+        """Give files of the packages' folders that are no part of them."""
+        folders = (self.root / package.folder for package in new)
+        paths = (path for folder in folders if folder.is_dir() for path in sorted(folder.rglob("*")))
+        names = (path.relative_to(self.root).as_posix() for path in paths if not path.is_dir())
+        return [name for name in names if name not in files]
+
+    def _unlocked_folders(self, lock: Lock) -> list[str]:
+        """Give the folders of packages that were locked and are not any more."""
+        kept = {package.folder for package in lock.packages}
+        return [package.folder for package in self.lock().packages if package.folder not in kept]
+
+    def remove_package(self, ref: PackageRef) -> tuple[LockedPackage, ...]:
+        """Remove a package's requirement (all versions without one), and what nothing requires any more.
+
+        Returns:
+            The packages whose folders are gone.
+
+        Raises:
+            NotFoundError: it is not installed.
+        """
+        named = [package for package in self.lock().packages if _is(package.ref, ref)]
+        if not named:
+            raise NotFoundError(f"package `{ref}` is not installed", hint="mlstack pkg list --installed")
+        app_file = self.edited(layout.APP_FILE, "App")
+        required = list(self.app().packages)
+        left = [package for package in self.lock().packages if package not in named]
+        # What no requirement names by its version was brought by the one without: that goes with it.
+        is_newest = bool(ref.version) and ref not in required
+        is_last = is_newest or all(package.full_name != ref.full_name for package in left)
+        for old in [old for old in required if _is(old, ref) or (is_last and _is(ref, old))]:
+            app_file.remove(("packages",), required.index(old))
+            required.remove(old)
+        lock = Lock(registries=self.lock().registries, packages=self._needed(left, required))
+        gone = tuple(package for package in self.lock().packages if package not in lock.packages)
+        files = {layout.LOCK_FILE: write_lock(lock), layout.APP_FILE: app_file.content}
+        self.write(files, self._unlocked_folders(lock))
+        return gone
+
+    def _needed(
+        self, packages: Sequence[LockedPackage], required: Iterable[PackageRef]
+    ) -> tuple[LockedPackage, ...]:
+        """Give the packages that requirements of the app lead to, directly or through others."""
+        rest = [package for package in packages if any(_is(package.ref, ref) for ref in required)]
+        needed: list[LockedPackage] = []
+        while rest:
+            package = rest.pop()
+            if package not in needed:
+                needed.append(package)
+                names = self._required_by(package)
+                rest += [
+                    other for other in packages if other.registry == package.registry and other.name in names
+                ]
+        return tuple(package for package in packages if package in needed)
+
+    def _required_by(self, package: LockedPackage) -> tuple[str, ...]:
+        folder = self.root / package.folder
+        if not folder.is_dir():
+            return ()
+        try:
+            return PackageFolder.read(folder, source=package.folder).head.requires
+        except MlstackError:  # it cannot be asked: it may need any of them
+            return tuple(other.name for other in self.lock().packages)
 
 
-def _file_layers(wanted: Wanted) -> Iterator[tuple[Path, Layer]]:
-    for file in wanted.values_files:
-        found = files.read_values(file)
-        own = found.components.get(wanted.name or "")
-        yield from ((file, layer) for layer in (found.globals, own) if layer is not None)
+def _is(package: PackageRef, named: PackageRef) -> bool:
+    """Tell whether `package` is the one that `named` means; without a version it means all."""
+    return package.full_name == named.full_name and named.version in ("", package.version)
 
 
-def _name(wanted: Wanted, values: Mapping[str, Any]) -> tuple[str, str]:
-    full_name = wanted.name or str(values.get("name") or "")
-    if not full_name:
-        raise UsageError("what is the component called?", hint=f"mlstack generate {wanted.prototype} NAME")
-    module, _, name = full_name.rpartition(".")
-    parts = [(wanted.module or "").replace("/", ".").strip("."), module]
-    module = ".".join(part for part in parts if part)
-    if "/" in full_name or ".." in full_name or full_name.startswith("."):
-        check_component_name(full_name)  # names no path, and no part of one is empty
-    return check_module_name(module) if module else "", check_component_name(name)
+def _locked(package: FetchedPackage) -> LockedPackage:
+    return LockedPackage(
+        registry=package.registry,
+        name=package.name,
+        version=package.version,
+        digest=package.digest,
+        source=package.source,
+    )
 
 
-def _resolved(prototype: Prototype, layers: Sequence[Layer], passed: PassedStore | None) -> Resolved:
-    resolved = params.resolve(prototype.params, layers, prototype=prototype.full_name)
-    lacking = params.missing(prototype, resolved.values)
-    if lacking:
-        names = ", ".join(f"`{param.name}`" for param in lacking)
-        options = " ".join(f"--{param.name}=VALUE" for param in lacking)
-        raise UsageError(f"prototype `{prototype.name}` needs {names}", hint=f"add {options}")
-    try:
-        check_params(prototype, resolved, passed=passed)
-    except ParamError as error:
-        hint = f"`mlstack generate {prototype.name} --help` lists what it takes"
-        raise type(error)(error.message, where=error.where, hint=hint) from error
-    return resolved
-
-
-# --- What a render was made from: each file of the app that was read for it, and the packages ---
-
-_ENVIRONMENT = re.compile(rf"{layout.ENVIRONMENTS}/.+/{re.escape(layout.ENVIRONMENT)}")
+# --- what a render was made from -----------------------------------------------------------------------
 
 
 def digests(app: AppDir) -> dict[str, str]:
@@ -568,20 +632,18 @@ def digests(app: AppDir) -> dict[str, str]:
 
     Which cluster an environment is bound to is no input: an apply itself writes it into the file.
     """
-    return {
-        file: _without_cluster(app, file) if digest and _ENVIRONMENT.fullmatch(file) else digest
-        for file, digest in sorted(app.files.digests.items())
-        if file != layout.CURRENT_ENVIRONMENT
-    }
-
-
-def _without_cluster(app: AppDir, file: str) -> str:
-    document = app.files.document(file, "Environment")
-    value: Mapping[str, object] = document.value if document else {}
-    kept = {key: inner for key, inner in value.items() if key != "cluster"}
-    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+    hashes = {}
+    for file, digest in sorted(app.files.digests.items()):
+        if digest and _ENVIRONMENT_FILE.fullmatch(file):
+            document = app.files.document(file, "Environment")
+            value: Mapping[str, object] = document.value if document else {}
+            inputs = {key: inner for key, inner in value.items() if key != "cluster"}
+            digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
+        if file != layout.CURRENT_ENVIRONMENT:
+            hashes[file] = digest
+    return hashes
 
 
 def packages(app: AppDir) -> dict[str, str]:
     """Give the digest of each installed package, by name and version."""
-    return {str(each.ref): each.digest for each in app.lock().packages}
+    return {str(package.ref): package.digest for package in app.lock().packages}

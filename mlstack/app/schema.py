@@ -1,4 +1,4 @@
-"""The only door to RE2: patterns as Go reads them, which is how the API server does.
+"""JSON Schemas of files and parameters, with patterns read by RE2 as the API server does.
 
 Patterns come with packages and definitions, and Python's `re` lets one of them take longer than the universe
 lasts. RE2's time grows with the text alone. (`regex` has a time limit for matching, but none for compiling:
@@ -16,6 +16,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from mlstack.app import declare
+from mlstack.app.app import API_VERSION, SIGN, App, Component, Environment, Lock
 from mlstack.app.document import AppDocument, expectation, shown, suggestion
 from mlstack.app.params import KeyPath as ValuePath
 from mlstack.app.params import Origin, ParamFault, Resolved, Setting, join_path, nearest_origin, param_error
@@ -23,12 +25,6 @@ from mlstack.app.prototype import Param, Prototype
 from mlstack.errors import SchemaError
 from mlstack.names import nearest
 from mlstack.objects.masking import mask_params
-
-# --- The only door to RE2: patterns as Go reads them, which is how the API server does ---
-# Patterns come with packages and definitions, and Python's `re` lets one of them take longer than the
-# universe lasts. RE2's time grows with the text alone. (`regex` has a time limit for matching, but none for
-# compiling: `((((a{100}){100}){100}){100})` took it 35 s and 4 GB.) It is imported on first use, which
-# takes 20 ms.
 
 LONGEST = 4096
 """Characters of a pattern."""
@@ -92,14 +88,25 @@ class PassedStore(Protocol):
         """Store, or forget: a store that fails is never an error."""
 
 
+_DECLARED: Mapping[str, tuple[type, Mapping[str, Any]]] = {  # kind → dataclass and `$defs`
+    "App": (App, {"sign": SIGN}),
+    "Component": (Component, {}),
+    "Environment": (Environment, {}),
+    "Lock": (Lock, {}),
+}
+
+
 def file_kinds() -> tuple[str, ...]:
     """Give the kinds of files that have a schema."""
-    return tuple(sorted(file.stem for file in _FOLDER.glob("*.json")))
+    return tuple(sorted([*_DECLARED, *(file.stem for file in _FOLDER.glob("*.json"))]))
 
 
+@cache
 def file_schema(kind: str) -> dict[str, Any]:
-    """Read the JSON Schema of a file kind."""
-    schema: dict[str, Any] = json.loads(_schema_text(kind))
+    """Give the JSON Schema of a file kind: of its dataclass, or as a file of `schemas/` says it."""
+    if kind in _DECLARED:
+        return declare.file_schema(_DECLARED[kind][0], API_VERSION, _DECLARED[kind][1])
+    schema: dict[str, Any] = json.loads((_FOLDER / f"{kind}.json").read_text(encoding="utf-8"))
     return schema
 
 
@@ -116,7 +123,7 @@ def result_schema(kind: str) -> dict[str, Any]:
 
 @cache
 def _schema_text(kind: str) -> str:
-    return (_FOLDER / f"{kind}.json").read_text(encoding="utf-8")
+    return json.dumps(file_schema(kind))
 
 
 def check_file(

@@ -37,12 +37,19 @@ MISSING = _Missing()
 
 @dataclass(frozen=True, kw_only=True)
 class FieldChange:
-    """One field that differs."""
+    """One field that differs.
 
-    path: str  # the field as people write it: `spec.template.spec.containers[main].image`
-    action: Literal["added", "removed", "changed"]  # whether the field appears, goes or gets another value
-    old: Any = None  # value in the cluster, None if the field is added
-    new: Any = None  # value that is wanted, None if the field is removed
+    Attributes:
+        path: the field as people write it: `spec.template.spec.containers[main].image`.
+        action: whether the field appears, goes or gets another value.
+        old: value in the cluster, None if the field is added.
+        new: value that is wanted, None if the field is removed.
+    """
+
+    path: str
+    action: Literal["added", "removed", "changed"]
+    old: Any = None
+    new: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,9 @@ from typing import Any, Literal
 from mlstack.app import files, layout, schema
 from mlstack.app.app import ClusterScoped, Component, Environment, RegistryRef
 from mlstack.app.app_dir import AppDir
+from mlstack.app.app_files import EnvironmentFiles, read_preset
 from mlstack.app.edit import app_lock
-from mlstack.app.files import EnvironmentFiles, read_folder, read_preset
+from mlstack.app.files import read_folder
 from mlstack.app.params import Layer, merge
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.kube.kubeconfig import Context, Kubeconfig

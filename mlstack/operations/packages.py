@@ -20,7 +20,8 @@ from mlstack.app.app import (
     newest,
     parse_package_ref,
 )
-from mlstack.app.app_dir import AppDir, Wanted, draft
+from mlstack.app.app_dir import AppDir
+from mlstack.app.draft import ComponentRequest, draft
 from mlstack.app.package import FetchedPackage, PackageFolder
 from mlstack.app.prototype import Package, Param, Prototype
 from mlstack.app.schema import PassedStore
@@ -811,7 +812,7 @@ def _limits(schema: Mapping[str, Any]) -> Iterator[str]:
 
 
 def preview_prototype(
-    app: AppDir, wanted: Wanted, *, environment: str | None = None, store: CodeStore | None = None
+    app: AppDir, wanted: ComponentRequest, *, environment: str | None = None, store: CodeStore | None = None
 ) -> DesiredState:
     """Give the objects that a component would bring; nothing is written.
 
@@ -904,7 +905,7 @@ class ComponentRemoved:
 
 
 def generate(
-    app: AppDir, wanted: Wanted, *, replace: bool = False, store: PassedStore | None = None
+    app: AppDir, wanted: ComponentRequest, *, replace: bool = False, store: PassedStore | None = None
 ) -> Generated:
     """Make a component; only what was given is written, the rest follows the package.
 
@@ -970,7 +971,7 @@ def remove_component(app: AppDir, name: str) -> ComponentRemoved:
             if isinstance(other, Component) and found in other.depends_on:
                 raise ConfigError(
                     f"component `{other.full_name}` depends on `{found}`",
-                    where=app.files.place(other.file, ("dependsOn", other.depends_on.index(found))),
+                    where=app.files.position(other.file, ("dependsOn", other.depends_on.index(found))),
                     hint="take it out of `dependsOn` there first",
                 )
         return ComponentRemoved(name=found, files=app.remove_component(found))

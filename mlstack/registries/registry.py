@@ -14,8 +14,9 @@ from mlstack.app import document as documents
 from mlstack.app import files
 from mlstack.app.app import API_VERSION, LockedRegistry, PackageRef, RegistryRef, Retired
 from mlstack.app.app_dir import AppDir
+from mlstack.app.declare import to_map
 from mlstack.app.document import FieldReader, fields_of
-from mlstack.app.files import read_file, read_folder, read_retired, retired_maps
+from mlstack.app.files import read_file, read_folder
 from mlstack.app.package import FetchedPackage, PackageFolder, digest
 from mlstack.app.prototype import Prototype
 from mlstack.app.schema import check_file
@@ -252,7 +253,7 @@ def _parsed(data: bytes, source: str, revision: str) -> RegistryIndex:
         summary=fields.text("summary", ""),
         aliases=fields.texts("aliases"),
         packages={package.name: package for package in packages},
-        retired=read_retired(fields),
+        retired=fields.records("retired", Retired),
         revision=revision,
     )
 
@@ -605,7 +606,7 @@ def _index_map(known: RegistryIndex, packages: list[dict[str, Any]]) -> dict[str
     head: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "Registry", "name": known.name}
     head |= {"summary": known.summary} if known.summary else {}
     head |= {"aliases": list(known.aliases)} if known.aliases else {}
-    head |= {"retired": retired_maps(known.retired)} if known.retired else {}
+    head |= {"retired": [to_map(entry) for entry in known.retired]} if known.retired else {}
     return {**head, "packages": packages}
 
 

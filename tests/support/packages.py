@@ -5,7 +5,7 @@ from pathlib import Path, PurePosixPath
 from textwrap import dedent
 
 from mlstack.app.app import Lock, LockedPackage
-from mlstack.app.files import write_lock
+from mlstack.app.app_files import write_lock
 from mlstack.app.package import digest
 from tests.support.builders import Tree, write_tree
 

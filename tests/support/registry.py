@@ -6,7 +6,8 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from mlstack.app.app_dir import AppDir, Wanted
+from mlstack.app.app_dir import AppDir
+from mlstack.app.draft import ComponentRequest
 from mlstack.operations import app, packages
 from tests.support.builders import Tree, read_tree, write_tree
 
@@ -117,4 +118,4 @@ def _made(*, installed: bool) -> Tree:
 
 def generate(made: AppDir, name: str = "front", **texts: str | None) -> None:
     """Generate a component of the prototype `web` from options as typed."""
-    packages.generate(made, Wanted(prototype="web", name=name, texts={"image": "nginx", **texts}))
+    packages.generate(made, ComponentRequest(prototype="web", name=name, texts={"image": "nginx", **texts}))

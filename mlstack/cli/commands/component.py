@@ -52,14 +52,14 @@ def generate(
     output: options.Output = "table",
 ) -> int:
     """Make a component from a prototype; its parameters are options of this command."""
-    from mlstack.app.app_dir import Wanted
+    from mlstack.app.draft import ComponentRequest
     from mlstack.operations import packages
 
     if show_help:
         return _show_help(ctx, prototype, folder)
     if prototype is None:
         raise UsageError("which prototype?", hint="mlstack prototype list")
-    wanted = Wanted(
+    wanted = ComponentRequest(
         prototype=prototype,
         name=name,
         module=module,

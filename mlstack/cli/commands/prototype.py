@@ -90,10 +90,10 @@ def preview(
     output: options.ObjectOutput = "yaml",
 ) -> int:
     """Print the Kubernetes objects that a component of this prototype would bring."""
-    from mlstack.app.app_dir import Wanted
+    from mlstack.app.draft import ComponentRequest
     from mlstack.operations import packages
 
-    wanted = Wanted(
+    wanted = ComponentRequest(
         prototype=name, name=component, texts=pairs(params or []), values_files=tuple(values or ())
     )
     app = app_dir(ctx.obj, folder)

@@ -60,7 +60,7 @@ EDITOR = """
 import sys
 from pathlib import Path
 from mlstack.app.app_dir import AppDir
-from mlstack.app.app_dir import Wanted
+from mlstack.app.draft import ComponentRequest
 from mlstack.kube.kubeconfig import Context, Kubeconfig
 from mlstack.operations import app as apps, packages, params
 root, verb, first, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
@@ -77,7 +77,7 @@ for number in range(first, first + count):
     elif verb == "env":
         apps.add_environment(app, f"e{number}", kubeconfig=kubeconfig)
     elif verb == "generate":
-        packages.generate(app, Wanted(prototype="web", name=f"c{number}", texts={"image": "nginx"}))
+        packages.generate(app, ComponentRequest(prototype="web", name=f"c{number}", texts={"image": "nginx"}))
     else:
         packages.install_package(app, f"many/p{number}")
 """

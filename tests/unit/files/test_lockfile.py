@@ -4,7 +4,7 @@ import pytest
 
 from mlstack.app import document as documents
 from mlstack.app.app import Lock, LockedPackage, LockedRegistry, Retired
-from mlstack.app.files import read_lock, write_lock
+from mlstack.app.app_files import read_lock, write_lock
 from mlstack.app.schema import check_file
 from mlstack.errors import SchemaError
 

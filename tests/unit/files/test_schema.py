@@ -252,3 +252,10 @@ def test_a_file_that_does_not_fit_lists_every_fault_with_its_line() -> None:
 def test_the_shipped_schemas_are_written_evenly(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert text == json.dumps(json.loads(text), indent=2, ensure_ascii=False) + "\n"
+
+
+@pytest.mark.parametrize(
+    "path", sorted(Path("tests/golden/schemas").glob("*.json")), ids=lambda path: path.stem
+)
+def test_schemas_of_declared_kinds_stay_as_they_are(path: Path) -> None:
+    assert json.dumps(file_schema(path.stem), indent=2, ensure_ascii=False) + "\n" == path.read_text("utf-8")

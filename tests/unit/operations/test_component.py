@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.app.app_dir import AppDir, Wanted
+from mlstack.app.app_dir import AppDir
+from mlstack.app.draft import ComponentRequest
 from mlstack.errors import MlstackError, NotFoundError, ParamError, UsageError
 from mlstack.operations import app, packages
 from mlstack.operations.packages import generate
@@ -19,8 +20,8 @@ def made(tmp_path: Path) -> AppDir:
     return small_app(tmp_path)
 
 
-def wanted(name: str | None = "front", **texts: str | None) -> Wanted:
-    return Wanted(prototype="web", name=name, texts={"image": "nginx", **texts})
+def wanted(name: str | None = "front", **texts: str | None) -> ComponentRequest:
+    return ComponentRequest(prototype="web", name=name, texts={"image": "nginx", **texts})
 
 
 def content(made: AppDir, file: str = "components/front.yaml") -> str:
@@ -41,16 +42,19 @@ def test_component_is_a_reference_with_the_given_values_alone(made: AppDir) -> N
 
 
 def test_name_of_the_component_is_not_written_twice(made: AppDir) -> None:
-    generate(made, Wanted(prototype="web", name="front", texts={"name": "front", "image": "x"}))
+    generate(made, ComponentRequest(prototype="web", name="front", texts={"name": "front", "image": "x"}))
     assert "name: front" not in content(made)
 
 
 def test_component_takes_its_name_from_the_parameter(made: AppDir) -> None:
-    assert generate(made, Wanted(prototype="web", texts={"name": "front", "image": "x"})).name == "front"
+    assert (
+        generate(made, ComponentRequest(prototype="web", texts={"name": "front", "image": "x"})).name
+        == "front"
+    )
 
 
 def test_another_object_name_is_kept(made: AppDir) -> None:
-    generate(made, Wanted(prototype="web", name="front", texts={"name": "other", "image": "x"}))
+    generate(made, ComponentRequest(prototype="web", name="front", texts={"name": "other", "image": "x"}))
     assert "  name: other\n" in content(made)
 
 
@@ -71,14 +75,16 @@ def test_old_and_dashed_spellings_are_understood(made: AppDir) -> None:
 
 def test_module_becomes_a_folder(made: AppDir) -> None:
     assert generate(made, wanted("shop.front")).file == "components/shop/front.yaml"
-    by_option = Wanted(prototype="web", name="back", module="shop/inner", texts={"image": "x"})
+    by_option = ComponentRequest(prototype="web", name="back", module="shop/inner", texts={"image": "x"})
     assert generate(made, by_option).name == "shop.inner.back"
 
 
 def test_values_file_lies_below_options(made: AppDir, tmp_path: Path) -> None:
     file = tmp_path / "values.yaml"
     file.write_text("image: caddy\nreplicas: 4\n")
-    generate(made, Wanted(prototype="web", name="front", texts={"replicas": "5"}, values_files=(file,)))
+    generate(
+        made, ComponentRequest(prototype="web", name="front", texts={"replicas": "5"}, values_files=(file,))
+    )
     assert "image: caddy\n  replicas: 5\n" in content(made)
 
 
@@ -105,7 +111,9 @@ def test_each_of_several_values_files_counts(made: AppDir, tmp_path: Path, run: 
 def test_what_an_alias_sets_is_written_below_what_was_given(
     made: AppDir, texts: dict[str, str], params: str
 ) -> None:
-    result = generate(made, Wanted(prototype="red-pair", name="front", texts={"image": "x", **texts}))
+    result = generate(
+        made, ComponentRequest(prototype="red-pair", name="front", texts={"image": "x", **texts})
+    )
     assert result.prototype == "ours/tools/web"
     assert content(made).endswith(f"prototype: ours/tools/web\nparams:\n  {params}\n  image: x\n")
 
@@ -118,12 +126,14 @@ def test_what_an_alias_sets_is_written_below_what_was_given(
     ],
 )
 def test_an_alias_says_which_prototype_it_is(made: AppDir, name: str, note: str) -> None:
-    assert generate(made, Wanted(prototype=name, name="front", texts={"image": "x"})).notes[0] == note
+    assert (
+        generate(made, ComponentRequest(prototype=name, name="front", texts={"image": "x"})).notes[0] == note
+    )
 
 
 @pytest.mark.parametrize("name", ["web", "ours/tools/web", "io.ksonnet.pkg.web"])
 def test_a_prototypes_own_name_needs_no_note(made: AppDir, name: str) -> None:
-    result = generate(made, Wanted(prototype=name, name="front", texts={"image": "x"}))
+    result = generate(made, ComponentRequest(prototype=name, name="front", texts={"image": "x"}))
     assert result.notes == ("Look at it with a browser.",)
 
 
@@ -137,10 +147,10 @@ def test_a_prototypes_own_name_needs_no_note(made: AppDir, name: str) -> None:
         (wanted(color=None), UsageError, "`--color` needs a value"),
         (wanted(None), UsageError, "what is the component called"),
         (wanted("bad name"), UsageError, "cannot be a component name"),
-        (Wanted(prototype="web", name="front"), UsageError, "needs `image`"),
-        (Wanted(prototype="wbe", name="front"), NotFoundError, "wbe"),
+        (ComponentRequest(prototype="web", name="front"), UsageError, "needs `image`"),
+        (ComponentRequest(prototype="wbe", name="front"), NotFoundError, "wbe"),
         (
-            Wanted(prototype="web", name="front", values_files=(Path("/nowhere.yaml"),)),
+            ComponentRequest(prototype="web", name="front", values_files=(Path("/nowhere.yaml"),)),
             NotFoundError,
             "/nowhere.yaml",
         ),
@@ -148,7 +158,7 @@ def test_a_prototypes_own_name_needs_no_note(made: AppDir, name: str) -> None:
     ids=lambda value: getattr(value, "__name__", None) or str(value)[:40],
 )
 def test_wrong_requests_change_nothing(
-    made: AppDir, request_: Wanted, error: type[MlstackError], message: str
+    made: AppDir, request_: ComponentRequest, error: type[MlstackError], message: str
 ) -> None:
     before = read_tree(made.root)
     with pytest.raises(error) as caught:

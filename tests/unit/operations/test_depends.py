@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.app.app_dir import AppDir, Wanted
+from mlstack.app.app_dir import AppDir
+from mlstack.app.draft import ComponentRequest
 from mlstack.errors import ConfigError, NotFoundError, SchemaError
 from mlstack.operations import app, packages
 from mlstack.operations.render import render_environment
@@ -29,7 +30,7 @@ class Depending:
 
     def write(self, name: str, *depends: str) -> None:
         """Make a component that depends on others."""
-        packages.generate(self.app, Wanted(prototype="web", name=name, texts={"image": "nginx"}))
+        packages.generate(self.app, ComponentRequest(prototype="web", name=name, texts={"image": "nginx"}))
         file = self.root / f"components/{name.replace('.', '/')}.yaml"
         if depends:
             file.write_text(f"{file.read_text()}dependsOn: [{', '.join(depends)}]\n")

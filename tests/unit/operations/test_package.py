@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from mlstack.app.app import PackageRef
-from mlstack.app.app_dir import AppDir, Wanted
+from mlstack.app.app_dir import AppDir
+from mlstack.app.draft import ComponentRequest
 from mlstack.app.files import read_folder
 from mlstack.app.package import digest
 from mlstack.errors import MlstackError, NotFoundError, RegistryError, UsageError
@@ -82,8 +83,12 @@ def test_an_older_version_stands_beside_the_newest(tmp_path: Path) -> None:
     generate(made, "before")
     packages.install_package(made, "ours/tools@1.2.0")
     generate(made, "after")
-    packages.generate(made, Wanted(prototype="ours/tools@1.2.0/web", name="old", texts={"image": "nginx"}))
-    packages.generate(made, Wanted(prototype="tools@1.2.0/web", name="old2", texts={"image": "nginx"}))
+    packages.generate(
+        made, ComponentRequest(prototype="ours/tools@1.2.0/web", name="old", texts={"image": "nginx"})
+    )
+    packages.generate(
+        made, ComponentRequest(prototype="tools@1.2.0/web", name="old2", texts={"image": "nginx"})
+    )
     assert [str(each) for each in made.app().packages] == ["ours/tools", "ours/tools@1.2.0"]
     assert [each.ref for each in made.lock().packages if each.name == "tools"] == [
         PackageRef(registry="ours", name="tools", version=version) for version in ("1.2.0", "2.0.0")

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.app.app_dir import AppDir, Wanted
+from mlstack.app.app_dir import AppDir
+from mlstack.app.draft import ComponentRequest
 from mlstack.errors import NotFoundError, UsageError
 from mlstack.operations import app, packages
 from tests.support.builders import read_tree
@@ -96,7 +97,7 @@ def test_description_says_all_of_a_parameter(made: AppDir) -> None:
 def test_preview_gives_the_objects_and_writes_nothing(made: AppDir) -> None:
     before = read_tree(made.root)
     state = packages.preview_prototype(
-        made, Wanted(prototype="web", texts={"image": "nginx", "color": "green"})
+        made, ComponentRequest(prototype="web", texts={"image": "nginx", "color": "green"})
     )
     (found,) = state.objects
     assert (found.kind, found.name, found.namespace) == ("ConfigMap", "web", "default")
@@ -106,14 +107,14 @@ def test_preview_gives_the_objects_and_writes_nothing(made: AppDir) -> None:
 
 def test_preview_in_an_environment_takes_its_namespace(made: AppDir) -> None:
     app.add_environment(made, "gke", kubeconfig=KUBECONFIG, context="gke", use_preset=False)
-    wanted = Wanted(prototype="web", name="page", texts={"image": "nginx"})
+    wanted = ComponentRequest(prototype="web", name="page", texts={"image": "nginx"})
     (found,) = packages.preview_prototype(made, wanted, environment="gke").objects
     assert (found.name, found.namespace) == ("page", "ml")
 
 
 def test_preview_needs_what_is_required(made: AppDir) -> None:
     with pytest.raises(UsageError, match="needs `image`"):
-        packages.preview_prototype(made, Wanted(prototype="web"))
+        packages.preview_prototype(made, ComponentRequest(prototype="web"))
 
 
 RETIRED = """\
@@ -145,8 +146,8 @@ def test_retired_names_are_found_by_search_alone(retiring: AppDir) -> None:
     [
         lambda app: packages.describe_prototype(app, "cgi"),
         lambda app: packages.matching_prototypes(app, "cgi"),
-        lambda app: packages.preview_prototype(app, Wanted(prototype="cgi")),
-        lambda app: packages.generate(app, Wanted(prototype="cgi", name="x")),
+        lambda app: packages.preview_prototype(app, ComponentRequest(prototype="cgi")),
+        lambda app: packages.generate(app, ComponentRequest(prototype="cgi", name="x")),
         lambda app: packages.install_package(app, "ours/cgi"),
         lambda app: packages.install_package(app, "ours/cgi@1.0"),
         lambda app: packages.describe_package(app, "ours/cgi"),

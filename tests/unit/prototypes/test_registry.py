@@ -9,7 +9,7 @@ import pytest
 
 from mlstack.app import files
 from mlstack.yaml import read
-from mlstack.app.app_dir import Wanted
+from mlstack.app.draft import ComponentRequest
 from mlstack.app.schema import check_value
 from mlstack.app.app import RegistryRef
 from mlstack.app.params import spelling_table
@@ -82,7 +82,7 @@ def test_an_old_part_of_the_core_brings_that_part_alone(
     tmp_path: Path, alias: str, brings: str, lacks: str
 ) -> None:
     app = examples.write_app(tmp_path / "app", {})
-    found = {str(each.identity) for each in preview_prototype(app, Wanted(prototype=alias)).objects}
+    found = {str(each.identity) for each in preview_prototype(app, ComponentRequest(prototype=alias)).objects}
     assert brings in found
     assert lacks not in found
 

@@ -6,7 +6,7 @@ import pytest
 
 from mlstack.app.app import Lock, LockedRegistry, Retired
 from mlstack.app.app_dir import AppDir
-from mlstack.app.files import write_lock
+from mlstack.app.app_files import write_lock
 from mlstack.errors import NotFoundError
 from mlstack.registries.registry import find_prototype
 from tests.support.builders import write_tree

@@ -1,0 +1,115 @@
+"""Components that an app does not have yet: their parameters as given, resolved and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mlstack.app import files, params
+from mlstack.app.app import Component
+from mlstack.app.document import read_text_value
+from mlstack.app.layout import component_file
+from mlstack.app.params import KeyPath, Layer, Origin, Resolved, merge
+from mlstack.app.prototype import Prototype
+from mlstack.app.reader import AppReader
+from mlstack.app.schema import PassedStore, check_params
+from mlstack.errors import NotFoundError, ParamError, UsageError
+from mlstack.names import check_component_name, check_module_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComponentRequest:
+    """A component as it was asked for."""
+
+    prototype: str  # full name, alias or unique end of a name
+    name: str | None = None  # with its module in front (`serving.inception`), else the parameter `name`
+    module: str | None = None  # None for the one in its name
+    texts: Mapping[str, str | None] = field(default_factory=dict)  # as typed; None: option without a value
+    values_files: tuple[Path, ...] = ()  # later ones win over earlier, `texts` over all
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """A component that could be added to an app as it is, with the parameters that were given."""
+
+    component: Component
+    prototype: Prototype
+    resolved: Resolved  # as the parameters would count, checked
+
+
+def draft(
+    app: AppReader, request: ComponentRequest, prototype: Prototype, *, passed: PassedStore | None = None
+) -> Draft:
+    """Work out a component from what was asked for; nothing is written.
+
+    Parameter sets in `passed` are not checked again.
+
+    Raises:
+        UsageError: no name, an unknown parameter, or a required one missing.
+        ParamError: a value does not fit its parameter.
+    """
+    values, origins = _values(prototype, request)
+    module, name = _name(request, values)
+    if values.get("name") == name:
+        del values["name"]  # a component's name is the default
+    full_name = prototype.full_name
+    if "@" in request.prototype:  # a version that was asked for stays
+        full_name = f"{prototype.registry}/{prototype.package}@{prototype.version}/{prototype.name}"
+    component = Component(
+        name=name, module=module, prototype=full_name, params=values, file=component_file(module, name)
+    )
+    layers = [Layer("app", app.app().params), Layer("component", values, origins)]
+    resolved = params.resolve(prototype.params, layers, prototype=prototype.full_name)
+    missing = params.missing(prototype, resolved.values)
+    if missing:
+        names = ", ".join(f"`{param.name}`" for param in missing)
+        options = " ".join(f"--{param.name}=VALUE" for param in missing)
+        raise UsageError(f"prototype `{prototype.name}` needs {names}", hint=f"add {options}")
+    try:
+        check_params(prototype, resolved, passed=passed)
+    except ParamError as error:
+        hint = f"`mlstack generate {prototype.name} --help` lists what it takes"
+        raise type(error)(error.message, where=error.where, hint=hint) from error
+    return Draft(component=component, prototype=prototype, resolved=resolved)
+
+
+def _values(prototype: Prototype, request: ComponentRequest) -> tuple[dict[str, Any], dict[KeyPath, Origin]]:
+    """Give the values by canonical name, and where each was given."""
+    alias = prototype.alias(request.prototype) or ""
+    values: dict[str, Any] = dict(prototype.alias_params.get(alias, {}))
+    origins: dict[KeyPath, Origin] = {(name,): Origin(f"prototype {alias}") for name in values}
+    for file, layer in _file_layers(request):
+        for key, value in layer.values.items():
+            origin = layer.origins.get((key,), Origin(str(file)))
+            try:
+                name = params.canonical_name(prototype, key)
+            except NotFoundError as error:
+                error.where = str(origin)
+                raise
+            known = values.get(name)
+            values[name] = merge(known, value) if isinstance(known, Mapping) else value
+            origins[(name,)] = origin
+    for name, value in params.typed(prototype, request.texts, read=read_text_value).items():
+        values[name], origins[(name,)] = value, Origin(f"--{name}")
+    return values, origins
+
+
+def _file_layers(request: ComponentRequest) -> Iterator[tuple[Path, Layer]]:
+    for file in request.values_files:
+        values = files.read_values(file)
+        own = values.components.get(request.name or "")
+        yield from ((file, layer) for layer in (values.globals, own) if layer is not None)
+
+
+def _name(request: ComponentRequest, values: Mapping[str, Any]) -> tuple[str, str]:
+    full_name = request.name or str(values.get("name") or "")
+    if not full_name:
+        raise UsageError("what is the component called?", hint=f"mlstack generate {request.prototype} NAME")
+    module, _, name = full_name.rpartition(".")
+    parts = [(request.module or "").replace("/", ".").strip("."), module]
+    module = ".".join(part for part in parts if part)
+    if "/" in full_name or ".." in full_name or full_name.startswith("."):
+        check_component_name(full_name)  # names no path, and no part of one is empty
+    return check_module_name(module) if module else "", check_component_name(name)
