@@ -339,7 +339,13 @@ class Manifest:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterIdentity:
-    """What tells one cluster from another, whatever a context is called."""
+    """What tells one cluster from another, whatever a context is called.
+
+    Attributes:
+        uid: UID of the namespace kube-system.
+        ca: `sha256:…` of the server's CA bundle.
+        server: the address it was reached at; shown to people, never compared.
+    """
 
     uid: str | None = key(_TEXT, "UID of the namespace kube-system.", default=None)
     ca: str | None = key(_DIGEST, "Hash of the server's CA bundle.", default=None)

@@ -176,7 +176,7 @@ def test_a_manifest_gives_all_its_documents_with_places(app: Build) -> None:
     read = build(app, components__web="a: 1\n---\n---\nb: 2\n")
     manifest = read.component("web")
     assert isinstance(manifest, Manifest)
-    assert [(each.value, each.line) for each in read.read_manifest(manifest)] == [
+    assert [(each.value, each.content.line) for each in read.read_manifest(manifest)] == [
         ({"a": 1}, 1),
         ({"b": 2}, 4),
     ]
