@@ -71,7 +71,7 @@ sys.stdin.readline()
 for number in range(first, first + count):
     app = AppDir(root)
     if verb == "param":
-        params.set_param(app, params.Place(component="front"), f"tags.t{number}", str(number))
+        params.set_param(app, params.ParamPlace(component="front"), f"tags.t{number}", str(number))
     elif verb == "registry":
         packages.add_registry(app, f"r{number}", "../registry")
     elif verb == "env":
