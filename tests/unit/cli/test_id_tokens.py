@@ -173,7 +173,7 @@ def test_what_cannot_be_renewed_is_told_without_secrets(
 def test_a_silent_provider_is_given_up(
     tmp_path: Path, provider: FakeProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connect, "TIMEOUT_S", 0.3)
+    monkeypatch.setattr("mlstack.kube.id_tokens.TIMEOUT_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"https://127.0.0.1:{silent.getsockname()[1]}"
         error = failed(tmp_path, provider.user(OLD, **{"idp-issuer-url": url}))

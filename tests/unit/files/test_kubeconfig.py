@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mlstack.errors import ClusterError, NotFoundError, UsageError
-from mlstack.kube import kubeconfig as logins
+from mlstack.kube import login as logins
 from mlstack.kube.kubeconfig import load
 from tests.support.builders import kubeconfig, write_tree
 

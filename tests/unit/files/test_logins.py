@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from mlstack.errors import ClusterError, NotFoundError
-from mlstack.kube import kubeconfig
-from mlstack.kube.kubeconfig import Found, IdToken, Interactive, Login, Plugin, Proof, TokenFile
+from mlstack.kube import id_tokens, login
+from mlstack.kube.kubeconfig import Login
+from mlstack.kube.login import ContextLogin, IdToken, Interactive, Plugin, Proof, TokenFile
 from tests.support.providers import LATER_S, id_token
 
 SERVER = "https://127.0.0.1:6443"
@@ -33,18 +34,18 @@ def config(
     return str(file)
 
 
-def found(folder: Path, user: Any = None, environ: Any = None, **cluster: Any) -> Found:
-    return kubeconfig.find("test", config(folder / "k", user=user, cluster=cluster), environ or {})
+def found(folder: Path, user: Any = None, environ: Any = None, **cluster: Any) -> ContextLogin:
+    return login.find("test", config(folder / "k", user=user, cluster=cluster), environ or {})
 
 
 def proof(folder: Path, user: Any) -> Proof:
-    way = found(folder, user).way
+    way = found(folder, user).source
     assert isinstance(way, Proof)
     return way
 
 
 def asked(folder: Path, user: Any, **cluster: Any) -> Plugin:
-    way = found(folder, user, **cluster).way
+    way = found(folder, user, **cluster).source
     assert isinstance(way, Plugin)
     return way
 
@@ -63,7 +64,7 @@ def test_a_token_and_certificates_are_read(tmp_path: Path) -> None:
     cluster = {"certificate-authority-data": encoded("CA"), "tls-server-name": "kubernetes"}
     one = found(tmp_path, user, **cluster)
     assert one.login == Login(label="context `test`", server=SERVER, ca_pem="CA", server_name="kubernetes")
-    assert one.way == Proof(authorization="Bearer t", cert_pem="CERT", key_pem="KEY")
+    assert one.source == Proof(authorization="Bearer t", cert_pem="CERT", key_pem="KEY")
 
 
 def test_what_is_secret_is_in_no_text_of_a_login(tmp_path: Path) -> None:
@@ -76,25 +77,25 @@ def test_what_is_secret_is_in_no_text_of_a_login(tmp_path: Path) -> None:
     for user in users:
         one = found(tmp_path, user, **{"proxy-url": "http://ada:hush@proxy"})
         assert "hush" not in repr(one)
-        assert "hush" not in repr(one.way)
+        assert "hush" not in repr(one.source)
 
 
 def test_the_first_of_several_files_counts(tmp_path: Path) -> None:
     one = config(tmp_path / "1", user={"token": "first"})
     two = config(tmp_path / "2", user={"token": "second"})
     both = {"KUBECONFIG": os.pathsep.join((one, two))}
-    assert kubeconfig.find("test", None, both).way == Proof(authorization="Bearer first")
+    assert login.find("test", None, both).source == Proof(authorization="Bearer first")
 
 
 def test_a_login_may_be_spread_over_files(tmp_path: Path) -> None:
     one = config(tmp_path / "1", context="other")
     two = config(tmp_path / "2", user={"token": "second"})
     files = os.pathsep.join((str(tmp_path / "none"), one, two))
-    assert kubeconfig.find("test", None, {"KUBECONFIG": files}).way == Proof(authorization="Bearer t")
+    assert login.find("test", None, {"KUBECONFIG": files}).source == Proof(authorization="Bearer t")
 
 
 def test_without_a_name_the_current_context_counts(tmp_path: Path) -> None:
-    assert kubeconfig.find("", config(tmp_path / "k"), {}).context == "test"
+    assert login.find("", config(tmp_path / "k"), {}).context == "test"
 
 
 def test_a_user_without_anything_is_nobody(tmp_path: Path) -> None:
@@ -106,16 +107,16 @@ def test_a_certificate_counts_with_its_key_only(tmp_path: Path) -> None:
 
 
 def test_a_token_file_lies_beside_the_kubeconfig(tmp_path: Path) -> None:
-    way = found(tmp_path, {"tokenFile": "token", "token": "t"}).way
+    way = found(tmp_path, {"tokenFile": "token", "token": "t"}).source
     assert way == TokenFile(path=str(tmp_path / "token"), proof=Proof(authorization="Bearer t"))
 
 
 def test_a_token_counts_while_its_file_cannot_be_read(tmp_path: Path) -> None:
     one = found(tmp_path, {"tokenFile": "token", "token": "t"})
-    assert isinstance(one.way, TokenFile)
-    assert kubeconfig.read_token(one, one.way).authorization == "Bearer t"
+    assert isinstance(one.source, TokenFile)
+    assert login.read_token(one, one.source).authorization == "Bearer t"
     (tmp_path / "token").write_text(" new\n")
-    assert kubeconfig.read_token(one, one.way).authorization == "Bearer new"
+    assert login.read_token(one, one.source).authorization == "Bearer new"
 
 
 @pytest.mark.parametrize(
@@ -124,13 +125,13 @@ def test_a_token_counts_while_its_file_cannot_be_read(tmp_path: Path) -> None:
     ids=lambda user: ",".join(user),
 )
 def test_a_plug_in_is_the_last_way(tmp_path: Path, user: dict[str, Any]) -> None:
-    assert not isinstance(found(tmp_path, {**user, **plugin()}).way, Plugin)
+    assert not isinstance(found(tmp_path, {**user, **plugin()}).source, Plugin)
 
 
 def test_a_token_counts_before_an_auth_provider(tmp_path: Path) -> None:
     provider = {"auth-provider": {"name": "oidc", "config": {}}}
     assert proof(tmp_path, {"token": "t", **provider}) == Proof(authorization="Bearer t")
-    way = found(tmp_path, provider).way
+    way = found(tmp_path, provider).source
     assert isinstance(way, IdToken)
     assert way.proof == Proof(expires_s=0)
 
@@ -140,18 +141,17 @@ def test_an_identity_provider_is_read_with_its_place(tmp_path: Path) -> None:
     user = {"auth-provider": {"name": "oidc", "config": settings}, "client-certificate-data": encoded("C")}
     one = found(tmp_path, user)
     shown = Proof(authorization=f"Bearer {settings['id-token']}", cert_pem="C", expires_s=LATER_S - 10)
-    assert one.way == IdToken(proof=shown, settings=settings, file=str(tmp_path / "k"), user="u")
-    assert "hush" not in repr(one.way)
-    assert one.way.with_token(Proof(authorization="Bearer t", expires_s=1.0)).cert_pem == "C"
+    assert one.source == IdToken(proof=shown, settings=settings, file=str(tmp_path / "k"), user="u")
+    assert "hush" not in repr(one.source)
 
 
 def test_tokens_are_not_kept_where_the_user_is_gone(tmp_path: Path) -> None:
-    way = found(tmp_path, {"auth-provider": {"name": "oidc", "config": {}}}).way
+    way = found(tmp_path, {"auth-provider": {"name": "oidc", "config": {}}}).source
     assert isinstance(way, IdToken)
     before = Path(config(tmp_path / "k", user={"token": "t"})).read_text()
     for name in ("u", "gone"):
         with pytest.raises(ValueError, match="changed meanwhile"):
-            kubeconfig.keep(replace(way, user=name), {"id-token": "t"})
+            id_tokens.keep(replace(way, user=name), {"id-token": "t"})
     assert (tmp_path / "k").read_text() == before
 
 
@@ -274,7 +274,7 @@ def test_who_acts_as_somebody_else_says_so(tmp_path: Path) -> None:
 def test_empty_files_are_passed_over(tmp_path: Path, text: str) -> None:
     (tmp_path / "empty").write_text(text)
     files = os.pathsep.join((str(tmp_path / "empty"), config(tmp_path / "k")))
-    assert kubeconfig.find("test", None, {"KUBECONFIG": files}).context == "test"
+    assert login.find("test", None, {"KUBECONFIG": files}).context == "test"
 
 
 @pytest.mark.parametrize(
@@ -284,7 +284,7 @@ def test_what_is_no_kubeconfig_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "k"
     file.write_text(text)
     with pytest.raises(ClusterError, match="the kubeconfig cannot be read"):
-        kubeconfig.find("test", str(file), {})
+        login.find("test", str(file), {})
 
 
 def account(folder: Path) -> Path:
@@ -297,17 +297,17 @@ POD = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443", "
 
 
 def test_in_a_pod_its_service_account_logs_in(tmp_path: Path) -> None:
-    one = kubeconfig.find("", None, POD, account=account(tmp_path))
+    one = login.find("", None, POD, account=account(tmp_path))
     assert (one.login.server, one.login.ca_pem) == ("https://[fd00::1]:443", "ca.crt")
-    assert isinstance(one.way, TokenFile)
-    assert kubeconfig.read_token(one, one.way).authorization == "Bearer token"
+    assert isinstance(one.source, TokenFile)
+    assert login.read_token(one, one.source).authorization == "Bearer token"
 
 
 def test_a_kubeconfig_or_a_context_counts_before_the_account_of_the_pod(tmp_path: Path) -> None:
     environ = {**POD, "KUBECONFIG": config(tmp_path / "k")}
-    assert kubeconfig.find("", None, environ, account=account(tmp_path)).context == "test"
+    assert login.find("", None, environ, account=account(tmp_path)).context == "test"
     with pytest.raises(NotFoundError, match="there is no kubeconfig"):
-        kubeconfig.find("test", None, POD, account=tmp_path)
+        login.find("test", None, POD, account=tmp_path)
 
 
 @pytest.mark.parametrize("missing", ["KUBERNETES_SERVICE_HOST", "token"])
@@ -316,6 +316,6 @@ def test_a_pod_without_an_account_says_so(tmp_path: Path, missing: str) -> None:
     (folder / missing).unlink(missing_ok=True)
     environ = {key: value for key, value in POD.items() if key != missing}
     with pytest.raises(ClusterError, match="this pod's service account"):
-        one = kubeconfig.find("", None, environ, account=folder)
-        assert isinstance(one.way, TokenFile)
-        kubeconfig.read_token(one, one.way)
+        one = login.find("", None, environ, account=folder)
+        assert isinstance(one.source, TokenFile)
+        login.read_token(one, one.source)

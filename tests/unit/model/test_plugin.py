@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mlstack.kube import kubeconfig
-from mlstack.kube.kubeconfig import Answer, Plugin
+from mlstack.kube import login
+from mlstack.kube.login import Plugin, Proof
 
 V1 = "client.authentication.k8s.io/v1"
 CERT = "-----BEGIN CERTIFICATE-----\n"
@@ -21,14 +21,14 @@ def said(status: Any, **more: Any) -> bytes:
 
 
 def test_a_plug_in_is_told_in_its_version_whether_it_can_ask() -> None:
-    asked = json.loads(kubeconfig.question(LOGIN, interactive=True))
+    asked = json.loads(login.exec_info(LOGIN, interactive=True))
     assert asked == {"apiVersion": V1, "kind": "ExecCredential", "spec": {"interactive": True}}
 
 
 def test_a_plug_in_is_told_of_the_cluster() -> None:
     cluster = {"server": "https://c", "config": None}
     wants = Plugin(command="login", api_version=V1, cluster=cluster)
-    asked = json.loads(kubeconfig.question(wants, interactive=False))
+    asked = json.loads(login.exec_info(wants, interactive=False))
     assert asked["spec"] == {"cluster": cluster, "interactive": False}
 
 
@@ -39,15 +39,17 @@ def test_a_token_and_a_certificate_are_taken_together() -> None:
         "clientKeyData": KEY,
         "expirationTimestamp": "1970-01-01T01:00:10.123456789+01:00",
     }
-    found = kubeconfig.answered(LOGIN, said(status))
-    assert (found.token, found.cert_pem, found.key_pem) == ("t", CERT, KEY)
+    found = login.read_answer(LOGIN, said(status))
+    assert (found.authorization, found.cert_pem, found.key_pem) == ("Bearer t", CERT, KEY)
     assert found.expires_s == pytest.approx(10.123456)
     assert "BEGIN" not in repr(found)
 
 
 @pytest.mark.parametrize("time", [None, "0001-01-01T00:00:00Z"], ids=["none", "Go's zero"])
 def test_a_token_may_never_expire(time: str | None) -> None:
-    assert kubeconfig.answered(LOGIN, said({"token": "t", "expirationTimestamp": time})) == Answer(token="t")
+    assert login.read_answer(LOGIN, said({"token": "t", "expirationTimestamp": time})) == Proof(
+        authorization="Bearer t"
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ def test_a_token_may_never_expire(time: str | None) -> None:
 )
 def test_what_is_no_answer_is_said_without_secrets(output: bytes, told: str) -> None:
     with pytest.raises(ValueError, match=r"^it|^`token") as caught:
-        kubeconfig.answered(LOGIN, output)
+        login.read_answer(LOGIN, output)
     assert told in str(caught.value)
     assert "hush" not in str(caught.value)
     assert caught.value.__cause__ is None

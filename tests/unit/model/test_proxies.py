@@ -28,7 +28,7 @@ PROXY = "http://proxy:3128"
     ],
 )
 def test_the_proxy_of_the_scheme_counts(environ: dict[str, str], server: str, expected: str | None) -> None:
-    assert kubeconfig.between(server, environ) == expected
+    assert kubeconfig.proxy_of(server, environ) == expected
 
 
 @pytest.mark.parametrize(
@@ -70,5 +70,5 @@ def test_the_proxy_of_the_scheme_counts(environ: dict[str, str], server: str, ex
     ],
 )
 def test_exceptions(server: str, exceptions: str, is_excepted: bool) -> None:
-    found = kubeconfig.between(server, {"HTTPS_PROXY": PROXY, "NO_PROXY": exceptions})
+    found = kubeconfig.proxy_of(server, {"HTTPS_PROXY": PROXY, "NO_PROXY": exceptions})
     assert (found is None) is is_excepted
