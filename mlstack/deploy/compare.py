@@ -1,29 +1,28 @@
-"""Two environments side by side: which side is meant, and objects of one as if they were the other's."""
+"""Any two environments side by side: what their files say, and what their clusters have."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from mlstack.app.app import Environment
-from mlstack.deploy import deployment, history, inventory, inventory_store, result
+from mlstack.deploy import deployment, history, inventory_store, result
 from mlstack.deploy.changes import Action, ApplyOptions, Change
-from mlstack.deploy.inventory import Member
+from mlstack.deploy.inventory import MEMBER_LABEL, Member
 from mlstack.deploy.inventory_store import ref_of
 from mlstack.deploy.target import Reached, Target, reach
 from mlstack.errors import UsageError
 from mlstack.kube import parallel
-from mlstack.kube.client import Cluster, Opener
+from mlstack.kube.client import Opener
 from mlstack.objects import managed_fields
 from mlstack.objects.kube_object import ENVIRONMENT_LABEL, MANAGER, DesiredState, Identity, KubeObject, marks
 from mlstack.objects.managed_fields import FieldChange
 
-# --- Two environments side by side: which side is meant, and objects of one as if they were the
-# other's
-
 Where = Literal["local", "remote"]
+"""`local` for what the files say, `remote` for what the cluster has."""
 
+_ASKING = ApplyOptions(dry_run=True)
 _BACK: Mapping[str, Action] = {"create": "delete", "delete": "create", "recreate": "update"}
 _TURNED: Mapping[str, Literal["added", "removed", "changed"]] = {
     "added": "removed",
@@ -34,12 +33,7 @@ _TURNED: Mapping[str, Literal["added", "removed", "changed"]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedEnvironment:
-    """One side of a comparison.
-
-    Attributes:
-        where: `local` for what the files say, `remote` for what the cluster has.
-        environment: name of the environment.
-    """
+    """One side of a comparison."""
 
     where: Where
     environment: str
@@ -63,49 +57,6 @@ def read_side(text: str) -> ComparedEnvironment:
     return ComparedEnvironment(where="local" if where == "local" else "remote", environment=environment)
 
 
-def moved_to(state: DesiredState, place: Environment, there: Environment) -> DesiredState:
-    """Give the objects of one environment as if they were another's: its namespace and its mark."""
-    mark = marks(app=state.app, environment=there.name, component="")[ENVIRONMENT_LABEL]
-
-    def moved(found: KubeObject) -> KubeObject:
-        metadata = dict(found.metadata)
-        if found.namespace == place.namespace:
-            metadata["namespace"] = there.namespace
-        if (found.metadata.get("labels") or {}).get(ENVIRONMENT_LABEL):
-            metadata["labels"] = {**metadata["labels"], ENVIRONMENT_LABEL: mark}
-        named = (found.api_version, found.kind) == ("v1", "Namespace") and found.name == place.namespace
-        if named:
-            metadata["name"] = there.namespace
-        return found.with_data({**found.data, "metadata": metadata})
-
-    return replace(
-        state,
-        environment=there.name,
-        namespace=there.namespace,
-        objects=tuple(moved(found) for found in state.objects),
-    )
-
-
-def turned(change: Change) -> Change:
-    """Give a change as it is seen from the other side."""
-    return replace(
-        change,
-        action=_BACK.get(change.action, change.action),
-        fields=tuple(
-            FieldChange(path=one.path, action=_TURNED[one.action], old=one.new, new=one.old)
-            for one in change.fields
-        ),
-        desired=None,
-        reason="",
-        notes=(),
-    )
-
-
-# --- Any two environments side by side: what their files say, and what their clusters have ---
-
-_ASKING = ApplyOptions(dry_run=True)
-
-
 def compare(
     target: Target, left: ComparedEnvironment, right: ComparedEnvironment, *, opener: Opener
 ) -> tuple[tuple[Change, ...], tuple[str, ...]]:
@@ -124,21 +75,22 @@ def compare(
         ClusterError: a cluster cannot be asked, or is another than the environment's.
     """
     if left.where == right.where:
-        return _alike(target, left, right, opener)
+        return _same_kind(target, left, right, opener)
     if right.where == "local":
-        return _against_cluster(target, right, left, opener)
-    changes, notes = _against_cluster(target, left, right, opener)
-    return tuple(turned(change) for change in changes), notes
+        return _with_cluster(target, right, left, opener)
+    changes, notes = _with_cluster(target, left, right, opener)
+    return tuple(map(turned, changes)), notes
 
 
-def _target(target: Target, side: ComparedEnvironment) -> Target:
-    return replace(target, environment=side.environment)
-
-
-def _alike(
+def _same_kind(
     target: Target, left: ComparedEnvironment, right: ComparedEnvironment, opener: Opener
 ) -> tuple[tuple[Change, ...], tuple[str, ...]]:
-    (before, here), (after, there) = (_state(_target(target, side), side, opener) for side in (left, right))
+    """Compare files with files, or a cluster with a cluster."""
+    targets = [replace(target, environment=side.environment) for side in (left, right)]
+    before, after = (
+        one.desired() if left.where == "local" else live_state(reach(one, opener)) for one in targets
+    )
+    here, there = (one.app.environment(one.environment) for one in targets)
     secrets = (*before.secrets, *after.secrets)
     changes = tuple(
         replace(change, fields=result.veiled(change.fields, secrets))
@@ -147,28 +99,49 @@ def _alike(
     return changes, tuple(dict.fromkeys((*before.notes, *after.notes)))
 
 
-def _against_cluster(
+def _with_cluster(
     target: Target, files: ComparedEnvironment, live: ComparedEnvironment, opener: Opener
 ) -> tuple[tuple[Change, ...], tuple[str, ...]]:
     """Compare with a cluster what one side's files say, as if they were of the environment there."""
-    wanted = _target(target, files)
-    place = _place(wanted)
-    goal = _target(target, live)
-    state = moved_to(wanted.desired(), place, _place(goal))
-    found = deployment.compare(reach(goal, opener, state=state), _ASKING)
+    desired = replace(target, environment=files.environment)
+    goal = replace(target, environment=live.environment)
+    place, there = (one.app.environment(one.environment) for one in (desired, goal))
+    state = moved_to(desired.desired(), place, there)
+    changes = deployment.compare(reach(goal, opener, state=state), _ASKING).changes.changes
     own = Identity("", "Namespace", "", state.namespace)  # which an apply would make first
-    changes = found.changes.changes
-    shown = (replace(one, fields=result.veiled(one.fields, state.secrets)) for one in changes)
-    return tuple(one for one in shown if one.component or one.identity != own), state.notes
+    return tuple(
+        replace(change, fields=result.veiled(change.fields, state.secrets))
+        for change in changes
+        if change.component or change.identity != own
+    ), state.notes
 
 
-def _place(target: Target) -> Environment:
-    return target.app.environment(target.environment)
+def moved_to(state: DesiredState, place: Environment, there: Environment) -> DesiredState:
+    """Give the objects of one environment as if they were another's: its namespace and its mark."""
+    mark = marks(app=state.app, environment=there.name, component="")[ENVIRONMENT_LABEL]
+
+    def moved(found: KubeObject) -> KubeObject:
+        metadata = dict(found.metadata)
+        if found.namespace == place.namespace:
+            metadata["namespace"] = there.namespace
+        if (found.metadata.get("labels") or {}).get(ENVIRONMENT_LABEL):
+            metadata["labels"] = {**metadata["labels"], ENVIRONMENT_LABEL: mark}
+        if (found.api_version, found.kind, found.name) == ("v1", "Namespace", place.namespace):
+            metadata["name"] = there.namespace
+        return found.with_data({**found.data, "metadata": metadata})
+
+    objects = tuple(map(moved, state.objects))
+    return replace(state, environment=there.name, namespace=there.namespace, objects=objects)
 
 
-def _state(target: Target, side: ComparedEnvironment, opener: Opener) -> tuple[DesiredState, Environment]:
-    place = _place(target)
-    return (target.desired() if side.where == "local" else live_state(reach(target, opener))), place
+def turned(change: Change) -> Change:
+    """Give a change as it is seen from the other side."""
+    fields = tuple(
+        FieldChange(path=one.path, action=_TURNED[one.action], old=one.new, new=one.old)
+        for one in change.fields
+    )
+    action = _BACK.get(change.action, change.action)
+    return replace(change, action=action, fields=fields, desired=None, reason="", notes=())
 
 
 def live_state(reached: Reached) -> DesiredState:
@@ -178,28 +151,28 @@ def live_state(reached: Reached) -> DesiredState:
         reached.cluster, app=state.app, environment=state.environment, namespace=reached.place.namespace
     )
     members = inventory.of_components(state.components) if reached.selective else inventory.ordered()
-    return replace(state, objects=_live(reached.cluster, members), notes=(*state.notes, *inventory.notes))
 
-
-def _live(cluster: Cluster, members: Sequence[Member]) -> tuple[KubeObject, ...]:
-    def look(member: Member) -> KubeObject | None:
-        live = cluster.get(ref_of(member))
+    def fetch(member: Member) -> KubeObject | None:
+        live = reached.cluster.get(ref_of(member))
         return None if live is None else KubeObject(data=_owned(live), component=member.component)
 
-    return tuple(live for live in parallel.whole(parallel.run(look, members)) if live is not None)
+    objects = parallel.whole(parallel.run(fetch, members))
+    return replace(
+        state,
+        objects=tuple(found for found in objects if found is not None),
+        notes=(*state.notes, *inventory.notes),
+    )
 
 
 def _owned(live: Mapping[str, Any]) -> dict[str, Any]:
     """Give what we applied of a live object, with its name, and without the mark of its ApplySet."""
     names = {key: live["metadata"][key] for key in ("name", "namespace") if key in live["metadata"]}
     tree = managed_fields.owned(live, MANAGER)
-    found = managed_fields.project(live, tree) if tree else {}
-    metadata = {**found.get("metadata", {}), **names}
-    labels = {
-        key: value for key, value in metadata.get("labels", {}).items() if key != inventory.MEMBER_LABEL
-    }
+    owned = managed_fields.project(live, tree) if tree else {}
+    metadata = {**owned.get("metadata", {}), **names}
+    labels = {key: value for key, value in metadata.get("labels", {}).items() if key != MEMBER_LABEL}
     return {
-        **found,
+        **owned,
         "apiVersion": live["apiVersion"],
         "kind": live["kind"],
         "metadata": {**metadata, **({"labels": labels} if labels else {})},

@@ -25,12 +25,6 @@ from mlstack.objects import managed_fields
 from mlstack.objects.kube_object import APP_LABEL, MANAGER, Identity, KubeObject
 from mlstack.objects.managed_fields import FieldChange, ManagedFieldsEntry, Path
 
-# --- Why a live object is not as its files say: who changed which field, or whether only our apply
-# is behind
-# The API server keeps the books: whoever changes or removes a value that we applied takes its path from our
-# entry in `managedFields`. So a field that is still ours has the value we gave it, and differs because the
-# files have changed since; one that is another's was changed by that one; one that is nobody's was removed.
-
 Cause = Literal["person", "controller", "stale", "unknown"]
 DriftState = Literal["same", "changed", "missing", "new", "extra"]
 DriftAction = Literal["changed", "removed", "added"]
@@ -68,36 +62,24 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectDrift:
-    """How one live object stands against the files and the last apply.
-
-    Attributes:
-        identity: the object.
-        component: full name of its component.
-        state: `missing` was applied and is not there, `new` was not applied so far, `extra` is there
-            with our marks and not in the files.
-        reason: what happened to the object as a whole, empty if nothing did.
-        manager: the field manager that made an extra object ours, empty if nobody is recorded.
-        time: when it did.
-        differences: fields that are not as the files say.
-    """
+    """How one live object stands against the files and the last apply."""
 
     identity: Identity
     component: str
+    # `missing` was applied and is not there, `new` was not applied so far, `extra` is there with our marks
+    # and not in the files.
     state: DriftState
-    reason: str = ""
-    manager: str = ""
-    time: str = ""
+    reason: str = ""  # what happened to the object as a whole, empty if nothing did
+    manager: str = ""  # the field manager that made an extra object ours, empty if nobody is recorded
+    time: str = ""  # when it did
     differences: tuple[Difference, ...] = ()
 
     @property
     def causes(self) -> tuple[str, ...]:
         """Give what it counts as: the cause of each difference, or what became of the whole object."""
-        whole: Mapping[DriftState, tuple[str, ...]] = {
-            "missing": ("missing",),
-            "extra": ("extra",),
-            "new": ("stale",),
-        }
-        return whole.get(self.state, tuple(one.cause for one in self.differences))
+        if self.state in ("missing", "extra"):
+            return (self.state,)
+        return ("stale",) if self.state == "new" else tuple(one.cause for one in self.differences)
 
 
 def differences(
@@ -126,34 +108,33 @@ def differences(
         applied: what was applied last, if that is known.
         secrets: texts to be masked wherever they stand.
     """
-    books = _Books(live, files_changed=files_changed, applied=applied)
+    owners = _FieldOwners(live, files_changed=files_changed, applied=applied)
     ours = managed_fields.union(managed_fields.owned(live, MANAGER), managed_fields.owned(wanted, MANAGER))
     identity = KubeObject(data=live).identity
-    found = [
+    left = managed_fields.cut(live, gone) if after is None else after
+    changes = [
         *managed_fields.located(live, wanted, ours if tree is None else tree),
-        *managed_fields.located(
-            live, managed_fields.cut(live, gone) if after is None else after, managed_fields.tree_along(gone)
-        ),
+        *managed_fields.located(live, left, managed_fields.tree_along(gone)),
     ]
     return tuple(
-        books.judge(path, shown)
-        for path, change in found
+        owners.classify(path, shown)
+        for path, change in changes
         for shown in result.veiled(result.masked(identity, [change]), secrets)
     )
 
 
-class _Books:
+class _FieldOwners:
     """Who is recorded as the owner of which field of one object, and what we know of our last apply."""
 
     def __init__(
         self, live: Mapping[str, Any], *, files_changed: bool | None, applied: Mapping[str, Any] | None
     ) -> None:
-        found = managed_fields.entries(live)
-        self._ours = [entry for entry in found if entry.key == (MANAGER, "Apply", "")]
-        self._others = [entry for entry in found if entry.key != (MANAGER, "Apply", "")]
+        entries = managed_fields.entries(live)
+        self._ours = [entry for entry in entries if entry.key == (MANAGER, "Apply", "")]
+        self._others = [entry for entry in entries if entry.key != (MANAGER, "Apply", "")]
         self._files_changed, self._applied = files_changed, applied
 
-    def judge(self, path: tuple[str, ...], change: FieldChange) -> Difference:
+    def classify(self, path: tuple[str, ...], change: FieldChange) -> Difference:
         """Give the difference with its cause."""
         owners = [entry for entry in self._others if _depth(entry, path)]
         # Who fills an empty map of ours owns what is in it, and we the map.
@@ -161,21 +142,18 @@ class _Books:
         if any(_depth(entry, path) >= max(deepest, 1) for entry in self._ours):
             return _difference(change, "stale")
         if owners:
-            return self._by(change, max(owners, key=lambda entry: entry.time))
-        return self._without_owner(path, change)
-
-    def _by(self, change: FieldChange, owner: ManagedFieldsEntry, *, sure: bool = True) -> Difference:
-        cause: Cause = "person" if _is_person(owner) else "controller"
-        return _difference(change, cause, owner=owner, sure=sure)
-
-    def _without_owner(self, path: tuple[str, ...], change: FieldChange) -> Difference:
-        """Judge a field that nobody owns: removed from the object, or never applied so far."""
+            return _by(change, max(owners, key=lambda entry: entry.time))
+        # A field that nobody owns: removed from the object, or never applied so far.
         if self._was_applied(path) is False:
             return _difference(change, "stale")
         # A controller sets fields of its own all day; who takes one of ours away is a person.
-        since = [entry for entry in self._others if _is_person(entry) and self._wrote_after_us(entry)]
+        since = [
+            entry
+            for entry in self._others
+            if _is_person(entry) and not entry.subresource and self._ours and entry.time >= self._ours[0].time
+        ]
         if len({entry.key for entry in since}) == 1:
-            return self._by(change, since[0], sure=False)
+            return _by(change, since[0], sure=False)
         return _difference(change, "unknown")
 
     def _was_applied(self, path: tuple[str, ...]) -> bool | None:
@@ -184,8 +162,9 @@ class _Books:
             return managed_fields.says(self._applied, path)
         return None if self._files_changed is None or self._files_changed else True
 
-    def _wrote_after_us(self, entry: ManagedFieldsEntry) -> bool:
-        return not entry.subresource and bool(self._ours) and entry.time >= self._ours[0].time
+
+def _by(change: FieldChange, owner: ManagedFieldsEntry, *, sure: bool = True) -> Difference:
+    return _difference(change, "person" if _is_person(owner) else "controller", owner=owner, sure=sure)
 
 
 def marked_by(live: Mapping[str, Any]) -> ManagedFieldsEntry | None:
@@ -231,34 +210,21 @@ def _difference(
     )
 
 
-# --- What became of an environment since it was applied: live objects against files and the last
-# apply
+# --- environment: live objects against files and the last apply ---
 
 _MOVES = 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drift:
-    """What became of an environment.
+    """What became of an environment."""
 
-    Attributes:
-        objects: those of the files in their order, then those that only the cluster has.
-        notes: what could not be seen.
-    """
-
-    objects: tuple[ObjectDrift, ...]
-    notes: tuple[str, ...] = ()
+    objects: tuple[ObjectDrift, ...]  # those of the files in their order, then those only the cluster has
+    notes: tuple[str, ...] = ()  # what could not be seen
 
 
 def find_drift(reached: Reached) -> Drift:
-    """Judge every object of an environment; nothing is written.
-
-    Args:
-        reached: what is wanted, and where to look.
-
-    Raises:
-        ClusterError: the cluster cannot be asked.
-    """
+    """Judge every object of an environment; nothing is written."""
     state, cluster = reached.state, reached.cluster
     inventory = inventory_store.load_or_find(
         cluster, app=state.app, environment=state.environment, namespace=reached.place.namespace
@@ -267,16 +233,16 @@ def find_drift(reached: Reached) -> Drift:
     members = tuple(found.with_data(labelled(found.data)) for found in state.objects)
     reached = replace(reached, state=replace(state, objects=members))
     wanted = placed(members, cluster)
-    judge = _Judge(reached, inventory)
-    rows = parallel.whole(parallel.run(judge.judge, wanted))
+    finder = _DriftFinder(reached, inventory)
+    rows = parallel.whole(parallel.run(finder.find, wanted))
     extra, unseen = _extra(reached, inventory, {found.identity for found in wanted})
     return Drift(
         objects=(*rows, *extra),
-        notes=tuple(dict.fromkeys((*state.notes, *inventory.notes, *judge.notes, *unseen))),
+        notes=tuple(dict.fromkeys((*state.notes, *inventory.notes, *finder.notes, *unseen))),
     )
 
 
-class _Judge:
+class _DriftFinder:
     """Looks at one object after the other."""
 
     def __init__(self, reached: Reached, inventory: Inventory) -> None:
@@ -291,21 +257,21 @@ class _Judge:
         """Say what could not be seen."""
         fault = self._context.applied.fault
         left = (text for _, text in sorted(self._left.items()))
-        said = (*left, *kept_labels(sorted(self._labels.items())))
+        notes = (*left, *kept_labels(sorted(self._labels.items())))
         what = "what was applied last cannot be read, so removed fields may be laid to nobody"
-        return (*said, f"{what}: {fault}") if fault else said
+        return (*notes, f"{what}: {fault}") if fault else notes
 
-    def judge(self, wanted: KubeObject) -> ObjectDrift:
+    def find(self, wanted: KubeObject) -> ObjectDrift:
         """Tell how a live object stands; one that changes while it is looked at is looked at again."""
         for _ in range(_MOVES):
             try:
-                return self._judge_now(wanted)
+                return self._find_now(wanted)
             except ConflictError as moved:
                 if moved.conflicts:
                     raise
-        return self._judge_now(wanted)
+        return self._find_now(wanted)
 
-    def _judge_now(self, wanted: KubeObject) -> ObjectDrift:
+    def _find_now(self, wanted: KubeObject) -> ObjectDrift:
         """Tell how a live object stands against what is wanted and what was applied."""
         member = self._inventory.members.get(wanted.identity)
         live = self._cluster.get(ObjectRef.of(wanted.data))
@@ -373,17 +339,12 @@ class _Judge:
         copy = adopt.as_new(self._cluster, data, live)
         foreign = self._context.foreign_of(wanted, live).paths
         if copy is None:
-            tree = managed_fields.union(
-                managed_fields.owned(live, MANAGER), managed_fields.tree_of(_told(data))
-            )
+            sent = {key: value for key, value in data.items() if key not in ("apiVersion", "kind")}
+            tree = managed_fields.union(managed_fields.owned(live, MANAGER), managed_fields.tree_of(sent))
             return differences(live, data, tree=tree, gone=foreign, after=data, **facts)
         items = adopt.displaced(live, data, error.causes)
         gone = tuple(dict.fromkeys((*items, *foreign)))
         return differences(live, copy, gone=gone, after=copy, **facts)
-
-
-def _told(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {key: value for key, value in data.items() if key not in ("apiVersion", "kind")}
 
 
 def _absent(wanted: KubeObject, *, is_ending: bool, was_there: bool) -> ObjectDrift:

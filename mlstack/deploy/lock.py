@@ -8,11 +8,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from threading import Event as Flag
 from threading import RLock, Thread
-from types import TracebackType
 
 from mlstack.app.app import Environment
 from mlstack.clock import Clock
-from mlstack.deploy.inventory import name_of
+from mlstack.deploy.inventory import environment_marks, name_of
 from mlstack.deploy.inventory_store import explained, patient
 from mlstack.deploy.target import Holder, readable_holder
 from mlstack.errors import ClusterError, LockedError
@@ -20,7 +19,6 @@ from mlstack.events import STILL_S, OnEvent, RunEvent, RunEventKind
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.kube.lease import HeldError, Lease, LostError, Taken, Term
 from mlstack.kube.retrying import FencedClient
-from mlstack.objects.kube_object import COMPONENT_LABEL, marks
 
 WAIT_S = 30.0
 """How long a run waits for another's lock unless told otherwise: longer than that of a dead one lasts."""
@@ -59,51 +57,39 @@ def hold(
         ClusterError: the cluster does not answer or refuses.
     """
     lease = lease_of(cluster, place, app, holder=holder, clock=clock)
-    keeper = _Keeper(lease, place, clock)
+    renewer = _Renewer(lease, place, clock)
     try:
         with explained(
             cluster, lease.ref, what="lock", app=app, environment=place.name, so="nothing was written"
         ):
             taking = replace(lease, cluster=patient(cluster, clock=clock, on_event=on_event))
             taken = _taken(taking, place, holder, clock=clock, on_event=on_event, timeout_s=timeout_s)
-        keeper.start(taken.term)
+        renewer.start(taken.term)
         if taken.before is not None:
             who = describe(taken.before)
             on_event(RunEvent("note", None, f"took over the lock of {who}, who did not release it"))
-        yield FencedClient(cluster, keeper.check, keeper.deleted)
+        yield FencedClient(cluster, renewer.check, renewer.deleted)
     except KeyboardInterrupt:
-        keeper.end(is_unsure=True)
+        renewer.end(is_unsure=True)
         raise
     finally:
-        keeper.end()
+        renewer.end()
 
 
-class LastingLock:
-    """A lock for several runs, one after the other: the first takes it, the end of the block releases it."""
+class LastingLock(ExitStack):
+    """A lock for several runs, one after the other: the first takes it, the end of the block releases it.
+
+    Entering the block takes nothing yet: the namespace of the lock may have to be made first.
+    """
 
     def __init__(self) -> None:
-        """Begin without it."""
-        self._stack = ExitStack()
+        super().__init__()
         self._cluster: Cluster | None = None
-
-    def __enter__(self) -> LastingLock:
-        """Take nothing yet: the namespace of the lock may have to be made first."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Release the lock if it was taken."""
-        self._cluster = None
-        self._stack.__exit__(kind, error, trace)
 
     def cluster(self, lock: AbstractContextManager[Cluster]) -> Cluster:
         """Give the cluster to write to; takes the lock unless it is held already."""
         if self._cluster is None:
-            self._cluster = self._stack.enter_context(lock)
+            self._cluster = self.enter_context(lock)
         return self._cluster
 
 
@@ -121,15 +107,13 @@ def release_stale(cluster: Cluster, place: Environment, app: str, *, holder: Hol
 
 def lease_of(cluster: Cluster, place: Environment, app: str, *, holder: Holder, clock: Clock) -> Lease:
     """Give the Lease that is the lock of an app's environment."""
-    labels = marks(app=app, environment=place.name, component="")
-    del labels[COMPONENT_LABEL]
     return Lease(
         cluster=cluster,
         namespace=place.namespace,
         name=name_of(app, place.name),
         holder=holder.name,
         now_s=clock.now_s,
-        labels=labels,
+        labels=environment_marks(app, place.name),
     )
 
 
@@ -143,31 +127,28 @@ def _taken(
     lease: Lease, place: Environment, holder: Holder, *, clock: Clock, on_event: OnEvent, timeout_s: float
 ) -> Taken:
     """Take the lock, waiting for another run for a while."""
-    deadline, told, told_s = clock.now_s() + timeout_s, "", 0.0
+    deadline_s, waits_for, told_s = clock.now_s() + timeout_s, "", 0.0
     while True:
         try:
             return lease.take(is_gone=holder.is_gone)
-        except HeldError as found:
-            remaining_s = deadline - clock.now_s()
+        except HeldError as held:
+            remaining_s = deadline_s - clock.now_s()
             if remaining_s <= 0:
-                raise _locked(place, found) from None
-            if found.term.holder != told or clock.now_s() - told_s >= STILL_S:
-                kind: RunEventKind = "still" if found.term.holder == told else "pending"
-                told, told_s = found.term.holder, clock.now_s()
-                text = f"until environment `{place.name}` is free: held by {describe(found.term)}"
+                raise LockedError(
+                    f"environment `{place.name}` is locked: held by {describe(held.term)},"
+                    f" expires in {held.left_s:.0f} s unless that run goes on",
+                    hint="wait for it: --lock-timeout 5m; if you know that run to be dead:"
+                    f" mlstack unlock {place.name}",
+                ) from None
+            if held.term.holder != waits_for or clock.now_s() - told_s >= STILL_S:
+                kind: RunEventKind = "still" if held.term.holder == waits_for else "pending"
+                waits_for, told_s = held.term.holder, clock.now_s()
+                text = f"until environment `{place.name}` is free: held by {describe(held.term)}"
                 on_event(RunEvent(kind, None, text))
             clock.sleep(min(_PAUSE_S, remaining_s))
 
 
-def _locked(place: Environment, found: HeldError) -> LockedError:
-    return LockedError(
-        f"environment `{place.name}` is locked: held by {describe(found.term)},"
-        f" expires in {found.left_s:.0f} s unless that run goes on",
-        hint=f"wait for it: --lock-timeout 5m; if you know that run to be dead: mlstack unlock {place.name}",
-    )
-
-
-class _Keeper:
+class _Renewer:
     """Keeps a lock that was taken, and knows when it is lost."""
 
     def __init__(self, lease: Lease, place: Environment, clock: Clock) -> None:
@@ -188,8 +169,7 @@ class _Keeper:
     def end(self, *, is_unsure: bool = False) -> None:
         """Stop renewing and release the lock, once; what cannot be released soon expires.
 
-        Args:
-            is_unsure: whether the lock may be ours without our knowing, as a person cut off the request.
+        It `is_unsure` whether the lock is ours where a person cut off the request for it.
         """
         if self._ended.is_set() or (self._term is None and not is_unsure):
             return
@@ -211,12 +191,7 @@ class _Keeper:
                 self._lease.release(term)
 
     def check(self) -> None:
-        """Return while the lock is ours.
-
-        Raises:
-            LockedError: it was lost.
-            ClusterError: nobody can tell whether it is still ours.
-        """
+        """Raise LockedError if the lock was lost, ClusterError if nobody can tell whose it is."""
         with self._mutex:
             if self._lost is not None:
                 raise self._lost
@@ -245,7 +220,7 @@ class _Keeper:
         try:
             self._term = self._lease.renew(self._term)
         except LostError as lost:
-            self._lost = _gone(self._place, lost, is_going=lost.term is None and self._is_going())
+            self._lost = _lost_error(self._place, lost, is_going=lost.term is None and self._is_going())
             raise self._lost from None
         self._renewed_s = began_s
 
@@ -257,7 +232,7 @@ class _Keeper:
         return live is None or bool(live["metadata"].get("deletionTimestamp"))
 
 
-def _gone(place: Environment, lost: LostError, *, is_going: bool) -> LockedError:
+def _lost_error(place: Environment, lost: LostError, *, is_going: bool) -> LockedError:
     if is_going:
         return LockedError(
             f"namespace `{place.namespace}` is being deleted, and the lock of environment `{place.name}`"

@@ -28,15 +28,10 @@ _LOCK = ("get", "create", "update", "delete")
 
 @dataclass(frozen=True, kw_only=True)
 class RequiredRight:
-    """A verb on objects of one kind in one place.
+    """A verb on objects of one kind in one place."""
 
-    Attributes:
-        right: the verb, the kind and the place.
-        names: the objects.
-    """
-
-    right: Right
-    names: frozenset[str] = frozenset()
+    right: Right  # the verb, the kind and the place
+    names: frozenset[str] = frozenset()  # the objects
 
     def each(self) -> tuple[Right, ...]:
         """Give the right for each object alone; none where rights cannot be told apart by names."""
@@ -84,10 +79,6 @@ def check(
 @contextmanager
 def explaining(reached: Reached, *, writing: bool) -> Iterator[None]:
     """Say all that is missing where looking at a cluster ends at the first right that is.
-
-    Args:
-        reached: what is wanted, and where.
-        writing: whether it is to be written as well.
 
     Raises:
         ForbiddenError: rights are missing; names all of them.

@@ -16,8 +16,6 @@ from mlstack.objects.kube_object import DesiredState, KubeObject
 from mlstack.render import render
 from mlstack.render.template import CodeStore
 
-# --- Before anything else is asked of a cluster: is it the right one, and is there anything to do? ---
-
 
 def check_cluster(environment: Environment, cluster: Cluster) -> ClusterIdentity:
     """Give the identity of the cluster that answers, if it is the environment's.
@@ -74,51 +72,40 @@ def is_known(identity: ClusterIdentity) -> bool:
 
 
 def refuse_outside(environment: Environment, wanted: Iterable[KubeObject]) -> None:
-    """Raise for objects in places that an environment may not write to.
-
-    A Namespace counts as inside the namespace it is.
+    """Raise for objects in places that an environment may not write to; a Namespace is inside itself.
 
     Raises:
         ConfigError: naming every such object, its component and file.
     """
-    if not environment.allowed_namespaces and environment.cluster_scoped == "allowed":
-        return
-    outside = [found for found in wanted if _is_outside(environment, found)]
+    allowed, refuses_unscoped = environment.allowed_namespaces, environment.cluster_scoped == "refused"
+    outside = [
+        found
+        for found in wanted
+        if (allowed and _space(found) and _space(found) not in allowed)
+        or (refuses_unscoped and not found.namespace)
+    ]
     if not outside:
         return
-    lines = [_placed(found) for found in outside]
+    lines = [
+        f"  `{found.identity}` of component `{found.component}`"
+        + (f" ({found.source})" if found.source is not None else "")
+        for found in outside
+    ]
+    strange = sorted({_space(found) for found in outside} - {"", *allowed}) if allowed else []
+    options = [f"--allow-namespace {name}" for name in (*allowed, *strange)] if strange else []
+    if refuses_unscoped and any(not found.namespace for found in outside):
+        options.append("--cluster-scoped")
     count = f"{len(outside)} objects lie" if len(outside) > 1 else "an object lies"
     raise ConfigError(
         "\n".join((f"{count} outside what environment `{environment.name}` may write to", *lines)),
         where=environment.file or None,
-        hint=_how_to_allow(environment, outside),
+        hint=f"take them out, or allow it: mlstack env set {environment.name} {' '.join(options)}",
     )
-
-
-def _is_outside(environment: Environment, found: KubeObject) -> bool:
-    namespace = _space(found)
-    if namespace and environment.allowed_namespaces and namespace not in environment.allowed_namespaces:
-        return True
-    return not found.namespace and environment.cluster_scoped == "refused"
 
 
 def _space(found: KubeObject) -> str:
     is_namespace = (found.group, found.kind) == ("", "Namespace")
     return found.name if is_namespace else found.namespace
-
-
-def _placed(found: KubeObject) -> str:
-    source = f" ({found.source})" if found.source is not None else ""
-    return f"  `{found.identity}` of component `{found.component}`{source}"
-
-
-def _how_to_allow(environment: Environment, outside: Sequence[KubeObject]) -> str:
-    known = environment.allowed_namespaces
-    spaces = sorted({_space(found) for found in outside} - {"", *known}) if known else []
-    options = [f"--allow-namespace {name}" for name in (*known, *spaces)] if spaces else []
-    if environment.cluster_scoped == "refused" and any(not found.namespace for found in outside):
-        options.append("--cluster-scoped")
-    return f"take them out, or allow it: mlstack env set {environment.name} {' '.join(options)}"
 
 
 def refuse_empty(state: DesiredState) -> None:
@@ -137,25 +124,18 @@ def refuse_empty(state: DesiredState) -> None:
     )
 
 
-# --- Who takes a lock, and what can be said of another who holds it ---
-
-
-def _never(name: str) -> bool:
-    return False
+# --- lock holder ---
 
 
 @dataclass(frozen=True, kw_only=True)
 class Holder:
-    """Somebody who takes locks.
+    """Somebody who takes locks."""
 
-    Attributes:
-        name: `ada@laptop/4711/9f3c…`: user, machine, process, and what no other process has.
-        is_gone: tells whether another name is that of a process of this machine that runs no more;
-            false wherever that is not certain.
-    """
-
+    # `ada@laptop/4711/9f3c…`: user, machine, process, and what no other process has.
     name: str = "mlstack"
-    is_gone: Callable[[str], bool] = _never
+    # Tells whether another name is that of a process of this machine that runs no more; false wherever
+    # that is not certain.
+    is_gone: Callable[[str], bool] = lambda name: False
 
 
 def readable_holder(name: str) -> str:
@@ -165,7 +145,7 @@ def readable_holder(name: str) -> str:
     return f"{who} (pid {pid})" if slash and pid.isdigit() else name
 
 
-# --- Where a deploy command goes: what it was asked about, and the cluster it reached ---
+# --- target: what a deploy command was asked about, and the cluster it reached ---
 
 _QUESTIONS = 6
 """So many are asked side by side as soon as it is known that the cluster is the right one."""
@@ -173,28 +153,16 @@ _QUESTIONS = 6
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What a deploy command was asked about.
-
-    Attributes:
-        app: the app directory.
-        environment: name of the environment.
-        components: only these components and modules; none means all that the environment deploys.
-        overrides: parameters for this run.
-        store: keeps compiled templates and passed parameter sets.
-        context: another kubectl context, for this run; the cluster must be the same.
-        namespace: another namespace, for this run.
-        who: who asks, as `user@host`; stands in the records of the cluster.
-        holder: who takes the environment's lock.
-    """
+    """What a deploy command was asked about."""
 
     app: AppDir
     environment: str
-    components: Sequence[str] = ()
+    components: Sequence[str] = ()  # and modules; none means all that the environment deploys
     overrides: Overrides = field(default_factory=Overrides)
-    store: CodeStore | None = None
-    context: str | None = None
-    namespace: str | None = None
-    who: str = ""
+    store: CodeStore | None = None  # keeps compiled templates and passed parameter sets
+    context: str | None = None  # another kubectl context for this run; the cluster must be the same
+    namespace: str | None = None  # another one, for this run
+    who: str = ""  # asks, as `user@host`; stands in the records of the cluster
     holder: Holder = field(default_factory=Holder)
 
     def place(self) -> Environment:
@@ -224,23 +192,14 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class Reached:
-    """A target, rendered, with the cluster that answers for it.
-
-    Attributes:
-        target: what was asked about.
-        place: the environment as this run uses it.
-        state: what is wanted there.
-        cluster: the cluster of its context.
-        identity: who answered; it is the environment's cluster.
-        whole: what all components bring, where the files are not to be asked.
-    """
+    """A target, rendered, with the cluster that answers for it."""
 
     target: Target
-    place: Environment
-    state: DesiredState
+    place: Environment  # the environment as this run uses it
+    state: DesiredState  # what is wanted there
     cluster: Cluster
-    identity: ClusterIdentity
-    whole: DesiredState | None = None
+    identity: ClusterIdentity  # who answered; it is the environment's cluster
+    whole: DesiredState | None = None  # of all components, where the files are not to be asked
 
     @property
     def selective(self) -> bool:
