@@ -7,6 +7,7 @@ authorise, too).
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from mlstack.deploy.inventory import Inventory, name_of
 from mlstack.deploy.target import Reached
 from mlstack.errors import ForbiddenError
 from mlstack.kube import parallel
-from mlstack.kube.client import Cluster, ObjectRef, Right, Rights, commands, grouped
+from mlstack.kube.client import Cluster, ObjectRef, Right, Rights
 from mlstack.objects.kinds import Kinds
 
 _EVERYTHING = Right(group="*", resource="*", verb="*")
@@ -237,3 +238,49 @@ def _ask(cluster: Cluster, rights: Sequence[Right]) -> dict[Right, bool]:
     """Ask about each right; a cluster that does not answer such questions is taken for a yes."""
     answers = zip(rights, parallel.run(cluster.may, rights), strict=True)
     return {right: answer if isinstance(answer, bool) else right != _EVERYTHING for right, answer in answers}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Missing:
+    """Verbs that are missing for one kind in one namespace, or in the whole cluster where that is empty."""
+
+    full_resource: str
+    namespace: str
+    verbs: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Write the sentence: `create, patch deployments.apps in namespace ml`."""
+        place = f"in namespace {self.namespace}" if self.namespace else "in the whole cluster"
+        return f"{', '.join(self.verbs)} {self.full_resource} {place}"
+
+
+def grouped(rights: Iterable[Right]) -> tuple[Missing, ...]:
+    """Put the verbs of each kind and place together, sorted by place and kind."""
+    verbs: dict[tuple[str, str], set[str]] = {}
+    for right in rights:
+        verbs.setdefault((right.namespace, right.full_resource), set()).add(right.verb)
+    return tuple(
+        Missing(full_resource=resource, namespace=namespace, verbs=tuple(sorted(words)))
+        for (namespace, resource), words in sorted(verbs.items())
+    )
+
+
+def commands(missing: Iterable[Missing], *, name: str) -> tuple[str, ...]:
+    """Give the kubectl commands that would grant what is missing to `USER`.
+
+    Kinds of one place that lack the same verbs share a role; each role is bound as well. A role is called
+    after what it grants, so that two messages never name two roles alike.
+    """
+    alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for gap in missing:
+        alike.setdefault((gap.namespace, gap.verbs), []).append(gap.full_resource)
+    lines = []
+    for (namespace, verbs), resources in sorted(alike.items()):
+        content = f"{namespace} {verbs} {resources}"
+        role = f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:6]}"
+        kind, where = ("role", f" -n {namespace}") if namespace else ("clusterrole", "")
+        lines.append(
+            f"kubectl create {kind} {role}{where} --verb={','.join(verbs)} --resource={','.join(resources)}"
+        )
+        lines.append(f"kubectl create {kind}binding {role}{where} --{kind}={role} --user=USER")
+    return tuple(lines)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -72,58 +71,6 @@ def _gives(rule: Mapping[str, Any], right: Right) -> bool:
 def _has(words: Iterable[str] | None, word: str) -> bool:
     listed = tuple(words or ())
     return "*" in listed or word in listed
-
-
-@dataclass(frozen=True, kw_only=True)
-class Missing:
-    """Verbs that are missing for one kind in one place.
-
-    Attributes:
-        full_resource: the kind, as kubectl takes it.
-        namespace: where; empty for the whole cluster.
-        verbs: the verbs, sorted.
-    """
-
-    full_resource: str
-    namespace: str
-    verbs: tuple[str, ...]
-
-    def __str__(self) -> str:
-        """Write the sentence: `create, patch deployments.apps in namespace ml`."""
-        place = f"in namespace {self.namespace}" if self.namespace else "in the whole cluster"
-        return f"{', '.join(self.verbs)} {self.full_resource} {place}"
-
-
-def grouped(rights: Iterable[Right]) -> tuple[Missing, ...]:
-    """Put the verbs of each kind and place together, sorted by place and kind."""
-    verbs: dict[tuple[str, str], set[str]] = {}
-    for right in rights:
-        verbs.setdefault((right.namespace, right.full_resource), set()).add(right.verb)
-    return tuple(
-        Missing(full_resource=resource, namespace=namespace, verbs=tuple(sorted(found)))
-        for (namespace, resource), found in sorted(verbs.items())
-    )
-
-
-def commands(missing: Iterable[Missing], *, name: str) -> tuple[str, ...]:
-    """Give the kubectl commands that would grant what is missing to `USER`.
-
-    Kinds of one place that lack the same verbs share a role; each role is bound as well. A role is called
-    after what it grants, so that two messages never name two roles alike.
-    """
-    alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for one in missing:
-        alike.setdefault((one.namespace, one.verbs), []).append(one.full_resource)
-    lines = []
-    for (namespace, verbs), resources in sorted(alike.items()):
-        content = f"{namespace} {verbs} {resources}"
-        role = f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:6]}"
-        kind, where = ("role", f" -n {namespace}") if namespace else ("clusterrole", "")
-        lines.append(
-            f"kubectl create {kind} {role}{where} --verb={','.join(verbs)} --resource={','.join(resources)}"
-        )
-        lines.append(f"kubectl create {kind}binding {role}{where} --{kind}={role} --user=USER")
-    return tuple(lines)
 
 
 # --- The port to a Kubernetes cluster: a handful of verbs that a real server and the memory cluster

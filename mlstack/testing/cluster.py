@@ -18,7 +18,7 @@ from typing import Any
 
 from mlstack.app.app import ClusterIdentity
 from mlstack.errors import InvalidError, ObjectNotFoundError, WatchExpiredError
-from mlstack.kube.api_server import error_of
+from mlstack.kube.api_errors import error_of
 from mlstack.kube.client import (
     INITIAL_EVENTS_END,
     Applied,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mlstack.errors import Cause, ClusterError, ConflictError
-from mlstack.kube.api_server import error_of
+from mlstack.kube.api_errors import error_of
 from mlstack.kube.client import Applied, ObjectRef, Propagation
 from mlstack.objects.kinds import Kind, Kinds, Schemas, kinds_of_crd
 from mlstack.testing import defaults, server_side_apply, store

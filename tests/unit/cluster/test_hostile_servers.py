@@ -19,7 +19,8 @@ import pytest
 from mlstack.cli import ports
 from mlstack.errors import ClusterError, InvalidError, UnreachableError
 from mlstack.kube import connect, http
-from mlstack.kube.api_server import ApiServerClient, error_of
+from mlstack.kube.api_errors import error_of
+from mlstack.kube.api_server import ApiServerClient
 from mlstack.kube.client import ObjectRef
 from tests.support.fakeapi import kubeconfig
 from tests.support.hostile import JSON, Call, HostileServer, Peer

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from mlstack.deploy.permissions import Missing, commands, grouped
 from mlstack.errors import ForbiddenError
-from mlstack.kube.client import Missing, Right, Rights, commands, grouped
+from mlstack.kube.client import Right, Rights
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
 from tests.support.deploying import Stack, VirtualClock, config_map, crd, deployment
