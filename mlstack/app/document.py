@@ -12,7 +12,7 @@ from mlstack.app.app import API_VERSION, PackageRef, parse_package_ref
 from mlstack.app.declare import Key, key_names, keys_of
 from mlstack.app.params import KeyPath, Layer, Origin, join_path
 from mlstack.app.prototype import json_type, schema_types
-from mlstack.errors import ConfigError, SchemaError, UsageError, YamlError
+from mlstack.errors import SchemaError, UsageError, YamlError
 from mlstack.names import nearest
 from mlstack.objects import managed_fields
 from mlstack.objects.managed_fields import FieldPattern
@@ -96,19 +96,6 @@ def decode(data: bytes, *, file: str) -> str:
         line = data[: error.start].count(b"\n") + 1
         message = "the file is not UTF-8 text"
         raise YamlError(message, where=f"{file}:{line}", hint="save it as UTF-8") from error
-
-
-def read_text_value(text: str) -> Any:
-    """Read a value as a person types it for a list or map: YAML without a file.
-
-    Raises:
-        ValueError: it is no YAML.
-    """
-    try:
-        documents = yamlread.read_documents(text, source="the value")
-    except ConfigError as error:
-        raise ValueError(str(error)) from error
-    return documents[0].value if len(documents) == 1 else None if not documents else text
 
 
 def kind_of(value: Any) -> str | None:

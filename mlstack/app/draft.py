@@ -9,7 +9,6 @@ from typing import Any
 
 from mlstack.app import files, params
 from mlstack.app.app import Component
-from mlstack.app.document import read_text_value
 from mlstack.app.layout import component_file
 from mlstack.app.params import KeyPath, Layer, Origin, Resolved, merge
 from mlstack.app.prototype import Prototype
@@ -91,7 +90,7 @@ def _values(prototype: Prototype, request: ComponentRequest) -> tuple[dict[str, 
             known = values.get(name)
             values[name] = merge(known, value) if isinstance(known, Mapping) else value
             origins[(name,)] = origin
-    for name, value in params.typed(prototype, request.texts, read=read_text_value).items():
+    for name, value in params.typed(prototype, request.texts).items():
         values[name], origins[(name,)] = value, Origin(f"--{name}")
     return values, origins
 

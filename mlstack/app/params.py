@@ -1,36 +1,33 @@
-"""Values of parameters: what a typed text or a file's value means, and how two layers' values merge."""
+"""Parameters: what a typed text means, the layers that set them, how layers merge, and what is wrong."""
 
 from __future__ import annotations
 
-import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mlstack.app.prototype import Param, Prototype, schema_types
-from mlstack.errors import NotFoundError, ParamError, TypedValueError, UsageError
+from mlstack.errors import ConfigError, NotFoundError, ParamError, TypedValueError, UsageError
 from mlstack.names import nearest
 from mlstack.objects import masking
-
-# --- Values of parameters: what a typed text or a file's value means, and how two layers' values
-# merge
+from mlstack.yaml.read import read_documents
 
 KeyPath = tuple[str | int, ...]
 
+# --- what a typed text or a file's value means, and how two layers' values merge -----------------------
+
 _INTEGER = re.compile(r"[+-]?[0-9]{1,30}")
-# What Kubernetes can hold; longer ones stay text and fail the schema.
-_INTEGERS = range(-(2**63), 2**63)
+_INTEGERS = range(-(2**63), 2**63)  # what Kubernetes can hold; longer ones stay text and fail the schema
 _NUMBER = re.compile(r"[+-]?([0-9]{1,30}(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
-_STRUCTURED = ("array", "object")
 _NULLS = {"null": None, '"null"': "null", "'null'": "null"}
+_REFUSED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
 
 
 def split_path(text: str) -> tuple[str, ...]:
     r"""Split a dotted key; `\.` is a dot inside a key (`nodeSelector.cloud\.google\.com/pool`)."""
-    parts = re.split(r"(?<!\\)\.", text)
-    return tuple(part.replace("\\.", ".") for part in parts)
+    return tuple(part.replace("\\.", ".") for part in re.split(r"(?<!\\)\.", text))
 
 
 def join_path(path: Sequence[str | int]) -> str:
@@ -44,88 +41,65 @@ def coerce(param: Param, value: Any) -> Any:
     The string `null` means unset where the schema takes no string, as in values files of old; there strings
     become booleans and numbers too. They become lists where it is `csv`, maps where it is `kv`.
     """
+    types = param.types
     if not isinstance(value, str):
         return value
-    if value == "null" and param.types and "string" not in param.types:
+    if value == "null" and types and "string" not in types:
         return None
     if value in param.value_aliases:
         return param.value_aliases[value]
-    if param.format == "csv":
-        return [part.strip() for part in value.split(",") if part.strip()]
-    if param.format == "kv":
-        return _pairs(value)
-    return _typed(param.types, value)
-
-
-def _pairs(text: str) -> Any:
-    """Read `k=v,k2=v2`; text of another shape is given back for the schema to refuse."""
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not all("=" in part for part in parts):
-        return text
-    return {key.strip(): value.strip() for key, _, value in (part.partition("=") for part in parts)}
-
-
-def _typed(types: frozenset[str], text: str) -> Any:
+    if param.format is not None:
+        parts = [part.strip() for part in value.split(",") if part.strip()]
+        if param.format == "csv":
+            return parts
+        if not all("=" in part for part in parts):
+            return value
+        return {key.strip(): text.strip() for key, _, text in (part.partition("=") for part in parts)}
     if "string" in types:
-        return text
-    if "boolean" in types and text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    if types & {"integer", "number"} and _INTEGER.fullmatch(text) and int(text) in _INTEGERS:
-        return int(text)
-    if "number" in types and _NUMBER.fullmatch(text) and math.isfinite(float(text)):
-        return float(text)
-    return text
+        return value
+    if "boolean" in types and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if types & {"integer", "number"} and _INTEGER.fullmatch(value) and int(value) in _INTEGERS:
+        return int(value)
+    if "number" in types and _NUMBER.fullmatch(value) and math.isfinite(float(value)):
+        return float(value)
+    return value
 
 
-def parse_text(
-    param: Param | None, text: str, *, as_string: bool = False, read: Callable[[str], Any] | None = None
-) -> Any:
+def parse_text(param: Param | None, text: str, *, as_string: bool = False) -> Any:
     """Give the value that a person typed, by the parameter's declared type.
 
-    Text that fits no declared type is given back: the schema's message is better than one from here.
-    `null` takes the value away; the text of that name is `"null"`, with its quotes.
-
-    Args:
-        param: the declared parameter; None where nothing is declared, which goes by YAML's rules.
-        text: as typed; may start with `-`, may be empty.
-        as_string: keep the text as a string whatever the type.
-        read: reads structured text (YAML); JSON alone without it.
+    Where nothing is declared (None), YAML's rules count. Text that fits no declared type is given back: the
+    schema's message is better than one from here. `null` takes the value away; the text of that name is
+    `"null"`, with its quotes.
     """
+    opens_structure = text.lstrip()[:1] in ("[", "{")
     if as_string:
         return text
     if param is None or not param.types:
-        return _by_yaml(text, read or _read_json)
+        value = read_text_value(text)
+        return text if not text or (isinstance(value, list | dict) and not opens_structure) else value
     if "string" in param.types and text in _NULLS:
         return _NULLS[text]
-    opens = text.lstrip()[:1]
-    wants_structure = param.format is not None or bool(param.types & set(_STRUCTURED))
-    if wants_structure and (opens in ("[", "{") or (param.format is None and "string" not in param.types)):
-        value = _read(text, read or _read_json)
+    takes_structure = param.format is not None or bool(param.types & {"array", "object"})
+    if takes_structure and (opens_structure or (param.format is None and "string" not in param.types)):
+        value = read_text_value(text)
         if isinstance(value, list | dict) or (value is None and text.strip() == "null"):
             return value
     return coerce(param, text)
 
 
-def _by_yaml(text: str, read: Callable[[str], Any]) -> Any:
-    value = _read(text, read)
-    if isinstance(value, list | dict) and text.lstrip()[:1] not in ("[", "{"):
-        return text
-    return text if text == "" else value
-
-
-def _read(text: str, read: Callable[[str], Any]) -> Any:
+def read_text_value(text: str) -> Any:
+    """Read a value as a person types it for a list or map: one document of YAML, else the text itself."""
     try:
-        return read(text)
-    except ValueError:
+        documents = read_documents(text, source="the value")
+    except ConfigError:
         return text
-
-
-def _read_json(text: str) -> Any:
-    return json.loads(text)
+    return documents[0].value if len(documents) == 1 else None if not documents else text
 
 
 def inner_param(param: Param, path: Sequence[str | int]) -> Param | None:
-    """Give what is declared for a place inside a parameter's value, or None where nothing is."""
+    """Give what is declared for a part of a parameter's value, or None where nothing is."""
     schema: Any = param.schema
     for part in path:
         schema = _inner_schema(schema, part)
@@ -161,7 +135,8 @@ def merge(lower: Any, upper: Any, schema: Mapping[str, Any] | None = None) -> An
 def refused_characters(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, str]]:
     """Find the strings that no Kubernetes object can carry: control characters and lone surrogates.
 
-    Tab, line feed, carriage return and next line are fine.
+    Tab, line feed, carriage return and next line are fine. Yields the path below `value` and the character
+    as `U+0000`.
     """
     if isinstance(value, str):
         match = _REFUSED.search(value)
@@ -169,51 +144,46 @@ def refused_characters(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath
             yield path, f"U+{ord(match.group()):04X}"
     elif isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from refused_characters(key, (*path, _shown(key)))
-            yield from refused_characters(inner, (*path, _shown(key)))
+            shown = (*path, _REFUSED.sub("?", str(key)))
+            yield from refused_characters(key, shown)
+            yield from refused_characters(inner, shown)
     elif isinstance(value, list | tuple):
         for index, inner in enumerate(value):
             yield from refused_characters(inner, (*path, index))
 
 
-_REFUSED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
-
-
-def _shown(key: Any) -> str:
-    return _REFUSED.sub("?", str(key))
-
-
-# --- Faults of parameters: gathered, then told together in one error ---
+# --- what is wrong with parameters: gathered, then shown together in one error -------------------------
 
 
 @dataclass(frozen=True)
 class ParamFault:
-    """One thing that is wrong with a parameter."""
+    """One thing that is wrong with a parameter, with its `file:line` and the next step."""
 
-    message: str  # lower case, names in backticks, what was seen and what was expected
-    where: str | None = None  # file and line
-    hint: str | None = None  # the next step
+    message: str
+    where: str | None = None
+    hint: str | None = None
 
 
 def param_error(faults: Sequence[ParamFault], *, subject: str = "") -> ParamError:
-    """Make one error of all faults; a single one reads as if it were raised alone."""
+    """Make one error of all faults; a single one reads as if it were raised alone.
+
+    `subject` is whose parameters they are, for the headline of several (`of component `cnn``).
+    """
     is_typed = all((fault.where or "").startswith("--") for fault in faults)
     kind = TypedValueError if is_typed else ParamError
     if len(faults) == 1:
         return kind(faults[0].message, where=faults[0].where, hint=faults[0].hint)
     lines = [f"{len(faults)} parameters{' ' + subject if subject else ''} are wrong"]
-    lines += [
-        f"  {fault.message} ({fault.where})" if fault.where else f"  {fault.message}" for fault in faults
-    ]
+    for fault in faults:
+        lines.append(f"  {fault.message} ({fault.where})" if fault.where else f"  {fault.message}")
     hints = list(dict.fromkeys(fault.hint for fault in faults if fault.hint))
     return kind("\n".join(lines), hint="\n      ".join(hints) or None)
 
 
-# --- Parameters from the layers of an app to one resolved set, each value with the place it came
-# from
+# --- from the layers of an app to one resolved set, each value with where it was set -------------------
 # Precedence, low to high, is the order of `LAYERS`. Maps merge deeply, lists replace (append where the
-# schema says so), null removes. A layer that speaks to many components reaches only those whose
-# prototype declares the name.
+# schema says so), null removes. A layer that speaks to many components reaches only those whose prototype
+# declares the name.
 
 LAYERS: tuple[str, ...] = (
     "default",
@@ -229,10 +199,10 @@ GLOBAL_LAYERS = frozenset(("app", "module", "environment globals"))
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a value was written."""
+    """Where a value was set: a file of the app, or `prototype kubeflow/tf-job/tf-cnn`, or `--set`."""
 
-    file: str  # below the app directory with `/`; or `prototype kubeflow/tf-job/tf-cnn`, `--set`
-    line: int | None = None  # from 1; nothing where lines have no meaning
+    file: str
+    line: int | None = None
 
     def __str__(self) -> str:
         return self.file if self.line is None else f"{self.file}:{self.line}"
@@ -240,14 +210,13 @@ class Origin:
 
 @dataclass(frozen=True)
 class Layer:
-    """One place's values for the parameters of a component."""
+    """The values that one file or option gives the parameters of a component."""
 
     kind: str  # one of `LAYERS`
-    values: Mapping[str, Any]  # by name as written, old spellings included
-    # path → place; `(name,)` for a parameter, longer inside maps and lists
-    origins: Mapping[KeyPath, Origin] = field(default_factory=dict)
+    values: Mapping[str, Any]  # by name as spelled there, old spellings included
+    origins: Mapping[KeyPath, Origin] = field(default_factory=dict)  # `(name,)`, longer inside maps and lists
     target: str = ""  # what follows `mlstack param set` to change a value here (`--env=gke cnn`)
-    speaks_to_many: bool = False  # undeclared names are skipped, not refused; always so for `GLOBAL_LAYERS`
+    speaks_to_many: bool = False  # undeclared names are skipped, not refused; so for `GLOBAL_LAYERS`
 
     @property
     def skips_undeclared(self) -> bool:
@@ -261,19 +230,18 @@ class ParamScope:
 
     kind: str  # `app`, `module`, `component`, `environment globals` or `environment`
     component: str | None = None  # full name, for `component` and `environment`
-    module: str | None = None  # dotted name, for `module`
-    environment: str | None = None  # name, for the two kinds of environment
+    module: str | None = None  # dotted name
+    environment: str | None = None
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One layer's word on one parameter."""
+    """What one layer sets for one parameter."""
 
-    layer: str  # one of `LAYERS`
-    value: Any  # as understood by the parameter's type; nothing means: removed here
-    origin: Origin  # where it was written
-    # places inside the value, by path below it
-    origins: Mapping[KeyPath, Origin] = field(default_factory=dict)
+    layer: str
+    value: Any  # as understood by the parameter's type; None: removed here
+    origin: Origin
+    origins: Mapping[KeyPath, Origin] = field(default_factory=dict)  # inside the value, by path below it
     target: str = ""  # what follows `mlstack param set` to change it
 
 
@@ -282,25 +250,23 @@ class Resolved:
     """The parameters of one component, resolved."""
 
     values: Mapping[str, Any]  # every declared parameter by canonical name; unset ones are None
-    chains: Mapping[str, Sequence[Setting]]  # who said what about each parameter, lowest layer first
+    chains: Mapping[str, Sequence[Setting]]  # all settings of each parameter, lowest layer first
     notes: tuple[str, ...] = ()  # deprecations and the like, for people
 
     def origin(self, name: str, path: KeyPath = ()) -> Origin:
-        """Give the place that decided a parameter, or a value inside it."""
+        """Give where a parameter, or a value inside it, was set."""
         setting = self.setting(name, path)
         return nearest_origin(setting.origins, path, setting.origin) if setting else Origin("not set")
 
     def setting(self, name: str, path: KeyPath = ()) -> Setting | None:
-        """Give the layer's word that decided a parameter, or a value inside it; None when nothing did."""
+        """Give the setting that decided a parameter, or a value inside it; None when nothing did."""
         chain = self.chains.get(name, ())
-        for setting in reversed(chain):
-            if _speaks_of(setting.value, path):
-                return setting
-        return chain[-1] if chain else None
+        deciding = (setting for setting in reversed(chain) if _speaks_of(setting.value, path))
+        return next(deciding, chain[-1] if chain else None)
 
 
 def nearest_origin(origins: Mapping[KeyPath, Origin], path: KeyPath, fallback: Origin) -> Origin:
-    """Give the place of `path`, or of the nearest thing around it whose place is known."""
+    """Give the origin of `path`, or of the nearest thing around it whose origin is known."""
     for length in range(len(path), -1, -1):
         if path[:length] in origins:
             return origins[path[:length]]
@@ -319,10 +285,10 @@ def _speaks_of(value: Any, path: KeyPath) -> bool:
 
 
 def resolve(params: Mapping[str, Param], layers: Sequence[Layer], *, prototype: str = "") -> Resolved:
-    """Resolve the parameters of one component.
+    """Resolve the parameters of one component; later layers win.
 
-    Later layers win. Bounds, patterns and required parameters are the JSON Schema's to check
-    (`files.schema.check_params`); names, spellings and characters are checked here.
+    Bounds, patterns and required parameters are the JSON Schema's to check (`schema.check_params`); names,
+    spellings and characters are checked here.
 
     Args:
         params: the prototype's parameters by canonical name; their defaults are the lowest layer.
@@ -352,19 +318,60 @@ class Declared:
 
     def resolve(self, layers: Sequence[Layer]) -> Resolved:
         """Resolve the parameters of one component, as the function `resolve` says."""
-        masking.note_params(self._values, self._params)
+        masking.note(*(self._values[name] for name, param in self._params.items() if param.secret))
         faults: list[ParamFault] = []
         notes: dict[str, None] = {}
         chains: dict[str, tuple[Setting, ...]] = {}
         for layer in layers:
-            reading = _LayerReading(layer, self._params, self._spellings, self._prototype)
-            for name, setting in reading.settings(faults):
+            for name, setting in self._settings(layer, faults, notes).items():
                 chains[name] = (*chains.get(name, self._chains[name]), setting)
-            notes.update(dict.fromkeys(reading.notes))
         if faults:
             raise param_error(faults)
         values = {name: _folded(self._params[name], chain) for name, chain in chains.items()}
         return Resolved({**self._values, **values}, {**self._chains, **chains}, tuple(notes))
+
+    def _settings(self, layer: Layer, faults: list[ParamFault], notes: dict[str, None]) -> dict[str, Setting]:
+        """Read a layer against the declarations; what is wrong or worth a note is added to the lists."""
+        origins_of: dict[str, dict[KeyPath, Origin]] = {}
+        for path, origin in layer.origins.items():
+            if path:
+                origins_of.setdefault(str(path[0]), {})[path[1:]] = origin
+        settings: dict[str, Setting] = {}
+        spelled: dict[str, str] = {}
+        for spelling, raw in layer.values.items():
+            origins = origins_of.get(spelling, {})
+            origin = nearest_origin(origins, (), Origin(layer.kind))
+            name = self._spellings.get(spelling)
+            if name is None:
+                faults += [] if layer.skips_undeclared else [self._unknown(spelling, origin)]
+                continue
+            if name in spelled:
+                both = f"`{spelled[name]}` and `{spelling}` are spellings of one parameter, and both are set"
+                faults.append(ParamFault(both, str(origin), f"keep `{name}` alone"))
+                continue
+            spelled[name] = spelling
+            param = self._params[name]
+            if param.secret:
+                masking.note(raw)
+            for path, character in refused_characters(raw):
+                full = ".".join((name, *map(str, path)))
+                message = f"`{full}` holds the control character {character}, which no object can carry"
+                where = str(nearest_origin(origins, path, Origin(layer.kind)))
+                faults.append(ParamFault(message, where, "remove it from the value"))
+            if param.deprecated:
+                notes[f"`{spelling}` is deprecated: {param.deprecated} ({origin})"] = None
+            if isinstance(raw, str) and raw in param.value_aliases:
+                meaning = param.value_aliases[raw] or "empty"
+                notes[f"`{spelling}: {raw}` now means `{meaning}` ({origin})"] = None
+            settings[name] = Setting(layer.kind, coerce(param, raw), origin, origins, layer.target)
+        return settings
+
+    def _unknown(self, spelling: str, origin: Origin) -> ParamFault:
+        near = nearest(spelling, self._spellings)
+        short = self._prototype.rpartition("/")[2]
+        owner = f"prototype `{short}`" if short else "the prototype"
+        hint = f"did you mean `{near}`?" if near else f"mlstack prototype describe {short}".rstrip()
+        return ParamFault(f"{owner} has no parameter `{spelling}`", where=str(origin), hint=hint)
 
 
 def spelling_table(params: Mapping[str, Param]) -> dict[str, str]:
@@ -380,91 +387,7 @@ def _folded(param: Param, chain: Sequence[Setting]) -> Any:
     return value
 
 
-class _LayerReading:
-    """One layer read against what a prototype declares."""
-
-    def __init__(
-        self, layer: Layer, params: Mapping[str, Param], spellings: Mapping[str, str], prototype: str
-    ) -> None:
-        self._layer = layer
-        self._params = params
-        self._spellings = spellings
-        self._prototype = prototype
-        self._origins = _by_name(layer.origins)
-        self.notes: list[str] = []
-
-    def settings(self, faults: list[ParamFault]) -> Iterator[tuple[str, Setting]]:
-        seen: dict[str, str] = {}
-        for spelling, raw in self._layer.values.items():
-            name = self._spellings.get(spelling)
-            if name is None:
-                faults.extend(self._unknown(spelling))
-                continue
-            if name in seen:
-                faults.append(self._twice(name, seen[name], spelling))
-                continue
-            seen[name] = spelling
-            if self._params[name].secret:
-                masking.note(raw)
-            faults.extend(self._hostile(name, spelling, raw))
-            self._note_deprecation(name, spelling, raw)
-            yield name, self._setting(name, spelling, raw)
-
-    def _setting(self, name: str, spelling: str, raw: Any) -> Setting:
-        origins = self._origins.get(spelling, {})
-        value = coerce(self._params[name], raw)
-        return Setting(self._layer.kind, value, self._origin(spelling), origins, self._layer.target)
-
-    def _origin(self, spelling: str, path: KeyPath = ()) -> Origin:
-        return nearest_origin(self._origins.get(spelling, {}), path, Origin(self._layer.kind))
-
-    def _unknown(self, spelling: str) -> Iterator[ParamFault]:
-        if self._layer.skips_undeclared:
-            return
-        near = nearest(spelling, self._spellings)
-        short = self._prototype.rpartition("/")[2]
-        owner = f"prototype `{short}`" if short else "the prototype"
-        yield ParamFault(
-            f"{owner} has no parameter `{spelling}`",
-            where=str(self._origin(spelling)),
-            hint=f"did you mean `{near}`?" if near else f"mlstack prototype describe {short}".rstrip(),
-        )
-
-    def _twice(self, name: str, first: str, second: str) -> ParamFault:
-        return ParamFault(
-            f"`{first}` and `{second}` are spellings of one parameter, and both are set",
-            where=str(self._origin(second)),
-            hint=f"keep `{name}` alone",
-        )
-
-    def _hostile(self, name: str, spelling: str, raw: Any) -> Iterator[ParamFault]:
-        for path, character in refused_characters(raw):
-            shown = ".".join((name, *map(str, path)))
-            yield ParamFault(
-                f"`{shown}` holds the control character {character}, which no object can carry",
-                where=str(self._origin(spelling, path)),
-                hint="remove it from the value",
-            )
-
-    def _note_deprecation(self, name: str, spelling: str, raw: Any) -> None:
-        param = self._params[name]
-        if param.deprecated:
-            self.notes.append(f"`{spelling}` is deprecated: {param.deprecated} ({self._origin(spelling)})")
-        if isinstance(raw, str) and raw in param.value_aliases:
-            meant = param.value_aliases[raw] or "empty"
-            self.notes.append(f"`{spelling}: {raw}` now means `{meant}` ({self._origin(spelling)})")
-
-
-def _by_name(origins: Mapping[KeyPath, Origin]) -> dict[str, dict[KeyPath, Origin]]:
-    """Group places by parameter, each path then starting inside the parameter's value."""
-    grouped: dict[str, dict[KeyPath, Origin]] = {}
-    for path, origin in origins.items():
-        if path:
-            grouped.setdefault(str(path[0]), {})[path[1:]] = origin
-    return grouped
-
-
-# --- Values given for one run: `--values FILE` and `--set [component.]key=value` ---
+# --- values given for one run: `--values FILE` and `--set [component.]key=value` -----------------------
 
 
 @dataclass(frozen=True)
@@ -480,8 +403,8 @@ class SetOption:
     """One `--set`: the key as typed and split at its dots, and the text of the value."""
 
     path: tuple[str, ...]  # an optional component's full name, the parameter, and keys inside it
-    text: str  # the value, to be typed by what the parameter declares
-    as_string: bool = False  # keep the text a string
+    text: str  # to be typed by what the parameter declares, unless `as_string`
+    as_string: bool = False
 
     @property
     def key(self) -> str:
@@ -500,46 +423,37 @@ class Overrides:
         return bool(self.files or self.sets)
 
     def layers(
-        self,
-        component: str,
-        params: Mapping[str, Param],
-        *,
-        components: Collection[str],
-        read: Callable[[str], Any] | None = None,
+        self, component: str, params: Mapping[str, Param], *, components: Collection[str]
     ) -> list[Layer]:
         """Give the layers for one component, lowest first: files, `--set KEY`, `--set COMPONENT.KEY`.
 
-        Args:
-            component: its full name.
-            params: what its prototype declares; types the texts.
-            components: full names of all components, to tell a component from a parameter.
-            read: reads structured text (YAML); JSON alone without it.
+        `params` is what its prototype declares; the full names of all `components` tell a component from a
+        parameter.
         """
         layers: list[Layer] = []
         for values in self.files:
             layers.append(values.globals)
             layers += [values.components[component]] if component in values.components else []
         split = [(*_split_component(option.path, components), option) for option in self.sets]
-        for wanted in (None, component):
+        for target in (None, component):
             layers += [
-                _set_layer(path, option, params, everyone=owner is None, read=read)
+                _set_layer(path, option, params, for_all=owner is None)
                 for owner, path, option in split
-                if owner == wanted
+                if owner == target
             ]
         return layers
 
     def keys(self, components: Collection[str]) -> list[tuple[str | None, str, Origin]]:
-        """Give every (component or None, parameter as written, place), to find the ones nobody declares."""
-        found: list[tuple[str | None, str, Origin]] = []
+        """Give every (component or None, parameter as spelled, origin), to find the ones nobody declares."""
+        keys: list[tuple[str | None, str, Origin]] = []
         for values in self.files:
             for owner, layer in ((None, values.globals), *values.components.items()):
-                found += [
-                    (owner, name, layer.origins.get((name,), Origin("--values"))) for name in layer.values
-                ]
+                origins = layer.origins
+                keys += [(owner, name, origins.get((name,), Origin("--values"))) for name in layer.values]
         for option in self.sets:
             owner, path = _split_component(option.path, components)
-            found.append((owner, path[0], Origin(f"--set {option.key}")))
-        return found
+            keys.append((owner, path[0], Origin(f"--set {option.key}")))
+        return keys
 
 
 def parse_set(text: str, *, as_string: bool = False) -> SetOption:
@@ -551,41 +465,38 @@ def parse_set(text: str, *, as_string: bool = False) -> SetOption:
     key, equals, value = text.partition("=")
     path = split_path(key)
     if not equals or not all(path):
-        raise UsageError(
-            f"`--set {text}` is not `key=value`", hint="write --set num_workers=2 or --set cnn.num_workers=2"
-        )
+        hint = "write --set num_workers=2 or --set cnn.num_workers=2"
+        raise UsageError(f"`--set {text}` is not `key=value`", hint=hint)
     return SetOption(path, value, as_string)
 
 
 def plain(overrides: Overrides) -> dict[str, Any]:
-    """Write overrides as plain data, without their places; empty if there are none."""
+    """Write overrides as plain data, without their origins; empty if there are none."""
     files = [
         {
-            "globals": dict(each.globals.values),
-            "components": {name: dict(layer.values) for name, layer in each.components.items()},
+            "globals": dict(values.globals.values),
+            "components": {name: dict(layer.values) for name, layer in values.components.items()},
         }
-        for each in overrides.files
+        for values in overrides.files
     ]
     sets = [
-        {"path": list(each.path), "text": each.text, "asString": each.as_string} for each in overrides.sets
+        {"path": list(option.path), "text": option.text, "asString": option.as_string}
+        for option in overrides.sets
     ]
     return {"files": files, "sets": sets} if overrides else {}
 
 
 def from_plain(data: Mapping[str, Any]) -> Overrides:
     """Give the overrides that `plain` wrote."""
-    return Overrides(
-        files=tuple(
-            ValuesFile(
-                Layer("command line", each.get("globals", {}), speaks_to_many=True),
-                {name: Layer("command line", values) for name, values in each.get("components", {}).items()},
-            )
-            for each in data.get("files", ())
-        ),
-        sets=tuple(
-            SetOption(tuple(each["path"]), each["text"], each["asString"]) for each in data.get("sets", ())
-        ),
+    files = tuple(
+        ValuesFile(
+            Layer("command line", values.get("globals", {}), speaks_to_many=True),
+            {name: Layer("command line", inner) for name, inner in values.get("components", {}).items()},
+        )
+        for values in data.get("files", ())
     )
+    sets = (SetOption(tuple(opt["path"]), opt["text"], opt["asString"]) for opt in data.get("sets", ()))
+    return Overrides(files=files, sets=tuple(sets))
 
 
 def _split_component(
@@ -600,23 +511,18 @@ def _split_component(
 
 
 def _set_layer(
-    path: Sequence[str],
-    option: SetOption,
-    params: Mapping[str, Param],
-    *,
-    everyone: bool,
-    read: Callable[[str], Any] | None,
+    path: Sequence[str], option: SetOption, params: Mapping[str, Param], *, for_all: bool
 ) -> Layer:
     declared = params.get(spelling_table(params).get(path[0], ""))
     inner = inner_param(declared, path[1:]) if declared else None
-    value = parse_text(inner, option.text, as_string=option.as_string, read=read)
+    value = parse_text(inner, option.text, as_string=option.as_string)
     for part in reversed(path[1:]):
         value = {part: value}
     origins: dict[KeyPath, Origin] = {(path[0],): Origin(f"--set {option.key}")}
-    return Layer("command line", {path[0]: value}, origins, "", speaks_to_many=everyone)
+    return Layer("command line", {path[0]: value}, origins, speaks_to_many=for_all)
 
 
-# --- Parameters given on a command line for a prototype: names checked, texts typed ---
+# --- parameters given on a command line for a prototype: names checked, texts typed --------------------
 
 
 def canonical_name(prototype: Prototype, name: str) -> str:
@@ -630,57 +536,37 @@ def canonical_name(prototype: Prototype, name: str) -> str:
         if spelling in table:
             return table[spelling]
     near = nearest(name, table)
-    raise NotFoundError(
-        f"prototype `{prototype.name}` has no parameter `{name}`",
-        hint=f"did you mean `{near}`?" if near else f"mlstack prototype describe {prototype.name}",
-    )
+    hint = f"did you mean `{near}`?" if near else f"mlstack prototype describe {prototype.name}"
+    raise NotFoundError(f"prototype `{prototype.name}` has no parameter `{name}`", hint=hint)
 
 
-def param_at(prototype: Prototype, path: tuple[str, ...]) -> tuple[tuple[str, ...], Param | None]:
-    """Give a path with its first part spelled canonically, and what is declared for that place."""
-    name = canonical_name(prototype, path[0])
-    return (name, *path[1:]), inner_param(prototype.params[name], path[1:])
-
-
-def typed(
-    prototype: Prototype, texts: Mapping[str, str | None], *, read: Callable[[str], Any]
-) -> dict[str, Any]:
+def typed(prototype: Prototype, texts: Mapping[str, str | None]) -> dict[str, Any]:
     """Give the values of options by canonical name, in the order they were given.
 
-    Args:
-        prototype: declares the parameters.
-        texts: text by name as typed; None for an option without a value.
-        read: reads structured text (YAML).
+    A text is None for an option without a value.
 
     Raises:
         UsageError: an unknown name, or an option without a value that is no switch.
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, text in texts.items():
         try:
-            canonical = canonical_name(prototype, name)
+            param = prototype.params[canonical_name(prototype, name)]
         except NotFoundError as error:
             raise UsageError(error.message, hint=error.hint) from error
-        found[canonical] = _value(prototype.params[canonical], name, text, read)
-    return found
-
-
-def _value(param: Param, name: str, text: str | None, read: Callable[[str], Any]) -> Any:
-    if text is not None:
-        return parse_text(param, text, read=read)
-    if "boolean" in param.types:
-        return True
-    raise UsageError(f"`--{name}` needs a value", hint=f"write --{name}=VALUE")
+        if text is None and "boolean" not in param.types:
+            raise UsageError(f"`--{name}` needs a value", hint=f"write --{name}=VALUE")
+        values[param.name] = True if text is None else parse_text(param, text)
+    return values
 
 
 def missing(prototype: Prototype, values: Mapping[str, Any]) -> tuple[Param, ...]:
     """Give the required parameters that have no value, in the order they are declared."""
-    return tuple(
-        param for param in prototype.params.values() if param.required and values.get(param.name) is None
-    )
+    params = prototype.params.values()
+    return tuple(param for param in params if param.required and values.get(param.name) is None)
 
 
-# --- Other values a parameter could have, to see what it does ---
+# --- other values a parameter could have, to see what it does ------------------------------------------
 
 INVENTED_KEY = "mlstacktrial"
 """What is added to a map to see where it goes: nobody else's key."""

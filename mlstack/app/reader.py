@@ -9,7 +9,7 @@ from pathlib import Path
 from mlstack.app import layout
 from mlstack.app.app import App, Component, Environment, Lock, LockedPackage, Manifest
 from mlstack.app.app_files import AppFiles, EnvironmentFiles, merged_environment, preset_globals
-from mlstack.app.document import AppDocument, layer_of, read_text_value
+from mlstack.app.document import AppDocument, layer_of
 from mlstack.app.params import (
     Declared,
     Layer,
@@ -235,7 +235,7 @@ class AppReader:
         layers += [files.components[name] for files in chain if name in files.components]
         if overrides:
             every = self.component_names()
-            layers += overrides.layers(name, prototype.params, components=every, read=read_text_value)
+            layers += overrides.layers(name, prototype.params, components=every)
         return layers
 
     def _chain(self, environment: str | None) -> tuple[EnvironmentFiles, ...]:

@@ -9,7 +9,6 @@ from typing import Any
 from mlstack.app import params, schema
 from mlstack.app.app import Component, Environment
 from mlstack.app.app_dir import AppDir
-from mlstack.app.document import read_text_value
 from mlstack.app.params import (
     Overrides,
     ParamScope,
@@ -200,7 +199,7 @@ def _change(app: AppDir, place: ParamPlace, key: str, text: str, *, as_string: b
     if param.secret:
         masking.note(text)
     inner = inner_param(param, path[1:])
-    value = parse_text(inner, text, as_string=as_string, read=read_text_value)
+    value = parse_text(inner, text, as_string=as_string)
     _check(param, path, value, hint=f"mlstack prototype describe {_prototype_name(app, place, param)}")
     notes = (
         *_deprecation(param),
