@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from mlstack.objects.masking import MASK
 from mlstack.yaml import write
 
 
@@ -34,6 +35,11 @@ class Param:
     def types(self) -> frozenset[str]:
         """Give the JSON types the schema allows; empty when it does not say."""
         return schema_types(self.schema)
+
+
+def mask_value(value: Any, param: Param | None) -> Any:
+    """Give the value, or the mask when the parameter is secret and set."""
+    return MASK if param is not None and param.secret and value is not None else value
 
 
 def schema_types(schema: Mapping[str, Any]) -> frozenset[str]:
@@ -113,6 +119,10 @@ class Prototype:
     def full_name(self) -> str:
         """Give `registry/package/name`, as component files write it."""
         return f"{self.registry}/{self.package}/{self.name}"
+
+    def secret_values(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Give those values that belong to secret parameters."""
+        return tuple(values[name] for name, param in self.params.items() if param.secret and name in values)
 
     def has_secrets(self, values: Mapping[str, Any]) -> bool:
         """Tell whether a secret parameter is set."""

@@ -21,10 +21,9 @@ from mlstack.app.app import API_VERSION, SIGN, App, Component, Environment, Lock
 from mlstack.app.document import AppDocument, expectation, shown, suggestion
 from mlstack.app.params import KeyPath as ValuePath
 from mlstack.app.params import Origin, ParamFault, Resolved, Setting, join_path, nearest_origin, param_error
-from mlstack.app.prototype import Param, Prototype
+from mlstack.app.prototype import Param, Prototype, mask_value
 from mlstack.errors import SchemaError
 from mlstack.names import nearest
-from mlstack.objects.masking import mask_params
 
 LONGEST = 4096
 """Characters of a pattern."""
@@ -393,7 +392,9 @@ def _without_secrets(refusal: _Refusal, params: Mapping[str, Param]) -> _Refusal
     def masked(value: Any) -> Any:
         if isinstance(value, list):
             return [masked(each) for each in value]
-        return mask_params(value, params) if isinstance(value, Mapping) else value
+        if isinstance(value, Mapping):
+            return {name: mask_value(inner, params.get(name)) for name, inner in value.items()}
+        return value
 
     allowed = {word: masked(refusal.schema[word]) for word in ("const", "enum") if word in refusal.schema}
     return replace(refusal, value=masked(refusal.value), schema={**refusal.schema, **allowed})

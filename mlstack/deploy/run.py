@@ -28,7 +28,7 @@ from mlstack.kube.parallel import GRACE_S, WORKERS
 from mlstack.kube.retrying import RetryingClient
 from mlstack.objects import order
 from mlstack.objects.kube_object import Identity, KubeObject
-from mlstack.objects.order import Barrier, Bond, Depends, Graph, Node
+from mlstack.objects.order import Barrier, Dependency, Depends, Graph, Node
 from mlstack.readiness.terms import ReadinessState, Terms, terms_of
 
 # --- Run a graph of work: each node as soon as what it depends on is done, many at a time ---
@@ -62,7 +62,7 @@ class Schedule:
         skipped: Callable[[Node, str], None],
         is_idle: Callable[[Node], bool],
         because: Callable[[Node, str, Node], str],
-        binding: frozenset[Bond],
+        binding: frozenset[Dependency],
         stopped: Event,
     ) -> None:
         """Begin with nothing done."""
@@ -303,9 +303,9 @@ class EndedClock(StoppedClock):
 # and told
 
 _DONE: Mapping[str, RunEventKind] = {"create": "created", "update": "updated", "recreate": "recreated"}
-_APPLY: frozenset[Bond] = frozenset({"user", "needs"})
+_APPLY: frozenset[Dependency] = frozenset({"user", "needs"})
 # What could not be deleted may need all that was written before it: a controller to clear its finalizers.
-_DELETE: frozenset[Bond] = frozenset({"user", "needs", "wave"})
+_DELETE: frozenset[Dependency] = frozenset({"user", "needs", "wave"})
 
 
 class Run:
@@ -432,7 +432,7 @@ class Run:
         graph: Graph,
         changes: Sequence[Change],
         work: Callable[[Change], Steps],
-        binding: frozenset[Bond],
+        binding: frozenset[Dependency],
     ) -> None:
         by_identity = {change.identity: change for change in changes}
         crossing = BarrierCrossing(graph, by_identity, self._gates) if binding == _APPLY else None

@@ -13,11 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from mlstack.app.prototype import Param
-
+from typing import Any
 
 MASK = "********"
 
@@ -294,11 +290,6 @@ def note_objects(value: Any) -> None:
             note_objects(item)
 
 
-def note_params(values: Mapping[str, Any], params: Mapping[str, Param]) -> None:
-    """Take note of the secret ones among parameters."""
-    note(*(value for name, value in values.items() if name in params and params[name].secret))
-
-
 def allow(names: Iterable[str]) -> None:
     """Take note, for the run, of names that may be read."""
     if _of_run is not None:
@@ -388,16 +379,6 @@ def _scalars(values: Iterable[Any]) -> Iterator[str]:
 _COPIES = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-def mask_params(values: Mapping[str, Any], params: Mapping[str, Param]) -> dict[str, Any]:
-    """Give the values with every set secret one replaced by the mask."""
-    return {name: mask_value(value, params.get(name)) for name, value in values.items()}
-
-
-def mask_value(value: Any, param: Param | None) -> Any:
-    """Give the value, or the mask when the parameter is secret and set."""
-    return MASK if param is not None and param.secret and value is not None else value
-
-
 def mask_object(data: Mapping[str, Any]) -> dict[str, Any]:
     """Give a Kubernetes object without what it keeps secret: `data` and `stringData` of a Secret.
 
@@ -423,10 +404,9 @@ def mask_whole(value: Any) -> Any:
     return None if value is None else MASK
 
 
-def secret_texts(values: Mapping[str, Any], params: Mapping[str, Param]) -> tuple[str, ...]:
-    """Give the texts of all set secret values, for `mask_values`; longest first."""
-    secret = (value for name, value in values.items() if name in params and params[name].secret)
-    return tuple(sorted({text for text in _scalars(secret) if text}, key=lambda text: (-len(text), text)))
+def secret_texts(values: Iterable[Any]) -> tuple[str, ...]:
+    """Give the texts of secret values, for `mask_values`; longest first."""
+    return tuple(sorted({text for text in _scalars(values) if text}, key=lambda text: (-len(text), text)))
 
 
 def mask_values(value: Any, secrets: Sequence[str]) -> Any:

@@ -20,14 +20,14 @@ from mlstack.app.params import (
     spelling_table,
     split_path,
 )
-from mlstack.app.prototype import Param, Prototype
+from mlstack.app.prototype import Param, Prototype, mask_value
 from mlstack.app.schema import check_value
 from mlstack.errors import ConfigError, NotFoundError, ParamError, TypedValueError, UsageError
 from mlstack.names import nearest
 from mlstack.objects import masking
 from mlstack.objects.kube_object import KubeObject
 from mlstack.objects.managed_fields import MISSING
-from mlstack.objects.masking import mask_object, mask_value
+from mlstack.objects.masking import mask_object
 from mlstack.render.render import Loader, Rendered
 from mlstack.render.template import CodeStore
 

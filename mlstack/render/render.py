@@ -439,7 +439,7 @@ def known_secrets(app: AppDir, environment: str) -> tuple[str, ...]:
                 with suppress(MlstackError):  # of others it is known all the same
                     prototype = app.prototype(component.prototype)
                     values = app.resolve(component, environment).values
-                    known.update(dict.fromkeys(masking.secret_texts(values, prototype.params)))
+                    known.update(dict.fromkeys(masking.secret_texts(prototype.secret_values(values))))
     return tuple(known)
 
 
@@ -564,7 +564,7 @@ class Loader:
             namespace=namespace,
             notes=(*resolved.notes, *(f"{component.full_name}: {note}" for note in notes)),
             has_secrets=prototype.has_secrets(resolved.values),
-            secrets=masking.secret_texts(resolved.values, prototype.params),
+            secrets=masking.secret_texts(prototype.secret_values(resolved.values)),
         )
 
     def _made(

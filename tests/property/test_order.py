@@ -16,7 +16,7 @@ from mlstack.objects import order
 from mlstack.objects.kube_object import KubeObject
 from mlstack.objects.order import DEPENDS_ON, Barrier, Graph, Node
 
-KINDS = [kind for _, kinds in order.RANKS for kind in kinds] + [("kubeflow.org", "TFJob"), ("x.org", "Y")]
+KINDS = list(order.RANK) + [("kubeflow.org", "TFJob"), ("x.org", "Y")]
 PLACES = ("", "a", "b")
 NAMES = ("x", "y", "a")
 

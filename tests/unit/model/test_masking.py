@@ -8,12 +8,12 @@ from urllib.parse import quote, quote_plus
 import pytest
 import yaml
 
+from mlstack.app.prototype import mask_value
 from mlstack.objects.masking import (
     MASK,
     Secrets,
     collecting,
     mask_object,
-    mask_params,
     mask_text,
     mask_values,
     note,
@@ -28,7 +28,8 @@ DECLARED = params(token={"type": "string", "secret": True}, image={"type": "stri
 
 def test_secret_parameters_are_masked_and_unset_ones_stay_unset() -> None:
     values = {"token": "hunter2", "image": "a", "other": None}
-    assert mask_params(values, DECLARED) == {"token": MASK, "image": "a", "other": None}
+    masked = {name: mask_value(value, DECLARED[name]) for name, value in values.items()}
+    assert masked == {"token": MASK, "image": "a", "other": None}
 
 
 def test_the_data_of_a_secret_is_masked_key_by_key() -> None:
@@ -164,7 +165,7 @@ def test_only_what_a_run_noted_is_masked_and_only_in_that_run() -> None:
 
 
 def test_texts_lose_every_occurrence_longest_first() -> None:
-    secrets = secret_texts({"token": "abc", "other": {"a": ["abcdef", 7]}}, DECLARED)
+    secrets = secret_texts(["abc", {"a": ["abcdef", 7]}])
     assert secrets == ("abcdef", "abc", "7")
     assert mask_text("x abcdef abc", secrets) == f"x {MASK} abc"  # three letters stand anywhere
 

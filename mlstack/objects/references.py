@@ -1,0 +1,207 @@
+"""Which other objects an object names in its content: what must be there before it can work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mlstack.objects.kinds import Kind, Kinds
+from mlstack.objects.kube_object import Identity, KubeObject, group_of
+
+RBAC = "rbac.authorization.k8s.io"
+ADMISSION = "admissionregistration.k8s.io"
+_WRITES = {"*", "CREATE", "UPDATE"}
+
+Data = Mapping[str, Any]
+# Field (`[]` stands for every item of a list), and group, kind and scope of what it names.
+_Row = tuple[str, str, str, bool]
+_STORAGE_CLASS = ("storage.k8s.io", "StorageClass", False)
+_SECRET = ("", "Secret", True)
+_CONFIG_MAP = ("", "ConfigMap", True)
+
+_OF_PODS: tuple[_Row, ...] = (
+    ("serviceAccountName", "", "ServiceAccount", True),
+    ("priorityClassName", "scheduling.k8s.io", "PriorityClass", False),
+    ("runtimeClassName", "node.k8s.io", "RuntimeClass", False),
+    ("imagePullSecrets[].name", *_SECRET),
+    ("volumes[].configMap.name", *_CONFIG_MAP),
+    ("volumes[].secret.secretName", *_SECRET),
+    ("volumes[].persistentVolumeClaim.claimName", "", "PersistentVolumeClaim", True),
+    ("volumes[].projected.sources[].configMap.name", *_CONFIG_MAP),
+    ("volumes[].projected.sources[].secret.name", *_SECRET),
+    *(
+        (f"{containers}[].{field}.name", *kind)
+        for containers in ("initContainers", "containers", "ephemeralContainers")
+        for field, kind in (
+            ("envFrom[].configMapRef", _CONFIG_MAP),
+            ("envFrom[].secretRef", _SECRET),
+            ("env[].valueFrom.configMapKeyRef", _CONFIG_MAP),
+            ("env[].valueFrom.secretKeyRef", _SECRET),
+        )
+    ),
+)
+_OF_CLAIMS: tuple[_Row, ...] = (
+    ("spec.storageClassName", *_STORAGE_CLASS),
+    ("spec.volumeName", "", "PersistentVolume", False),
+)
+_OF_KINDS: Mapping[tuple[str, str], tuple[_Row, ...]] = {
+    ("", "PersistentVolumeClaim"): _OF_CLAIMS,
+    ("", "PersistentVolume"): _OF_CLAIMS,
+    ("apps", "StatefulSet"): (
+        ("spec.serviceName", "", "Service", True),
+        ("spec.volumeClaimTemplates[].spec.storageClassName", *_STORAGE_CLASS),
+        ("spec.volumeClaimTemplates[].spec.volumeName", "", "PersistentVolume", False),
+    ),
+    ("networking.k8s.io", "Ingress"): (
+        ("spec.ingressClassName", "networking.k8s.io", "IngressClass", False),
+    ),
+    (ADMISSION, "ValidatingAdmissionPolicyBinding"): (
+        ("spec.policyName", ADMISSION, "ValidatingAdmissionPolicy", False),
+    ),
+}
+
+
+def references(manifest: KubeObject) -> Iterator[Identity]:
+    """Give what an object names, whether or not it exists."""
+    namespace = manifest.namespace
+    if namespace:
+        yield Identity("", "Namespace", "", namespace)
+    yield from _named(manifest.data, _OF_KINDS.get((manifest.group, manifest.kind), ()), namespace)
+    yield from _named_otherwise(manifest, namespace)
+    for spec in _pod_specs(manifest.data):
+        yield from _named(spec, _OF_PODS, namespace)
+
+
+def _named(data: Data, rows: tuple[_Row, ...], namespace: str) -> Iterator[Identity]:
+    for field, group, kind, is_namespaced in rows:
+        for name in _values(data, field.split(".")):
+            if name:
+                yield Identity(group, kind, namespace if is_namespaced else "", str(name))
+
+
+def _named_otherwise(manifest: KubeObject, namespace: str) -> Iterator[Identity]:
+    """Give what is named by more than a name: with its kind, group or namespace, or in an annotation."""
+    data = manifest.data
+    match manifest.group, manifest.kind:
+        case (group, "RoleBinding" | "ClusterRoleBinding") if group == RBAC:
+            role = _map(data, "roleRef")
+            kind = str(role.get("kind"))
+            yield Identity(RBAC, kind, namespace if kind == "Role" else "", str(role.get("name")))
+            for subject in _maps(data.get("subjects")):
+                if subject.get("kind") == "ServiceAccount":
+                    where = str(subject.get("namespace") or namespace)
+                    yield Identity("", "ServiceAccount", where, str(subject.get("name")))
+        case "", "Secret":
+            name = manifest.annotations.get("kubernetes.io/service-account.name")
+            if name:
+                yield Identity("", "ServiceAccount", namespace, str(name))
+        case "autoscaling", "HorizontalPodAutoscaler":
+            target = _map(_map(data, "spec"), "scaleTargetRef")
+            group = group_of(str(target.get("apiVersion") or ""))
+            yield Identity(group, str(target.get("kind")), namespace, str(target.get("name")))
+        case "apiregistration.k8s.io", "APIService":
+            service = _map(_map(data, "spec"), "service")
+            if service:
+                yield Identity("", "Service", str(service.get("namespace")), str(service.get("name")))
+
+
+def _pod_specs(content: Any) -> Iterator[Data]:
+    """Give every part of an object that says how a pod is made: workloads and training jobs alike."""
+    if isinstance(content, Mapping):
+        containers = content.get("containers")
+        if isinstance(containers, list) and containers and isinstance(containers[0], Mapping):
+            yield content
+        else:
+            for part in content.values():
+                yield from _pod_specs(part)
+    elif isinstance(content, list):
+        for part in content:
+            yield from _pod_specs(part)
+
+
+def pod_labels(content: Any) -> Iterator[Mapping[str, str]]:
+    """Give the labels of every pod an object makes."""
+    if isinstance(content, Mapping):
+        spec, metadata = content.get("spec"), content.get("metadata")
+        if isinstance(spec, Mapping) and isinstance(metadata, Mapping) and spec.get("containers"):
+            yield metadata.get("labels") or {}
+        else:
+            for part in content.values():
+                yield from pod_labels(part)
+    elif isinstance(content, list):
+        for part in content:
+            yield from pod_labels(part)
+
+
+# --- webhook configurations: which Services must answer, and for which objects the API server asks them
+
+
+def is_webhook(identity: Identity) -> bool:
+    """Tell whether an object makes the API server ask somebody else before it writes."""
+    return identity.group == ADMISSION and identity.kind.endswith("WebhookConfiguration")
+
+
+def services(webhooks: KubeObject) -> tuple[Identity, ...]:
+    """Give the Services without which the API server refuses what a webhook configuration asks for.
+
+    Webhooks that are named by address, and those whose failure is ignored, need none.
+    """
+    configs = (_map(_map(webhook, "clientConfig"), "service") for webhook in _strict(webhooks))
+    named = (Identity("", "Service", str(to.get("namespace")), str(to.get("name"))) for to in configs if to)
+    return tuple(dict.fromkeys(named))
+
+
+def intercepts(webhooks: KubeObject, manifest: KubeObject, kinds: Kinds) -> bool:
+    """Tell whether the API server asks one of some webhooks before it writes a custom resource of a run.
+
+    Objects of built-in kinds are left out on purpose: what a webhook itself needs in order to start is
+    made of them.
+    """
+    if is_webhook(manifest.identity) or Kinds.builtin().lookup(manifest.api_version, manifest.kind):
+        return False
+    kind = kinds.lookup(manifest.api_version, manifest.kind)
+    if kind is None:
+        return False
+    for webhook in _strict(webhooks):
+        labels = _map(webhook, "objectSelector").get("matchLabels") or {}
+        if all(manifest.labels.get(key) == value for key, value in labels.items()) and any(
+            _covers(rule, kind) for rule in _maps(webhook.get("rules"))
+        ):
+            return True
+    return False
+
+
+def _strict(webhooks: KubeObject) -> Iterator[Data]:
+    listed = _maps(webhooks.data.get("webhooks")) if is_webhook(webhooks.identity) else ()
+    return (webhook for webhook in listed if webhook.get("failurePolicy", "Fail") == "Fail")
+
+
+def _covers(rule: Data, kind: Kind) -> bool:
+    resources = {str(name) for name in rule.get("resources") or () if "/" not in str(name)}
+    return bool(
+        _WRITES & set(rule.get("operations") or ())
+        and {"*", kind.group} & set(rule.get("apiGroups") or ())
+        and {"*", kind.plural} & resources
+    )
+
+
+def _values(data: Any, steps: list[str]) -> Iterator[Any]:
+    """Give the values at a field; of every item where a step ends with `[]`."""
+    if not steps:
+        yield data
+    elif isinstance(data, Mapping):
+        inner = data.get(steps[0].removesuffix("[]"))
+        if not steps[0].endswith("[]"):
+            yield from _values(inner, steps[1:])
+        elif isinstance(inner, list):
+            for item in inner:
+                yield from _values(item, steps[1:])
+
+
+def _map(data: Data, key: str) -> Data:
+    inner = data.get(key)
+    return inner if isinstance(inner, Mapping) else {}
+
+
+def _maps(items: Any) -> Iterator[Data]:
+    return (item for item in (items if isinstance(items, list) else ()) if isinstance(item, Mapping))
