@@ -165,7 +165,7 @@ _FORM = (
 )
 
 
-def _annotated(manifest: KubeObject, known: Mapping[Identity, object]) -> tuple[Identity, ...]:
+def annotated(manifest: KubeObject, known: Mapping[Identity, object]) -> tuple[Identity, ...]:
     """Give what the annotation of an object names.
 
     A name without a namespace means a cluster-scoped object, or else one of the object's own namespace: so
@@ -205,7 +205,7 @@ def outside(objects: Iterable[KubeObject]) -> tuple[tuple[KubeObject, Identity],
     """
     listed = tuple(objects)
     known = {manifest.identity: manifest for manifest in listed}
-    pairs = ((manifest, target) for manifest in listed for target in _annotated(manifest, known))
+    pairs = ((manifest, target) for manifest in listed for target in annotated(manifest, known))
     return tuple((manifest, target) for manifest, target in pairs if target not in known)
 
 
@@ -288,7 +288,7 @@ class _Builder:
     def _add_annotations(self) -> None:
         for manifest in self._objects.values():
             try:
-                targets = _annotated(manifest, self._objects)
+                targets = annotated(manifest, self._objects)
             except ConfigError:
                 if self._strict:
                     raise

@@ -16,7 +16,7 @@ from mlstack.objects import order
 from mlstack.objects.kube_object import KubeObject
 from mlstack.objects.order import DEPENDS_ON, Barrier, Graph, Node
 
-KINDS = list(order.RANK) + [("kubeflow.org", "TFJob"), ("x.org", "Y")]
+KINDS = [*order.RANK, ("kubeflow.org", "TFJob"), ("x.org", "Y")]
 PLACES = ("", "a", "b")
 NAMES = ("x", "y", "a")
 
@@ -90,7 +90,7 @@ def test_everything_comes_after_what_it_depends_on(graph: Graph) -> None:
 def test_what_people_say_is_heeded(found: list[KubeObject]) -> None:
     place = {one.identity: number for number, one in enumerate(order.ordered(found))}
     for one in found:
-        for target in order.wanted(one):
+        for target in order.annotated(one, place):
             assert place[target] < place[one.identity]
 
 

@@ -124,7 +124,7 @@ def test_the_same_object_twice_stays_twice() -> None:
 
 
 def test_kinds_nobody_lists_are_custom_resources() -> None:
-    assert order.RANKS[order.rank(Identity("x.org", "Thing", "", "a"))][0] == "custom resources"
+    assert list(order.RANKS)[order.rank(Identity("x.org", "Thing", "", "a"))] == "custom resources"
 
 
 def test_waves_bind_inside_a_namespace_and_a_component_alone() -> None:
