@@ -23,7 +23,7 @@ from mlstack.kube.parallel import PendingResult, prefetch
 from mlstack.objects import kube_object
 from mlstack.objects.kinds import Kind, Kinds, kinds_of_crd
 from mlstack.objects.kube_object import DesiredState, Identity, KubeObject
-from mlstack.readiness import rule
+from mlstack.readiness import operators
 
 Manifest = Mapping[str, Any]
 Group = tuple[str, str, str]
@@ -263,20 +263,19 @@ def _namespace(name: str, state: DesiredState) -> KubeObject:
 def _kind_hint(unknown: KubeObject, served: Kinds, environment: str) -> str:
     """Say how the cluster comes to know a kind, or what was meant."""
     api_version, kind, group = unknown.api_version, unknown.kind, unknown.group
-    operator = rule.operator_of(api_version, kind)
+    operator = operators.operator_of(api_version, kind)
     others = [other for other in served.of_group(group) if other.kind == kind]
     versions = [other.api_version for other in others if _is_same_operator(operator, other)]
     if versions:
         return f"the cluster serves `{kind}` as {' and '.join(versions)}: write that `apiVersion`"
-    if why := rule.retired(api_version, kind):
+    if why := operators.retired(api_version, kind):
         return f"nobody serves `{kind}` any more: {why}"
     if operator is not None:
         today = f"the {operator.name} serves {operator.instead} today; " if operator.instead else ""
-        return (
-            f"`{kind}` is served by the {operator.name}: {today}{rule.how_to_install(operator, environment)}"
-        )
+        install = operators.how_to_install(operator, environment)
+        return f"`{kind}` is served by the {operator.name}: {today}{install}"
     same_group = [other.kind for other in served.of_group(group)]
-    likely = rule.likely_kind(api_version, kind) or names.nearest(kind, same_group)
+    likely = operators.likely_kind(api_version, kind) or names.nearest(kind, same_group)
     if likely and likely != kind:
         return f"did you mean `{likely}`?"
     if "." in group and not group.endswith(".k8s.io"):
@@ -287,8 +286,8 @@ def _kind_hint(unknown: KubeObject, served: Kinds, environment: str) -> str:
     return f"Kubernetes has no such kind: kubectl api-resources{f' --api-group={group}' if group else ''}"
 
 
-def _is_same_operator(operator: rule.Operator | None, kind: Kind) -> bool:
-    other = rule.operator_of(kind.api_version, kind.kind)
+def _is_same_operator(operator: operators.Operator | None, kind: Kind) -> bool:
+    other = operators.operator_of(kind.api_version, kind.kind)
     return operator is None or (other is not None and other.name == operator.name)
 
 

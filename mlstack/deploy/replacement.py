@@ -28,7 +28,7 @@ from mlstack.kube.client import Cluster
 from mlstack.objects.kinds import CRD_GROUP, kinds_of_crd
 from mlstack.objects.kube_object import APP_LABEL, ENVIRONMENT_LABEL, KubeObject, marks
 from mlstack.objects.managed_fields import FieldChange, path_text
-from mlstack.readiness import rule
+from mlstack.readiness import operators
 from mlstack.table import Table
 
 # --- What may change in objects whose controller does not follow every change ---
@@ -76,9 +76,9 @@ def training_job(live: KubeObject, changed: Sequence[FieldChange]) -> str | None
     what = ", ".join(dict.fromkeys(words(change) for change in lasting[:3]))
     more = f" and {len(lasting) - 3} more" if len(lasting) > 3 else ""
     if _has_condition(live, "Succeeded") or _has_condition(live, "Failed"):
-        why = f"the {rule.name_of(live.data)} does not change a finished job."
+        why = f"the {operators.serving_operator(live.data)} does not change a finished job."
     else:
-        why = f"the {rule.name_of(live.data)} does not change a running job."
+        why = f"the {operators.serving_operator(live.data)} does not change a running job."
     return f"{live.name}: {what}{more} needs a new run: {why}"
 
 

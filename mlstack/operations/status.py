@@ -17,7 +17,7 @@ from mlstack.errors import ClusterError, ForbiddenError
 from mlstack.kube.client import Cluster, ObjectRef, Opener
 from mlstack.objects.kube_object import DesiredState, KubeObject, selector
 from mlstack.readiness.evaluate import Logs, Seen, inspect
-from mlstack.readiness.rule import Operator, how_to_install, is_unseen, operator_of
+from mlstack.readiness.operators import Operator, how_to_install, is_unseen, operator_of
 from mlstack.readiness.watcher import UNSEEN, ReadinessWatcher
 
 # How often it is looked whether what was going is gone.

@@ -1,4 +1,4 @@
-"""Judge an object by a rule that the app gives for its kind."""
+"""Whether one live object works: by the app's own rule, what holds for all kinds, or the rule of its kind."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mlstack.readiness.rule import (
     waiting,
 )
 
-# --- Judge an object by a rule that the app gives for its kind ---
+# --- by a rule of the app ---
 
 # Names by which people know an item of a list.
 _KEYS = ("name", "type", "key")
@@ -110,10 +110,10 @@ def _is_called(item: object, name: str) -> bool:
     return isinstance(item, Mapping) and any(item.get(key) == name for key in _KEYS)
 
 
-# --- Whether one live object works: what holds for every kind, then the rule of its kind ---
+# --- by what holds for every kind, then the rule of its kind ---
 
 # The files of rules: importing one enters its rules into the table.
-RULE_FILES = (core, workloads, platform, ml, ml, ml, ml, ml)
+RULE_FILES = (core, workloads, platform, ml)
 
 # A controller that is there writes a first status within this time.
 STATUS_GRACE_S = 10.0
@@ -149,11 +149,7 @@ def assess(facts: Facts, rules: ReadyRules | None = None) -> Readiness:
     kind; a condition Reconciling or Stalled; the built-in rule of its kind; a condition Ready; else it is
     ready.
 
-    An object of another form than its API promises is not known to work.
-
-    Args:
-        facts: everything to look at.
-        rules: of the app, by kind.
+    An object of another form than its API promises is not known to work. `rules` are the app's, by kind.
     """
     try:
         return _assess(facts, rules)

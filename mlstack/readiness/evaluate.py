@@ -1,4 +1,4 @@
-"""The last words of containers that crashed: asked for once, in the background, and without secrets."""
+"""Objects of a cluster judged by the readiness rules, with all around them that tells why one fails."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from mlstack.readiness.pods import Crash, crash
 from mlstack.readiness.relatives import Data, Relatives, kinds_below
 from mlstack.readiness.rule import RULES, UNSEEN, Facts, Readiness, key_of
 
-# --- The last words of containers that crashed: asked for once, in the background, and without
-# secrets
+# --- logs ---
 
 LINES = 5
 PATIENCE_S = 2.0
@@ -42,15 +41,12 @@ class _Answer:
 
 
 class Logs:
-    """Reads logs for reasons; where they cannot be read, reasons do without.
+    """The last words of containers that crashed: asked for once, in the background, and without secrets.
 
-    Args:
-        cluster: where to ask.
-        secrets: texts that nobody is to read.
+    Where they cannot be read, reasons do without.
     """
 
     def __init__(self, cluster: Cluster, secrets: Iterable[str] = ()) -> None:
-        """Begin with nothing read."""
         self._cluster, self._secrets = cluster, tuple(secrets)
         self._answers: dict[Crash, _Answer] = {}
         self._is_patient, self._is_closed = True, False
@@ -61,12 +57,7 @@ class Logs:
         return cls(cluster, hidden(state.objects, state.secrets))
 
     def of(self, crash: Crash, *, ask: bool = True) -> Sequence[str]:
-        """Give the last lines of a crashed container as far as they are known, the first time within 2 s.
-
-        Args:
-            crash: the container.
-            ask: whether to ask for what is not known.
-        """
+        """Give the last lines of a crashed container as far as they are known, the first time within 2 s."""
         answer = self._answers.get(crash)
         if answer is None:
             if not ask or self._is_closed or len(self._answers) >= _MOST:
@@ -116,8 +107,7 @@ def hidden(objects: Iterable[KubeObject], secrets: Iterable[str]) -> tuple[str, 
     return tuple(dict.fromkeys((*secrets, *texts)))
 
 
-# --- Judge live objects by the readiness rules, with everything around them that tells why one does
-# not work
+# --- evaluation ---
 
 T = TypeVar("T")
 
@@ -132,31 +122,16 @@ SERVICE_LABEL = "kubernetes.io/service-name"
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """One wanted object as it is.
-
-    Attributes:
-        wanted: what the files say.
-        live: what is there, None if nothing is.
-        readiness: what the rule of its kind says.
-        pods: its pods with what their rule says, by name.
-    """
+    """One wanted object as it is."""
 
     wanted: KubeObject
-    live: Data | None
+    live: Data | None  # None if it is not there
     readiness: Readiness
-    pods: tuple[tuple[Data, Readiness], ...] = ()
+    pods: tuple[tuple[Data, Readiness], ...] = ()  # by name, with what their rule says
 
 
 class StatusEvaluator:
-    """Judges objects of one cluster; asks it for nodes, classes and endpoints where that tells more.
-
-    Args:
-        cluster: where to ask.
-        relatives: pods, their owners and events.
-        wait_for_load_balancer: whether a Service of type LoadBalancer needs its address.
-        rules: the app's own readiness rules.
-        logs: reads the logs of what crashed; None reads none.
-    """
+    """Judges objects of one cluster; asks it for nodes, classes and endpoints where that tells more."""
 
     def __init__(
         self,
@@ -167,7 +142,6 @@ class StatusEvaluator:
         rules: ReadyRules | None = None,
         logs: Logs | None = None,
     ) -> None:
-        """Begin with nothing asked."""
         self.relatives = relatives
         self.notes: list[str] = []
         self._logs = logs
@@ -301,7 +275,7 @@ def has_endpoint(cluster: Cluster, namespace: str, name: str) -> bool:
     return service is not None and service["spec"].get("type") == "ExternalName"
 
 
-# --- Look once at live objects, the pods that belong to them, and events, and judge them all ---
+# --- one look at everything ---
 
 
 def inspect(
@@ -314,7 +288,7 @@ def inspect(
     rules: ReadyRules | None = None,
     logs: Logs | None = None,
 ) -> tuple[tuple[Seen, ...], tuple[str, ...]]:
-    """Look at every wanted object and judge it.
+    """Look at every wanted object and judge it; give what was seen, and remarks on what could not be read.
 
     Events and nodes are read only if something does not work: they are many, and only tell why.
 
@@ -326,9 +300,6 @@ def inspect(
         labels: what the objects carry if they are ours; empty where that is not known.
         rules: the app's own readiness rules.
         logs: reads the logs of what crashed; None reads none.
-
-    Returns:
-        What was seen of each object, and remarks on what could not be read.
     """
     judge = StatusEvaluator(
         cluster, Relatives(), wait_for_load_balancer=wait_for_load_balancer, rules=rules, logs=logs

@@ -1,4 +1,4 @@
-"""Readiness of training jobs: Kubeflow's, old and new, JobSet, LeaderWorkerSet, Volcano, TrainingJob."""
+"""Readiness of machine learning: training jobs, serving, notebooks, Ray, Spark, pipelines, Kueue."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mlstack.readiness import pods
+from mlstack.readiness.operators import unseen
 from mlstack.readiness.pods import Trouble
 from mlstack.readiness.rule import (
     Facts,
@@ -19,12 +20,10 @@ from mlstack.readiness.rule import (
     ready,
     rule,
     suspended,
-    unseen,
     waiting,
 )
 
-# --- Readiness of training jobs: Kubeflow's, old and new, JobSet, LeaderWorkerSet, Volcano,
-# TrainingJob
+# --- training jobs: Kubeflow's, old and new, JobSet, LeaderWorkerSet, Volcano, TrainingJob ---
 
 _ROLE_FIELDS = (
     "tfReplicaSpecs",
@@ -254,7 +253,7 @@ def _elastic_reason(facts: Facts) -> str:
     return next((condition_text(one) for one in said if one.get("status") == "False"), "")
 
 
-# --- Readiness of model serving and notebooks: KServe, Knative, Seldon, Argo Rollouts, Notebook ---
+# --- model serving and notebooks: KServe, Knative, Seldon, Argo Rollouts, Notebook ---
 
 _STOPPED_NOTEBOOK = "kubeflow-resource-stopped"
 
@@ -335,7 +334,7 @@ def notebook(facts: Facts) -> Readiness:
     return unseen(facts) or pods.because(facts, "is being started")
 
 
-# --- Readiness of Ray and Spark ---
+# --- Ray and Spark ---
 
 
 @rule("ray.io/RayCluster")
@@ -415,7 +414,7 @@ def spark_application(facts: Facts) -> Readiness:
     return pods.because(facts, why or f"is {state.lower().replace('_', ' ')}", is_job=True)
 
 
-# --- Readiness of what runs many steps: Katib experiments, Argo workflows ---
+# --- many steps: Katib experiments, Argo workflows ---
 
 
 @job_rule("kubeflow.org/Experiment", "kubeflow.org/Trial")
@@ -459,7 +458,7 @@ def cron_workflow(facts: Facts) -> Readiness:
     return suspended() if facts.spec.get("suspend") else ready()
 
 
-# --- Readiness of Kueue: queues that admit, workloads that are admitted ---
+# --- Kueue: queues that admit, workloads that are admitted ---
 
 # What no other object can mend: the queue itself has to be changed.
 _PERMANENT = frozenset(

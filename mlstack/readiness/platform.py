@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mlstack.readiness.rule import Facts, Readiness, condition_text, failed, ready, rule, unseen, waiting
+from mlstack.readiness.operators import unseen
+from mlstack.readiness.rule import Facts, Readiness, condition_text, failed, ready, rule, waiting
 
 
 @rule("apiextensions.k8s.io/CustomResourceDefinition")

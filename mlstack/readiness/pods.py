@@ -27,6 +27,7 @@ BROKEN_STARTS = frozenset(
     | {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "RegistryUnavailable"}
 )
 CRASHES = "CrashLoopBackOff"
+_ENDED = ("Failed", "Succeeded")
 # A registry may be away for a moment, a Secret or a database may arrive a moment later.
 GRACE_S = 30.0
 # No registry and no Secret makes a name another one; only the kubelet's first word is not taken for its last.
@@ -50,42 +51,25 @@ _PROBE_CHARACTERS = 300
 
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
-    """What keeps a pod from running.
+    """What keeps a pod from running."""
 
-    Attributes:
-        reason: a sentence for a person.
-        is_final: whether waiting will not help this pod.
-        is_stuck: whether another pod in its place would not start either.
-        resource: the extended resource it waits for, if it does.
-        queue: what it only queues for.
-    """
-
-    reason: str
-    is_final: bool = False
-    is_stuck: bool = False
-    resource: str = ""
-    queue: Queue = ""
+    reason: str  # a sentence for a person
+    is_final: bool = False  # waiting will not help this pod
+    is_stuck: bool = False  # another pod in its place would not start either
+    resource: str = ""  # the extended resource it waits for, if it does
+    queue: Queue = ""  # what it only queues for
 
 
 @dataclass(frozen=True, kw_only=True)
 class Crash:
-    """A container that ended badly, and said nothing of it but in its log.
-
-    Attributes:
-        namespace: of its pod.
-        pod: name of its pod.
-        uid: of its pod.
-        container: its name.
-        code: its exit code.
-        previous: whether it was started again meanwhile.
-    """
+    """A container that ended badly, and said nothing of it but in its log."""
 
     namespace: str
     pod: str
-    uid: str
+    uid: str  # of its pod
     container: str
-    code: int
-    previous: bool
+    code: int  # its exit code
+    previous: bool  # whether it was started again meanwhile
 
 
 def crash(facts: Facts) -> Crash | None:
@@ -102,21 +86,18 @@ def crash(facts: Facts) -> Crash | None:
             "exitCode" in ended and not container.get("ready") if previous else ended.get("exitCode")
         )
         if has_crashed:
-            said = bool(ended.get("message"))
-            return None if said else _crash_of(pod, container, ended["exitCode"], previous=previous)
+            if ended.get("message"):
+                return None
+            metadata = pod["metadata"]
+            return Crash(
+                namespace=str(metadata.get("namespace") or ""),
+                pod=str(metadata.get("name")),
+                uid=str(metadata.get("uid")),
+                container=str(container.get("name")),
+                code=ended["exitCode"],
+                previous=previous,
+            )
     return None
-
-
-def _crash_of(pod: Pod, container: Mapping[str, Any], code: int, *, previous: bool) -> Crash:
-    metadata = pod["metadata"]
-    return Crash(
-        namespace=str(metadata.get("namespace") or ""),
-        pod=str(metadata.get("name")),
-        uid=str(metadata.get("uid")),
-        container=str(container.get("name")),
-        code=code,
-        previous=previous,
-    )
 
 
 def trouble(pod: Pod, facts: Facts) -> Trouble | None:
@@ -150,7 +131,8 @@ def because(facts: Facts, text: str, *, is_job: bool = False) -> Readiness:
         text: what is known without them.
         is_job: whether a pod that ended badly is tried again, so that only one that cannot start counts.
     """
-    found = worst(_of_job(facts.pods) if is_job else facts.pods, facts)
+    living = [pod for pod in facts.pods if (pod.get("status") or {}).get("phase") not in _ENDED]
+    found = worst((living or facts.pods) if is_job else facts.pods, facts)
     if found is None:
         own = facts.own_events()
         more = event_text(own[-1]) if own and not facts.pods else _first_unready(facts.pods)
@@ -159,12 +141,6 @@ def because(facts: Facts, text: str, *, is_job: bool = False) -> Readiness:
     if found.is_final and (found.is_stuck or not is_job):
         return failed(joined)
     return waiting(joined, resource=found.resource, queue=found.queue)
-
-
-def _of_job(pods: Sequence[Pod]) -> Sequence[Pod]:
-    """Leave out the pods that ended badly once others are there in their place."""
-    living = [pod for pod in pods if (pod.get("status") or {}).get("phase") not in ("Failed", "Succeeded")]
-    return living or pods
 
 
 def _first_unready(pods: Sequence[Pod]) -> str:

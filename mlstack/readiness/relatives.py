@@ -63,7 +63,6 @@ class Relatives:
     """Pods, their owners and events, kept as they come and found by whom they belong to."""
 
     def __init__(self, found: Iterable[Data] = ()) -> None:
-        """Begin with these."""
         self._children: dict[str, dict[str, Data]] = {}
         self._pods: dict[str, dict[str, Data]] = {}
         self._events: dict[str, dict[str, Data]] = {}

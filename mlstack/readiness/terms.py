@@ -30,15 +30,10 @@ SURE_S = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class ReadinessState:
-    """How an object stood when its wait ended.
-
-    Attributes:
-        readiness: what the rule of its kind said.
-        verdict: what that meant for the run.
-    """
+    """How an object stood when its wait ended."""
 
     readiness: Readiness
-    verdict: Verdict
+    verdict: Verdict  # what that meant for the run
 
     @property
     def is_good(self) -> bool:
@@ -48,21 +43,13 @@ class ReadinessState:
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """The terms on which one object is waited for.
+    """The terms on which one object is waited for."""
 
-    Attributes:
-        policy: `required` objects fail the run, `optional` ones are told of, `none` are not looked at.
-        brief: it may go on by itself: it is waited for only until its reason can be told.
-        timeout_s: seconds until it is late.
-        no_node_s: seconds that its pods may wait for a node before it is late.
-        brief_s: seconds after which a brief wait ends.
-    """
-
-    policy: Policy = "required"
-    brief: bool = False
-    timeout_s: float = DEFAULT_TIMEOUT_S
-    no_node_s: float = NO_NODE_S
-    brief_s: float = BRIEF_S
+    policy: Policy = "required"  # fail the run, `optional` ones are told of, `none` are not looked at
+    brief: bool = False  # it may go on by itself: it is waited for only until its reason can be told
+    timeout_s: float = DEFAULT_TIMEOUT_S  # until it is late
+    no_node_s: float = NO_NODE_S  # that its pods may wait for a node before it is late
+    brief_s: float = BRIEF_S  # after which a brief wait ends
 
     @property
     def untouched(self) -> Terms:

@@ -1,4 +1,4 @@
-"""Watches of many kinds at once, each in a thread of its own, as one stream of news.
+"""Objects of a run watched until they work: many watches, each in a thread, as one stream of news.
 
 A watch that breaks is taken up where it was; where the server no longer knows that place, what there is is
 listed again and what has gone meanwhile is told. After a restart of an API server every watch ends like that.
@@ -24,10 +24,7 @@ from mlstack.readiness.evaluate import MISSING, Logs, Seen, StatusEvaluator
 from mlstack.readiness.relatives import Data, Relatives, has_pods, kinds_below
 from mlstack.readiness.rule import Facts, Readiness, key_of
 
-# --- Watches of many kinds at once, each in a thread of its own, as one stream of news ---
-# A watch that breaks is taken up where it was; where the server no longer knows that place, what there is
-# is listed again and what has gone meanwhile is told. After a restart of an API server every watch ends
-# like that.
+# --- watches ---
 
 # How long the server keeps one watch open: then it is taken up again, so that no thread lives for ever.
 WATCH_S = 30.0
@@ -39,16 +36,10 @@ _TOGETHER_S = 0.1
 
 @dataclass(frozen=True)
 class News:
-    """One object that has changed.
-
-    Attributes:
-        source: where it was seen.
-        what: `put` with the object as it is, `drop` with the object as it was.
-        data: the object.
-    """
+    """One object that has changed."""
 
     source: WatchSource
-    what: Literal["put", "drop"]
+    what: Literal["put", "drop"]  # with the object as it is, or as it was
     data: Data
 
 
@@ -65,14 +56,9 @@ class _Stream:
 
 
 class ResourceWatcher:
-    """News of a cluster.
-
-    Args:
-        cluster: what is watched.
-    """
+    """News of a cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Watch nothing yet."""
         self._cluster = cluster
         self._streams: dict[WatchSource, _Stream] = {}
         self._news: list[News] = []
@@ -180,10 +166,9 @@ class ResourceWatcher:
             self._changed.wait_for(lambda: self._closed or not stream.idle)
 
 
-# --- Keep an eye on the objects of a run: watch them, and what is around those that do not work,
-# and judge
-# Nothing is asked object by object: one watch a kind and namespace tells of the objects themselves, and only
-# where something does not work are pods, what owns them and events of that namespace watched as well.
+# --- objects ---
+# Nothing is asked object by object: one watch a kind and namespace tells of the objects themselves, and
+# only where something does not work are pods, what owns them and events of that namespace watched as well.
 
 # From so many namespaces on, one watch over all of them is cheaper for the server than one each.
 MANY_NAMESPACES = 5
@@ -204,7 +189,7 @@ _ENDED = Readiness(state="done", reason="ended, and was removed after its time t
 
 
 class ReadinessWatcher:
-    """Watches objects until it is closed; use it as a context manager.
+    """Watches objects from when it is entered until it is closed.
 
     Args:
         cluster: where they are.
@@ -234,7 +219,6 @@ class ReadinessWatcher:
         rules: ReadyRules | None = None,
         logs: Logs | None = None,
     ) -> None:
-        """Hold the parts; nothing is watched before it is entered."""
         self._cluster, self._clock = cluster, clock
         self._feed = ResourceWatcher(cluster)
         self._relatives = Relatives()
