@@ -1,14 +1,15 @@
-"""How help looks where it differs from typer's own, and what people type who come from other tools."""
+"""The command line: how commands are declared and parsed, their table, the error boundary, the exit codes."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from inspect import cleandoc
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, NoReturn, TypeVar
 
@@ -17,14 +18,15 @@ from typer.core import TyperCommand, TyperGroup
 
 from mlstack import __version__
 from mlstack.cli.interruption import INTERRUPTED_EXIT_CODE, Interruption
-from mlstack.cli.output import ClosedOutputError, guarded, json_escaped, say, stop_writing, write
+from mlstack.cli.output import ClosedOutputError, emit, guarded, json_escaped, say, stop_writing, write
 from mlstack.cli.ports import Ports, Session, real_ports
 from mlstack.errors import INTERNAL_EXIT_CODE, MlstackError, UsageError
 from mlstack.names import nearest
 from mlstack.objects import masking
 
-# --- How help looks where it differs from typer's own, and what people type who come from other
-# tools
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+# --- help that differs from typer's own ---
 
 
 class PlainHelp:
@@ -46,13 +48,6 @@ class PlainHelp:
 
 class Command(PlainHelp, TyperCommand):
     """A command of the program."""
-
-
-def nearest_option(name: str, params: Sequence[Any]) -> str | None:
-    """Find the long option that a mistyped one most likely stands for."""
-    known = {option[2:]: option for param in params for option in param.opts if option.startswith("--")}
-    near = nearest(name.lstrip("-"), known)
-    return known[near] if near is not None else None
 
 
 # What kubectl, Helm and ksonnet call things, and what it may be here: the first that a group has.
@@ -86,10 +81,14 @@ def nearest_command(name: str, known: Sequence[str]) -> str | None:
     return next(meant, None) or nearest(name, known)
 
 
-# --- The parts of the command line that typer leaves to us: groups, free options, values with
-# dashes
+def nearest_option(name: str, params: Sequence[Any]) -> str | None:
+    """Find the long option that a mistyped one most likely stands for."""
+    known = {option[2:]: option for param in params for option in param.opts if option.startswith("--")}
+    near = nearest(name.lstrip("-"), known)
+    return known[near] if near is not None else None
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+
+# --- groups, free options, values with dashes ---
 
 
 class Group(PlainHelp, TyperGroup):
@@ -157,11 +156,30 @@ class DashedValueCommand(Command):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Move the options to the front, so that the value is never taken for one."""
-        found = split(self.get_params(ctx), args)
-        for word in () if ctx.resilient_parsing else found.words[:-1] or found.words[: len(found.words) < 2]:
-            if word.startswith("-") and len(word) > 1 and word not in found.quoted:
-                refuse_option(ctx, word, self.params)
-        return super().parse_args(ctx, [*found.options, "--", *found.words])
+        options: list[str] = []
+        words: list[str] = []
+        quoted: list[str] = []  # what stands behind `--`
+        rest = list(args)
+        while rest:
+            word = rest.pop(0)
+            count = _value_count(self.get_params(ctx), word)
+            if word == "--":
+                quoted, rest = rest, []
+            elif count is None:
+                words.append(word)
+            else:
+                options += [word, *rest[:count]]
+                del rest[:count]
+        words += quoted
+        for word in () if ctx.resilient_parsing else words[:-1] or words[: len(words) < 2]:
+            if word.startswith("-") and len(word) > 1 and word not in quoted:
+                self._refuse_option(ctx, word.partition("=")[0])
+        return super().parse_args(ctx, [*options, "--", *words])
+
+    def _refuse_option(self, ctx: Any, name: str) -> NoReturn:
+        near = nearest_option(name, self.params)
+        hint = f"did you mean `{near}`?" if near else f"{ctx.command_path} --help"
+        raise UsageError(f"`{ctx.command_path}` has no option `{name}`", hint=hint)
 
 
 class FreeOptionsCommand(Command):
@@ -177,104 +195,22 @@ class FreeOptionsCommand(Command):
         rest = list(args)
         while rest:
             word = rest.pop(0)
+            count = _value_count(self.get_params(ctx), word)
             if word == "--":
                 rewritten += ["--", *rest]
-                break
-            taken = _known(self.get_params(ctx), word)
-            if taken is not None:
-                rewritten += [word, *(rest.pop(0) for _ in range(min(taken, len(rest))))]
+                rest = []
+            elif count is not None:
+                rewritten += [word, *rest[:count]]
+                del rest[:count]
             elif word.startswith("--"):
-                rewritten += ["--set", _free(word[2:], rest)]
+                has_value = "=" not in word and rest and not rest[0].startswith("--")
+                rewritten += ["--set", f"{word[2:]}={rest.pop(0)}" if has_value else word[2:]]
             else:
                 rewritten.append(word)
         return super().parse_args(ctx, rewritten)
 
 
-@dataclass(frozen=True)
-class Split:
-    """A command line, taken apart.
-
-    Attributes:
-        options: declared options with their values.
-        words: everything else.
-        quoted: the words that stood behind `--`.
-    """
-
-    options: list[str]
-    words: list[str]
-    quoted: list[str]
-
-
-def split(params: Sequence[Any], args: Sequence[str]) -> Split:
-    """Take declared options and all other words apart, each in the order they were typed."""
-    found = Split([], [], [])
-    rest = list(args)
-    while rest:
-        word = rest.pop(0)
-        taken = _known(params, word)
-        if word == "--":
-            found.quoted.extend(rest)
-            found.words.extend(rest)
-            break
-        if taken is None:
-            found.words.append(word)
-        else:
-            found.options.extend([word, *(rest.pop(0) for _ in range(min(taken, len(rest))))])
-    return found
-
-
-def refuse_option(ctx: Any, word: str, params: Sequence[Any]) -> NoReturn:
-    """Say that a command has no such option.
-
-    Raises:
-        UsageError: always; the hint carries the nearest option.
-    """
-    name = word.partition("=")[0]
-    near = nearest_option(name, params)
-    hint = f"did you mean `{near}`?" if near else f"{ctx.command_path} --help"
-    raise UsageError(f"`{ctx.command_path}` has no option `{name}`", hint=hint)
-
-
-class Family(typer.Typer):
-    """A group whose commands are of our own kind."""
-
-    def command(
-        self, name: str | None = None, *, cls: type[TyperCommand] | None = Command, **facts: Any
-    ) -> Callable[[Function], Function]:
-        """Register a command."""
-        return super().command(name, cls=cls, **facts)
-
-
-def family(help_text: str, *, cls: type[Group] = Group) -> Family:
-    """Make a group of commands."""
-    made = Family(
-        cls=cls,
-        help=help_text,
-        add_completion=False,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-    )
-    made.callback()(_no_options)
-    return made
-
-
-def command_of(group: typer.Typer, name: str | None) -> Any:
-    """Give one command of a group in the form that a parent group takes, or the group itself."""
-    built = _built(group)
-    return built if name is None else built.commands[name]
-
-
-@cache
-def _built(group: typer.Typer) -> Any:
-    """Make the parser of a group, once a process: `demo` and tests run many command lines in one."""
-    return typer.main.get_command(group)
-
-
-def _no_options() -> None:
-    """Keep a group a group even when it has one command."""
-
-
-def _known(params: Sequence[Any], word: str) -> int | None:
+def _value_count(params: Sequence[Any], word: str) -> int | None:
     """Tell how many further words a declared option takes; None when it is not declared."""
     name, equals, _ = word.partition("=")
     for param in params:
@@ -290,13 +226,99 @@ def _known(params: Sequence[Any], word: str) -> int | None:
     return None
 
 
-def _free(text: str, rest: list[str]) -> str:
-    if "=" in text or not rest or rest[0].startswith("--"):
-        return text
-    return f"{text}={rest.pop(0)}"
+# --- how commands are declared ---
 
 
-# --- The command line: the table of commands, global options, the error boundary and the exit codes ---
+class Family(typer.Typer):
+    """A group whose commands are of our own kind."""
+
+    def command(
+        self,
+        name: str | None = None,
+        *,
+        cls: type[TyperCommand] | None = Command,
+        takes: str = "folder output",
+        examples: Sequence[str] = (),
+        **facts: Any,
+    ) -> Callable[[Function], Function]:
+        """Register a command: a function of the session and of what this command alone takes.
+
+        What it returns is its exit code, or a result that is printed as `-o` says. The options that it shares
+        with other commands it finds in `session.given`.
+
+        Args:
+            name: the command; None takes the function's name.
+            cls: how it is parsed.
+            takes: shared options (`options.SHARED`) in the order of the help; the function's own parameters
+                stand before them, those that are named here in their place.
+            examples: command lines for the end of the help.
+            facts: for typer.
+        """
+        from mlstack.cli.options import example
+
+        facts.setdefault("epilog", example(*examples))
+        register = super().command(name, cls=cls, **facts)
+
+        def add(function: Function) -> Function:
+            register(_with_shared_options(function, takes.split()))
+            return function
+
+        return add
+
+
+def _with_shared_options(function: Callable[..., Any], order: Sequence[str]) -> Callable[..., Any]:
+    from mlstack.cli.options import SHARED
+
+    own = dict(inspect.signature(function, eval_str=True).parameters)
+    del own["session"]
+
+    def run(ctx: Any, **values: Any) -> int:
+        session: Session = ctx.obj
+        session.ctx, session.given = ctx, {name: values.pop(name) for name in order if name not in own}
+        result = function(session, **values)
+        return result if isinstance(result, int) else emit(result, session.given["output"])
+
+    parameters = [inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
+    for name in (*(name for name in own if name not in order), *order):
+        annotation, default = (own[name].annotation, own[name].default) if name in own else SHARED[name]
+        parameters.append(
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+        )
+    run.__name__, run.__doc__, run.__annotations__ = function.__name__, function.__doc__, {}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what typer looks at
+    return run
+
+
+def family(help_text: str = "", *, cls: type[Group] = Group) -> Family:
+    """Make a group of commands."""
+    group = Family(
+        cls=cls,
+        help=help_text,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+    group.callback()(_no_options)
+    return group
+
+
+def _no_options() -> None:
+    """Keep a group a group even when it has one command."""
+
+
+def command_of(group: typer.Typer, name: str | None) -> Any:
+    """Give one command of a group in the form that a parent group takes, or the group itself."""
+    built = _built(group)
+    return built if name is None else built.commands[name]
+
+
+@cache
+def _built(group: typer.Typer) -> Any:
+    """Make the parser of a group, once a process: `demo` and tests run many command lines in one."""
+    return typer.main.get_command(group)
+
+
+# --- the table of commands ---
 
 USAGE_EXIT_CODE = 2
 FILE_EXIT_CODE = 3
@@ -306,40 +328,49 @@ ParserError: type[Exception] = typer.BadParameter.__base__.__base__  # type: ign
 
 
 class CommandEntry(NamedTuple):
-    """One command of the program: the module it is imported from when it runs, and its line of help."""
+    """One command: the module of `cli.commands` and the group in it where it is found when it runs."""
 
     module: str
-    command: str | None
+    group: str
+    command: str | None  # None is the group itself
     help: str
 
 
 COMMANDS: dict[str, CommandEntry] = {
-    "init": CommandEntry("app", "init", "Create an app directory"),
-    "registry": CommandEntry("registry", None, "Where packages come from: add, list, describe, index"),
-    "pkg": CommandEntry("pkg", None, "Packages of prototypes: install, list, describe, rm"),
-    "prototype": CommandEntry(
-        "prototype", None, "What can be generated: list, search, describe, preview, use"
+    "init": CommandEntry("app", "top", "init", "Create an app directory"),
+    "registry": CommandEntry(
+        "packages", "registry", None, "Where packages come from: add, list, describe, index"
     ),
-    "generate": CommandEntry("component", "generate", "Make a component from a prototype"),
-    "component": CommandEntry("component", "component", "What the app deploys: list, rm"),
-    "param": CommandEntry("param", None, "Parameters: set, unset, list, diff, explain"),
-    "env": CommandEntry("env", None, "Environments: add, list, describe, set, rm, current"),
-    "render": CommandEntry("deploy", "render", "Print the Kubernetes objects of an environment"),
-    "show": CommandEntry("deploy", "render", "The same as render"),
-    "validate": CommandEntry("deploy", "validate", "Check the objects of an environment, offline"),
-    "diff": CommandEntry("planning", "diff", "Show what apply would change in the cluster"),
-    "plan": CommandEntry("planning", "plan", "Keep what apply would do in a file, to be approved"),
-    "apply": CommandEntry("deploy", "apply", "Make the cluster match the app"),
-    "delete": CommandEntry("deploy", "delete", "Remove an environment's objects from the cluster"),
-    "status": CommandEntry("deploy", "status", "Tell whether what was applied works, and why not"),
-    "history": CommandEntry("history", None, "What was applied to an environment: list, show, diff"),
-    "unlock": CommandEntry("unlock", "unlock", "Free an environment that a dead run left locked"),
-    "rollback": CommandEntry("rollback", "rollback", "Apply an earlier revision again"),
-    "elastic": CommandEntry("elastic", None, "Elastic training jobs: run, plan, status, simulate"),
-    "demo": CommandEntry("demo", "demo", "See it all work, on a cluster in memory"),
-    "schema": CommandEntry("shell", "schema", "Print the JSON Schema of a file or of what a command prints"),
-    "completion": CommandEntry("shell", "completion", "Print the completion script of a shell"),
-    "version": CommandEntry("shell", "version", "Print the versions of mlstack and its libraries"),
+    "pkg": CommandEntry("packages", "pkg", None, "Packages of prototypes: install, list, describe, rm"),
+    "prototype": CommandEntry(
+        "packages", "prototype", None, "What can be generated: list, search, describe, preview, use"
+    ),
+    "generate": CommandEntry("packages", "top", "generate", "Make a component from a prototype"),
+    "component": CommandEntry("packages", "component", None, "What the app deploys: list, rm"),
+    "param": CommandEntry("param", "param", None, "Parameters: set, unset, list, diff, explain"),
+    "env": CommandEntry("app", "env", None, "Environments: add, list, describe, set, rm, current"),
+    "render": CommandEntry("deploy", "top", "render", "Print the Kubernetes objects of an environment"),
+    "show": CommandEntry("deploy", "top", "render", "The same as render"),
+    "validate": CommandEntry("deploy", "top", "validate", "Check the objects of an environment, offline"),
+    "diff": CommandEntry("deploy", "top", "diff", "Show what apply would change in the cluster"),
+    "plan": CommandEntry("deploy", "top", "plan", "Keep what apply would do in a file, to be approved"),
+    "apply": CommandEntry("deploy", "top", "apply", "Make the cluster match the app"),
+    "delete": CommandEntry("deploy", "top", "delete", "Remove an environment's objects from the cluster"),
+    "status": CommandEntry("deploy", "top", "status", "Tell whether what was applied works, and why not"),
+    "history": CommandEntry(
+        "deploy", "history", None, "What was applied to an environment: list, show, diff"
+    ),
+    "unlock": CommandEntry("deploy", "top", "unlock", "Free an environment that a dead run left locked"),
+    "rollback": CommandEntry("deploy", "top", "rollback", "Apply an earlier revision again"),
+    "elastic": CommandEntry(
+        "elastic", "commands", None, "Elastic training jobs: run, plan, status, simulate"
+    ),
+    "demo": CommandEntry("demo", "top", "demo", "See it all work, on a cluster in memory"),
+    "schema": CommandEntry(
+        "shell", "top", "schema", "Print the JSON Schema of a file or of what a command prints"
+    ),
+    "completion": CommandEntry("shell", "top", "completion", "Print the completion script of a shell"),
+    "version": CommandEntry("shell", "top", "version", "Print the versions of mlstack and its libraries"),
 }
 
 
@@ -356,7 +387,7 @@ class Root(Group):
         if entry is None:
             return None
         module = import_module(f"mlstack.cli.commands.{entry.module}")
-        return command_of(module.commands, entry.command)
+        return command_of(getattr(module, entry.group), entry.command)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands with their help, without importing one of them."""
@@ -397,6 +428,9 @@ def root(
     session.folder, session.debug = folder, debug
 
 
+# --- one command line ---
+
+
 def main(argv: Sequence[str] | None = None, *, ports: Ports | None = None) -> int:
     """Run one command line and give its exit code; no exception leaves.
 
@@ -405,32 +439,31 @@ def main(argv: Sequence[str] | None = None, *, ports: Ports | None = None) -> in
         ports: the ways out of the process; None takes the real ones.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    with guarded(), masking.collecting():
-        return _ended(words, Session(ports=ports or real_ports()))
-
-
-def _ended(words: list[str], session: Session) -> int:
+    session = Session(ports=ports or real_ports())
     interruption = Interruption.of_process()
-    try:
-        with interruption:
-            code = _run(words, session)
-        if code == INTERRUPTED_EXIT_CODE:
-            raise KeyboardInterrupt
-        return code
-    except (ClosedOutputError, BrokenPipeError):
-        return stop_writing()
-    except (KeyboardInterrupt, typer.Abort):
-        say(interruption.word)
-        return interruption.exit_code
-    except MlstackError as error:
-        return _fail(words, error.exit_code, error.message, error.where, error.hint)
-    except ParserError as error:
-        return _fail(words, USAGE_EXIT_CODE, *_parser_words(error))
-    except OSError as error:
-        place = str(error.filename) if error.filename else None
-        return _fail(words, FILE_EXIT_CODE, _reason(error), place, "check the path, its rights and the disk")
-    except Exception as error:  # the boundary: whatever gets here is a fault of ours
-        return _bug(words, session, error)
+    with guarded(), masking.collecting():
+        try:
+            with interruption:
+                code = _run(words, session)
+            if code == INTERRUPTED_EXIT_CODE:
+                raise KeyboardInterrupt
+            return code
+        except (ClosedOutputError, BrokenPipeError):
+            return stop_writing()
+        except (KeyboardInterrupt, typer.Abort):
+            say(interruption.word)
+            return interruption.exit_code
+        except MlstackError as error:
+            return _fail(words, error.exit_code, error)
+        except ParserError as error:
+            return _fail(words, USAGE_EXIT_CODE, _usage_error(error))
+        except OSError as error:
+            reason = (error.strerror or str(error) or type(error).__name__).lower()
+            place = str(error.filename) if error.filename else None
+            hint = "check the path, its rights and the disk"
+            return _fail(words, FILE_EXIT_CODE, MlstackError(reason, where=place, hint=hint))
+        except Exception as error:  # the boundary: whatever gets here is a fault of ours
+            return _fail(words, INTERNAL_EXIT_CODE, _internal_fault(error, words, session))
 
 
 def _run(words: list[str], session: Session) -> int:
@@ -445,30 +478,33 @@ def _run(words: list[str], session: Session) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _fail(words: Sequence[str], code: int, message: str, where: str | None, hint: str | None) -> int:
-    if _wants_json(words):
+def _fail(words: Sequence[str], code: int, error: MlstackError) -> int:
+    if any(word in _JSON_WORDS for word in words) or any(pair in _JSON_PAIRS for pair in pairwise(words)):
         import json
 
-        facts = {"message": message, "where": where, "hint": hint, "exitCode": code}
-        told = {"error": {key: fact for key, fact in facts.items() if fact is not None}}
-        say(json_escaped(json.dumps(masking.scrubbed_value(told), ensure_ascii=False)))
+        facts = {"message": error.message, "where": error.where, "hint": error.hint, "exitCode": code}
+        document = {"error": {key: fact for key, fact in facts.items() if fact is not None}}
+        say(json_escaped(json.dumps(masking.scrubbed_value(document), ensure_ascii=False)))
     else:
-        say(*MlstackError(message, where=where, hint=hint).messages())
+        say(*error.messages())
     return code
 
 
-def _bug(words: Sequence[str], session: Session, error: Exception) -> int:
+_JSON_WORDS = ("-ojson", "-o=json", "--output=json")
+_JSON_PAIRS = (("-o", "json"), ("--output", "json"))
+
+
+def _internal_fault(error: Exception, words: Sequence[str], session: Session) -> MlstackError:
     if session.debug:
         import traceback
 
         say("".join(traceback.format_exception(error)).rstrip())
-    message = f"internal fault: {type(error).__name__}: {error}"
     again = f"run it again as `mlstack --debug {words[0] if words else ''} …`, and report what it prints"
-    hint = None if session.debug else again
-    return _fail(words, INTERNAL_EXIT_CODE, message, None, hint)
+    message = f"internal fault: {type(error).__name__}: {error}"
+    return MlstackError(message, hint=None if session.debug else again)
 
 
-def _parser_words(error: Any) -> tuple[str, None, str]:
+def _usage_error(error: Any) -> MlstackError:
     option, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
     text = str(error.message if option else error.format_message()).strip().rstrip(".")
     path = context.command_path if context else "mlstack"
@@ -479,20 +515,4 @@ def _parser_words(error: Any) -> tuple[str, None, str]:
         near = nearest_option(option, params)
         hint = f"did you mean `{near}`?" if near else hint
         hint = f"{path} ENV" if option == "--env" and takes_environment else hint
-    return text[:1].lower() + text[1:], None, hint
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error) or type(error).__name__).lower()
-
-
-def _wants_json(words: Sequence[str]) -> bool:
-    pairs = zip(words, [*words[1:], ""], strict=False)
-    return any(
-        word in ("-ojson", "-o=json", "--output=json") or pair in _JSON_PAIRS
-        for pair in pairs
-        for word in pair[:1]
-    )
-
-
-_JSON_PAIRS = (("-o", "json"), ("--output", "json"))
+    return MlstackError(text[:1].lower() + text[1:], hint=hint)

@@ -1,13 +1,13 @@
-"""What the shell offers when Tab is pressed: names found by listing folders, where they tell enough.
+"""The options that commands share, and what the shell offers when Tab is pressed.
 
-Folders and packages are other people's: only what the rules of names allow is offered, and nothing that any
-shell would read as more than a word leaves `answer`. The scripts evaluate nothing of what they get.
+Names are found by listing folders, which are other people's: only what the rules of names allow is offered,
+and nothing that any shell would read as more than a word leaves `answer`. The scripts evaluate nothing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,16 +15,11 @@ from typing import Annotated, Any
 import typer
 
 from mlstack import clock, names
-from mlstack.app.app import parse_package_ref
-from mlstack.cli.output import FORMATS
+from mlstack.cli.output import FORMATS, OBJECT_FORMATS
 from mlstack.errors import UsageError
 from mlstack.names import nearest
 
-# --- What the shell offers when Tab is pressed: names found by listing folders, where they tell
-# enough
-# Folders and packages are other people's: only what the rules of names allow is offered, and nothing that any
-# shell would read as more than a word leaves `answer`. The scripts evaluate nothing of what they get.
-
+# The completion scripts of shells; that of PowerShell is typer's.
 SCRIPTS = {
     "bash": r"""
 _mlstack_completion() {
@@ -80,8 +75,6 @@ end
 complete --command mlstack --no-files --arguments '(__mlstack_complete)'
 """,
 }
-"""The completion scripts of shells; that of PowerShell is typer's."""
-
 # A word that every shell takes as it stands, wherever it stands.
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9._/,:@+-][A-Za-z0-9._/,:=@+-]*")
 
@@ -217,6 +210,8 @@ def _prototypes(root: Path | None) -> Iterator[str]:
 
 
 def _packages(root: Path | None) -> Iterator[str]:
+    from mlstack.app.app import parse_package_ref
+
     if root is not None:
         folders = (path.parent for path in (root / "vendor").glob("*/*/package.yaml"))
         found = (f"{folder.parent.name}/{folder.name.partition('@')[0]}" for folder in folders)
@@ -240,10 +235,7 @@ def _allowed(found: Iterator[str], check: Callable[[str], object]) -> Iterator[s
             yield name
 
 
-# --- The options that commands share ---
-
-ON_FAILURE = ("stop", "rollback")
-OBJECT_FORMATS = ("yaml", "json", "name")
+# --- the options that commands share ---
 
 
 def check_format(value: str) -> str:
@@ -261,7 +253,15 @@ def check_object_format(value: str) -> str:
     Raises:
         UsageError: it is none.
     """
-    return _choice(value, OBJECT_FORMATS)
+    return _choice(value, tuple(OBJECT_FORMATS))
+
+
+def _choice(value: str, known: tuple[str, ...]) -> str:
+    if value in known:
+        return value
+    raise UsageError(
+        f"no output format `{value}`", hint=f"use `-o {nearest(value, known) or '|'.join(known)}`"
+    )
 
 
 def split_names(values: Sequence[str] | None) -> list[str]:
@@ -294,53 +294,126 @@ def check_on_failure(value: str) -> str:
     Raises:
         UsageError: it is neither of the two.
     """
-    if value in ON_FAILURE:
+    if value in ("stop", "rollback"):
         return value
     raise UsageError(f"`--on-failure {value}` means nothing", hint="use stop or rollback")
 
 
-def _choice(value: str, known: tuple[str, ...]) -> str:
-    if value in known:
-        return value
-    raise UsageError(
-        f"no output format `{value}`", hint=f"use `-o {nearest(value, known) or '|'.join(known)}`"
+def example(*lines: str) -> str:
+    """Write the example at the end of a command's help."""
+    return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def _flag(help_text: str, *names: str, default: bool = False) -> tuple[type, Any]:
+    return bool, typer.Option(default, *names, help=help_text)
+
+
+def _text(help_text: str, metavar: str, *names: str, **facts: Any) -> tuple[Any, Any]:
+    return str | None, typer.Option(None, *names, metavar=metavar, help=help_text, **facts)
+
+
+def _duration(help_text: str, name: str) -> tuple[Any, Any]:
+    option = typer.Option(None, name, metavar="DURATION", parser=duration, help=help_text, show_default=False)
+    return float | None, option
+
+
+def _format(help_text: str, default: str, check: Callable[[str], str]) -> tuple[type, Any]:
+    names = ("--output", "-o")
+    return str, typer.Option(
+        default, *names, metavar="FORMAT", help=help_text, callback=check, autocompletion=formats
     )
 
 
-Dir = Annotated[
-    Path | None,
-    typer.Option("--dir", metavar="DIR", help="The app directory, or a folder in it. Default: here."),
-]
-Output = Annotated[
-    str,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FORMAT",
-        help="How the result is printed: table, yaml, json or name.",
-        callback=check_format,
-        autocompletion=formats,
+# What is declared once: name in `session.given` -> type and option. Those that are called as fields of
+# `ApplyOptions` become these.
+SHARED: Mapping[str, tuple[Any, Any]] = {
+    "folder": (
+        Path | None,
+        typer.Option(
+            None, "--dir", metavar="DIR", help="The app directory, or a folder in it. Default: here."
+        ),
     ),
-]
-ObjectOutput = Annotated[
-    str,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FORMAT",
-        help="How the objects are printed: yaml, json or name.",
-        callback=check_object_format,
-        autocompletion=formats,
+    "output": _format("How the result is printed: table, yaml, json or name.", "table", check_format),
+    "object_output": _format("How the objects are printed: yaml, json or name.", "yaml", check_object_format),
+    "kubeconfig": _text("Kubeconfig file. Default: `$KUBECONFIG`.", "FILE", "--kubeconfig"),
+    "env": (
+        str | None,
+        typer.Argument(
+            None,
+            metavar="[ENV]",
+            help="The environment. Default: the one chosen by `env current --set`.",
+            autocompletion=environments,
+        ),
     ),
-]
-EnvArgument = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[ENV]",
-        help="The environment. Default: the one chosen by `env current --set`.",
-        autocompletion=environments,
+    "components": (
+        list[str] | None,
+        typer.Option(
+            None,
+            "--component",
+            "-c",
+            metavar="NAME",
+            help="Only this component or module; `-c A,B` and `-c A -c B` take several.",
+            callback=split_names,
+            autocompletion=component_lists,
+        ),
     ),
-]
+    "sets": (
+        list[str] | None,
+        typer.Option(
+            None, "--set", metavar="[COMPONENT.]KEY=VALUE", help="A parameter for this run; repeatable."
+        ),
+    ),
+    "values": (
+        list[Path] | None,
+        typer.Option(
+            None, "--values", metavar="FILE", help="A YAML file of parameters for this run; repeatable."
+        ),
+    ),
+    "context": _text(
+        "Another kubectl context, for this run; it must lead to the same cluster.", "NAME", "--context"
+    ),
+    "namespace": _text("Another namespace, for this run.", "NAME", "--namespace", "-n"),
+    "create": _flag("Whether objects that are missing are created.", "--create/--no-create", default=True),
+    "prune": _flag(
+        "Whether objects that the files no longer bring are deleted.", "--prune/--no-prune", default=True
+    ),
+    "allow_large_prune": _flag("Also delete more than half of what was deployed.", "--allow-large-prune"),
+    "adopt": _flag("Take over objects of other apps, environments and tools.", "--adopt"),
+    "force_conflicts": _flag("Take fields from the programs that own them too.", "--force-conflicts"),
+    "keep_foreign_fields": _flag("Leave what people set by hand and no file has.", "--keep-foreign-fields"),
+    "allow_destructive": _flag(
+        "Let definitions lose fields and versions that exist.", "--allow-destructive-crds"
+    ),
+    "dry_run": _flag("The server says what would be done; nothing is written.", "--dry-run"),
+    "on_failure": (
+        str,
+        typer.Option(
+            "stop",
+            "--on-failure",
+            metavar="stop|rollback",
+            help="After a failure: stop, or apply the last revision that worked again.",
+            callback=check_on_failure,
+        ),
+    ),
+    "wait": _flag(
+        "Whether to return only when everything works, and what was deleted is gone.",
+        "--wait/--no-wait",
+        default=True,
+    ),
+    "timeout_s": _duration(
+        "How long to wait for anything (90s, 5m, 1h): until it works, until it is gone."
+        " Default: 5m, and 2m in which nothing goes.",
+        "--timeout",
+    ),
+    "wait_for_jobs": _flag("Wait also for training jobs and the like, until they run.", "--wait-for-jobs"),
+    "lock_timeout_s": _duration(
+        "How long to wait for another run on the environment; 0 refuses at once. Default: 30s.",
+        "--lock-timeout",
+    ),
+    "yes": _flag("Answer the question with yes.", "--yes", "-y"),
+    "yes_i_mean": _text("The name of the protected environment you mean.", "ENV", "--yes-i-mean"),
+}
+
 EnvName = Annotated[str, typer.Argument(metavar="ENV", help="The environment.", autocompletion=environments)]
 EnvOption = Annotated[
     str | None,
@@ -351,116 +424,3 @@ EnvOption = Annotated[
         autocompletion=environments,
     ),
 ]
-Components = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--component",
-        "-c",
-        metavar="NAME",
-        help="Only this component or module; `-c A,B` and `-c A -c B` take several.",
-        callback=split_names,
-        autocompletion=component_lists,
-    ),
-]
-PrototypeName = Annotated[
-    str | None,
-    typer.Argument(metavar="PROTOTYPE", help="The prototype.", autocompletion=prototypes),
-]
-Context = Annotated[
-    str | None,
-    typer.Option(
-        "--context",
-        metavar="NAME",
-        help="Another kubectl context, for this run; it must lead to the same cluster.",
-    ),
-]
-Namespace = Annotated[
-    str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Another namespace, for this run.")
-]
-Create = Annotated[
-    bool, typer.Option("--create/--no-create", help="Whether objects that are missing are created.")
-]
-Adopt = Annotated[
-    bool, typer.Option("--adopt", help="Take over objects of other apps, environments and tools.")
-]
-ForceConflicts = Annotated[
-    bool, typer.Option("--force-conflicts", help="Take fields from the programs that own them too.")
-]
-KeepForeignFields = Annotated[
-    bool, typer.Option("--keep-foreign-fields", help="Leave what people set by hand and no file has.")
-]
-AllowDestructive = Annotated[
-    bool,
-    typer.Option("--allow-destructive-crds", help="Let definitions lose fields and versions that exist."),
-]
-AllowLargePrune = Annotated[
-    bool, typer.Option("--allow-large-prune", help="Also delete more than half of what was deployed.")
-]
-Kubeconfig = Annotated[
-    str | None,
-    typer.Option("--kubeconfig", metavar="FILE", help="Kubeconfig file. Default: `$KUBECONFIG`."),
-]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Answer the question with yes.")]
-YesIMean = Annotated[
-    str | None,
-    typer.Option("--yes-i-mean", metavar="ENV", help="The name of the protected environment you mean."),
-]
-LockTimeout = Annotated[
-    float | None,
-    typer.Option(
-        "--lock-timeout",
-        metavar="DURATION",
-        parser=duration,
-        help="How long to wait for another run on the environment; 0 refuses at once. Default: 30s.",
-        show_default=False,
-    ),
-]
-Wait = Annotated[
-    bool,
-    typer.Option(
-        "--wait/--no-wait", help="Whether to return only when everything works, and what was deleted is gone."
-    ),
-]
-Timeout = Annotated[
-    float | None,
-    typer.Option(
-        "--timeout",
-        metavar="DURATION",
-        parser=duration,
-        help="How long to wait for anything (90s, 5m, 1h): until it works, until it is gone."
-        " Default: 5m, and 2m in which nothing goes.",
-        show_default=False,
-    ),
-]
-WaitForJobs = Annotated[
-    bool, typer.Option("--wait-for-jobs", help="Wait also for training jobs and the like, until they run.")
-]
-Prune = Annotated[
-    bool,
-    typer.Option("--prune/--no-prune", help="Whether objects that the files no longer bring are deleted."),
-]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="The server says what would be done; nothing is written.")
-]
-OnFailure = Annotated[
-    str,
-    typer.Option(
-        "--on-failure",
-        metavar="stop|rollback",
-        help="After a failure: stop, or apply the last revision that worked again.",
-        callback=check_on_failure,
-    ),
-]
-SetValues = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="[COMPONENT.]KEY=VALUE", help="A parameter for this run; repeatable."),
-]
-ValuesFiles = Annotated[
-    list[Path] | None,
-    typer.Option("--values", metavar="FILE", help="A YAML file of parameters for this run; repeatable."),
-]
-
-
-def example(*lines: str) -> str:
-    """Write the example at the end of a command's help."""
-    return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)

@@ -6,28 +6,25 @@ import hashlib
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
-from secrets import token_hex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from mlstack.cli import output
-from mlstack.deploy.target import Holder
+from mlstack.cli.output import prompt, say
 from mlstack.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from mlstack.app.app_dir import AppDir
     from mlstack.app.params import Overrides
     from mlstack.clock import Clock
-    from mlstack.deploy.target import Target
+    from mlstack.deploy.changes import ApplyOptions
+    from mlstack.deploy.target import Holder, Target
     from mlstack.disk_cache import Cache
     from mlstack.kube.client import Cluster
     from mlstack.kube.http import Counted
     from mlstack.kube.kubeconfig import Kubeconfig
-
-
-# --- Builds what the operations are handed: clusters, clock, cache folder, and answers to questions ---
 
 Connect = Callable[[str, str | None], "Cluster"]
 ConnectOnce = Callable[[str, str | None, "Counted"], "Cluster"]
@@ -38,43 +35,17 @@ WEBHOOK_S = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class Ports:
-    """The ways out of the process that commands may use; tests put others in their place.
+    """The ways out of the process that commands may use; tests put others in their place."""
 
-    Attributes:
-        connect: opens the cluster behind a context; the second argument is `--kubeconfig`.
-        kubeconfig: reads the contexts of `--kubeconfig`, or of the user's own files.
-        clock: tells the time.
-        ask: puts a question on stderr and tells whether the answer was yes.
-        ask_text: puts a question on stderr and gives what was typed.
-        interactive: tells whether somebody is there to answer.
-        who: names who runs this, as `user@host`, for the cluster's records.
-        connect_once: opens a cluster as `connect` does, but one that fails where the other waits; the third
-            argument is told of each request.
-    """
-
-    connect: Connect
-    kubeconfig: Callable[[str | None], Kubeconfig]
+    connect: Connect  # opens the cluster behind a context; the second argument is `--kubeconfig`
+    kubeconfig: Callable[[str | None], Kubeconfig]  # the contexts of `--kubeconfig`, or of the user's files
     clock: Clock
-    ask: Callable[[str], bool]
-    ask_text: Callable[[str], str]
-    interactive: Callable[[], bool]
-    who: Callable[[], str]
+    ask: Callable[[str], bool]  # puts a question on stderr and tells whether the answer was yes
+    ask_text: Callable[[str], str]  # puts a question on stderr and gives what was typed
+    interactive: Callable[[], bool]  # tells whether somebody is there to answer
+    who: Callable[[], str]  # names who runs this, as `user@host`, for the cluster's records
+    # As `connect`, but fails where that one waits; the third argument is told of each request.
     connect_once: ConnectOnce = field(default_factory=lambda: connect_once)
-
-
-@dataclass(kw_only=True)
-class Session:
-    """One call of the program: its ports, and the options that stand before the command.
-
-    Attributes:
-        ports: the ways out of the process.
-        folder: where the app directory is looked for; None is the working directory.
-        debug: show the traceback of a fault of ours.
-    """
-
-    ports: Ports = field(default_factory=lambda: real_ports())
-    folder: Path | None = None
-    debug: bool = False
 
 
 def real_ports() -> Ports:
@@ -90,6 +61,75 @@ def real_ports() -> Ports:
     )
 
 
+@dataclass(kw_only=True)
+class Session:
+    """One call of the program: its ports, the options before the command, and what the command shares."""
+
+    ports: Ports = field(default_factory=real_ports)
+    folder: Path | None = None  # where the app directory is looked for; None is the working directory
+    debug: bool = False
+    given: Mapping[str, Any] = field(default_factory=dict)  # the shared options of the command, by name
+    ctx: Any = None  # typer's context of the command
+
+    @cached_property
+    def app(self) -> AppDir:
+        """The app directory of `--dir`, else of the working directory upwards."""
+        from mlstack.app.app_dir import AppDir
+
+        return AppDir.find(self.given.get("folder") or self.folder or Path.cwd(), store=code_store())
+
+    def environment(self, name: str | None) -> str:
+        """Give the environment that was named, else the one chosen by `env current --set`.
+
+        Raises:
+            UsageError: none was named, and none is chosen.
+        """
+        name = name or self.app.current_environment()
+        if name is None:
+            hint = "name one, or choose one: mlstack env current --set ENV"
+            raise UsageError("which environment?", hint=hint)
+        return name
+
+    def overrides(self) -> Overrides:
+        """Read the parameters given for one run."""
+        from mlstack.app import files
+
+        return files.read(self.given.get("sets") or (), self.given.get("values") or ())
+
+    def target(self, environment: str | None) -> Target:
+        """Say what a deploy command is about, as its options have it."""
+        from mlstack.deploy.target import Target
+
+        return Target(
+            app=self.app,
+            environment=self.environment(environment),
+            components=self.given.get("components") or (),
+            overrides=self.overrides(),
+            store=code_store(),
+            context=self.given.get("context"),
+            namespace=self.given.get("namespace"),
+            who=self.ports.who(),
+            holder=self.lock_holder(),
+        )
+
+    def apply_options(self, **fixed: Any) -> ApplyOptions:
+        """Give what was chosen for an apply, by the options that are called as its fields."""
+        from mlstack.deploy.changes import ApplyOptions
+
+        names = [option.name for option in fields(ApplyOptions) if option.name in self.given]
+        return ApplyOptions(**{**{name: self.given[name] for name in names}, **fixed})
+
+    def opener(self) -> Callable[[str], Cluster]:
+        """Give the function that operations use to open a cluster by its context."""
+        from mlstack.kube.client import SecretAware
+
+        return lambda context: SecretAware(self.ports.connect(context, self.given["kubeconfig"]))
+
+    def lock_holder(self) -> Holder:
+        """Name this run, for the lock of an environment."""
+        return holder(self.ports.who())
+
+
 class SystemClock:
     """The clock of the machine."""
 
@@ -97,17 +137,13 @@ class SystemClock:
         """Give the seconds since 1970."""
         return time.time()
 
+    def monotonic_s(self) -> float:
+        """Give a time that never goes back and that nobody sets, in seconds."""
+        return time.monotonic()
+
     def sleep(self, seconds: float) -> None:
         """Let time pass."""
         time.sleep(seconds)
-
-
-class MachineClock(SystemClock):
-    """The clock of the machine, with a time that nobody sets."""
-
-    def monotonic_s(self) -> float:
-        """Give a time that never goes back, in seconds."""
-        return time.monotonic()
 
 
 def connect(context: str, kubeconfig: str | None) -> Cluster:
@@ -118,7 +154,7 @@ def connect(context: str, kubeconfig: str | None) -> Cluster:
     return RetryingClient(
         connect.connect(context, kubeconfig=kubeconfig),
         clock=SystemClock(),
-        told=lambda text: output.say(f"waiting: {text}"),
+        told=lambda text: say(f"waiting: {text}"),
         webhook_s=WEBHOOK_S,
     )
 
@@ -139,18 +175,11 @@ def own_namespace(session: Session, context: str | None, kubeconfig: str | None)
     if in_pod and not context:
         return in_pod
     try:
-        found = session.ports.kubeconfig(kubeconfig)
+        known = session.ports.kubeconfig(kubeconfig)
     except NotFoundError:
         return in_pod or "default"
-    known = found.contexts.get(context or found.current_context or "")
-    return known.namespace if known else in_pod or "default"
-
-
-def opener(session: Session, kubeconfig: str | None) -> Callable[[str], Cluster]:
-    """Give the function that operations use to open a cluster by its context."""
-    from mlstack.kube.client import SecretAware
-
-    return lambda context: SecretAware(session.ports.connect(context, kubeconfig))
+    chosen = known.contexts.get(context or known.current_context or "")
+    return chosen.namespace if chosen else in_pod or "default"
 
 
 def interactive() -> bool:
@@ -172,73 +201,13 @@ def who() -> str:
 
 def ask(question: str) -> bool:
     """Ask on stderr; anything but a clear yes, and the end of input, is a no."""
-    output.prompt(f"{question} [y/N]")
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return ask_text(f"{question} [y/N]").lower() in ("y", "yes")
 
 
 def ask_text(question: str) -> str:
     """Ask on stderr and give the line that was typed, empty at the end of input."""
-    output.prompt(question)
+    prompt(question)
     return sys.stdin.readline().strip()
-
-
-def target_of(
-    session: Session,
-    folder: Path | None,
-    env: str | None,
-    components: Sequence[str] | None = None,
-    sets: Sequence[str] | None = None,
-    values: Sequence[Path] | None = None,
-    *,
-    context: str | None = None,
-    namespace: str | None = None,
-) -> Target:
-    """Say what a deploy command is about, as its options have it."""
-    from mlstack.deploy.target import Target
-
-    app = app_dir(session, folder)
-    return Target(
-        app=app,
-        environment=environment_name(app, env),
-        components=components or (),
-        overrides=overrides(sets, values),
-        store=code_store(),
-        context=context,
-        namespace=namespace,
-        who=session.ports.who(),
-        holder=lock_holder(session),
-    )
-
-
-def lock_holder(session: Session) -> Holder:
-    """Name this run, for the lock of an environment."""
-    return holder(session.ports.who())
-
-
-def app_dir(session: Session, folder: Path | None = None) -> AppDir:
-    """Find the app directory from `--dir`, else from the working directory upwards."""
-    from mlstack.app.app_dir import AppDir
-
-    return AppDir.find(folder or session.folder or Path.cwd(), store=code_store())
-
-
-def environment_name(app: AppDir, name: str | None) -> str:
-    """Give the environment that was named, else the one chosen by `env current --set`.
-
-    Raises:
-        UsageError: none was named, and none is chosen.
-    """
-    found = name or app.current_environment()
-    if found is None:
-        raise UsageError("which environment?", hint="name one, or choose one: mlstack env current --set ENV")
-    return found
-
-
-def overrides(sets: Sequence[str] | None, files: Sequence[Path] | None) -> Overrides:
-    """Read the parameters given for one run."""
-    from mlstack.app import files as reader
-
-    return reader.read(sets or (), files or ())
 
 
 def code_store() -> Cache:
@@ -276,23 +245,22 @@ def read_text(file: Path) -> str:
         raise UsageError(f"`{file}` is not UTF-8 text", hint="give a text file") from error
 
 
-# --- Who takes locks from here, and whether another run of this machine is over ---
+# --- who takes locks from here, and whether another run of this machine is over ---
 
 _PROC = Path("/proc")
 
 
 def holder(who: str) -> Holder:
-    """Name this process so that no other has the same name.
+    """Name this process so that no other has the same name; `who` is `user@host`.
 
     Where `/proc` tells, the name says which machine (and container) and when the process began: a lock that
     a killed run left behind on this machine is then known to be nobody's.
-
-    Args:
-        who: `user@host`.
     """
+    from mlstack.deploy.target import Holder
+
     pid = os.getpid()
     machine, began = _machine(), _began(pid)
-    token = f"{machine}-{began}" if machine and began else token_hex(8)
+    token = f"{machine}-{began}" if machine and began else os.urandom(8).hex()
     return Holder(name=f"{who}/{pid}/{token}", is_gone=_is_gone)
 
 
@@ -321,7 +289,6 @@ def _began(pid: int) -> str:
         line = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-    fields = line.rpartition(")")[
-        2
-    ].split()  # the name before may hold anything; field 3, the state, is first
-    return "" if fields[0] in "ZXx" else fields[19]
+    # The name in brackets may hold anything; behind it comes field 3, the state.
+    state = line.rpartition(")")[2].split()
+    return "" if state[0] in "ZXx" else state[19]

@@ -1,4 +1,4 @@
-"""What `apply` and `delete` show: the question with the changes in view, a line an object, the summary."""
+"""What runs show: the question with the changes in view, a line an object, the summary; `status --watch`."""
 
 from __future__ import annotations
 
@@ -13,18 +13,15 @@ from mlstack.cli.page import Page, TextLine, show
 from mlstack.errors import ConfigError, MlstackError, UsageError
 
 if TYPE_CHECKING:
-    from mlstack.cli.ports import Ports
+    from mlstack.cli.ports import Session
     from mlstack.clock import Clock
     from mlstack.deploy.deployment import ApplyPlan
-    from mlstack.deploy.result import ChangeReport, RunResult
+    from mlstack.deploy.result import ChangeReport, RunResult, StatusResult
     from mlstack.deploy.rollback import KnownGood
     from mlstack.events import OnEvent, RunEvent
 
 
-# --- What `apply` and `delete` show: the question with the changes in view, a line an object, the
-# summary
-
-QUIET = ("waiting", "pending", "still", "warning", "note")
+# --- the question ---
 
 
 class Plan(Protocol):
@@ -32,73 +29,61 @@ class Plan(Protocol):
 
     @property
     def report(self) -> ChangeReport:
-        """Give what would be done."""
+        """What would be done."""
 
     @property
     def destructive(self) -> bool:
-        """Tell whether something is deleted, if only to be made anew."""
+        """Whether something is deleted, if only to be made anew."""
 
     @property
     def changes_existing(self) -> bool:
-        """Tell whether something that exists changes or goes."""
+        """Whether something that exists changes or goes."""
 
     @property
     def protected(self) -> bool:
-        """Tell whether the environment wants its name typed for every change."""
+        """Whether the environment wants its name typed for every change."""
 
 
 def confirmed(
-    plan: Plan,
-    *,
-    verb: str,
-    ports: Ports,
-    yes: bool,
-    yes_i_mean: str | None = None,
-    always: bool = False,
+    plan: Plan, verb: str, session: Session, *, yes: bool | None = None, always: bool = False
 ) -> bool:
     """Tell whether a run may start.
 
-    On a terminal a person is asked when something that exists changes or goes, with the changes in view.
-    Without one, deletions and recreations need `--yes`. A protected environment wants its name, typed on a
-    terminal or given by `--yes-i-mean`, for every run that changes anything.
-
-    Args:
-        plan: what would be done.
-        verb: the command, for the question.
-        ports: who can be asked.
-        yes: whether `--yes` was given.
-        yes_i_mean: the environment's name, if `--yes-i-mean` was given.
-        always: ask whatever the plan holds, as `delete` does.
+    On a terminal a person is asked when something that exists changes or goes, with the changes in view (with
+    `always` whatever the plan holds). Without one, deletions and recreations need `--yes`, or `yes`. A
+    protected environment wants its name, typed on a terminal or given by `--yes-i-mean`, for every run that
+    changes anything.
 
     Raises:
         UsageError: nobody can be asked, and no option answers; or `--yes-i-mean` names another environment.
     """
-    report = plan.report
-    check_meant(report.environment, yes_i_mean)
-    if report.ok or yes_i_mean is not None:
+    report, ports = plan.report, session.ports
+    if is_meant(report.environment, session) or report.ok:
         return True
-    place = f"`{report.environment}` (context {report.context}, namespace {report.namespace})"
-    needs_answer = plan.protected or (
-        not yes and _needs_answer(plan, always=always, interactive=ports.interactive())
-    )
-    if needs_answer and not ports.interactive():  # a person sees them with the changes
+    interactive = ports.interactive()
+    is_sure = session.given["yes"] if yes is None else yes
+    at_stake = always or (plan.changes_existing if interactive else plan.destructive)
+    needs_answer = plan.protected or (not is_sure and at_stake)
+    if needs_answer and not interactive:  # a person sees them with the changes
         for note in report.notes:
             say(f"note: {note}")
+    place = f"`{report.environment}` (context {report.context}, namespace {report.namespace})"
     if plan.protected:
-        return named(
+        return name_typed(
             report.environment,
-            f"`{verb}` would {_what(report)} there",
-            f"{verb} this in {place}",
-            ports=ports,
-            first=lambda: show(views_deploy.change_summary(report), to_stderr=True),
+            session,
+            what=f"`{verb}` would {_counts_text(report)} there",
+            action=f"{verb} this in {place}",
+            report=report,
         )
     if not needs_answer:
         return True
-    if not ports.interactive():
-        look = f"mlstack {verb} {report.environment} --dry-run"
+    if not interactive:
+        what = f"`{verb}` would {_counts_text(report)} in `{report.environment}`"
         raise UsageError(
-            f"`{verb}` would {_what(report)} in `{report.environment}`, and nobody is here to confirm it",
-            hint=f"nothing was done; see `{look}`, then repeat with --yes",
+            f"{what}, and nobody is here to confirm it",
+            hint=f"nothing was done; see `mlstack {verb} {report.environment} --dry-run`,"
+            " then repeat with --yes",
         )
     show(views_deploy.change_summary(report), to_stderr=True)
     if ports.ask(f"{verb.capitalize()} this in {place}?"):
@@ -107,53 +92,50 @@ def confirmed(
     return False
 
 
-def check_meant(environment: str, yes_i_mean: str | None) -> None:
-    """Raise if `--yes-i-mean` was given another name than the environment's.
+def is_meant(environment: str, session: Session) -> bool:
+    """Tell whether `--yes-i-mean` names the environment.
 
     Raises:
-        UsageError: it was.
+        UsageError: it names another one.
     """
-    if yes_i_mean not in (None, environment):
+    name = session.given["yes_i_mean"]
+    if name not in (None, environment):
         raise UsageError(
-            f"`--yes-i-mean {yes_i_mean}` names another environment than `{environment}`",
+            f"`--yes-i-mean {name}` names another environment than `{environment}`",
             hint=f"nothing was done; if you mean it: --yes-i-mean {environment}",
         )
+    return name is not None
 
 
-def named(
-    environment: str, what: str, doing: str, *, ports: Ports, first: Callable[[], None] = lambda: None
+def name_typed(
+    environment: str, session: Session, *, what: str, action: str, report: ChangeReport | None = None
 ) -> bool:
     """Tell whether a person typed the name of a protected environment.
 
     Args:
         environment: the name.
+        session: who can be asked.
         what: what would be done, for a message.
-        doing: what would be done, for the question.
-        ports: who can be asked.
-        first: shows what would be done.
+        action: what would be done, for the question.
+        report: shown before the question.
 
     Raises:
         UsageError: nobody can be asked.
     """
-    if not ports.interactive():
+    if not session.ports.interactive():
         raise UsageError(
             f"environment `{environment}` is protected: {what}, and nobody is here to type its name",
             hint=f"nothing was done; --yes is not enough, repeat with: --yes-i-mean {environment}",
         )
-    first()
-    if ports.ask_text(f"`{environment}` is protected. Type its name to {doing}:") == environment:
+    if report is not None:
+        show(views_deploy.change_summary(report), to_stderr=True)
+    if session.ports.ask_text(f"`{environment}` is protected. Type its name to {action}:") == environment:
         return True
     say("nothing was done")
     return False
 
 
-def _needs_answer(plan: Plan, *, always: bool, interactive: bool) -> bool:
-    if always:
-        return True
-    return plan.changes_existing if interactive else plan.destructive
-
-
-def _what(report: ChangeReport) -> str:
+def _counts_text(report: ChangeReport) -> str:
     words = [
         f"{action} {count}" for action, count in report.counts.items() if action not in ("unchanged", "kept")
     ]
@@ -161,35 +143,36 @@ def _what(report: ChangeReport) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words) + f" {objects}"
 
 
+# --- the run ---
+
+_TALK = ("waiting", "pending", "still", "warning", "note")
+
+
 class Reporter:
     """Prints what happens: objects on stdout in the order of the plan, talk on stderr at once.
 
     Objects of one wave are written at the same time; a line waits for those before it, so that the same
-    run always reads the same.
-
-    Args:
-        report: what would be done.
-        output_format: objects are printed as they come in table form alone.
+    run always reads the same. Objects are printed as they come in table form alone.
     """
 
     def __init__(self, report: ChangeReport, output_format: str) -> None:
-        """Begin with nothing done."""
-        self._waiting = [row.object for row in report.objects]
+        self._awaited = [row.object for row in report.objects]
         self._ended: dict[str, TextLine] = {}
         self._prints = output_format == "table"
 
     def __call__(self, event: RunEvent) -> None:
         """Take one event."""
-        if event.kind in QUIET:
+        if event.kind in _TALK:
             # What only passes is for a terminal, what is said again for a log; the rest is for both.
             if event.kind not in ("waiting", "still") or is_terminal(sys.stderr) == (event.kind == "waiting"):
                 word = "waiting" if event.kind in ("pending", "still") else event.kind
-                say(f"{word}: {_sentence(event)}")
+                whom = "" if event.identity is None else f"{event.identity}: "
+                say(f"{word}: {whom}{event.text}")
             return
         name = str(event.identity)
         self._ended[name] = views_deploy.outcome_line(event.kind, name, event.text)
-        while self._waiting and self._waiting[0] in self._ended:
-            self._print(self._waiting.pop(0))
+        while self._awaited and self._awaited[0] in self._ended:
+            self._print(self._awaited.pop(0))
 
     def flush(self) -> None:
         """Print what ended although something before it did not."""
@@ -199,27 +182,25 @@ class Reporter:
     def _print(self, name: str) -> None:
         line = self._ended.pop(name)
         if self._prints:
-            _print_of_run(lambda: show(Page((line,))))
+            with _printing():
+                show(Page((line,)))
 
 
-def _print_of_run(write: Callable[[], object]) -> None:
+@contextmanager
+def _printing() -> Iterator[None]:
     """Print something of a run, which neither ends nor fails because nobody can read of it any more."""
     try:
-        write()
+        yield
     except ClosedOutputError:
         stop_writing()
     except ConfigError as error:
         say(f"note: {error.message}; this changes nothing about the run: `mlstack status` tells of it")
 
 
-def _sentence(event: RunEvent) -> str:
-    return f"{event.identity}: {event.text}" if event.identity is not None else event.text
-
-
 @contextmanager
-def reporting(plan: Plan, output_format: str) -> Iterator[OnEvent]:
+def reporting(report: ChangeReport, output_format: str) -> Iterator[OnEvent]:
     """Give what prints a run's events; when it fails half-way, what was done is summed up first."""
-    reporter = Reporter(plan.report, output_format)
+    reporter = Reporter(report, output_format)
     try:
         yield reporter
     except BaseException as error:  # an interruption carries a partial result as well
@@ -231,15 +212,22 @@ def reporting(plan: Plan, output_format: str) -> Iterator[OnEvent]:
     reporter.flush()
 
 
+def finish(result: RunResult, output_format: str) -> int:
+    """Print the end of a run; in table form its objects were printed as they came."""
+    with _printing():
+        if output_format == "table":
+            show(Page((views_deploy.summary_line(result),)))
+        else:
+            emit(result, output_format)
+    was_written = any(row.outcome in ("created", "updated", "recreated") for row in result.objects)
+    if output_format == "table" and result.ok and not result.dry_run and was_written:
+        say(f"next: mlstack status {result.environment}")
+    return 0 if result.ok else 1
+
+
 @contextmanager
 def going_back(plan: ApplyPlan, output_format: str, *, clock: Clock) -> Iterator[ApplyPlan]:
-    """Give the run to carry out; roll it back if it fails and that was asked for: it stays a failure.
-
-    Args:
-        plan: the run.
-        output_format: what happens is printed in table form alone: one result goes to stdout.
-        clock: for waits.
-    """
+    """Give the run to carry out; roll it back if it fails and that was asked for: it stays a failure."""
     if plan.options.on_failure != "rollback":
         yield plan
         return
@@ -261,14 +249,14 @@ def _go_back(
 
     say(f"failed: {error.message.partition(chr(10))[0]}")
     try:
-        found = deploy.retreat(plan, error, known=known, clock=clock)
-        for note in found.notes:
+        retreat = deploy.retreat(plan, error, known=known, clock=clock)
+        for note in retreat.notes:
             say(f"note: {note}")
-        if found.proposal is None:
+        if retreat.proposal is None:
             return
-        reporter = Reporter(found.proposal.report, output_format)
+        reporter = Reporter(retreat.proposal.report, output_format)
         try:
-            result = deploy.apply(found.proposal, clock=clock, on_event=reporter)
+            result = deploy.apply(retreat.proposal, clock=clock, on_event=reporter)
         except BaseException as cut_off:  # an interruption carries a partial result as well
             reporter.flush()
             _sum_up(getattr(cut_off, "partial", None), output_format)
@@ -282,41 +270,18 @@ def _go_back(
 
 
 def _sum_up(result: RunResult | None, output_format: str) -> None:
+    """Sum a rollback up in table form alone: of two runs only one result goes to stdout."""
     if result is not None and output_format == "table":
-        _print_of_run(lambda: show(Page((views_deploy.summary_line(result),))))
+        with _printing():
+            show(Page((views_deploy.summary_line(result),)))
 
 
-WRITTEN = ("created", "updated", "recreated")
-
-
-def finish(result: RunResult, output_format: str) -> int:
-    """Print the end of a run; in table form its objects were printed as they came."""
-    if output_format != "table":
-        _print_of_run(lambda: emit(result, output_format))
-        return 0 if result.ok else 1
-    _print_of_run(lambda: show(Page((views_deploy.summary_line(result),))))
-    if result.ok and not result.dry_run and any(row.outcome in WRITTEN for row in result.objects):
-        say(f"next: mlstack status {result.environment}")
-    return 0 if result.ok else 1
-
-
-# --- What `status --watch` shows: the whole tree again on a terminal, one line a change elsewhere ---
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from mlstack.deploy.result import StatusResult
-
-    Show = Callable[[StatusResult], None]
+# --- `status --watch`: the whole tree again on a terminal, one line a change elsewhere ---
 
 
 @contextmanager
-def showing(output_format: str) -> Iterator[Show]:
-    """Give what shows a state; formats for programs show nothing before the end.
-
-    Args:
-        output_format: as `-o` says.
-    """
+def showing(output_format: str) -> Iterator[Callable[[StatusResult], None]]:
+    """Give what shows a state; formats for programs show nothing before the end."""
     if output_format != "table":
         yield lambda result: None
     elif is_terminal(sys.stdout):
@@ -332,7 +297,6 @@ class ProgressLines:
     """Prints a line for every object whose state or reason is another than before."""
 
     def __init__(self) -> None:
-        """Begin with nothing known."""
         self._known: dict[str, tuple[str, str]] = {}
 
     def __call__(self, result: StatusResult) -> None:

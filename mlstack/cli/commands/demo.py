@@ -12,10 +12,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from mlstack.app.app import DEFAULT_KUBERNETES_VERSION
-from mlstack.cli import options
 from mlstack.cli.main import family
 from mlstack.cli.output import write
-from mlstack.cli.ports import Ports
+from mlstack.cli.ports import Ports, Session
 from mlstack.errors import MlstackError
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from mlstack.kube.kubeconfig import Kubeconfig
     from mlstack.testing.controllers import Simulation
 
-commands = family("See it work.")
+top = family()
 
 CONTEXTS = ("minikube", "gke")
 APP = "my-kubeflow"
@@ -31,17 +30,11 @@ APP = "my-kubeflow"
 
 @dataclass(frozen=True)
 class DemoStep:
-    """One command of the demo.
+    """One command of the demo."""
 
-    Attributes:
-        told: what it is for.
-        words: the command line after `mlstack`.
-        code: the exit code it gives.
-    """
-
-    told: str
-    words: Sequence[str]
-    code: int = 0
+    purpose: str
+    words: Sequence[str]  # the command line after `mlstack`
+    code: int = 0  # the exit code it gives
 
 
 SCRIPT = (
@@ -89,8 +82,8 @@ SCRIPT = (
 )
 
 
-@commands.command(epilog=options.example("mlstack demo"))
-def demo() -> int:
+@top.command(takes="", examples=["mlstack demo"])
+def demo(session: Session) -> int:
     """See it all work in a minute; needs no cluster, no network and leaves nothing behind."""
     stage = Stage()
     first, *others = SCRIPT
@@ -108,7 +101,7 @@ def _play(step: DemoStep, stage: Stage) -> None:
     from mlstack.cli.main import main
 
     line = f"mlstack {shlex.join(step.words)}"
-    write(f"# {step.told}\n$ {line}" if step.told else f"$ {line}")
+    write(f"# {step.purpose}\n$ {line}" if step.purpose else f"$ {line}")
     with contextlib.redirect_stderr(sys.stdout):
         code = main(step.words, ports=stage.ports())
     if code != step.code:
@@ -128,7 +121,6 @@ class Stage:
     """Clusters in memory, one a context, where what is applied runs; their time is the same in every run."""
 
     def __init__(self) -> None:
-        """Begin without a cluster."""
         self._clock = StandingClock()
         self._clusters: dict[str, Cluster] = {}
         self._simulations: list[Simulation] = []
@@ -178,7 +170,6 @@ class StandingClock:
     """A clock that moves only while somebody waits, from the first second of 2026 on."""
 
     def __init__(self) -> None:
-        """Start it."""
         self._now_s = 1_767_225_600.0
 
     def now_s(self) -> float:

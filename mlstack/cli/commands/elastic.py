@@ -12,15 +12,14 @@ import typer
 from mlstack.cli import options, page
 from mlstack.cli.controllerlog import LEVELS, Log
 from mlstack.cli.main import family
-from mlstack.cli.output import emit, write
-from mlstack.cli.ports import lock_holder, read_text
+from mlstack.cli.output import write
+from mlstack.cli.ports import Session, read_text
 from mlstack.errors import ClusterError, UsageError
 from mlstack.names import check_namespace, check_object_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mlstack.cli.ports import Session
     from mlstack.elastic.controller.controller import ControllerSettings
     from mlstack.elastic.controller.metrics import Metrics
     from mlstack.elastic.snapshot import PolicyConfig, PriorityGrants, Snapshot
@@ -81,12 +80,11 @@ def _level(value: str) -> str:
 
 
 @commands.command(
-    epilog=options.example(
-        "mlstack elastic run --context gke --dry-run", "mlstack elastic run --listen :8080"
-    )
+    takes="kubeconfig",
+    examples=["mlstack elastic run --context gke --dry-run", "mlstack elastic run --listen :8080"],
 )
 def run(
-    ctx: typer.Context,
+    session: Session,
     context: LeadContext = None,
     namespace: Namespaces = None,
     once: Annotated[bool, typer.Option("--once", help="Do one pass, then end.")] = False,
@@ -136,21 +134,19 @@ def run(
     identity: Annotated[
         str, typer.Option("--identity", metavar="NAME", help="Name of this controller in the Lease.")
     ] = "",
-    kubeconfig: options.Kubeconfig = None,
 ) -> int:
     """Look after training jobs until stopped; of several controllers one leads, the others stand by.
 
     SIGTERM and Ctrl-C free the Lease, so that the next one leads at once, and end with 143 and 130.
     """
-    from mlstack.cli.ports import MachineClock
+    from mlstack.cli.ports import SystemClock
     from mlstack.elastic.controller import inspect
     from mlstack.elastic.controller.controller import Controller
 
-    session: Session = ctx.obj
     settings = _settings(
         session,
         context=context,
-        kubeconfig=kubeconfig,
+        kubeconfig=session.given["kubeconfig"],
         namespaces=namespace,
         policy=_policy(policy, headroom, moves),
         grants=_grants(max_priority),
@@ -163,10 +159,10 @@ def run(
     metrics, stop = _listening(listen)
     log = Log(log_level, metrics)
     counted = metrics.answered if metrics is not None else _uncounted
-    cluster = session.ports.connect_once(context or "", kubeconfig, counted)
+    cluster = session.ports.connect_once(context or "", session.given["kubeconfig"], counted)
     if not (lease_namespace or dry_run or (os.environ.get("POD_NAMESPACE") and not context)):
         settings = _with_the_lease_there_is(cluster, settings, log)
-    controller = Controller(cluster, settings, clock=MachineClock(), told=log.say, watcher=log)
+    controller = Controller(cluster, settings, clock=SystemClock(), told=log.say, watcher=log)
     try:
         if not once:
             log.say(f"{settings.identity} begins, policy `{settings.policy.mode}`")
@@ -183,15 +179,16 @@ def run(
 
 
 @commands.command(
-    epilog=options.example(
+    takes="kubeconfig output",
+    examples=[
         "mlstack elastic plan",
         "mlstack elastic plan --explain train/bert",
         "mlstack elastic plan --save before.json",
         "mlstack elastic plan --snapshot before.json --policy throughput -o json",
-    )
+    ],
 )
 def plan(
-    ctx: typer.Context,
+    session: Session,
     context: LeadContext = None,
     namespace: Namespaces = None,
     snapshot: Annotated[
@@ -208,9 +205,7 @@ def plan(
     headroom: Headroom = None,
     moves: Moves = 15,
     max_priority: MaxPriority = None,
-    kubeconfig: options.Kubeconfig = None,
-    output: options.Output = "table",
-) -> int:
+) -> object:
     """Show what the controller would do now, and why; writes nothing to the cluster."""
     from mlstack.elastic.controller import inspect
 
@@ -221,31 +216,34 @@ def plan(
         )
     grants = _grants(max_priority)
     moment = (
-        _saved(snapshot) if snapshot is not None else _live(ctx.obj, context, kubeconfig, namespace, grants)
+        _saved(snapshot)
+        if snapshot is not None
+        else _live(session, context, session.given["kubeconfig"], namespace, grants)
     )
     if save is not None:
         from mlstack.elastic import snapshot as saved
 
         save.write_text(saved.write(moment), encoding="utf-8")
     found = inspect.planned(moment, config)
-    return emit(inspect.explained(found, explain) if explain else found, output)
+    return inspect.explained(found, explain) if explain else found
 
 
-@commands.command(epilog=options.example("mlstack elastic status", "mlstack elastic status -n train -o json"))
+@commands.command(
+    takes="kubeconfig output",
+    examples=["mlstack elastic status", "mlstack elastic status -n train -o json"],
+)
 def status(
-    ctx: typer.Context,
+    session: Session,
     context: LeadContext = None,
     namespace: Namespaces = None,
-    kubeconfig: options.Kubeconfig = None,
-    output: options.Output = "table",
-) -> int:
+) -> object:
     """Show how the training jobs stand: phase, trainers ready and told, and why one waits."""
     from mlstack.elastic.controller import inspect
 
     with page.waiting("reading the training jobs"):
-        cluster = ctx.obj.ports.connect(context or "", kubeconfig)
+        cluster = session.ports.connect(context or "", session.given["kubeconfig"])
         found = inspect.standings(inspect.look_at_jobs(cluster, namespace or ()))
-    return emit(found, output)
+    return found
 
 
 def _print_example(value: bool) -> None:
@@ -257,17 +255,18 @@ def _print_example(value: bool) -> None:
 
 
 @commands.command(
-    epilog=options.example(
+    takes="output",
+    examples=[
         "mlstack elastic simulate case1 --seeds 3",
         "mlstack elastic simulate case1 --seeds 20 --first-seed 100",
         "mlstack elastic simulate case2 --csv case2.csv --plot case2.svg",
         "mlstack elastic simulate my-cluster.yaml --policy throughput --seed 7",
         "mlstack elastic simulate --example > my-cluster.yaml",
         "mlstack elastic simulate my-cluster.yaml --headroom 10 --moves 5 --tick 2s",
-    )
+    ],
 )
 def simulate(
-    ctx: typer.Context,
+    session: Session,
     scenario: Annotated[
         str,
         typer.Argument(
@@ -317,8 +316,7 @@ def simulate(
             "--example", is_eager=True, callback=_print_example, help="Print a scenario with every field."
         ),
     ] = False,
-    output: options.Output = "table",
-) -> int:
+) -> object:
     """Run the controller in a simulated cluster, without any other.
 
     A case is run with many seeds and judged by its goals: exit code 1 when one is missed. A file, or a case
@@ -326,7 +324,7 @@ def simulate(
     """
     from mlstack.cli import simulating
 
-    typed = [name for name in ("headroom", "moves", "tick") if _is_typed(ctx, name)]
+    typed = [name for name in ("headroom", "moves", "tick") if _is_typed(session.ctx, name)]
     simulating.check_settings(scenario, policy, typed)
     config = simulating.baseline(policy) or _policy(policy, headroom, moves, also=simulating.baselines())
     tick_ms = _tick_ms(tick)
@@ -335,13 +333,13 @@ def simulate(
         found = simulating.table(
             scenario, seeds, config, tick_ms=tick_ms, first_seed=first_seed, is_preempting=preemption
         )
-        return emit(found, output)
-    many = [name.replace("_", "-") for name in ("seeds", "first_seed") if _is_typed(ctx, name)]
+        return found
+    many = [name.replace("_", "-") for name in ("seeds", "first_seed") if _is_typed(session.ctx, name)]
     simulating.check_seeds(scenario, many)
     single = simulating.single(
         scenario, config, seed or 0, tick_ms=tick_ms, is_preempting=preemption, rows=csv, plot=plot
     )
-    return emit(single, output)
+    return single
 
 
 def _is_typed(ctx: typer.Context, name: str) -> bool:
@@ -422,7 +420,7 @@ def _settings(
     lease_name = check_object_name(lease_name or LEASE_NAME)
     if lease_namespace:
         check_namespace(lease_namespace)
-    holder = lock_holder(session)
+    holder = session.lock_holder()
     # A container that is started again in its pod leads again at once: the process before it is gone.
     in_pod = os.environ.get("POD_NAME", "") if os.getpid() == 1 else ""
     return ControllerSettings(

@@ -10,19 +10,11 @@ import typer
 from mlstack.cli import options
 from mlstack.cli.main import DashedValueCommand, family
 from mlstack.cli.output import emit
-from mlstack.cli.ports import app_dir, code_store
+from mlstack.cli.ports import Session, code_store, read_text
 from mlstack.errors import UsageError
 
-commands = family("Parameters, at every level of an app.")
+param = family("Parameters, at every level of an app.")
 
-Words = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[COMPONENT] KEY",
-        help="Without a component, a value for all: of the app, a module or an environment.",
-        autocompletion=options.component_and_parameter,
-    ),
-]
 Env = Annotated[
     str | None,
     typer.Option(
@@ -34,18 +26,18 @@ Module = Annotated[
 ]
 
 
-@commands.command(
+@param.command(
     "set",
     cls=DashedValueCommand,
-    epilog=options.example(
+    examples=[
         "mlstack param set --env=gke cnn num_gpus 1",
         "mlstack param set --env=gke accelerator nvidia-l4",
         "mlstack param set cnn extra_args --forward_only=true",
         "mlstack param set cnn labels.team vision",
-    ),
+    ],
 )
 def set_(
-    ctx: typer.Context,
+    session: Session,
     words: Annotated[
         list[str] | None,
         typer.Argument(
@@ -63,46 +55,59 @@ def set_(
         Path | None,
         typer.Option("--file", "-f", metavar="FILE", help="Read the value from a file; `-` is stdin."),
     ] = None,
-    folder: options.Dir = None,
-    output: options.Output = "table",
-) -> int:
+) -> object:
     """Set a parameter; only the value changes in the file."""
-    from mlstack.cli.ports import read_text
     from mlstack.operations import params
 
     given = [*(words or []), *([read_text(file)] if file is not None else [])]
-    component, key, value = _three(given)
-    scope = params.ParamPlace(component=component, environment=env, module=module)
-    return emit(params.set_param(app_dir(ctx.obj, folder), scope, key, value, as_string=as_string), output)
+    if len(given) not in (2, 3):
+        raise UsageError(
+            f"`param set` takes [COMPONENT] KEY VALUE, got {_count(given)}",
+            hint="mlstack param set cnn num_gpus 1",
+        )
+    *component, key, value = given
+    place = params.ParamPlace(component=next(iter(component), None), environment=env, module=module)
+    return params.set_param(session.app, place, key, value, as_string=as_string)
 
 
-@commands.command(
-    "unset", epilog=options.example("mlstack param unset --env=gke cnn num_gpus", "mlstack param unset cloud")
-)
+@param.command("unset", examples=["mlstack param unset --env=gke cnn num_gpus", "mlstack param unset cloud"])
 def unset(
-    ctx: typer.Context,
-    words: Words = None,
+    session: Session,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[COMPONENT] KEY",
+            help="Without a component, a value for all: of the app, a module or an environment.",
+            autocompletion=options.component_and_parameter,
+        ),
+    ] = None,
     env: Env = None,
     module: Module = None,
-    folder: options.Dir = None,
-    output: options.Output = "table",
-) -> int:
+) -> object:
     """Take a value back, so that the next lower level counts again."""
     from mlstack.operations import params
 
-    component, key = _two(words or [])
-    place = params.ParamPlace(component=component, environment=env, module=module)
-    return emit(params.unset_param(app_dir(ctx.obj, folder), place, key), output)
+    given = words or []
+    if len(given) not in (1, 2):
+        raise UsageError(
+            f"`param unset` takes [COMPONENT] KEY, got {_count(given)}",
+            hint="mlstack param unset cnn num_gpus",
+        )
+    *component, key = given
+    place = params.ParamPlace(component=next(iter(component), None), environment=env, module=module)
+    return params.unset_param(session.app, place, key)
 
 
-commands.command("delete", hidden=True, epilog=options.example("mlstack param delete cnn num_gpus"))(unset)
+param.command("delete", hidden=True, examples=["mlstack param delete cnn num_gpus"])(unset)
 
 
-@commands.command(
-    "list", epilog=options.example("mlstack param list", "mlstack param list cnn --env gke -o json")
-)
+def _count(words: list[str]) -> str:
+    return "1 word" if len(words) == 1 else f"{len(words)} words"
+
+
+@param.command("list", examples=["mlstack param list", "mlstack param list cnn --env gke -o json"])
 def list_(
-    ctx: typer.Context,
+    session: Session,
     component: Annotated[
         str | None,
         typer.Argument(metavar="[COMPONENT]", help="Only this component.", autocompletion=options.components),
@@ -114,40 +119,37 @@ def list_(
     module: Annotated[
         str | None, typer.Option("--module", metavar="NAME", help="Only components of this module.")
     ] = None,
-    folder: options.Dir = None,
-    output: options.Output = "table",
-) -> int:
+) -> object:
     """List the values that a render would use, and where each one was set."""
     from mlstack.operations import params
 
-    app = app_dir(ctx.obj, folder)
-    result = params.list_params(app, component=component, environment=env, module=module, set_only=set_only)
-    return emit(result, output)
+    return params.list_params(
+        session.app, component=component, environment=env, module=module, set_only=set_only
+    )
 
 
-@commands.command(epilog=options.example("mlstack param diff minikube gke -c cnn"))
+@param.command(
+    takes="components exit_code folder output", examples=["mlstack param diff minikube gke -c cnn"]
+)
 def diff(
-    ctx: typer.Context,
+    session: Session,
     first: Annotated[str, typer.Argument(metavar="ENV1", autocompletion=options.environments)],
     second: Annotated[str, typer.Argument(metavar="ENV2", autocompletion=options.environments)],
-    component: options.Components = None,
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="Exit with 1 when something differs.")
     ] = False,
-    folder: options.Dir = None,
-    output: options.Output = "table",
 ) -> int:
     """Show the parameters that differ between two environments."""
     from mlstack.operations import params
 
-    result = params.diff_params(app_dir(ctx.obj, folder), first, second, components=component or ())
-    emit(result, output)
+    result = params.diff_params(session.app, first, second, components=session.given["components"] or ())
+    emit(result, session.given["output"])
     return 1 if exit_code and result.rows else 0
 
 
-@commands.command(epilog=options.example("mlstack param explain cnn num_gpus --env gke"))
+@param.command(examples=["mlstack param explain cnn num_gpus --env gke"])
 def explain(
-    ctx: typer.Context,
+    session: Session,
     component: Annotated[
         str, typer.Argument(metavar="COMPONENT", autocompletion=options.components, help="The component.")
     ],
@@ -160,36 +162,8 @@ def explain(
         ),
     ] = None,
     env: options.EnvOption = None,
-    folder: options.Dir = None,
-    output: options.Output = "table",
-) -> int:
+) -> object:
     """Show where a value comes from, level by level, and which fields of the objects it reaches."""
     from mlstack.operations import params
 
-    app = app_dir(ctx.obj, folder)
-    return emit(params.explain_param(app, component, name, environment=env, store=code_store()), output)
-
-
-def _three(words: list[str]) -> tuple[str | None, str, str]:
-    if len(words) == 3:
-        return words[0], words[1], words[2]
-    if len(words) == 2:
-        return None, words[0], words[1]
-    raise UsageError(
-        f"`param set` takes [COMPONENT] KEY VALUE, got {_count(words)}",
-        hint="mlstack param set cnn num_gpus 1",
-    )
-
-
-def _two(words: list[str]) -> tuple[str | None, str]:
-    if len(words) == 2:
-        return words[0], words[1]
-    if len(words) == 1:
-        return None, words[0]
-    raise UsageError(
-        f"`param unset` takes [COMPONENT] KEY, got {_count(words)}", hint="mlstack param unset cnn num_gpus"
-    )
-
-
-def _count(words: list[str]) -> str:
-    return "1 word" if len(words) == 1 else f"{len(words)} words"
+    return params.explain_param(session.app, component, name, environment=env, store=code_store())

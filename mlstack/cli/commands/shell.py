@@ -10,11 +10,11 @@ from typing import Annotated
 import typer
 
 from mlstack import __version__
-from mlstack.cli import options
 from mlstack.cli.main import family
-from mlstack.cli.output import emit, write
+from mlstack.cli.output import write
+from mlstack.cli.ports import Session
 
-commands = family("The shell and the program itself.")
+top = family()
 
 LIBRARIES = ("typer", "jinja2", "PyYAML", "jsonschema", "google-re2", "urllib3", "rich")
 
@@ -37,10 +37,11 @@ class Versions:
     libraries: dict[str, str]
 
 
-@commands.command(
-    epilog=options.example("mlstack completion bash > ~/.mlstack-completion && . ~/.mlstack-completion")
+@top.command(
+    takes="", examples=["mlstack completion bash > ~/.mlstack-completion && . ~/.mlstack-completion"]
 )
 def completion(
+    session: Session,
     shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh, fish or powershell.")],
 ) -> int:
     """Print the completion script of a shell."""
@@ -55,25 +56,25 @@ def completion(
     return 0
 
 
-@commands.command(epilog=options.example("mlstack schema", "mlstack schema DiffResult"))
+@top.command(takes="output", examples=["mlstack schema", "mlstack schema DiffResult"])
 def schema(
+    session: Session,
     name: Annotated[
         str | None,
         typer.Argument(metavar="[NAME]", help="The `kind` of a file or result. Default: list all."),
     ] = None,
-    output: options.Output = "table",
-) -> int:
+) -> object:
     """Print the JSON Schema of a file or of what `-o json` prints; without NAME, list them."""
     from mlstack.operations import app
 
-    return emit(app.list_schemas() if name is None else app.find_schema(name), output)
+    return app.list_schemas() if name is None else app.find_schema(name)
 
 
-@commands.command(epilog=options.example("mlstack version -o json"))
-def version(output: options.Output = "table") -> int:
+@top.command(takes="output", examples=["mlstack version -o json"])
+def version(session: Session) -> object:
     """Print the versions of mlstack and its libraries."""
     from importlib.metadata import version as version_of
 
     libraries = {name: version_of(name) for name in LIBRARIES}
-    number = ".".join(str(part) for part in sys.version_info[:3])
-    return emit(Versions(mlstack=__version__, python=number, libraries=libraries), output)
+    python = ".".join(str(part) for part in sys.version_info[:3])
+    return Versions(mlstack=__version__, python=python, libraries=libraries)

@@ -29,7 +29,7 @@ def fail_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     def fails(*args: object) -> None:
         raise error
 
-    monkeypatch.setattr(shell, "emit", fails)
+    monkeypatch.setattr(boundary, "emit", fails)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_error_that_a_library_makes_of_an_interruption_is_none(
         except KeyboardInterrupt:
             raise ImportError("could not import module") from None
 
-    monkeypatch.setattr(shell, "emit", load)
+    monkeypatch.setattr(boundary, "emit", load)
     assert main(["version"]) == 130
     assert capsys.readouterr().err == "interrupted\n"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -266,7 +266,7 @@ def test_a_signal_ends_a_command_in_order(
             tidied.append("tidied")
 
     usual = signal.getsignal(number)
-    monkeypatch.setattr(shell, "emit", signalled)
+    monkeypatch.setattr(boundary, "emit", signalled)
     assert main(["version"]) == code
     assert capsys.readouterr().err == said
     assert tidied == ["tidied"]
@@ -274,7 +274,7 @@ def test_a_signal_ends_a_command_in_order(
 
 
 def test_a_signal_that_was_ignored_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shell, "emit", lambda *args: signal.raise_signal(signal.SIGHUP) or 0)
+    monkeypatch.setattr(boundary, "emit", lambda *args: signal.raise_signal(signal.SIGHUP) or 0)
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         assert main(["version"]) == 0

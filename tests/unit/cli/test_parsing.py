@@ -6,6 +6,7 @@ import pytest
 import typer
 
 from mlstack.cli.main import DashedValueCommand, FreeOptionsCommand, family
+from mlstack.cli.ports import Session
 from mlstack.errors import UsageError
 
 
@@ -13,16 +14,20 @@ def call(command_class: type[Any], *words: str) -> tuple[list[str], list[str], s
     group = family("Test.")
     seen: list[tuple[list[str], list[str], str | None]] = []
 
-    @group.command(cls=command_class)
+    @group.command(cls=command_class, takes="")
     def run(
+        session: Session,
         words: Annotated[list[str] | None, typer.Argument()] = None,
         sets: Annotated[list[str] | None, typer.Option("--set")] = None,
         env: Annotated[str | None, typer.Option("--env", "-e")] = None,
         force: Annotated[bool, typer.Option("--force")] = False,
-    ) -> None:
+    ) -> int:
         seen.append((words or [], sets or [], env))
+        return 0
 
-    typer.main.get_command(group).main(["run", *words], prog_name="mlstack", standalone_mode=False)
+    typer.main.get_command(group).main(
+        ["run", *words], prog_name="mlstack", standalone_mode=False, obj=Session()
+    )
     return seen[0]
 
 
@@ -74,7 +79,7 @@ def test_words_behind_two_dashes_are_words() -> None:
 
 def test_unknown_command_names_the_nearest() -> None:
     group = family("Test.")
-    group.command("install")(lambda: None)
+    group.command("install")(lambda session: 0)
     with pytest.raises(UsageError) as caught:
         typer.main.get_command(group).main(["instal"], prog_name="mlstack pkg", standalone_mode=False)
     assert caught.value.hint == "did you mean `mlstack pkg install`?"

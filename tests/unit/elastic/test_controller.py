@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.cli.ports import MachineClock
+from mlstack.cli.ports import SystemClock
 from mlstack.elastic.controller.controller import Controller, ControllerSettings
 from mlstack.elastic.controller.reconciler import Pass
 from mlstack.errors import LockedError, UnreachableError
@@ -48,7 +48,7 @@ def stage() -> Stage:
 def controller(stage: Stage, noting: Noting, *, cluster: Any = None, **settings: Any) -> Controller:
     found = ControllerSettings(identity="me", lease_namespace="default", **settings)
     cluster = cluster or stage.memory
-    return Controller(cluster, found, clock=MachineClock(), told=noting.lines.append, watcher=noting)
+    return Controller(cluster, found, clock=SystemClock(), told=noting.lines.append, watcher=noting)
 
 
 def until(claim: Callable[[], object], *, timeout_s: float = 10.0) -> Callable[[], bool]:
@@ -148,7 +148,7 @@ def test_one_pass_is_refused_while_another_leads(stage: Stage) -> None:
             second = Controller(
                 stage.memory,
                 ControllerSettings(identity="other", lease_namespace="default"),
-                clock=MachineClock(),
+                clock=SystemClock(),
                 told=noting.lines.append,
             )
             with pytest.raises(LockedError):

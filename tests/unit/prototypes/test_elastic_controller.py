@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import typer
 
-from mlstack.cli.ports import MachineClock
+from mlstack.cli.ports import SystemClock
 from mlstack.cli.main import program
 from mlstack.kube.client import ObjectRef
 from mlstack.testing.cluster import MemoryCluster
@@ -183,7 +183,7 @@ def use(stage: Stage) -> set[Use]:
     stage.delete("TrainingJob", "train", JOBS)
     stage.put(again)
     stage.reconciler.step(stage.clock.now_ms + 3_600_000)  # it has not heard of the other job of that name
-    clock = MachineClock()
+    clock = SystemClock()
     settings = ControllerSettings(identity="me", lease_namespace="default")
     for _ in range(2):
         Controller(noted, settings, clock=clock, told=lambda text: None).once()
