@@ -1,4 +1,8 @@
-"""Rights in a cluster: what a request needs, and what a person has, as RBAC rules say it."""
+"""What mlstack asks of a cluster: a handful of verbs that a real server and the fake one share.
+
+Objects are plain mappings as the API server writes them in JSON. Every method is safe to call from several
+threads and raises only `mlstack.errors.ClusterError` and its branches.
+"""
 
 from __future__ import annotations
 
@@ -16,23 +20,19 @@ if TYPE_CHECKING:  # the verbs with their types, which a wrapper hands on withou
 else:
     _Verbs = object
 
-# --- Rights in a cluster: what a request needs, and what a person has, as RBAC rules say it ---
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+Propagation = Literal["Foreground", "Background", "Orphan"]
+PatchKind = Literal["merge", "json"]
+EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
 
 @dataclass(frozen=True, order=True, kw_only=True)
 class Right:
-    """The right to one verb on one kind of object.
-
-    Attributes:
-        group: API group, empty for the core group.
-        resource: plural name of the kind, as `deployments`.
-        namespace: empty for cluster-scoped kinds, and for all namespaces.
-        verb: `get`, `list`, `watch`, `create`, `patch`, `update`, `delete`.
-        name: one object alone, empty for all.
-    """
+    """The right to one verb on one kind, in one namespace or in all (empty), to one name or to all."""
 
     group: str
-    resource: str
+    resource: str  # plural name of the kind, as `deployments`
     namespace: str = ""
     verb: str
     name: str = ""
@@ -45,27 +45,19 @@ class Right:
 
 @dataclass(frozen=True, kw_only=True)
 class Rights:
-    """What somebody may do in one namespace, as far as the server can list it.
-
-    Attributes:
-        rules: the rules, as a SelfSubjectRulesReview gives them.
-    """
+    """What somebody may do in one namespace, as far as the server can list it: a SelfSubjectRulesReview."""
 
     rules: tuple[Mapping[str, Any], ...] = ()
 
     def allow(self, right: Right) -> bool:
         """Tell whether a rule gives a right; a right that none gives may be had in other ways."""
-        return any(_gives(rule, right) for rule in self.rules)
-
-
-def _gives(rule: Mapping[str, Any], right: Right) -> bool:
-    names = rule.get("resourceNames") or ()
-    return (
-        _has(rule.get("verbs"), right.verb)
-        and _has(rule.get("apiGroups"), right.group)
-        and _has(rule.get("resources"), right.resource)
-        and (not names or right.name in names)
-    )
+        return any(
+            _has(rule.get("verbs"), right.verb)
+            and _has(rule.get("apiGroups"), right.group)
+            and _has(rule.get("resources"), right.resource)
+            and right.name in (rule.get("resourceNames") or (right.name,))
+            for rule in self.rules
+        )
 
 
 def _has(words: Iterable[str] | None, word: str) -> bool:
@@ -73,28 +65,9 @@ def _has(words: Iterable[str] | None, word: str) -> bool:
     return "*" in listed or word in listed
 
 
-# --- The port to a Kubernetes cluster: a handful of verbs that a real server and the memory cluster
-# share
-# Objects are plain mappings as the API server writes them in JSON. Every method is safe to call from several
-# threads and raises only `mlstack.errors.ClusterError` and its branches.
-
-INITIAL_EVENTS_END = "k8s.io/initial-events-end"
-
-Propagation = Literal["Foreground", "Background", "Orphan"]
-PatchKind = Literal["merge", "json"]
-EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
-
-
 @dataclass(frozen=True, order=True)
 class ObjectRef:
-    """The address of one object.
-
-    Attributes:
-        api_version: as in the object: `apps/v1`, `v1`.
-        kind: as in the object: `Deployment`.
-        namespace: empty for cluster-scoped kinds.
-        name: name of the object.
-    """
+    """The address of one object; `namespace` is empty for cluster-scoped kinds."""
 
     api_version: str
     kind: str
@@ -120,40 +93,26 @@ class ObjectRef:
 
 @dataclass(frozen=True, kw_only=True)
 class Applied:
-    """What a write gave.
-
-    Attributes:
-        object: the object as the server has it now (in a dry run: as it would have it).
-        warnings: the server's remarks, as for deprecated versions.
-        created: whether the object was not there before.
-    """
+    """What a write gave: the object as the server has it now (in a dry run: as it would have it)."""
 
     object: Mapping[str, Any]
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # the server's remarks, as for deprecated versions
     created: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """Objects of one kind at one moment.
+    """Objects of one kind at one moment; from `resource_version` a watch goes on and misses nothing."""
 
-    Attributes:
-        items: the objects, each with apiVersion and kind; metadata alone where that was asked for.
-        resource_version: where a watch goes on without missing anything.
-    """
-
-    items: tuple[Mapping[str, Any], ...]
+    items: tuple[Mapping[str, Any], ...]  # each with apiVersion and kind
     resource_version: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class WatchEvent:
-    """One change that a watch saw.
+    """One change that a watch saw; an object that no longer matches the selector is `DELETED`.
 
-    Attributes:
-        type: `ADDED`, `MODIFIED`, `DELETED` or `BOOKMARK`; an object that no longer matches the selector
-            is `DELETED`.
-        object: the object after the change, before it for `DELETED`; a bookmark's has only a version.
+    `object` is as it is after the change, before it for `DELETED`; a bookmark's has only a version.
     """
 
     type: EventType
@@ -216,15 +175,9 @@ class Cluster(Protocol):
         fields: str = "",
         metadata_only: bool = False,
     ) -> Listing:
-        """List the objects of one kind.
+        """List the objects of a kind, in one namespace or in all (None), by selectors as kubectl takes them.
 
-        Args:
-            api_version: API version of the kind.
-            kind: the kind.
-            namespace: None for all namespaces.
-            labels: label selector as kubectl takes it.
-            fields: field selector (`metadata.name=x`, `involvedObject.uid=…`).
-            metadata_only: leave out all but metadata, which is much less to send.
+        `metadata_only` leaves out all but metadata, which is much less to send.
 
         Raises:
             ObjectNotFoundError: the server has no such kind (`what` is `kind`).
@@ -242,13 +195,7 @@ class Cluster(Protocol):
         """Write what we want of an object by server-side apply; unknown fields are refused.
 
         `metadata.uid` in the object makes it an update of that very object, `metadata.resourceVersion` of
-        that very version.
-
-        Args:
-            obj: the fields we want, and no others.
-            manager: the field manager that will own them.
-            force: take fields that others own.
-            dry_run: change nothing, answer as if.
+        that very version. With `force` it takes fields that others own.
 
         Raises:
             ConflictError: others own fields, with all of them in `conflicts`; or the object moved.
@@ -288,14 +235,6 @@ class Cluster(Protocol):
     ) -> Applied:
         """Change parts of an object: JSON merge patch (a mapping) or JSON patch (a list of operations).
 
-        Args:
-            ref: the object.
-            patch: what to change.
-            kind: `merge` or `json`.
-            subresource: `status` or `scale`.
-            manager: the field manager that will own what changes.
-            dry_run: change nothing, answer as if.
-
         Raises:
             InvalidError: a `test` operation failed (without causes), or the result is wrong.
             ObjectNotFoundError: there is no such object.
@@ -312,7 +251,7 @@ class Cluster(Protocol):
         grace_period_s: int | None = None,
         dry_run: bool = False,
     ) -> dict[str, Any] | None:
-        """Delete an object.
+        """Delete an object; gives it while it waits for finalizers, None once it is gone.
 
         Args:
             ref: the object.
@@ -321,9 +260,6 @@ class Cluster(Protocol):
             resource_version: only in this version.
             grace_period_s: time its pods get to end, in seconds; None for their own.
             dry_run: change nothing, answer as if.
-
-        Returns:
-            The object while it waits for finalizers, None once it is gone.
 
         Raises:
             ConflictError: UID or version differ.
@@ -364,15 +300,9 @@ class Cluster(Protocol):
         most_bytes: int,
         timeout_s: float,
     ) -> str:
-        """Give the last lines that a container has written; nobody is asked twice.
+        """Give the last lines that a container of a pod has written; nobody is asked twice.
 
-        Args:
-            ref: the pod.
-            container: name of the container.
-            previous: what it wrote before it was started last.
-            lines: how many lines.
-            most_bytes: how much of them.
-            timeout_s: how long its node may stay silent.
+        `previous` gives what it wrote before it was started last; its node may stay silent for `timeout_s`.
 
         Raises:
             ObjectNotFoundError: there is no such pod.

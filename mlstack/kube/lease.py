@@ -22,23 +22,13 @@ DURATION_S = 15
 
 @dataclass(frozen=True, kw_only=True)
 class Term:
-    """A Lease as somebody holds it.
-
-    Attributes:
-        holder: who does.
-        acquired_s: since when, by the holder's clock, in seconds since 1970.
-        renewed_s: when the server last saw the holder.
-        duration_s: how long it lasts after that.
-        transitions: how often it went to another holder.
-        uid: UID of the Lease.
-        version: resource version it was read in.
-    """
+    """A Lease as somebody holds it; times are seconds since 1970."""
 
     holder: str
-    acquired_s: float
-    renewed_s: float
-    duration_s: int
-    transitions: int
+    acquired_s: float  # since when, by the holder's clock
+    renewed_s: float  # when the server last saw the holder
+    duration_s: int  # how long it lasts after that
+    transitions: int  # how often it went to another holder
     uid: str
     version: str
 
@@ -48,40 +38,24 @@ class Term:
 
 
 class HeldError(Exception):
-    """Raised when somebody else holds a Lease.
-
-    Args:
-        term: the Lease as it is.
-        left_s: how long it lasts if it is not renewed.
-    """
+    """Raised when somebody else holds a Lease, which lasts for `left_s` if it is not renewed."""
 
     def __init__(self, term: Term, left_s: float) -> None:
-        """Hold the facts."""
         super().__init__(term.holder)
         self.term, self.left_s = term, left_s
 
 
 class LostError(Exception):
-    """Raised when a Lease that was held is held no more.
-
-    Args:
-        term: the Lease as it is now, None if it is gone.
-    """
+    """Raised when a Lease that was held is held no more; `term` is how it is now, None if it is gone."""
 
     def __init__(self, term: Term | None) -> None:
-        """Hold the fact."""
         super().__init__(term.holder if term else "gone")
         self.term = term
 
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """What taking a Lease gave.
-
-    Attributes:
-        term: the Lease as it is held now.
-        before: whose it was, if it was taken over from somebody who did not release it.
-    """
+    """What taking a Lease gave; `before` is whose it was, if that one did not release it."""
 
     term: Term
     before: Term | None = None
@@ -89,24 +63,14 @@ class Taken:
 
 @dataclass(frozen=True, kw_only=True)
 class Lease:
-    """One Lease, and who wants to hold it.
-
-    Attributes:
-        cluster: where it is.
-        namespace: its namespace.
-        name: its name.
-        holder: who we are; no other process may have the same name.
-        now_s: gives the time in seconds since 1970.
-        duration_s: how long it lasts after each renewal, in seconds.
-        labels: marks for the object.
-    """
+    """One Lease, and who wants to hold it."""
 
     cluster: Cluster
     namespace: str
     name: str
-    holder: str
-    now_s: Callable[[], float]
-    duration_s: int = DURATION_S
+    holder: str  # who we are; no other process may have the same name
+    now_s: Callable[[], float]  # seconds since 1970
+    duration_s: int = DURATION_S  # how long it lasts after each renewal
     labels: Mapping[str, str] | None = None
 
     @property
@@ -206,7 +170,9 @@ class Lease:
         now = micro_time(self.now_s())
         spec = dict((live or {}).get("spec") or {})
         ours = spec.get("holderIdentity") == self.holder
-        metadata = dict(live["metadata"]) if live is not None else self._metadata()
+        labels = {"labels": dict(self.labels)} if self.labels else {}
+        new = {"namespace": self.namespace, "name": self.name, **labels}
+        metadata = dict(live["metadata"]) if live is not None else new
         metadata.pop("managedFields", None)
         acquired = {} if ours else {"acquireTime": now}
         transitions = int(spec.get("leaseTransitions") or 0) + (live is not None and not ours)
@@ -223,10 +189,6 @@ class Lease:
                 "renewTime": now,
             },
         }
-
-    def _metadata(self) -> dict[str, Any]:
-        labels = {"labels": dict(self.labels)} if self.labels else {}
-        return {"namespace": self.namespace, "name": self.name, **labels}
 
 
 def _term(live: Mapping[str, Any]) -> Term:

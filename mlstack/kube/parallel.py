@@ -1,4 +1,4 @@
-"""Ask before the answer is needed: the round trips of questions that are known beforehand go side by side."""
+"""Many requests at once: work done for many items, and questions asked before their answers are needed."""
 
 from __future__ import annotations
 
@@ -6,27 +6,108 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from functools import partial
 from threading import Event, Lock, Thread
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from mlstack.errors import MlstackError, NotReadyError, UnreachableError
 from mlstack.kube.client import ClientWrapper, Cluster, ObjectRef
 
-# --- Ask before the answer is needed: the round trips of questions that are known beforehand go
-# side by side
-
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+R = TypeVar("R")
+
+# Measured against a local API server and at 10 ms of round trip: more threads give nothing.
+WORKERS = 16
+LIST_FROM = 5
+"""From so many objects of one kind and namespace on, one list is cheaper than asking for each."""
+GRACE_S = 5.0
+"""How long a person who interrupts waits for requests that are under way: long for a server that answers."""
+_NAMED = 3  # objects that one fault is told of; the lines of a run name them all
+
+
+def run(
+    work: Callable[[T], R], items: Sequence[T], *, workers: int = WORKERS, stopped: Event | None = None
+) -> list[R | MlstackError]:
+    """Do `work` for every item, in several threads, and give results or errors in the order of the items.
+
+    Nothing more is begun once `stopped` is set; what waits should look at it.
+
+    Raises:
+        UnreachableError: the server stopped answering; what had not begun is not begun.
+        KeyboardInterrupt: likewise; what had begun gets `GRACE_S` to end, and a second one ends that too.
+    """
+    stop = stopped or Event()
+
+    def attempt(item: T) -> R | MlstackError:
+        if stop.is_set():
+            return MlstackError("not begun")
+        try:
+            return work(item)
+        except UnreachableError:
+            stop.set()
+            raise
+        except MlstackError as error:
+            return error
+
+    if len(items) <= 1:
+        return [attempt(item) for item in items]
+    pool = ThreadPoolExecutor(max_workers=min(workers, len(items)), thread_name_prefix="mlstack")
+    futures: list[Future[R | MlstackError]] = []
+    try:
+        for item in items:
+            futures.append(pool.submit(attempt, item))
+        for future in as_completed(futures):
+            future.result()
+    except BaseException as error:  # whatever it is, the others must not go on
+        stop.set()
+        is_interrupt = isinstance(error, KeyboardInterrupt)
+        pool.shutdown(wait=not is_interrupt, cancel_futures=True)
+        if is_interrupt:
+            wait([future for future in futures if not future.cancelled()], timeout=GRACE_S)
+        raise
+    pool.shutdown()
+    return [future.result() for future in futures]
+
+
+def whole(results: Sequence[R | MlstackError]) -> list[R]:
+    """Give results that all came.
+
+    Raises:
+        MlstackError: some did not; all their errors as one.
+    """
+    if failures := [result for result in results if isinstance(result, MlstackError)]:
+        raise together(failures)
+    return [result for result in results if not isinstance(result, MlstackError)]
+
+
+def together(errors: Sequence[MlstackError]) -> MlstackError:
+    """Make one error of several: the first one's kind, all places, and what is said of whom, each once."""
+    first = errors[0]
+    if len(errors) == 1:
+        return first
+    subjects: dict[str, list[str]] = {}
+    for error in errors:
+        name, colon, text = error.message.partition(": ") if error.message.startswith("`") else ("", "", "")
+        names = subjects.setdefault(text or error.message, [])
+        names += [name.removesuffix(" is refused")] if colon else []
+    ended = "did not get there in time" if isinstance(first, NotReadyError) else "were refused"
+    lines = [f"{len(errors)} objects {ended}"]
+    for text, names in subjects.items():
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        lines.append(f"  {', '.join(names[:_NAMED])}{more}: {text}" if names else f"  {text}")
+    hints = list(dict.fromkeys(error.hint for error in errors if error.hint))
+    joined = MlstackError.__new__(type(first))
+    joined.__dict__.update(first.__dict__)
+    joined.message, joined.hint = "\n".join(lines), "\n      ".join(hints) or None
+    joined.where = ", ".join(dict.fromkeys(error.where for error in errors if error.where)) or None
+    joined.args = (joined.message,)
+    return joined
 
 
 class PendingResult(Protocol[T_co]):
     """Waits for the end of some work, for so many seconds at most, and gives its result or raises."""
 
     def __call__(self, timeout: float | None = None) -> T_co:
-        """Wait.
-
-        Raises:
-            TimeoutError: it has not ended.
-        """
+        """Wait; a TimeoutError says that it has not ended."""
         ...
 
 
@@ -48,17 +129,12 @@ def prefetch(work: Callable[[], T]) -> PendingResult[T]:
 
 
 class PrefetchingCluster(ClientWrapper):
-    """Another cluster; some of what it will be asked is asked at once.
+    """Another client; some of what it will be asked is asked at once.
 
-    Each answer is given once, to the first who asks the same; whoever asks again asks the cluster. Meant for
-    the moment of a comparison: answers that nobody took are forgotten with the view.
-
-    Args:
-        cluster: what is asked.
+    Each answer is given once, to the first who asks the same; whoever asks again asks the cluster.
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        """Begin with nothing asked."""
         super().__init__(cluster)
         self._lock = Lock()
         self._begun: dict[Hashable, Callable[[], object]] = {}
@@ -88,117 +164,3 @@ class PrefetchingCluster(ClientWrapper):
 
 def _question(verb: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> Hashable:
     return verb, args, frozenset((key, value) for key, value in named.items() if value)
-
-
-# --- Do the same thing to many objects at once, and keep what each gave ---
-
-R = TypeVar("R")
-
-# Measured against a local API server and at 10 ms of round trip: more threads give nothing.
-WORKERS = 16
-LIST_FROM = 5
-"""From so many objects of one kind and namespace on, one list is cheaper than asking for each."""
-GRACE_S = 5.0
-"""How long a person who interrupts waits for requests that are under way: long for a server that answers."""
-
-
-def run(
-    work: Callable[[T], R], items: Sequence[T], *, workers: int = WORKERS, stopped: Event | None = None
-) -> list[R | MlstackError]:
-    """Do `work` for every item and give results or errors, in the order of the items.
-
-    Args:
-        work: called with one item, in several threads.
-        items: what to do it for.
-        workers: how many at once.
-        stopped: set when nothing more is to be begun; what waits should look at it.
-
-    Raises:
-        UnreachableError: the server stopped answering; what had not begun is not begun.
-        KeyboardInterrupt: likewise; what had begun gets `GRACE_S` to end, and a second one ends that too.
-    """
-    attempts = _Attempts(work, stopped or Event())
-    if len(items) <= 1:
-        return [attempts.make(item) for item in items]
-    pool = ThreadPoolExecutor(max_workers=min(workers, len(items)), thread_name_prefix="mlstack")
-    futures: list[Future[R | MlstackError]] = []
-    interrupted = False
-    try:
-        for item in items:
-            futures.append(pool.submit(attempts.make, item))
-        for future in as_completed(futures):
-            future.result()
-    except BaseException as error:  # whatever it is, the others must not go on
-        attempts.stop()
-        interrupted = isinstance(error, KeyboardInterrupt)
-        if interrupted:
-            pool.shutdown(wait=False, cancel_futures=True)
-            wait([future for future in futures if not future.cancelled()], timeout=GRACE_S)
-        raise
-    finally:
-        if not interrupted:
-            pool.shutdown(wait=True, cancel_futures=True)
-    return [future.result() for future in futures]
-
-
-class _Attempts(Generic[T, R]):
-    """Makes attempts until one of them shows that no other can succeed."""
-
-    def __init__(self, work: Callable[[T], R], stopped: Event) -> None:
-        self._work, self._stopped = work, stopped
-
-    def stop(self) -> None:
-        """Begin nothing any more."""
-        self._stopped.set()
-
-    def make(self, item: T) -> R | MlstackError:
-        """Give the result of an item, or its error."""
-        if self._stopped.is_set():
-            return MlstackError("not begun")
-        try:
-            return self._work(item)
-        except UnreachableError:
-            self.stop()
-            raise
-        except MlstackError as error:
-            return error
-
-
-def whole(results: Sequence[R | MlstackError]) -> list[R]:
-    """Give results that all came.
-
-    Raises:
-        MlstackError: some did not; all their errors as one.
-    """
-    failures = [result for result in results if isinstance(result, MlstackError)]
-    if failures:
-        raise together(failures)
-    return [result for result in results if not isinstance(result, MlstackError)]
-
-
-def together(errors: Sequence[MlstackError]) -> MlstackError:
-    """Make one error of several: the first one's kind, all places, and what is said of whom, each once."""
-    if len(errors) == 1:
-        return errors[0]
-    first = errors[0]
-    said: dict[str, list[str]] = {}
-    for error in errors:
-        name, colon, text = error.message.partition(": ") if error.message.startswith("`") else ("", "", "")
-        said.setdefault(text or error.message, []).extend([name.removesuffix(" is refused")] if colon else [])
-    ended = "did not get there in time" if isinstance(first, NotReadyError) else "were refused"
-    lines = [f"{len(errors)} objects {ended}", *(f"  {_listed(*each)}" for each in said.items())]
-    hints = list(dict.fromkeys(error.hint for error in errors if error.hint))
-    joined = MlstackError.__new__(type(first))
-    joined.__dict__.update(first.__dict__)
-    joined.message, joined.hint = "\n".join(lines), "\n      ".join(hints) or None
-    joined.where = ", ".join(dict.fromkeys(error.where for error in errors if error.where)) or None
-    joined.args = (joined.message,)
-    return joined
-
-
-def _listed(text: str, names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more}: {text}" if names else text
-
-
-_NAMED = 3  # objects that one fault is told of; the lines of a run name them all
