@@ -1,14 +1,25 @@
-"""A prototype's parameters from its schema: blocks joined, `$ref: package#/name` inlined."""
+"""Package folders: what a package says of itself, its prototypes with their parameters, and its digest.
+
+<package>/package.yaml                      name, version, packages it requires
+<package>/definitions.yaml                  JSON Schemas to refer to as `package#/name`
+<package>/blocks/<block>.yaml               parameters that prototypes take as a whole
+<package>/templates/_*.j2                   libraries, included as `package/_pod.j2`
+<package>/<prototype>/prototype.yaml        parameters
+<package>/<prototype>/templates/*.j2        templates in the order of their names
+<package>/<prototype>/files/**              further texts, for `file("name")` in templates
+<package>/<prototype>/examples/*.yaml       worked examples
+**/crds/*.yaml                              custom resource definitions, for offline validation
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any, NoReturn
+from typing import Any
 
 from mlstack import __version__
 from mlstack.app import document
@@ -19,159 +30,6 @@ from mlstack.app.schema import PassedStore, check_file, check_schema
 from mlstack.disk_cache import from_json
 from mlstack.errors import NotFoundError, SchemaError
 from mlstack.names import is_parameter_name, nearest
-
-# --- A prototype's parameters from its schema: blocks joined, `$ref: package#/name` inlined ---
-
-Definition = Callable[[str, str], Any]
-Refuse = Callable[[str, str], NoReturn]
-
-LARGEST_SCHEMA = 20_000
-"""Values in the parameters of a prototype with everything inlined: references could ask for billions."""
-_DEEPEST_REFERENCES = 50
-# Keywords whose value maps names to schemas, and those whose value is data.
-_NAMED = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
-_DATA = frozenset({"default", "const", "enum", "examples", "x-value-aliases"})
-# What would be looked up elsewhere, or changes what the other keywords mean.
-_FOREIGN = ("$dynamicRef", "$recursiveRef", "$schema")
-# jsonschema looks for the one by the patterns of the other with Python's `re`.
-_NEVER_BOTH = frozenset({"unevaluatedProperties", "patternProperties"})
-
-
-def joined_schema(
-    own: Mapping[str, Any], blocks: Iterable[Mapping[str, Any]], definition: Definition, *, refuse: Refuse
-) -> Mapping[str, Any]:
-    """Join a prototype's own parameters and its blocks'; the own words of a shared one lie on top."""
-    properties: dict[str, Any] = {
-        name: _mapping(schema) for name, schema in own.get("properties", {}).items()
-    }
-    conditions = list(own.get("allOf", ()))
-    for block in blocks:
-        for name, schema in block.get("properties", {}).items():
-            properties[name] = {**_mapping(schema), **properties.get(name, {})}
-        conditions += block.get("allOf", ())
-    schema = {**own, "type": "object", "properties": properties, "additionalProperties": False}
-    if conditions:
-        schema["allOf"] = conditions
-    inlined: Mapping[str, Any] = _Inliner(definition, refuse).schema(schema)
-    _check_names(inlined, refuse)
-    return inlined
-
-
-def params_of(schema: Mapping[str, Any]) -> dict[str, Param]:
-    """Give the parameters that a joined schema declares, in order.
-
-    One that the schema requires although it has a default cannot be removed, but need not be given.
-    """
-    must_be = set(schema.get("required", ()))
-    return {
-        name: _param(name, each, required=name in must_be and "default" not in each)
-        for name, each in schema["properties"].items()
-    }
-
-
-def _mapping(schema: Any) -> Mapping[str, Any]:
-    return schema if isinstance(schema, Mapping) else {}
-
-
-class _Inliner:
-    """Replaces references by what they mean; words beside a reference lie on top of it."""
-
-    def __init__(self, definition: Definition, refuse: Refuse) -> None:
-        self._definition = definition
-        self._refuse = refuse
-        self._left = LARGEST_SCHEMA
-        self._keywords: set[str] = set()
-
-    def schema(self, schema: Any, inside: tuple[str, ...] = ()) -> Any:
-        self._left -= 1
-        if self._left < 0:
-            self._refuse("parameters", f"hold more than {LARGEST_SCHEMA:,} values with references followed")
-        if isinstance(schema, list):
-            return [self.schema(entry, inside) for entry in schema]
-        if not isinstance(schema, Mapping):
-            return schema
-        for keyword in _FOREIGN:
-            if isinstance(schema.get(keyword), str):
-                self._refuse(
-                    "parameters", f"use `{keyword}: {schema[keyword]}`, which mlstack does not follow"
-                )
-        self._keywords |= _NEVER_BOTH & schema.keys()
-        if len(self._keywords) > 1:
-            self._refuse(
-                "parameters", f"use both {' and '.join(f'`{name}`' for name in sorted(_NEVER_BOTH))}"
-            )
-        reference = schema.get("$ref")
-        if not isinstance(reference, str):
-            return {key: self._keyword(key, value, inside) for key, value in schema.items()}
-        target = self._target(reference, inside)
-        beside = {key: value for key, value in schema.items() if key != "$ref"}
-        return {**self.schema(target, (*inside, reference)), **self.schema(beside, inside)}
-
-    def _keyword(self, keyword: str, value: Any, inside: tuple[str, ...]) -> Any:
-        if keyword in _DATA:
-            return value
-        if keyword in _NAMED and isinstance(value, Mapping):
-            return {name: self.schema(entry, inside) for name, entry in value.items()}
-        return self.schema(value, inside)
-
-    def _target(self, reference: str, inside: Sequence[str]) -> Mapping[str, Any]:
-        if len(inside) > _DEEPEST_REFERENCES:
-            self._refuse(
-                "parameters", f"follow more than {_DEEPEST_REFERENCES} references, one into the next"
-            )
-        if reference in inside:
-            self._refuse("parameters", f"refer to each other in a circle: {' → '.join([*inside, reference])}")
-        package, separator, name = reference.partition("#/")
-        target = self._definition(package, name) if separator else None
-        if not isinstance(target, Mapping):
-            self._refuse(
-                "parameters", f"refer to `{reference}`, which is no definition of a required package"
-            )
-        return target
-
-
-def _param(name: str, schema: Mapping[str, Any], *, required: bool) -> Param:
-    return Param(
-        name=name,
-        schema=schema,
-        default=schema.get("default"),
-        has_default="default" in schema,
-        required=required,
-        unit=schema.get("unit", ""),
-        description=schema.get("description", ""),
-        aliases=tuple(schema.get("aliases", ())),
-        secret=bool(schema.get("x-secret", False)),
-        deprecated=schema.get("x-deprecated"),
-        format=schema.get("x-format"),
-        value_aliases=schema.get("x-value-aliases", {}),
-        examples=tuple(schema.get("examples", ())),
-    )
-
-
-def _check_names(schema: Mapping[str, Any], refuse: Refuse) -> None:
-    owners: dict[str, str] = {}
-    for name, each in schema["properties"].items():
-        for spelling in (name, *each.get("aliases", ())):
-            if not is_parameter_name(spelling):
-                refuse("parameters", f"name `{spelling}`, which must be letters, digits, `_` and `-`")
-            if spelling in owners:
-                refuse("parameters", f"use the name `{spelling}` for both `{owners[spelling]}` and `{name}`")
-            owners[spelling] = name
-    for name in schema.get("required", ()):
-        if name not in schema["properties"]:
-            refuse("parameters", f"require `{name}`, which is not declared")
-
-
-# --- Package folders: what a package says of itself, its prototypes, and the digest of its content ---
-# <package>/package.yaml                      name, version, packages it requires
-# <package>/definitions.yaml                  JSON Schemas to refer to as `package#/name`
-# <package>/blocks/<block>.yaml               parameters that prototypes take as a whole
-# <package>/templates/_*.j2                   libraries, included as `package/_pod.j2`
-# <package>/<prototype>/prototype.yaml        parameters
-# <package>/<prototype>/templates/*.j2        templates in the order of their names
-# <package>/<prototype>/files/**              further texts, for `file("name")` in templates
-# <package>/<prototype>/examples/*.yaml       worked examples
-# **/crds/*.yaml                              custom resource definitions, for offline validation
 
 Files = Mapping[PurePosixPath, bytes]
 
@@ -214,6 +72,7 @@ class PackageFolder:
         self.source = source
         self.registry = registry
         self._passed = passed
+        self._documents: dict[str, AppDocument] = {}
 
     @classmethod
     def read(
@@ -244,25 +103,19 @@ class PackageFolder:
         )
 
     def _read_head(self) -> dict[str, Any]:
-        fields = self._fields("package.yaml", "Package")
-        known = ("apiVersion", "kind", "name", "version", "summary", "description", "license", "keywords")
-        fields.only(*known, "requires", "authors")
+        fields = self._fields("package.yaml", "Package").only("apiVersion", "kind", *_HEAD, "authors")
+        required = {name: fields.text(name) for name in ("name", "version")}
         texts = {name: fields.text(name, "") for name in ("summary", "description", "license")}
-        lists = {name: fields.texts(name) for name in ("keywords", "requires")}
-        return {"name": fields.text("name"), "version": fields.text("version"), **texts, **lists}
+        return {**required, **texts, **{name: fields.texts(name) for name in ("keywords", "requires")}}
 
     @property
     def prototype_names(self) -> tuple[str, ...]:
         """Give the names of the prototypes, sorted, without parsing any."""
-        found = (p.parts[0] for p in self.files if len(p.parts) == 2 and p.name == "prototype.yaml")
-        return tuple(sorted(found))
+        paths = (path for path in self.files if len(path.parts) == 2 and path.name == "prototype.yaml")
+        return tuple(sorted(path.parts[0] for path in paths))
 
     def package(self, libraries: Mapping[str, PackageFolder]) -> Package:
-        """Give the package with all its prototypes.
-
-        Args:
-            libraries: the packages it requires, by name.
-        """
+        """Give the package with all its prototypes; `libraries` are the packages it requires, by name."""
         prototypes = {name: self.prototype(name, libraries) for name in self.prototype_names}
         return replace(self.head, prototypes=prototypes, crds=self.crds(), digest=self.digest)
 
@@ -279,11 +132,7 @@ class PackageFolder:
         return _aliases(self._fields(f"{name}/prototype.yaml", "Prototype"))
 
     def prototype(self, name: str, libraries: Mapping[str, PackageFolder]) -> Prototype:
-        """Read a prototype, blocks and references inlined.
-
-        Args:
-            name: its folder.
-            libraries: the packages this one requires, by name.
+        """Read a prototype, blocks and references inlined; `libraries` are the packages this one requires.
 
         Raises:
             NotFoundError: there is no such folder.
@@ -292,34 +141,47 @@ class PackageFolder:
         if name not in self.prototype_names:
             near = nearest(name, self.prototype_names)
             raise NotFoundError(f"package `{self.head.name}` has no prototype `{name}`", near=near)
-        digests = [self.digest, *(f"{each}:{libraries[each].digest}" for each in sorted(libraries))]
-        what, read = f"prototype {name}", lambda: self._read_prototype(name, libraries)
-        facts = self._remembered(what, digests, _PROTOTYPE, read)
+        digests = [self.digest, *(f"{library}:{libraries[library].digest}" for library in sorted(libraries))]
+        facts = self._remembered(
+            f"prototype {name}", digests, _PROTOTYPE, lambda: self._read_prototype(name, libraries)
+        )
         templates = self._templates(name, libraries)
         schema, examples = facts.pop("schema"), facts.pop("examples")
+        folder = PurePosixPath(name, "files")
+        texts = {
+            path.relative_to(folder).as_posix(): self._text(path)
+            for path in self.files
+            if path.is_relative_to(folder)
+        }
         return Prototype(
             name=name,
             package=self.head.name,
             registry=self.registry,
             version=self.head.version,
-            params=params_of(schema),
+            params=_params(schema),
             schema=schema,
             templates={template: text for template, (_, text) in templates.items()},
             sources={template: file for template, (file, _) in templates.items()},
-            files=self._texts_below(PurePosixPath(name, "files")),
-            examples={each: Example(name=each, **fields) for each, fields in examples.items()},
+            files=texts,
+            examples={example: Example(name=example, **fields) for example, fields in examples.items()},
             digest=" ".join([name, *digests]),
             **facts,
         )
 
     def _read_prototype(self, name: str, libraries: Mapping[str, PackageFolder]) -> dict[str, Any]:
         """Read what a prototype's YAML files say, as plain data that a cache can keep."""
-        fields = self._fields(f"{name}/prototype.yaml", "Prototype")
-        fields.only(*_PROTOTYPE_FIELDS)
+        file = f"{name}/prototype.yaml"
+        fields = self._fields(file, "Prototype").only(*_PROTOTYPE_FIELDS)
         if fields.text("name") != name:
             fields.refuse("name", f"must be `{name}`, the name of the folder")
-        schema, aliases = self._schema(fields, libraries), _aliases(fields)
-        check_schema(schema, self.document(f"{name}/prototype.yaml", "Prototype"), ("parameters",))
+        known = {self.head.name: self, **libraries}
+        blocks = [self._block(fields, block, known) for block in fields.texts("blocks")]
+        try:
+            schema = _joined_schema(fields.map("parameters"), blocks, known)
+        except ValueError as error:
+            fields.refuse("parameters", str(error))
+        aliases = _aliases(fields)
+        check_schema(schema, self.document(file, "Prototype"), ("parameters",))
         for alias, params in aliases.items():
             for param in params:
                 if param not in schema["properties"]:
@@ -331,7 +193,7 @@ class PackageFolder:
             "alias_params": {alias: params for alias, params in aliases.items() if params},
             "notes": fields.text("notes", ""),
             "schema": schema,
-            "examples": self._examples(name),
+            "examples": self._examples(PurePosixPath(name, "examples")),
         }
 
     def _remembered(
@@ -342,36 +204,24 @@ class PackageFolder:
         read: Callable[[], dict[str, Any]],
     ) -> dict[str, Any]:
         """Give plain data that follows from files of known digests; parsed once for each content."""
-        if self._passed is None:
-            return _plain(read())
         key = " ".join(["package", __version__, what, *digests])
-        known = from_json(self._passed.get(key), dict)
-        if known is None or {key: type(value) for key, value in known.items()} != types:
-            known = json.loads(json.dumps(read()))
-            self._passed.put(key, json.dumps(known).encode())
-        return _plain(known)
+        data = from_json(self._passed.get(key), dict) if self._passed is not None else None
+        if data is None or {name: type(value) for name, value in data.items()} != types:
+            data = read()
+            if self._passed is not None:
+                data = json.loads(json.dumps(data))
+                self._passed.put(key, json.dumps(data).encode())
+        # As it was before JSON made lists of its tuples.
+        return {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
 
-    def _schema(self, fields: FieldReader, libraries: Mapping[str, PackageFolder]) -> Mapping[str, Any]:
-        known = {self.head.name: self, **libraries}
-        blocks = [self._block(fields, block, known) for block in fields.texts("blocks")]
-
-        def definition(package: str, name: str) -> Any:
-            return known[package].definitions.get(name) if package in known else None
-
-        return joined_schema(fields.map("parameters"), blocks, definition, refuse=fields.refuse)
-
-    def _block(
-        self, fields: FieldReader, block: str, known: Mapping[str, PackageFolder]
-    ) -> Mapping[str, Any]:
+    def _block(self, fields: FieldReader, block: str, known: Mapping[str, PackageFolder]) -> Any:
         package, _, name = block.partition("/")
         if package not in known:
             fields.refuse("blocks", f"takes `{block}`, but the package does not require `{package}`")
         path = PurePosixPath("blocks", f"{name}.yaml")
         if path not in known[package].files:
             fields.refuse("blocks", f"takes `{block}`, but `{package}` has no such block")
-        document = known[package].document(str(path), "ParameterBlock")
-        value: Mapping[str, Any] = document.value
-        return value
+        return known[package].document(str(path), "ParameterBlock").value
 
     @cached_property
     def definitions(self) -> Mapping[str, Any]:
@@ -382,33 +232,29 @@ class PackageFolder:
 
     def _templates(self, name: str, libraries: Mapping[str, PackageFolder]) -> dict[str, tuple[str, str]]:
         """Give template name → (file for messages, text); the prototype's own first, in their order."""
-        own = PurePosixPath(name, "templates")
-        found = dict(self._located(own, own))
+        templates = self._templates_below(PurePosixPath(name, "templates"), "")
         for package, folder in ({self.head.name: self} | dict(libraries)).items():
-            shared = folder._located(PurePosixPath("templates"), PurePosixPath("templates"))
-            found |= {f"{package}/{template}": located for template, located in shared}
-        return found
+            templates |= folder._templates_below(PurePosixPath("templates"), f"{package}/")
+        return templates
 
-    def _located(self, folder: PurePosixPath, base: PurePosixPath) -> Iterator[tuple[str, tuple[str, str]]]:
-        for path in self.files:
-            if path.suffix == ".j2" and path.is_relative_to(folder):
-                yield path.relative_to(base).as_posix(), (f"{self.source}/{path}", self._text(path))
-
-    def _texts_below(self, folder: PurePosixPath) -> dict[str, str]:
+    def _templates_below(self, folder: PurePosixPath, prefix: str) -> dict[str, tuple[str, str]]:
         return {
-            p.relative_to(folder).as_posix(): self._text(p) for p in self.files if p.is_relative_to(folder)
+            f"{prefix}{path.relative_to(folder).as_posix()}": (f"{self.source}/{path}", self._text(path))
+            for path in self.files
+            if path.suffix == ".j2" and path.is_relative_to(folder)
         }
 
-    def _examples(self, name: str) -> dict[str, Mapping[str, Any]]:
-        folder = PurePosixPath(name, "examples")
-        paths = [path for path in self.files if path.parent == folder and path.suffix == ".yaml"]
-        return {path.stem: self._example(path) for path in paths}
-
-    def _example(self, path: PurePosixPath) -> Mapping[str, Any]:
-        fields = self._fields(str(path), "Example")
+    def _examples(self, folder: PurePosixPath) -> dict[str, Mapping[str, Any]]:
         texts = ("summary", "namespace", "environment")
-        fields.only("apiVersion", "kind", "params", *texts)
-        return {"params": fields.map("params"), **{name: fields.text(name, "") for name in texts}}
+        examples: dict[str, Mapping[str, Any]] = {}
+        for path in self.files:
+            if path.parent == folder and path.suffix == ".yaml":
+                fields = self._fields(str(path), "Example").only("apiVersion", "kind", "params", *texts)
+                examples[path.stem] = {
+                    "params": fields.map("params"),
+                    **{name: fields.text(name, "") for name in texts},
+                }
+        return examples
 
     def _fields(self, path: str, kind: str) -> FieldReader:
         return fields_of(self.document(path, kind), kind)
@@ -423,21 +269,17 @@ class PackageFolder:
             data = self.files.get(PurePosixPath(path))
             if data is None:
                 raise SchemaError(f"a package needs the file `{path}`", where=self.source)
-            found = document.read(data, file=f"{self.source}/{path}")
-            fields_of(found, kind)
-            check_file(kind, found.value, source=found.file, origins=found.all_origins(), passed=self._passed)
-            self._documents[path] = found
+            read = document.read(data, file=f"{self.source}/{path}")
+            fields_of(read, kind)
+            check_file(kind, read.value, source=read.file, origins=read.all_origins(), passed=self._passed)
+            self._documents[path] = read
         return self._documents[path]
-
-    @cached_property
-    def _documents(self) -> dict[str, AppDocument]:
-        return {}
 
     def _text(self, path: PurePosixPath) -> str:
         return document.decode(self.files[path], file=f"{self.source}/{path}")
 
 
-_PROTOTYPE_FIELDS = (
+_PROTOTYPE_FIELDS = [
     "apiVersion",
     "kind",
     "name",
@@ -447,28 +289,147 @@ _PROTOTYPE_FIELDS = (
     "blocks",
     "parameters",
     "notes",
-)
-
-
-def _aliases(fields: FieldReader) -> dict[str, Mapping[str, Any]]:
-    found: dict[str, Mapping[str, Any]] = {}
-    for name, entry in fields.named("aliases"):
-        found[name] = entry.only("name", "params").map("params") if entry is not None else {}
-    return found
-
-
+]
 # What is remembered of a package and of a prototype, as JSON has it.
-_HEAD = {
+_HEAD: Mapping[str, type] = {
     **dict.fromkeys(("name", "version", "summary", "description", "license"), str),
     **dict.fromkeys(("keywords", "requires"), list),
 }
-_PROTOTYPE = {
+_PROTOTYPE: Mapping[str, type] = {
     **dict.fromkeys(("summary", "description", "notes"), str),
     **dict.fromkeys(("alias_params", "schema", "examples"), dict),
     "aliases": list,
 }
 
 
-def _plain(data: dict[str, Any]) -> dict[str, Any]:
-    """Give data as it was before JSON made lists of its tuples."""
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
+def _aliases(fields: FieldReader) -> dict[str, Mapping[str, Any]]:
+    named = fields.named("aliases")
+    return {name: entry.only("name", "params").map("params") if entry else {} for name, entry in named}
+
+
+# --- a prototype's parameters from its schema: blocks joined, `$ref: package#/name` inlined ------------
+
+LARGEST_SCHEMA = 20_000
+"""Values in the parameters of a prototype with everything inlined: references could ask for billions."""
+_DEEPEST_REFERENCES = 50
+# Keywords whose value maps names to schemas, and those whose value is data.
+_NAMED = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
+_DATA = frozenset({"default", "const", "enum", "examples", "x-value-aliases"})
+# What would be looked up elsewhere, or changes what the other keywords mean.
+_FOREIGN = ("$dynamicRef", "$recursiveRef", "$schema")
+# jsonschema looks for the one by the patterns of the other with Python's `re`.
+_NEVER_BOTH = frozenset({"unevaluatedProperties", "patternProperties"})
+
+
+def _joined_schema(
+    own: Mapping[str, Any], blocks: Sequence[Mapping[str, Any]], packages: Mapping[str, PackageFolder]
+) -> Mapping[str, Any]:
+    """Join a prototype's own parameters and its blocks'; the own words of a shared one lie on top.
+
+    References lead to definitions of `packages`.
+
+    Raises:
+        ValueError: what is wrong about the parameters, as it follows their name.
+    """
+    properties = {name: _mapping(schema) for name, schema in own.get("properties", {}).items()}
+    conditions = list(own.get("allOf", ()))
+    for block in blocks:
+        for name, schema in block.get("properties", {}).items():
+            properties[name] = {**_mapping(schema), **properties.get(name, {})}
+        conditions += block.get("allOf", ())
+    joined = {**own, "type": "object", "properties": properties, "additionalProperties": False}
+    if conditions:
+        joined["allOf"] = conditions
+    inlined: Mapping[str, Any] = _Inliner(packages).schema(joined)
+    owners: dict[str, str] = {}
+    for name, schema in inlined["properties"].items():
+        for spelling in (name, *schema.get("aliases", ())):
+            if not is_parameter_name(spelling):
+                raise ValueError(f"name `{spelling}`, which must be letters, digits, `_` and `-`")
+            if spelling in owners:
+                raise ValueError(f"use the name `{spelling}` for both `{owners[spelling]}` and `{name}`")
+            owners[spelling] = name
+    for name in inlined.get("required", ()):
+        if name not in inlined["properties"]:
+            raise ValueError(f"require `{name}`, which is not declared")
+    return inlined
+
+
+def _mapping(schema: Any) -> Mapping[str, Any]:
+    return schema if isinstance(schema, Mapping) else {}
+
+
+class _Inliner:
+    """Replaces references by what they mean; words beside a reference lie on top of it."""
+
+    def __init__(self, packages: Mapping[str, PackageFolder]) -> None:
+        self._packages = packages
+        self._left = LARGEST_SCHEMA
+        self._keywords: set[str] = set()
+
+    def schema(self, schema: Any, inside: tuple[str, ...] = ()) -> Any:
+        """Inline a schema that stands inside some references."""
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError(f"hold more than {LARGEST_SCHEMA:,} values with references followed")
+        if isinstance(schema, list):
+            return [self.schema(entry, inside) for entry in schema]
+        if not isinstance(schema, Mapping):
+            return schema
+        for keyword in _FOREIGN:
+            if isinstance(schema.get(keyword), str):
+                raise ValueError(f"use `{keyword}: {schema[keyword]}`, which mlstack does not follow")
+        self._keywords |= _NEVER_BOTH & schema.keys()
+        if len(self._keywords) > 1:
+            raise ValueError(f"use both {' and '.join(f'`{name}`' for name in sorted(_NEVER_BOTH))}")
+        reference = schema.get("$ref")
+        if not isinstance(reference, str):
+            return {key: self._keyword(key, value, inside) for key, value in schema.items()}
+        target = self._target(reference, inside)
+        beside = {key: value for key, value in schema.items() if key != "$ref"}
+        return {**self.schema(target, (*inside, reference)), **self.schema(beside, inside)}
+
+    def _keyword(self, keyword: str, value: Any, inside: tuple[str, ...]) -> Any:
+        if keyword in _DATA:
+            return value
+        if keyword in _NAMED and isinstance(value, Mapping):
+            return {name: self.schema(entry, inside) for name, entry in value.items()}
+        return self.schema(value, inside)
+
+    def _target(self, reference: str, inside: Sequence[str]) -> Mapping[str, Any]:
+        if len(inside) > _DEEPEST_REFERENCES:
+            raise ValueError(f"follow more than {_DEEPEST_REFERENCES} references, one into the next")
+        if reference in inside:
+            raise ValueError(f"refer to each other in a circle: {' → '.join([*inside, reference])}")
+        package, separator, name = reference.partition("#/")
+        is_known = bool(separator) and package in self._packages
+        target = self._packages[package].definitions.get(name) if is_known else None
+        if not isinstance(target, Mapping):
+            raise ValueError(f"refer to `{reference}`, which is no definition of a required package")
+        return target
+
+
+def _params(schema: Mapping[str, Any]) -> dict[str, Param]:
+    """Give the parameters that a joined schema declares, in order.
+
+    One that the schema requires although it has a default cannot be removed, but need not be given.
+    """
+    must_be = set(schema.get("required", ()))
+    return {
+        name: Param(
+            name=name,
+            schema=inner,
+            default=inner.get("default"),
+            has_default="default" in inner,
+            required=name in must_be and "default" not in inner,
+            unit=inner.get("unit", ""),
+            description=inner.get("description", ""),
+            aliases=tuple(inner.get("aliases", ())),
+            secret=bool(inner.get("x-secret", False)),
+            deprecated=inner.get("x-deprecated"),
+            format=inner.get("x-format"),
+            value_aliases=inner.get("x-value-aliases", {}),
+            examples=tuple(inner.get("examples", ())),
+        )
+        for name, inner in schema["properties"].items()
+    }
