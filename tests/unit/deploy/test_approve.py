@@ -1,19 +1,23 @@
-"""What was approved, and what is said of everything that has moved since."""
+"""What was approved, what is said of everything that has moved since, and the plan file that holds it."""
 
 from __future__ import annotations
 
+import json
+import stat
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mlstack.app.app import ClusterIdentity
 from mlstack.deploy import approve
-from mlstack.deploy.approve import Approval, PlanDigest
+from mlstack.deploy.approve import Approval, ApprovedObject, PlanDigest
 from mlstack.deploy.changes import Change, Changes
+from mlstack.errors import ConfigError, NotFoundError
 from mlstack.objects.kube_object import Identity
 from mlstack.objects.managed_fields import FieldChange
 
-SEAL = PlanDigest("0" * 32, costly=False)
+DIGEST = PlanDigest("0" * 32, costly=False)
 WEB = Identity("apps", "Deployment", "ml", "web")
 
 
@@ -30,11 +34,13 @@ def change(action: Any = "update", *, identity: Identity = WEB, uid: str = "u1",
     )
 
 
-def changes(*found: Change) -> Changes:
-    return Changes(app="demo", environment="gke", namespace="ml", context="gke", cluster=None, changes=found)
+def changes(*approved: Change) -> Changes:
+    return Changes(
+        app="demo", environment="gke", namespace="ml", context="gke", cluster=None, changes=approved
+    )
 
 
-def approval(*found: Change, **facts: Any) -> Approval:
+def approval(*approved: Change, **facts: Any) -> Approval:
     return Approval(
         **{
             "app": "demo",
@@ -44,9 +50,9 @@ def approval(*found: Change, **facts: Any) -> Approval:
             "cluster": ClusterIdentity(uid="c1"),
             "tool": "mlstack/1",
             "created": "2027-01-15T08:00:00Z",
-            "salt": SEAL.salt,
+            "salt": DIGEST.salt,
             "costly": False,
-            "objects": tuple(approve.approved(one, SEAL(one.digest)) for one in found),
+            "objects": tuple(approve.approved(one, DIGEST(one.digest)) for one in approved),
             **facts,
         }
     )
@@ -54,7 +60,7 @@ def approval(*found: Change, **facts: Any) -> Approval:
 
 def moved(before: Change | None, now: Change) -> tuple[str, ...]:
     held = approval(*([before] if before else []))
-    return approve.moved_objects(held, changes(now), {now.identity: SEAL(now.digest)})
+    return approve.moved_objects(held, changes(now), {now.identity: DIGEST(now.digest)})
 
 
 @pytest.mark.parametrize("action", ["create", "update", "recreate", "delete", "unchanged", "kept"])
@@ -123,7 +129,7 @@ def test_files_and_packages_that_moved_are_named() -> None:
     )
 
 
-def test_equal_texts_have_equal_seals_under_one_salt_alone() -> None:
+def test_equal_texts_have_equal_digests_under_one_salt_alone() -> None:
     for costly in (False, True):
         one, same, other = (
             PlanDigest("a", costly=costly),
@@ -135,6 +141,111 @@ def test_equal_texts_have_equal_seals_under_one_salt_alone() -> None:
     assert PlanDigest("a", costly=True)("") == ""
 
 
-def test_a_seal_that_may_hide_a_secret_is_dear_to_guess() -> None:
+def test_a_digest_that_may_hide_a_secret_is_dear_to_guess() -> None:
     assert PlanDigest("a", costly=True)("x").startswith("scrypt:")
     assert PlanDigest("a", costly=False)("x").startswith("sha256:")
+
+
+# --- plan file ---
+
+APPROVAL = Approval(
+    app="demo",
+    environment="us/gke",
+    context="gke",
+    namespace="ml",
+    cluster=ClusterIdentity(uid="c1", ca="sha256:" + "a" * 64),
+    selection=("web",),
+    components=("web",),
+    options={"allow_large_prune": True, "create": False},
+    inputs={"app.yaml": "sha256:" + "b" * 64, "components/params.yaml": ""},
+    packages={"kubeflow/core@0.1.0": "sha256:" + "c" * 64},
+    overrides={"sets": [{"path": ["web", "n"], "text": "2", "asString": False}]},
+    overrides_digest="sha256:" + "d" * 64,
+    tool="mlstack/0.1.0",
+    created="2027-01-15T08:00:00Z",
+    salt="0" * 32,
+    costly=True,
+    objects=(
+        ApprovedObject(
+            identity=Identity("apps", "Deployment", "ml", "wéb"),
+            api_version="apps/v1",
+            component="web",
+            action="update",
+            uid="u1",
+            digest="scrypt:" + "e" * 64,
+            reason="",
+            fields=(FieldChange(path="spec.replicas", action="changed", old=1, new={"a": [1.5, None]}),),
+            notes=("takes it",),
+        ),
+    ),
+    counts={"update": 1},
+    notes=("a note",),
+)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "plan.json"
+
+
+def test_what_is_read_is_what_was_written(file: Path) -> None:
+    approve.write(file, APPROVAL)
+    assert approve.read(file) == APPROVAL
+
+
+def test_its_owner_alone_may_read_it(file: Path) -> None:
+    file.write_text("old")
+    file.chmod(0o644)
+    approve.write(file, APPROVAL)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_salts_differ() -> None:
+    assert approve.new_salt() != approve.new_salt()
+
+
+def changed(file: Path, **facts: Any) -> str:
+    """Say what is wrong with a file in which facts were changed, or left out by None."""
+    approve.write(file, APPROVAL)
+    document = {**json.loads(file.read_text()), **facts}
+    file.write_text(json.dumps({name: fact for name, fact in document.items() if fact is not None}))
+    return refused(file)
+
+
+def refused(file: Path) -> str:
+    with pytest.raises(ConfigError) as caught:
+        approve.read(file)
+    assert caught.value.where == str(file)
+    assert "mlstack plan ENV --out FILE" in (caught.value.hint or "")
+    return caught.value.message
+
+
+def test_a_newer_one_names_the_tool_that_made_it(file: Path) -> None:
+    said = changed(file, apiVersion="mlstack.dev/v2")
+    assert said == "the plan file has version `mlstack.dev/v2`, this mlstack reads `mlstack.dev/v1`"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "the plan file is damaged: it is no JSON"),
+        ('{"apiVersion": "mlst', "the plan file is damaged: it is no JSON"),
+        ("\xff\xfe", "the plan file is damaged: it is no JSON"),
+        ("[]", "this is no plan file, but something else"),
+        ('{"kind": "List", "apiVersion": "v1"}', "this is no plan file, but a `List` of `v1`"),
+    ],
+    ids=["empty", "cut", "binary", "list", "foreign"],
+)
+def test_what_is_no_plan_file_is_told_in_one_line(file: Path, text: str, said: str) -> None:
+    file.write_text(text, encoding="latin-1")
+    assert refused(file) == said
+
+
+def test_a_damaged_one_says_where(file: Path) -> None:
+    assert "`objects` is required" in changed(file, objects=None)
+    assert "`costly`" in changed(file, costly="perhaps")
+
+
+def test_one_that_is_not_there_is_not_found(file: Path) -> None:
+    with pytest.raises(NotFoundError):
+        approve.read(file)

@@ -1,0 +1,417 @@
+"""The history of an environment: its sets, the Secrets that hold them, and their life in a cluster."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import pytest
+
+from mlstack.app.app import Environment
+from mlstack.deploy import history
+from mlstack.deploy.history import EncodedRevision, History, Result, Revision, exists
+from mlstack.errors import ClusterError, NotFoundError, TransientError
+from mlstack.kube.client import Applied, ObjectRef
+from mlstack.objects.kube_object import DesiredState
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
+from tests.support.deploying import VirtualClock
+from tests.support.revisions import revision, state
+
+NAME = "mlstack-demo.gke"
+
+
+def names(state: DesiredState) -> list[str]:
+    return [found.name for found in state.objects]
+
+
+# --- sets ---
+
+
+def test_an_applied_component_takes_the_place_of_what_it_was() -> None:
+    whole = history.merged(state(a="x y", b="z"), state(a="y new"))
+    assert names(whole) == ["z", "y", "new"]
+    assert whole.components == ("a", "b")
+
+
+def test_an_object_that_moved_to_the_applied_component_is_there_once() -> None:
+    whole = history.merged(state(a="x", b="y"), state(a="x y"))
+    assert [(each.name, each.component) for each in whole.objects] == [("x", "a"), ("y", "a")]
+
+
+def test_an_applied_component_forgets_its_timeout_and_dependencies_of_before() -> None:
+    known = replace(state(a="x", b="y"), timeouts={"a": 60.0, "b": 90.0}, depends={"a": ("b",), "b": ("c",)})
+    whole = history.merged(known, state(a="x"))
+    assert whole.timeouts == {"b": 90.0}
+    assert whole.depends == {"b": ("c",)}
+
+
+def test_a_set_without_a_component_and_one_of_it_alone() -> None:
+    whole = state(a="x", b="y")
+    assert (names(history.without(whole, ["a"])), history.without(whole, ["a"]).components) == (["y"], ("b",))
+    assert (names(history.only(whole, ["a"])), history.only(whole, ["a"]).components) == (["x"], ("a",))
+
+
+@pytest.mark.parametrize(
+    ("result", "applied", "left"),
+    [
+        ("done", ["b"], ()),
+        ("done", ["a"], ("b",)),
+        ("failed", ["a"], ("a", "b")),
+        ("not ready", ["b"], ("b",)),
+    ],
+)
+def test_a_component_is_unsettled_until_it_was_applied_well(
+    result: Result, applied: list[str], left: tuple[str, ...]
+) -> None:
+    before = revision(1, result="failed", unsettled=("b",))
+    assert history.unsettled(before, applied, result) == left
+
+
+def test_the_last_good_revision_is_one_of_which_everything_worked() -> None:
+    known = [revision(1), revision(2, unsettled=("a",)), revision(3, result="not ready", unsettled=("a",))]
+    found = history.last_good(known)
+    assert found is not None
+    assert found.number == 1
+    assert history.last_good(known[1:]) is None
+
+
+def test_for_some_components_the_others_need_not_have_worked() -> None:
+    known = [revision(1), revision(2, result="failed", unsettled=("a",)), revision(3, unsettled=("…",))]
+    of_a, of_b = history.last_good(known, ["a"]), history.last_good(known, ["b"])
+    assert of_a is not None
+    assert of_b is not None
+    assert (of_a.number, of_b.number) == (1, 2)
+
+
+def test_times_are_written_in_utc() -> None:
+    assert history.timestamp(1_800_000_000.9) == "2027-01-15T08:00:00Z"
+
+
+# --- codec ---
+
+
+def secrets_of(known: Revision) -> list[dict[str, Any]]:
+    encoded = EncodedRevision(parts=(b"x",) * known.parts, digest="", size_bytes=0)
+    return list(history.secrets(known, encoded, namespace="ml", app="demo", environment="gke"))
+
+
+def metadata(items: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
+    return [{"metadata": item["metadata"]} for item in items]
+
+
+def encoded_revision(encoded: EncodedRevision) -> Revision:
+    return replace(
+        revision(1), digest=encoded.digest, size_bytes=encoded.size_bytes, parts=len(encoded.parts)
+    )
+
+
+def test_what_a_run_needs_to_know_of_components_comes_back_from_the_same_bytes() -> None:
+    whole = replace(state(a="x", b="y"), timeouts={"a": 90.0}, depends={"a": ("b",)})
+    encoded = history.encode(whole)
+    back = history.decode(encoded_revision(encoded), encoded.parts)
+    assert (back.app, back.environment, back.namespace, back.components) == ("demo", "gke", "ml", ("a", "b"))
+    assert (back.timeouts, back.depends) == (whole.timeouts, whole.depends)
+    assert str(back.objects[0].source) == "revision 1"
+    turned = tuple(found.with_data(dict(reversed(found.data.items()))) for found in whole.objects)
+    assert history.encode(replace(whole, objects=turned)) == encoded
+
+
+def test_a_revision_without_its_last_secret_is_not_offered_and_goes() -> None:
+    whole, broken = secrets_of(revision(1)), secrets_of(revision(2, parts=3))
+    assert [item["metadata"]["name"] for item in broken] == [f"{NAME}.r2{part}" for part in (".2", ".3", "")]
+    items = metadata([*broken[:-1], *whole])
+    assert [known.number for known in history.revisions(items)] == [1]
+    assert history.outdated(items) == (f"{NAME}.r2.2", f"{NAME}.r2.3")
+    assert history.next_number(items) == 3
+
+
+def test_the_secrets_carry_the_marks_of_the_environment_and_no_other_kind_of_secret() -> None:
+    made = secrets_of(revision(1))[0]
+    assert made["type"] == "mlstack.dev/history"
+    assert made["immutable"] is True
+    assert made["metadata"]["labels"] == {
+        "app.kubernetes.io/managed-by": "mlstack",
+        "app.kubernetes.io/part-of": "demo",
+        "mlstack.dev/app": "demo",
+        "mlstack.dev/environment": "gke",
+        "mlstack.dev/revision": "1",
+    }
+
+
+def test_facts_come_back_from_the_metadata_alone() -> None:
+    known = replace(
+        revision(3, unsettled=("b",)),
+        result="failed",
+        components=("a", "b"),
+        counts={"created": 2, "failed": 1},
+        objects=3,
+        version="0.1.0",
+        digest="sha256:0",
+        size_bytes=9,
+    )
+    assert history.revisions(metadata(secrets_of(known))) == (known,)
+
+
+def test_facts_of_very_many_components_still_fit_into_an_annotation() -> None:
+    names = tuple(f"component-{number:06}" for number in range(20_000))
+    known = replace(revision(1), components=names, unsettled=names, what=f"apply -c {','.join(names)}")
+    made = secrets_of(known)
+    assert len(made[0]["metadata"]["annotations"][history.FACTS]) < 1000
+    found = history.revisions(metadata(made))[0]
+    assert (found.components, found.unsettled, found.is_good) == ((), ("…",), False)
+
+
+def test_a_revision_that_lost_a_part_is_not_offered_and_goes() -> None:
+    items = metadata(secrets_of(revision(2, parts=3))[1:])
+    assert history.revisions(items) == ()
+    assert history.outdated(items) == (f"{NAME}.r2", f"{NAME}.r2.3")
+
+
+def test_ten_revisions_stay_with_all_their_parts() -> None:
+    items = metadata([item for number in range(3, 15) for item in secrets_of(revision(number, parts=2))])
+    assert history.outdated(items) == (f"{NAME}.r3", f"{NAME}.r3.2", f"{NAME}.r4", f"{NAME}.r4.2")
+
+
+def test_the_last_one_that_worked_outlives_ten_that_failed() -> None:
+    failed = [revision(number, result="failed", unsettled=("a",)) for number in range(2, 13)]
+    items = metadata([item for each in (revision(1), *failed) for item in secrets_of(each)])
+    assert history.outdated(items) == (f"{NAME}.r2", f"{NAME}.r3")
+
+
+def test_what_a_later_version_wrote_is_not_offered_and_stays() -> None:
+    strange = secrets_of(revision(1))
+    strange[0]["metadata"]["annotations"][history.FACTS] = '{"form": 2}'
+    items = metadata([*strange, *secrets_of(revision(2))])
+    assert [each.number for each in history.revisions(items)] == [2]
+    assert history.outdated(items) == ()
+
+
+def test_the_first_number_is_one_and_marks_without_a_number_count_for_nothing() -> None:
+    assert history.next_number([]) == 1
+    assert history.next_number([{"metadata": {"name": "x", "labels": {"mlstack.dev/revision": "x"}}}]) == 1
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [(b"no gzip",), (), (history.encode(state(a="other")).parts[0],)],
+    ids=["noise", "none", "another"],
+)
+def test_a_damaged_revision_is_refused(parts: tuple[bytes, ...]) -> None:
+    with pytest.raises(ClusterError, match="revision 1 is damaged"):
+        history.decode(encoded_revision(history.encode(state(a="x"))), parts)
+
+
+@pytest.mark.parametrize("secret", [{}, {"data": None}, {"data": {history.CONTENT: "§"}}])
+def test_a_secret_that_holds_none_of_ours_is_refused(secret: dict[str, Any]) -> None:
+    with pytest.raises(ClusterError, match="revision 4 is damaged"):
+        history.content_of(secret, 4)
+
+
+# --- store ---
+
+
+class Flaky(MemoryCluster):
+    """A cluster that answers creations with the errors it is given, one after the other."""
+
+    errors: list[ClusterError]
+
+    def create(self, obj: Mapping[str, Any], **options: Any) -> Applied:
+        """Create an object, unless an error is next."""
+        if getattr(self, "errors", None) and obj["kind"] == "Secret":
+            raise self.errors.pop(0)
+        return super().create(obj, **options)
+
+
+@pytest.fixture
+def cluster() -> Flaky:
+    """An empty cluster with namespace `ml`."""
+    cluster = Flaky(load_schemas("1.36"), clock=VirtualClock())
+    cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}})
+    return cluster
+
+
+@pytest.fixture
+def kept(cluster: Flaky) -> History:
+    """The history of environment `gke` of app `demo`."""
+    return History(cluster=cluster, app="demo", environment="gke", namespace="ml", clock=VirtualClock())
+
+
+def write(kept: History, applied: DesiredState, *components: str) -> Revision:
+    """Write a revision that is news."""
+    written = kept.record(draft(*components), applied)
+    assert written is not None
+    return written
+
+
+def draft(*components: str) -> Revision:
+    return replace(revision(0), components=components, version="0.1.0")
+
+
+def secrets(cluster: MemoryCluster) -> list[str]:
+    return sorted(item["metadata"]["name"] for item in cluster.list("v1", "Secret", namespace="ml").items)
+
+
+def incompressible(size: int) -> DesiredState:
+    whole = state(a="x")
+    text = random.Random(1).randbytes(size).hex()
+    objects = tuple(found.with_data({**found.data, "data": text}) for found in whole.objects)
+    return replace(whole, objects=objects)
+
+
+def test_a_revision_is_written_and_read(kept: History, cluster: Flaky) -> None:
+    written = write(kept, state(a="x y"), "a")
+    assert kept.revisions() == (written,)
+    assert (written.number, written.objects, written.parts) == (1, 2, 1)
+    assert names(kept.load(written)) == ["x", "y"]
+    assert secrets(cluster) == [f"{NAME}.r1"]
+
+
+def test_a_set_of_any_size_is_kept(kept: History, cluster: Flaky) -> None:
+    big = incompressible(2_000_000)
+    written = write(kept, big, "a")
+    assert secrets(cluster) == [f"{NAME}.r1{part}" for part in ("", ".2", ".3")]
+    assert kept.load(written).objects[0].data == big.objects[0].data
+
+
+def test_the_last_ten_stay_and_numbers_go_on(kept: History, cluster: Flaky) -> None:
+    for _ in range(13):
+        kept.record(draft("a"), state(a="x"))
+    assert [each.number for each in kept.revisions()] == list(range(4, 14))
+    assert len(secrets(cluster)) == 10
+
+
+def test_a_part_of_the_components_makes_a_whole_set(kept: History) -> None:
+    kept.record(draft("a", "b"), state(a="x", b="y"))
+    second = kept.record(draft("b"), state(b="z"), selective=True)
+    assert second is not None
+    assert names(kept.load(second)) == ["x", "z"]
+    assert second.components == ("b",)
+
+
+def test_what_failed_before_stays_known_until_it_is_applied_well(kept: History) -> None:
+    kept.record(replace(draft("a", "b"), result="failed"), state(a="x", b="y"))
+    kept.record(draft("b"), state(b="y"), selective=True)
+    assert not kept.revisions()[-1].is_good
+    kept.record(draft("a"), state(a="x"), selective=True)
+    assert kept.revisions()[-1].is_good
+
+
+def test_a_broken_revision_is_not_offered_and_cleaned_up(kept: History, cluster: Flaky) -> None:
+    kept.record(draft("a"), state(a="x"))
+    cluster.errors = []
+    original, cluster.create = cluster.create, _dying(cluster, after=1)  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        kept.record(draft("a"), incompressible(1_000_000))
+    cluster.create = original  # type: ignore[method-assign]
+    assert secrets(cluster) == ["mlstack-demo.gke.r1", "mlstack-demo.gke.r2.2"]
+    assert [each.number for each in kept.revisions()] == [1]
+    kept.record(draft("a"), state(a="y"))
+    assert secrets(cluster) == ["mlstack-demo.gke.r1", "mlstack-demo.gke.r3"]
+
+
+def _dying(cluster: MemoryCluster, *, after: int) -> Any:
+    """Create so many objects, then end as a killed process does."""
+    created: list[Mapping[str, Any]] = []
+
+    def create(obj: Mapping[str, Any], **options: Any) -> Applied:
+        if len(created) == after:
+            raise KeyboardInterrupt
+        created.append(obj)
+        return MemoryCluster.create(cluster, obj, **options)
+
+    return create
+
+
+def test_a_number_that_is_taken_meanwhile_is_passed_over(kept: History, cluster: Flaky) -> None:
+    metadata = {"name": "mlstack-demo.gke.r1", "namespace": "ml"}
+    cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+    assert write(kept, state(a="x"), "a").number == 2
+
+
+def test_what_somebody_wrote_after_it_was_read_ahead_is_passed_over(kept: History, cluster: Flaky) -> None:
+    early = kept.read_ahead()
+    assert early.revisions() == ()
+    write(kept, state(a="x"), "a")
+    assert write(early, state(a="y"), "a").number == 2
+    assert secrets(cluster) == ["mlstack-demo.gke.r1", "mlstack-demo.gke.r2"]
+
+
+def test_a_history_that_could_not_be_read_ahead_is_read_when_it_is_needed(kept: History) -> None:
+    def unreadable() -> NoReturn:
+        raise TransientError("too many requests")
+
+    write(kept, state(a="x"), "a")
+    assert write(replace(kept, ahead=unreadable), state(a="y"), "a").number == 2
+
+
+def test_a_busy_server_is_asked_again(kept: History, cluster: Flaky) -> None:
+    cluster.errors = [TransientError("too many requests")] * 3
+    assert write(kept, state(a="x"), "a").number == 1
+
+
+def test_a_number_nobody_has_is_not_found(kept: History) -> None:
+    with pytest.raises(NotFoundError, match="has no revision 1; no history is kept"):
+        kept.find(1)
+    kept.record(draft("a"), state(a="x"))
+    assert kept.find(1).number == 1
+    with pytest.raises(NotFoundError, match="has no revision 7; there are 1 to 1"):
+        kept.find(7)
+
+
+def test_a_secret_that_was_emptied_is_damage(kept: History, cluster: Flaky) -> None:
+    written = write(kept, state(a="x"), "a")
+    ref = ObjectRef("v1", "Secret", "ml", "mlstack-demo.gke.r1")
+    live = cluster.get(ref)
+    assert live is not None
+    cluster.delete(ref)
+    cluster.create({**live, "data": {}, "metadata": {"name": ref.name, "namespace": "ml"}})
+    with pytest.raises(ClusterError, match="revision 1 is damaged"):
+        kept.load(written)
+
+
+def test_histories_of_two_environments_are_apart(kept: History, cluster: Flaky) -> None:
+    other = replace(kept, environment="minikube")
+    kept.record(draft("a"), state(a="x"))
+    other.record(draft("a"), replace(state(a="y"), environment="minikube"))
+    kept.forget()
+    assert kept.revisions() == ()
+    assert [each.number for each in other.revisions()] == [1]
+
+
+def test_names_that_labels_cannot_tell_apart_have_histories_apart(kept: History) -> None:
+    nested, dotted = replace(kept, environment="us/gke"), replace(kept, environment="us.gke")
+    nested.record(draft("a"), state(a="x"))
+    assert dotted.revisions() == ()
+    dotted.record(draft("a"), state(a="x"))
+    assert [each.number for each in nested.revisions()] == [1]
+
+
+def test_a_set_that_is_known_already_is_no_news(kept: History) -> None:
+    kept.record(draft("a", "b"), state(a="x", b="y"))
+    assert kept.record(draft("a", "b"), state(b="y", a="x"), if_news=True) is None
+    assert kept.record(draft("b"), state(b="y"), selective=True, if_news=True) is None
+    assert kept.record(draft("b"), state(b="z"), selective=True, if_news=True) is not None
+
+
+def test_that_a_set_works_by_now_is_news(kept: History) -> None:
+    kept.record(replace(draft("a"), result="not ready"), state(a="x"))
+    settled = kept.record(draft("a"), state(a="x"), if_news=True)
+    assert settled is not None
+    assert settled.is_good
+
+
+def test_a_deleted_component_is_no_part_of_the_next_set(kept: History) -> None:
+    assert kept.record_removal(draft("b")) is None
+    kept.record(replace(draft("a", "b"), result="failed"), state(a="x", b="y"))
+    after = kept.record_removal(draft("b"))
+    assert after is not None
+    assert names(kept.load(after)) == ["x"]
+    assert after.unsettled == ("a",)
+
+
+def test_an_environment_has_a_past_once_a_revision_was_written(kept: History, cluster: Flaky) -> None:
+    place = Environment(name="gke", namespace="ml")
+    assert not exists("demo", place, cluster)
+    kept.record(draft("a"), state(a="x"))
+    assert exists("demo", place, cluster)

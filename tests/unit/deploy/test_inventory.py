@@ -1,0 +1,326 @@
+"""The inventory as a value: name, marks, hashes, how it changes with a run, how ConfigMaps hold it."""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mlstack.deploy import inventory
+from mlstack.deploy.changes import Action, Change
+from mlstack.deploy.inventory import (
+    ID_LABEL,
+    MEMBER_LABEL,
+    Inventory,
+    Member,
+    name_of,
+    owned_hash,
+    payload_hash,
+)
+from mlstack.errors import ClusterError, ConfigError
+from mlstack.objects.kinds import Kinds
+from mlstack.objects.kube_object import Identity, KubeObject
+
+SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+EMPTY = Inventory(app="demo", environment="us/dev", namespace="ml")
+SECRET = {"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "a"}, "data": {"password": "aHVzaA=="}}
+
+
+def identity(name: str) -> Identity:
+    return Identity("", "ConfigMap", "ml", name)
+
+
+def member(name: str, component: str = "web", **facts: str) -> Member:
+    return Member(identity=identity(name), api_version="v1", component=component, **facts)
+
+
+# --- name and union ---
+
+
+@pytest.mark.parametrize(
+    ("app", "environment", "expected"),
+    [
+        ("my-kubeflow", "minikube", "mlstack-my-kubeflow.minikube"),
+        ("a", "us/staging", "mlstack-a.us.staging"),
+    ],
+)
+def test_plain_names_stay_readable(app: str, environment: str, expected: str) -> None:
+    assert name_of(app, environment) == expected
+
+
+@pytest.mark.parametrize(
+    ("app", "environment"),
+    [("My_App", "dev"), ("a.b", "c"), ("a", "b.c"), ("a", "b_-/c"), ("a" * 63, "/".join(["e" * 60] * 4))],
+)
+def test_other_names_are_made_to_fit_and_stay_apart(app: str, environment: str) -> None:
+    name = name_of(app, environment)
+    assert SUBDOMAIN.fullmatch(name)
+    assert len(name) <= 200
+    assert name != name_of(app.lower().replace("_", "-"), environment + "x")
+
+
+def test_names_that_read_the_same_stay_apart() -> None:
+    assert len({name_of("a.b", "c"), name_of("a", "b.c"), name_of("a", "b/c"), name_of("A", "b/c")}) == 4
+
+
+def test_union_then_without() -> None:
+    grown = EMPTY.with_members([member("a"), member("b", "job")])
+    again = grown.with_members([member("a", uid="1")])
+    assert again.members[identity("a")].uid == "1"
+    assert [one.identity.name for one in again.of_components(["job"])] == ["b"]
+    assert list(again.without([identity("a")]).members) == [identity("b")]
+    assert (grown.exists, replace(grown, version="7").exists) == (False, True)
+
+
+# --- marks of KEP-3659, with kubectl's own test data ---
+
+
+@pytest.mark.parametrize(
+    ("name", "namespace", "kind", "expected"),
+    [
+        ("my-set", "test", "Secret", "applyset-0eFHV8ySqp7XoShsGvyWFQD3s96yqwHmzc4e0HR1dsY-v1"),
+        ("mlstack-dev", "ml", "ConfigMap", "applyset-gMdVBSKqJ3RtneUhWacnU-3hBIyJjBKT7cjoJ86d9Kk-v1"),
+    ],
+    ids=["kubectl", "config map"],
+)
+def test_ids_are_those_of_other_tools(name: str, namespace: str, kind: str, expected: str) -> None:
+    assert inventory.set_id(name, namespace, kind=kind) == expected
+
+
+def test_a_member_gets_the_label_and_keeps_its_own() -> None:
+    data: dict[str, Any] = {"kind": "ConfigMap", "metadata": {"name": "a", "labels": {"x": "y"}}}
+    labelled = inventory.with_member_label(data, "applyset-x-v1")
+    assert labelled["metadata"]["labels"] == {"x": "y", MEMBER_LABEL: "applyset-x-v1"}
+    assert data["metadata"]["labels"] == {"x": "y"}
+
+
+def test_a_member_label_of_the_input_is_an_error() -> None:
+    data = {"kind": "ConfigMap", "metadata": {"name": "a", "labels": {MEMBER_LABEL: "theirs"}}}
+    with pytest.raises(ConfigError, match=r"brings the label `applyset\.kubernetes\.io/part-of` itself"):
+        inventory.refuse_member_labels([data])
+    with pytest.raises(ConfigError):
+        inventory.with_member_label(data, "applyset-x-v1")
+
+
+def test_annotations_are_sorted_and_name_served_kinds_only() -> None:
+    members = [
+        Identity("example.com", "Gadget", "ml", "g"),
+        Identity("", "Secret", "b", "s"),
+        Identity("apps", "Deployment", "ml", "d"),
+        Identity("", "ConfigMap", "a", "c"),
+        Identity("rbac.authorization.k8s.io", "ClusterRole", "", "r"),
+    ]
+    annotations = inventory.parent_annotations(members, namespace="ml", version="1.2", kinds=Kinds.builtin())
+    assert annotations == {
+        "applyset.kubernetes.io/tooling": "mlstack/v1.2",
+        "applyset.kubernetes.io/contains-group-kinds": (
+            "ClusterRole.rbac.authorization.k8s.io,ConfigMap,Deployment.apps,Secret"
+        ),
+        "applyset.kubernetes.io/additional-namespaces": "a,b",
+    }
+
+
+def parent(tooling: str | None = "mlstack/v0.1.0", set_id: str | None = "applyset-x-v1") -> dict[str, Any]:
+    labels = {} if set_id is None else {ID_LABEL: set_id}
+    annotations = {} if tooling is None else {inventory.TOOLING: tooling}
+    metadata = {"name": "p", "namespace": "ml", "labels": labels, "annotations": annotations}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+
+
+@pytest.mark.parametrize("tooling", ["mlstack/v0.1.0", "mlstack/v99", "mlstack"])
+def test_our_own_set_is_accepted(tooling: str) -> None:
+    inventory.check_parent(parent(tooling), "applyset-x-v1")
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (parent("kubectl/v1.32"), "managed by `kubectl/v1.32` instead of `mlstack`"),
+        (parent("mlstack/fork/v1"), "managed by `mlstack/fork/v1`"),
+        (parent(None), "no inventory of mlstack"),
+        (parent(set_id="applyset-y-v1"), "`applyset-y-v1` instead of `applyset-x-v1`"),
+        (parent(set_id=None), "with `` instead of"),
+    ],
+    ids=["kubectl", "fork", "no set", "copied", "unlabelled"],
+)
+def test_other_sets_are_refused(data: dict[str, Any], said: str) -> None:
+    with pytest.raises(ClusterError) as error:
+        inventory.check_parent(data, "applyset-x-v1")
+    assert said in error.value.message
+    assert "kubectl delete configmap -n ml p" in (error.value.hint or "")
+
+
+# --- hashes ---
+
+
+def test_the_hash_of_a_payload_is_of_what_it_says() -> None:
+    data = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "a"}, "data": {"x": "1", "y": "2"}}
+    same = {"data": {"y": "2", "x": "1"}, "apiVersion": "v1", "kind": "ConfigMap"}
+    versioned = {**same, "metadata": {"name": "a", "uid": "7", "resourceVersion": "8"}}
+    assert payload_hash(data) == payload_hash(versioned) != payload_hash({**data, "data": {"x": "1"}})
+    assert re.fullmatch("[0-9a-f]{16}", payload_hash(data))
+    assert payload_hash(SECRET) == ""
+    assert payload_hash({**SECRET, "apiVersion": "example.com/v1"}) != ""
+
+
+def test_the_hash_of_our_fields_ignores_others_and_time() -> None:
+    def at(time: str, *others: dict[str, object]) -> dict[str, object]:
+        own = {"manager": "mlstack", "operation": "Apply", "time": time, "fieldsV1": {"f:data": {"f:a": {}}}}
+        return {"metadata": {"managedFields": [*others, own]}}
+
+    other = {"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:data": {"f:b": {}}}}
+    assert owned_hash(at("1")) == owned_hash(at("2", other)) != ""
+    assert owned_hash({"metadata": {"managedFields": [other]}}) == ""
+
+
+# --- with a run ---
+
+KNOWN = member("a", "old", uid="1", payload_hash="p", owned_hash="o")
+
+
+def change(name: str, action: Action = "create", *, component: str = "web", **facts: Any) -> Change:
+    data = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "ml"}}
+    desired = None if action in ("delete", "kept") else KubeObject(data=data, component=component)
+    facts = {"writes": action not in ("unchanged", "kept", "missing"), "desired": desired, **facts}
+    return Change(identity=identity(name), component=component, action=action, api_version="v1", **facts)
+
+
+def live(uid: str) -> dict[str, Any]:
+    own = {"manager": "mlstack", "operation": "Apply", "fieldsV1": {"f:data": {"f:a": {}}}}
+    return {"metadata": {"uid": uid, "managedFields": [own]}}
+
+
+def after(*changes: Change, known: Inventory = EMPTY, **written: str) -> dict[str, Member]:
+    """Give the members after a run that wrote these objects, by name."""
+    arrived = {identity(name): live(uid) for name, uid in written.items()}
+    left = inventory.shrunk(inventory.grown(known, changes), changes, written=arrived, gone=())
+    return {key.name: one for key, one in left.members.items()}
+
+
+def test_new_objects_are_members_before_they_are_there() -> None:
+    assert list(inventory.grown(EMPTY, [change("a")]).members) == [identity("a")]
+
+
+def test_what_is_about_to_be_written_loses_its_hashes_and_what_stays_keeps_them() -> None:
+    known = EMPTY.with_members([KNOWN])
+    (one,) = inventory.grown(known, [change("a", "update", live_uid="1")]).members.values()
+    assert (one.uid, one.payload_hash, one.owned_hash, one.component) == ("1", "", "", "web")
+    unchanged = change("a", "unchanged", live_uid="1", component="old")
+    assert inventory.grown(known, [unchanged]).members == known.members
+
+
+def test_what_goes_missing_or_away_is_no_new_member() -> None:
+    others = [change("a", "missing"), change("b", "delete"), change("c", "kept")]
+    assert inventory.grown(EMPTY, others).members == {}
+    assert inventory.grown(EMPTY, [change("ml", component="")]).members == {}  # the environment's namespace
+
+
+def test_what_was_written_gets_its_hashes() -> None:
+    write = change("a")
+    assert write.desired is not None
+    hashes = {"payload_hash": payload_hash(write.desired.data), "owned_hash": owned_hash(live("7"))}
+    assert after(write, a="7") == {"a": member("a", uid="7", **hashes)}
+    payload = {"kind": "ConfigMap", "data": {}}
+    assert after(change("a", payload=payload), a="7")["a"].payload_hash == payload_hash(payload)
+
+
+def test_what_was_not_reached_stays_a_member_without_hashes() -> None:
+    left = after(change("a", "update", live_uid="1"), change("b"), known=EMPTY.with_members([KNOWN]))
+    assert {name: one.payload_hash for name, one in left.items()} == {"a": "", "b": ""}
+
+
+def test_what_was_found_unchanged_by_asking_gets_its_hashes() -> None:
+    one = after(change("a", "unchanged", live_uid="7", seen=live("7")))["a"]
+    assert (one.uid, one.owned_hash) == ("7", owned_hash(live("7")))
+
+
+def test_only_what_is_gone_leaves() -> None:
+    known = EMPTY.with_members([KNOWN, member("z")])
+    changes = [change("a", "delete"), change("z", "delete")]
+    left = inventory.shrunk(known, changes, written={}, gone={identity("z")})
+    assert list(left.members) == [identity("a")]
+
+
+# --- codec ---
+
+
+def many(count: int) -> Inventory:
+    return EMPTY.with_members(
+        Member(
+            identity=Identity("apps", "Deployment", f"team-{number % 20}", f"training-service-{number:05}"),
+            api_version="apps/v1",
+            component=f"module.component-{number % 40}",
+            uid=f"0f1e2d3c-4b5a-4978-8695-a4b3c2d1{number:04x}",
+            payload_hash=f"{number:016x}",
+            owned_hash=f"{number:016x}",
+        )
+        for number in range(count)
+    )
+
+
+def encode(whole: Inventory, **options: Any) -> tuple[dict[str, Any], tuple[dict[str, Any], ...]]:
+    return inventory.encode(whole, version="1.0.0", kinds=Kinds.builtin(), **options)
+
+
+@pytest.mark.parametrize("count", [0, 1, 300])
+def test_one_config_map_says_whose_it_is_and_holds_members_in_few_bytes(count: int) -> None:
+    parent, parts = encode(many(count))
+    assert parts == ()
+    assert inventory.decode(parent, ()) == many(count).members
+    assert len(parent["data"]["members"]) <= 190 * count
+    assert parent["metadata"]["labels"][ID_LABEL] == EMPTY.id
+    assert "mlstack.dev/component" not in parent["metadata"]["labels"]
+    assert inventory.belongs_to(parent, app="demo", environment="us/dev")
+    assert not inventory.belongs_to(parent, app="demo", environment="us/prod")
+
+
+def test_six_thousand_objects_are_split_and_read_again() -> None:
+    parent, parts = encode(many(6_000))
+    assert len(parts) == 2
+    assert all(sum(map(len, document["data"].values())) < 1_000_000 for document in (parent, *parts))
+    assert inventory.decode(parent, parts) == many(6_000).members
+
+
+def test_parts_are_named_by_what_they_hold() -> None:
+    last = Member(identity=Identity("zzz.example.com", "Last", "", "z"), api_version="zzz.example.com/v1")
+    both = (encode(one, limit_bytes=2_000)[1] for one in (many(40), many(40).with_members([last])))
+    names, others = ([part["metadata"]["name"] for part in parts] for parts in both)
+    assert names[:-1] == others[: len(names) - 1]
+    assert names[-1] != others[len(names) - 1]
+    assert all(name.startswith("mlstack-demo.us.dev.i") for name in names)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        {"format": "1"},
+        {"format": "x", "members": ""},
+        {"format": "1", "members": "not json\n"},
+        {"format": "1", "members": '["apps/v1","Deployment","ml"]\n'},
+        {"format": "1", "members": '{"a":1}\n'},
+        {"format": "1", "members": '["","","","","","","",""]\n'},
+        {"format": "1", "members": '["v1","Pod","ml",7,"","","",""]\n'},
+        {"format": "1", "members": "[" * 200_000},
+        {"format": "9" * 5000, "members": ""},
+        {"format": "1", "parts": "foreign\n"},
+        {"format": "1", "parts": "".join(f".i{number}\n" for number in range(100_000))},
+        {"format": "1", "parts": ".i1\n" * 2},
+    ],
+    ids=lambda data: str(data)[:60],
+)
+def test_damage_is_seen(data: dict[str, str]) -> None:
+    with pytest.raises(inventory.DamagedInventoryError):
+        inventory.decode({"data": data}, ())
+
+
+def test_a_later_format_is_no_damage() -> None:
+    with pytest.raises(inventory.NewerError):
+        inventory.decode({"data": {"format": "2", "something": "else"}}, ())
+
+
+def test_a_changed_part_is_seen() -> None:
+    parent, parts = encode(many(40), limit_bytes=2_000)
+    parts[1]["data"]["members"] = parts[1]["data"]["members"].partition("\n")[2]
+    with pytest.raises(inventory.DamagedInventoryError, match="was changed"):
+        inventory.decode(parent, parts)
