@@ -1,30 +1,72 @@
-"""What a prototype's templates gave, remembered under what they were given.
+"""What one environment's templates were compiled to and gave, remembered between runs in two stored files.
 
-Templates see nothing but their package and the variables of one component, so these say what comes out. A
-store that is handed in remembers it between runs; a hit needs neither templates nor a reader of YAML.
+A file for each component would cost more than rendering it again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import marshal
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from mlstack import program
 from mlstack.app.prototype import Prototype
 from mlstack.disk_cache import from_json
+from mlstack.render.template import CodeStore
+
+_LARGEST_BYTES = 64 * 1024 * 1024
+_MARK = b"entries\0"  # marshal makes gigabytes of a few odd bytes: it reads only what we wrote
 
 
-class RenderStore(Protocol):
-    """Remembers across runs; `files.cache` has the one that people's machines use."""
+class Pack:
+    """Many small entries in one stored file; without a store it is empty and stays so.
+
+    Args:
+        store: where it is kept.
+        key: its name there.
+    """
+
+    def __init__(self, store: CodeStore | None, key: str) -> None:
+        self._store, self._key = store, key
+        self._entries: dict[str, bytes] | None = None
+        self._used: dict[str, bytes] = {}
+        self._is_new = False
 
     def get(self, key: str) -> bytes | None:
-        """Give what was stored, or nothing."""
+        """Give the bytes of a key, or None."""
+        if self._entries is None:
+            self._entries = self._read()
+        data = self._used.get(key) or self._entries.get(key)
+        if data is not None:
+            self._used[key] = data
+        return data
 
     def put(self, key: str, data: bytes) -> None:
-        """Store, or forget: a store that fails is never an error."""
+        """Keep bytes under a key, from `save` on."""
+        self._used[key], self._is_new = data, True
+
+    def save(self) -> None:
+        """Store what is new; what this run had no use for goes once it is the larger part."""
+        if self._store is None or not self._is_new:
+            return
+        kept = {**(self._read() if self._entries is None else self._entries), **self._used}
+        if len(kept) > 2 * len(self._used) + 1000:
+            kept = self._used
+        data = _MARK + marshal.dumps(kept)
+        if len(data) <= _LARGEST_BYTES:
+            self._store.put(self._key, data)
+        self._is_new = False
+
+    def _read(self) -> dict[str, bytes]:
+        data = self._store.get(self._key) if self._store is not None else None
+        try:
+            entries = marshal.loads(data[len(_MARK) :]) if data and data.startswith(_MARK) else {}
+        except (ValueError, EOFError, TypeError):  # nothing that was stored here
+            return {}
+        return entries if isinstance(entries, dict) else {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,50 +76,47 @@ class Render:
     Attributes:
         objects: name of the template and content of each object, in order.
         notes: what the templates told people.
+        reads: the names that the templates looked up: others may change.
     """
 
     objects: Sequence[tuple[str, Mapping[str, Any]]]
     notes: Sequence[str]
+    reads: Set[str]
 
 
 class Renders:
-    """Renders that are remembered.
+    """The last render of each component of an environment; never one with a secret."""
 
-    Args:
-        store: where; without one, nothing is.
-    """
+    def __init__(self, pack: Pack) -> None:
+        self._pack = pack
 
-    def __init__(self, store: RenderStore | None) -> None:
-        """Hold the store."""
-        self._store = store
-
-    def key(self, prototype: Prototype, variables: Mapping[str, Any]) -> str | None:
-        """Give the name of what a prototype renders with these variables; None when it is not remembered.
-
-        Nothing is that holds a secret, nor what comes from a prototype without a digest.
-        """
-        if self._store is None or not prototype.digest or prototype.has_secrets(variables["params"]):
+    def get(self, component: str, prototype: Prototype, variables: Mapping[str, Any]) -> Render | None:
+        """Give what a component's templates gave, if what they read of the variables is as it was."""
+        data = self._pack.get(component)
+        if data is None:
             return None
-        try:
-            text = json.dumps([program.identity(), prototype.digest, variables])
-        except OSError:
+        reads, key, content = data.split(b"\n", 2)
+        names = frozenset(reads.decode().split())
+        if key != _key(prototype, variables, names):
             return None
-        return f"render:{hashlib.blake2b(text.encode(), digest_size=32).hexdigest()}"
+        known = from_json(content, list)
+        return Render(objects=known[0], notes=known[1], reads=names) if known else None
 
-    def get(self, key: str | None) -> Render | None:
-        """Give a render, if it is remembered."""
-        data = self._store.get(key) if self._store is not None and key else None
-        content = from_json(data, dict) or {}
-        objects, notes = content.get("objects"), content.get("notes")
-        if not isinstance(objects, list) or not isinstance(notes, list):
-            return None
-        if not all(isinstance(each, list) and [*map(type, each)] == [str, dict] for each in objects):
-            return None
-        return Render(objects=objects, notes=notes)
+    def put(self, component: str, prototype: Prototype, variables: Mapping[str, Any], render: Render) -> None:
+        """Remember a render, unless a secret may be in it, or nothing says what its prototype is."""
+        has_secret = any(data.get("kind") == "Secret" for _, data in render.objects)
+        key = _key(prototype, variables, render.reads)
+        if key and not has_secret and not prototype.has_secrets(variables["params"]):
+            content = json.dumps([render.objects, render.notes], separators=(",", ":")).encode()
+            reads = " ".join(sorted(render.reads & variables.keys())).encode()
+            self._pack.put(component, b"\n".join((reads, key, content)))
 
-    def put(self, key: str | None, render: Render) -> None:
-        """Remember a render, unless a Secret is in it."""
-        has_secret = any(each.get("kind") == "Secret" for _, each in render.objects)
-        if self._store is not None and key and not has_secret:
-            content = {"objects": render.objects, "notes": render.notes}
-            self._store.put(key, json.dumps(content, separators=(",", ":")).encode())
+
+def _key(prototype: Prototype, variables: Mapping[str, Any], reads: Set[str]) -> bytes:
+    """Give a hash of all that decides a render; empty where nothing does."""
+    seen = {name: value for name, value in variables.items() if name in reads}
+    try:
+        text = json.dumps([program.identity(), prototype.digest, seen])
+    except OSError:
+        return b""
+    return hashlib.blake2b(text.encode(), digest_size=32).hexdigest().encode() if prototype.digest else b""

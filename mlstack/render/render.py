@@ -1,19 +1,18 @@
-"""From the text of a template or manifest to Kubernetes objects, each with the place it stands at."""
+"""From an app directory to the objects of one environment: resolve, render, parse, patch, stamp, order."""
 
 from __future__ import annotations
 
 import base64
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from mlstack.app import schema
 from mlstack.app.app import Component, Environment, Manifest
 from mlstack.app.app_dir import AppDir
-from mlstack.app.document import AppDocument, described, expectation
+from mlstack.app.document import described, expectation
 from mlstack.app.params import Overrides, Resolved, Setting, join_path, merge
 from mlstack.app.prototype import Prototype
 from mlstack.errors import (
@@ -28,71 +27,461 @@ from mlstack.names import check_namespace, nearest
 from mlstack.objects import kube_object, masking, order
 from mlstack.objects.kinds import Kinds
 from mlstack.objects.kube_object import DesiredState, KubeObject, Source, group_of
-from mlstack.render.cache import Render, Renders
-from mlstack.render.template import CodeStore, Renderer, Rendering, TemplatePlace
+from mlstack.render.cache import Pack, Render, Renders
+from mlstack.render.template import CodeStore, Engine, Renderer, Rendering, TemplatePlace
 from mlstack.yaml import read
-
-# --- From the text of a template or manifest to Kubernetes objects, each with the place it stands
-# at
 
 Path = tuple[str | int, ...]
 PlaceOf = Callable[[int], TemplatePlace | None]
-"""Gives the place that a line of the text stands at in the files."""
+"""Gives the place in the files that a line of a text stands at."""
+_NONE = Overrides()
 
 
-def at_template(error: YamlError, places: Sequence[TemplatePlace | None], file: str) -> YamlError:
-    """Move a fault in rendered text to the line of the template that wrote it."""
-    rendered = (error.where or "").rpartition(":")[2]
-    found = place_of_line(places)(int(rendered)) if rendered.isdigit() else None
-    where = file if found is None else f"{found.file}:{found.line}"
-    return YamlError(f"the template renders no sound YAML: {error.message}", where=where, hint=error.hint)
-
-
-def place_of_line(places: Sequence[TemplatePlace | None]) -> PlaceOf:
-    """Give what looks a line up in the places of all lines of a text."""
-    return lambda rendered: places[rendered - 1] if 0 < rendered <= len(places) else None
-
-
-def objects_of(
-    document: read.Document, *, component: str, file: str, place_of: PlaceOf, locate: bool
-) -> Iterator[KubeObject]:
-    """Give the objects of a document; a List gives its items.
-
-    Args:
-        document: with positions if every part is to be located.
-        component: full name of the component that brings them.
-        file: the file, where the line of an object is not known.
-        place_of: gives the place of a line.
-        locate: note the place of every part of every object.
+def place(
+    app: AppDir, environment: str, *, context: str | None = None, namespace: str | None = None
+) -> Environment:
+    """Give an environment as one run uses it, with another context or namespace where asked.
 
     Raises:
-        ConfigError: the document is no Kubernetes object.
+        UsageError: the other namespace cannot be one.
+        NotFoundError: there is no such environment.
+        ConfigError: it names no context.
     """
-    for path, data in _unpacked(document.value):
-        first = place_of(document.position(path).line if document.positions else document.line)
-        source = Source(
-            component=component,
-            file=first.file if first else file,
-            line=first.line if first else None,
-            places=_places(document, path, place_of) if locate else {},
+    own = app.environment(environment)
+    if namespace:
+        check_namespace(namespace)
+    used = replace(own, context=context or own.context, namespace=namespace or own.namespace)
+    if not used.context:
+        raise ConfigError(
+            f"environment `{environment}` names no kubectl context",
+            where=own.file or None,
+            hint=f"mlstack env set {environment} --context CONTEXT",
         )
-        check_object(data, source.at)
-        yield KubeObject(data=data, component=component, source=source)
+    return used
 
 
-def _places(document: read.Document, path: Path, place_of: PlaceOf) -> dict[Path, str]:
-    inside = (
-        (where[len(path) :], place_of(position.line))
-        for where, position in document.positions.items()
-        if where[: len(path)] == path
+def load(
+    app: AppDir,
+    environment: str,
+    *,
+    components: Sequence[str] = (),
+    overrides: Overrides = _NONE,
+    store: CodeStore | None = None,
+    namespace: str | None = None,
+    locate: bool = False,
+) -> DesiredState:
+    """Give the objects of an environment, in the order they are applied.
+
+    Args:
+        app: the app directory.
+        environment: name of the environment.
+        components: only these components and modules; none means all that the environment deploys.
+        overrides: parameters for this run.
+        store: keeps compiled templates, renders and passed parameter sets.
+        namespace: another namespace, for this run.
+        locate: note the template line of every part of every object; this renders twice.
+
+    Raises:
+        ConfigError: a file, parameter or template is wrong; names component, file and line.
+        NotFoundError: no such environment, component or prototype.
+    """
+    app.app()  # a fault of it is no component's, nor one of the lock
+    app.lock()
+    own = app.environment(environment)
+    used = replace(own, namespace=namespace or own.namespace)
+    app.check_patches(environment)
+    selected = app.selected(used, components)
+    depends = app.depends(selected)
+    loader = Loader(app, used, overrides=overrides, store=store, locate=locate)
+    try:
+        rendered = [loader.render(component) for component in selected]
+        stamped = _stamped(rendered, app=app.app().name, environment=used)
+        kube_object.refuse_duplicates(stamped)
+        objects = order.ordered(stamped, depends)
+    except ConfigError as error:
+        if locate or type(error) is not ConfigError:
+            raise
+        # Again for the lines of what it says of whole objects; other errors have theirs.
+        return load(
+            app,
+            environment,
+            components=components,
+            overrides=overrides,
+            store=store,
+            namespace=namespace,
+            locate=True,
+        )
+    loader.save()
+    masking.allow(_names(app.app().name, used, stamped))
+    notes = [note for one in rendered for note in one.notes] + [*app.undeclared_globals(used.name, selected)]
+    timeouts = {c.full_name: c.timeout_s for c in selected if isinstance(c, Component)}
+    return DesiredState(
+        app=app.app().name,
+        environment=used.name,
+        namespace=used.namespace,
+        objects=objects,
+        components=tuple(sorted(component.full_name for component in selected)),
+        depends=depends,
+        timeouts={name: timeout_s for name, timeout_s in timeouts.items() if timeout_s is not None},
+        notes=tuple(dict.fromkeys(notes)),
+        has_secrets=any(one.has_secrets for one in rendered) or any(o.kind == "Secret" for o in stamped),
+        secrets=tuple(dict.fromkeys(text for one in rendered for text in one.secrets)),
     )
-    return {where: f"{place.file}:{place.line}" for where, place in inside if place is not None}
+
+
+def preview(
+    app: AppDir,
+    component: Component,
+    prototype: Prototype,
+    resolved: Resolved,
+    *,
+    environment: Environment,
+    store: CodeStore | None = None,
+) -> DesiredState:
+    """Give the objects that a component would bring which the app does not have.
+
+    Args:
+        app: the app directory.
+        component: as it would be.
+        prototype: its prototype.
+        resolved: its parameters, checked.
+        environment: where it would be deployed; one without a file has no patches.
+        store: keeps compiled templates.
+
+    Raises:
+        TemplateError: a template does not render.
+    """
+    rendered = Loader(app, environment, store=store).from_values(component, prototype, resolved)
+    return DesiredState(
+        app=app.app().name,
+        environment=environment.name,
+        namespace=rendered.namespace,
+        objects=order.ordered(_stamped([rendered], app=app.app().name, environment=environment)),
+        components=(component.full_name,),
+        notes=rendered.notes,
+    )
+
+
+def known_secrets(app: AppDir, environment: str) -> tuple[str, ...]:
+    """Give the texts of secret parameters as the app's files have them now, as far as these can be read."""
+    known: dict[str, None] = {}
+    with suppress(MlstackError):
+        for component in app.components():
+            if isinstance(component, Component):
+                with suppress(MlstackError):  # of others it is known all the same
+                    prototype = app.prototype(component.prototype)
+                    values = app.resolve(component, environment).values
+                    known.update(dict.fromkeys(masking.secret_texts(prototype.secret_values(values))))
+    return tuple(known)
+
+
+def _names(app: str, environment: Environment, objects: Iterable[KubeObject]) -> Iterator[str]:
+    """Give what people know things by, which is no secret even where one says the same."""
+    yield from (app, environment.name, environment.namespace, environment.context)
+    for each in objects:
+        yield from (each.name, each.namespace, each.kind, each.component)
+
+
+def _stamped(rendered: Sequence[Rendered], *, app: str, environment: Environment) -> list[KubeObject]:
+    """Give namespace and marks to every object; definitions of the run say which kinds have a namespace."""
+    built_in = Kinds.builtin()
+    kinds = built_in.with_crds(each.data for component in rendered for each in component.objects)
+    stamped = []
+    for component in rendered:
+        for each in component.objects:
+            is_built_in = built_in.lookup(each.api_version, each.kind) is not None
+            data = kube_object.stamp(
+                normalised(each.data, built_in=is_built_in),
+                app=app,
+                environment=environment.name,
+                component=component.component,
+                namespace=component.namespace,
+                kinds=kinds,
+            )
+            stamped.append(KubeObject(data=data, component=each.component, source=each.source))
+    return stamped
+
+
+# --- one component ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rendered:
+    """What one component gives, before marks and order.
+
+    Attributes:
+        component: its full name.
+        objects: in the order of the templates.
+        namespace: where its namespaced objects go.
+        notes: deprecations and the like.
+        has_secrets: a secret parameter is set.
+        secrets: texts of secret parameters.
+    """
+
+    component: str
+    objects: tuple[KubeObject, ...]
+    namespace: str
+    notes: tuple[str, ...] = ()
+    has_secrets: bool = False
+    secrets: tuple[str, ...] = ()
+
+
+class Loader:
+    """Renders the components of one environment.
+
+    Args:
+        app: the app directory.
+        environment: as this run uses it.
+        overrides: parameters for this run.
+        store: keeps compiled templates, renders and passed parameter sets.
+        locate: note the template line of every part of every object.
+    """
+
+    def __init__(
+        self,
+        app: AppDir,
+        environment: Environment,
+        *,
+        overrides: Overrides = _NONE,
+        store: CodeStore | None = None,
+        locate: bool = False,
+    ) -> None:
+        self._app, self._environment, self._overrides = app, environment, overrides
+        self._store, self._locate = store, locate
+        self._renderers: dict[str, Renderer] = {}
+        self._code = Pack(store, f"templates:{app.root}")
+        self._packed = Pack(store, f"renders:{app.root}:{environment.name}")
+        self._engine, self._renders = Engine(self._code), Renders(self._packed)
+
+    def save(self) -> None:
+        """Store what is new of this run."""
+        self._code.save()
+        self._packed.save()
+
+    def render(self, component: Component | Manifest) -> Rendered:
+        """Give the objects of one component, patched.
+
+        Raises:
+            ConfigError: a file, parameter or template is wrong.
+        """
+        with _naming(component.full_name):
+            if isinstance(component, Manifest):
+                return self._manifest(component)
+            prototype = self._app.prototype(component.prototype, where=component.file)
+            resolved = self._app.resolve(component, self._environment.name, self._overrides)
+            schema.check_params(prototype, resolved, passed=self._store, component=component.full_name)
+            return self.from_values(component, prototype, resolved)
+
+    def from_values(self, component: Component, prototype: Prototype, resolved: Resolved) -> Rendered:
+        """Give the objects of a component for resolved parameters, which are taken as they are.
+
+        Raises:
+            TemplateError: a template does not render.
+            YamlError: what it renders is no YAML.
+        """
+        namespace = str(resolved.values.get("namespace") or self._environment.namespace)
+        variables = self._variables(component, resolved, namespace)
+        try:
+            objects, notes = self._templated(prototype, variables, component.full_name)
+        except TemplateRefusedError as error:
+            raise _refused(error, component, resolved) from error
+        return Rendered(
+            component=component.full_name,
+            objects=self._patched(objects, component.full_name),
+            namespace=namespace,
+            notes=(*resolved.notes, *(f"{component.full_name}: {note}" for note in notes)),
+            has_secrets=prototype.has_secrets(resolved.values),
+            secrets=masking.secret_texts(prototype.secret_values(resolved.values)),
+        )
+
+    def _manifest(self, component: Manifest) -> Rendered:
+        def place_of(line: int) -> TemplatePlace:
+            return TemplatePlace(component.file, line)
+
+        documents = [document.content for document in self._app.read_manifest(component)]
+        objects = self._parsed(documents, component.full_name, component.file, place_of)
+        return Rendered(
+            component=component.full_name,
+            objects=self._patched([*objects], component.full_name),
+            namespace=self._environment.namespace,
+        )
+
+    def _variables(self, component: Component, resolved: Resolved, namespace: str) -> dict[str, Any]:
+        environment = self._environment
+        return {
+            "params": dict(resolved.values),
+            "name": resolved.values.get("name") or component.name,
+            "component": {"name": component.name, "module": component.module},
+            "namespace": namespace,
+            "app": {"name": self._app.app().name},
+            "env": {
+                "name": environment.name,
+                "namespace": environment.namespace,
+                "context": environment.context,
+            },
+        }
+
+    def _templated(
+        self, prototype: Prototype, variables: Mapping[str, Any], component: str
+    ) -> tuple[list[KubeObject], Iterable[str]]:
+        """Give what the templates make and tell: as remembered, unless every part is to be located."""
+        known = None if self._locate else self._renders.get(component, prototype, variables)
+        if known is not None:
+            sources = {name: _source(prototype, name, component) for name, _ in known.objects}
+            return [
+                KubeObject(data=data, component=component, source=sources[name])
+                for name, data in known.objects
+            ], known.notes
+        key = f"{prototype.full_name}@{prototype.version}"
+        if key not in self._renderers:
+            self._renderers[key] = Renderer(prototype, self._engine)
+        rendering = self._renderers[key].rendering(variables)
+        objects: list[KubeObject] = []
+        contents: list[tuple[str, Mapping[str, Any]]] = []
+        for name in self._renderers[key].names:
+            parsed = self._objects(rendering, name, prototype, component)
+            objects += parsed
+            contents += [(name, each.data) for each in parsed]
+        notes = [*rendering.notes]
+        if not self._locate:
+            render = Render(objects=contents, notes=notes, reads=rendering.reads)
+            self._renders.put(component, prototype, variables, render)
+        return objects, notes
+
+    def _objects(
+        self, rendering: Rendering, template: str, prototype: Prototype, component: str
+    ) -> list[KubeObject]:
+        file = prototype.sources.get(template, template)
+        text = rendering.render(template)
+        try:
+            documents = read.read_documents(text, source=file, with_positions=self._locate)
+        except YamlError as error:
+            rendered_line = (error.where or "").rpartition(":")[2]
+            origin = None
+            if rendered_line.isdigit():
+                origin = _place_of_line(rendering, template)(int(rendered_line))
+            where = file if origin is None else f"{origin.file}:{origin.line}"
+            message = f"the template renders no sound YAML: {error.message}"
+            raise YamlError(message, where=where, hint=error.hint) from error
+        place_of = _place_of_line(rendering, template) if self._locate else None
+        return [*self._parsed(documents, component, file, place_of)]
+
+    def _parsed(
+        self, documents: Iterable[read.Document], component: str, file: str, place_of: PlaceOf | None
+    ) -> Iterator[KubeObject]:
+        """Give the objects of documents; a List gives its items.
+
+        Raises:
+            ConfigError: a document is no Kubernetes object.
+        """
+        source = Source(component=component, file=file)
+        for document in documents:
+            masking.note_objects(document.value)
+            for path, data in _unpacked(document.value):
+                if place_of is not None:
+                    source = _located(document, path, place_of, component, file, every_part=self._locate)
+                check_object(data, source.at)
+                yield KubeObject(data=data, component=component, source=source)
+
+    def _patched(self, objects: Sequence[KubeObject], component: str) -> tuple[KubeObject, ...]:
+        # An environment without a file, as a preview's, has no patches.
+        documents = self._app.patches(self._environment.name, component) if self._environment.file else ()
+        patches = [
+            read_patch(
+                document.value,
+                where=str(document.origin()),
+                places={path: str(at) for path, at in (document.origins() if self._locate else {}).items()},
+            )
+            for document in documents
+        ]
+        if not patches:
+            return tuple(objects)
+        result = []
+        changed = patched([each.data for each in objects], patches)
+        for each, data in zip(objects, changed, strict=True):
+            over = {path: at for one in patches if one.matches(each.data) for path, at in one.places.items()}
+            source = each.source and replace(each.source, places={**each.source.places, **over})
+            masking.note_object(data)
+            if source is not None and data is not each.data:
+                check_object(data, source.at)
+            result.append(KubeObject(data=data, component=each.component, source=source))
+        return tuple(result)
+
+
+def _source(prototype: Prototype, template: str, component: str) -> Source:
+    return Source(component=component, file=prototype.sources.get(template, template))
+
+
+def _place_of_line(rendering: Rendering, template: str) -> PlaceOf:
+    """Render again, for what looks up the template's line that a line of the text came from."""
+    places = rendering.render_with_places(template)[1]
+    return lambda line: places[line - 1] if 0 < line <= len(places) else None
+
+
+def _located(
+    document: read.Document,
+    path: Path,
+    place_of: PlaceOf,
+    component: str,
+    file: str,
+    *,
+    every_part: bool,
+) -> Source:
+    first = place_of(document.position(path).line if document.positions else document.line)
+    parts = {
+        part[len(path) :]: place_of(position.line)
+        for part, position in (document.positions.items() if every_part else ())
+        if part[: len(path)] == path
+    }
+    return Source(
+        component=component,
+        file=first.file if first else file,
+        line=first.line if first else None,
+        places={part: f"{place.file}:{place.line}" for part, place in parts.items() if place is not None},
+    )
+
+
+@contextmanager
+def _naming(component: str) -> Iterator[None]:
+    """Add the component to errors that know only the template; those of parameters and files have a line."""
+    try:
+        yield
+    except (TemplateError, YamlError) as error:
+        if f"`{component}`" not in error.message:
+            error.message = f"component `{component}`: {error.message}"
+            error.args = (error.message,)
+        raise
+
+
+def _refused(error: TemplateRefusedError, component: Component, resolved: Resolved) -> TemplateRefusedError:
+    """Say of a refusal where the parameters that it names were set, and how the first of them is set anew."""
+    named = [name for name in re.findall("`([^`]+)`", error.message) if name in resolved.values]
+    settings = [(name, resolved.setting(name)) for name in named]
+    places = [str(one.origin) for _, one in settings if one is not None and one.layer != "default"]
+    return TemplateRefusedError(
+        f"component `{component.full_name}`: {error.message}",
+        where=places[0] if places else error.where,
+        hint=_set_anew(*settings[0], component.full_name) if settings else error.hint,
+    )
+
+
+def _set_anew(name: str, setting: Setting | None, component: str) -> str:
+    origin = str(setting.origin) if setting is not None else ""
+    if origin.startswith("--"):
+        return f"{origin}=VALUE"
+    if setting is not None and setting.layer == "command line":
+        return f"--set {name}=VALUE"
+    target = component if setting is None or setting.layer == "default" else setting.target
+    return f"mlstack param set {target} {name} VALUE".replace("  ", " ")
+
+
+# --- what is a Kubernetes object ---
 
 
 def _unpacked(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     if _is_list(value):
-        for place, item in enumerate(value["items"]):
-            yield from _unpacked(item, (*path, "items", place))
+        for index, item in enumerate(value["items"]):
+            yield from _unpacked(item, (*path, "items", index))
     else:
         yield path, value
 
@@ -105,11 +494,7 @@ def _is_list(value: Any) -> bool:
 
 
 def check_object(data: Any, at: Callable[[Path], str]) -> None:
-    """Raise for what cannot be addressed in a cluster, or marked as ours.
-
-    Args:
-        data: an object as it was written.
-        at: gives the place of a part of it.
+    """Raise for what cannot be addressed in a cluster, or marked as ours; `at` gives the place of a part.
 
     Raises:
         ConfigError: no map, without apiVersion, kind or name, or with odd metadata.
@@ -135,31 +520,25 @@ _NEEDED: tuple[Path, ...] = (("apiVersion",), ("kind",), ("metadata", "name"))
 _TYPES: Mapping[Path, tuple[str, type]] = {
     **{path: ("string", str) for path in _NEEDED},
     ("metadata", "namespace"): ("string", str),
-    ("metadata", "labels"): ("object", Mapping),
-    ("metadata", "annotations"): ("object", Mapping),
+    ("metadata", "labels"): ("object", dict),
+    ("metadata", "annotations"): ("object", dict),
 }
 _HINT = "give it apiVersion, kind and metadata.name, or move it out of components/"
 _GENERATED = "every apply would make another object from `generateName`: give it a name"
 
 
-# --- Patches of an environment: partial objects laid over what a component renders (RFC 7396) ---
+# --- patches of an environment: partial objects laid over what a component renders (RFC 7396) ---
 
 _FIXED = ("apiVersion", "kind")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Patch:
-    """A partial object and the place it was written at.
-
-    Attributes:
-        data: apiVersion, kind, metadata.name and the fields to change; null removes a field.
-        where: `file:line`.
-        places: `file:line` of each of its parts, by path.
-    """
+    """A partial object and the place it was written at; null removes a field."""
 
     data: Mapping[str, Any]
-    where: str
-    places: Mapping[tuple[str | int, ...], str] = field(default_factory=dict)
+    where: str  # file:line
+    places: Mapping[Path, str] = field(default_factory=dict)  # file:line of each part
 
     def matches(self, data: Mapping[str, Any]) -> bool:
         """Tell whether an object is the one meant: group, kind, name, and namespace where one is given."""
@@ -169,13 +548,8 @@ class Patch:
         return same_kind and mine["name"] == its.get("name") and namespace in (None, its.get("namespace"))
 
 
-def read_patch(value: Any, *, where: str, places: Mapping[tuple[str | int, ...], str] | None = None) -> Patch:
+def read_patch(value: Any, *, where: str, places: Mapping[Path, str] | None = None) -> Patch:
     """Check that a document says which object it changes.
-
-    Args:
-        value: the document.
-        where: `file:line` of its beginning.
-        places: `file:line` of each of its parts, by path.
 
     Raises:
         ConfigError: apiVersion, kind or name are missing.
@@ -215,7 +589,7 @@ def _no_target(patch: Patch, objects: Sequence[Mapping[str, Any]]) -> NotFoundEr
     )
 
 
-# --- Write an object the way the API server keeps it, so that what is rendered is what is applied ---
+# --- an object the way the API server keeps it, so that what is rendered is what is applied ---
 # Where a form would make server-side apply misbehave, it is replaced by an equal one: `stringData` (a key
 # dropped from it would stay in the Secret for ever), empty maps (they would own the whole map), fields
 # that only the server sets (a manifest exported by `kubectl get -o yaml` carries them).
@@ -229,15 +603,14 @@ _EMPTY_IS_ABSENT = frozenset(
     | {"requests", "tolerations", "volumeMounts", "volumes"}
 )
 _TEXT_MAPS = frozenset({"data", "stringData", "binaryData"})
+_NESTED = (dict, list)
 
 
 def normalised(data: Mapping[str, Any], *, built_in: bool) -> dict[str, Any]:
     """Give an equal object in the form the server keeps.
 
-    Args:
-        data: the object as it was rendered or read.
-        built_in: whether Kubernetes itself serves the kind. In custom resources a null or an empty
-            map may mean something to their controller, so only their metadata is touched.
+    In custom resources a null or an empty map may mean something to their controller, so only the metadata of
+    kinds that are not `built_in` to Kubernetes is touched.
     """
     result = dict(data)
     if "metadata" in result:
@@ -296,12 +669,17 @@ def _encoded(value: Any) -> Any:
 
 def _pruned(value: Any) -> Any:
     """Drop nulls, and the empty maps and lists that mean the same as none."""
-    if isinstance(value, dict):
-        inner = {key: _pruned(item) for key, item in value.items() if item is not None}
-        return {k: v for k, v in inner.items() if v or k not in _EMPTY_IS_ABSENT or v not in ({}, [])}
     if isinstance(value, list):
-        return [_pruned(item) for item in value]
-    return value
+        return [_pruned(item) if item.__class__ in _NESTED else item for item in value]
+    result = {}
+    for key, item in value.items():
+        if item.__class__ in _NESTED:
+            item = _pruned(item)
+            if not item and key in _EMPTY_IS_ABSENT:
+                continue
+        if item is not None:
+            result[key] = item
+    return result
 
 
 def _network_policy(spec: dict[str, Any]) -> dict[str, Any]:
@@ -321,405 +699,3 @@ def _rule(rule: Any, peer: str) -> Any:
     if not isinstance(rule, Mapping):
         return rule
     return {key: value for key, value in rule.items() if not (key in (peer, "ports") and value == [])}
-
-
-# --- From an app directory to the objects of one environment: resolve, render, parse, patch, stamp,
-# order
-
-_NONE = Overrides()
-
-
-def place(
-    app: AppDir, environment: str, *, context: str | None = None, namespace: str | None = None
-) -> Environment:
-    """Give an environment as one run uses it, with another context or namespace where asked.
-
-    Raises:
-        UsageError: the other namespace cannot be one.
-        NotFoundError: there is no such environment.
-        ConfigError: it names no context.
-    """
-    found = app.environment(environment)
-    if namespace:
-        check_namespace(namespace)
-    used = replace(found, context=context or found.context, namespace=namespace or found.namespace)
-    if not used.context:
-        raise ConfigError(
-            f"environment `{environment}` names no kubectl context",
-            where=found.file or None,
-            hint=f"mlstack env set {environment} --context CONTEXT",
-        )
-    return used
-
-
-def load(
-    app: AppDir,
-    environment: str,
-    *,
-    components: Sequence[str] = (),
-    overrides: Overrides = _NONE,
-    store: CodeStore | None = None,
-    namespace: str | None = None,
-    locate: bool = False,
-) -> DesiredState:
-    """Give the objects of an environment, in the order they are applied.
-
-    Args:
-        app: the app directory.
-        environment: name of the environment.
-        components: only these components and modules; none means all that the environment deploys.
-        overrides: parameters for this run.
-        store: keeps compiled templates and passed parameter sets.
-        namespace: another namespace, for this run.
-        locate: note the template line of every part of every object; this renders twice.
-
-    Raises:
-        ConfigError: a file, parameter or template is wrong; names component, file and line.
-        NotFoundError: no such environment, component or prototype.
-    """
-    try:
-        return _loaded(app, environment, components, overrides, store, namespace, locate=locate)
-    except ConfigError as error:
-        if locate or type(error) is not ConfigError:
-            raise
-    # Again for the lines of what it says of whole objects; other errors have theirs.
-    return _loaded(app, environment, components, overrides, store, namespace, locate=True)
-
-
-def _loaded(
-    app: AppDir,
-    environment: str,
-    components: Sequence[str],
-    overrides: Overrides,
-    store: CodeStore | None,
-    namespace: str | None,
-    *,
-    locate: bool,
-) -> DesiredState:
-    app.app()  # a fault of it is no component's, nor one of the lock
-    app.lock()
-    found = app.environment(environment)
-    found = replace(found, namespace=namespace or found.namespace)
-    app.check_patches(environment)
-    selected = app.selected(found, components)
-    depends = app.depends(selected)
-    loader = Loader(app, found, overrides=overrides, store=store, locate=locate)
-    rendered = [loader.render(component) for component in selected]
-    made = [made for one in rendered for made in one.objects]
-    stamped = _stamped(made, rendered, app=app.app().name, environment=found)
-    kube_object.refuse_duplicates(stamped)
-    masking.allow(_names(app.app().name, found, stamped))
-    notes = [note for one in rendered for note in one.notes]
-    notes += app.undeclared_globals(found.name, selected)
-    return DesiredState(
-        app=app.app().name,
-        environment=found.name,
-        namespace=found.namespace,
-        objects=order.ordered(stamped, depends),
-        components=tuple(sorted(component.full_name for component in selected)),
-        depends=depends,
-        timeouts={
-            one.full_name: one.timeout_s
-            for one in selected
-            if isinstance(one, Component) and one.timeout_s is not None
-        },
-        notes=tuple(dict.fromkeys(notes)),
-        has_secrets=any(one.has_secrets for one in rendered)
-        or any(each.kind == "Secret" for each in stamped),
-        secrets=tuple(dict.fromkeys(text for one in rendered for text in one.secrets)),
-    )
-
-
-def known_secrets(app: AppDir, environment: str) -> tuple[str, ...]:
-    """Give the texts of secret parameters as the app's files have them now, as far as these can be read."""
-    known: dict[str, None] = {}
-    with suppress(MlstackError):
-        for component in app.components():
-            if isinstance(component, Component):
-                with suppress(MlstackError):  # of others it is known all the same
-                    prototype = app.prototype(component.prototype)
-                    values = app.resolve(component, environment).values
-                    known.update(dict.fromkeys(masking.secret_texts(prototype.secret_values(values))))
-    return tuple(known)
-
-
-def _names(app: str, environment: Environment, made: Iterable[KubeObject]) -> Iterator[str]:
-    """Give what people know things by, which is no secret even where one says the same."""
-    yield from (app, environment.name, environment.namespace, environment.context)
-    for each in made:
-        yield from (each.name, each.namespace, each.kind, each.component)
-
-
-def preview(
-    app: AppDir,
-    component: Component,
-    prototype: Prototype,
-    resolved: Resolved,
-    *,
-    environment: Environment,
-    store: CodeStore | None = None,
-) -> DesiredState:
-    """Give the objects that a component would bring which the app does not have.
-
-    Args:
-        app: the app directory.
-        component: as it would be.
-        prototype: its prototype.
-        resolved: its parameters, checked.
-        environment: where it would be deployed; one without a file has no patches.
-        store: keeps compiled templates.
-
-    Raises:
-        TemplateError: a template does not render.
-    """
-    one = Loader(app, environment, store=store).from_values(component, prototype, resolved)
-    stamped = _stamped(one.objects, [one], app=app.app().name, environment=environment)
-    return DesiredState(
-        app=app.app().name,
-        environment=environment.name,
-        namespace=one.namespace,
-        objects=order.ordered(stamped),
-        components=(component.full_name,),
-        notes=one.notes,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rendered:
-    """What one component gives, before marks and order.
-
-    Attributes:
-        component: its full name.
-        objects: in the order of the templates.
-        namespace: where its namespaced objects go.
-        notes: deprecations and the like.
-        has_secrets: a secret parameter is set.
-        secrets: texts of secret parameters.
-    """
-
-    component: str
-    objects: tuple[KubeObject, ...]
-    namespace: str
-    notes: tuple[str, ...] = ()
-    has_secrets: bool = False
-    secrets: tuple[str, ...] = ()
-
-
-class Loader:
-    """Renders the components of one environment.
-
-    Args:
-        app: the app directory.
-        environment: as this run uses it.
-        overrides: parameters for this run.
-        store: keeps compiled templates and passed parameter sets.
-        locate: note the template line of every part of every object.
-    """
-
-    def __init__(
-        self,
-        app: AppDir,
-        environment: Environment,
-        *,
-        overrides: Overrides = _NONE,
-        store: CodeStore | None = None,
-        locate: bool = False,
-    ) -> None:
-        """Begin with nothing rendered."""
-        self._app, self._environment, self._overrides = app, environment, overrides
-        self._store, self._locate = store, locate
-        self._renderers: dict[str, Renderer] = {}
-        self._renders = Renders(store)
-
-    def render(self, component: Component | Manifest) -> Rendered:
-        """Give the objects of one component, patched.
-
-        Raises:
-            ConfigError: a file, parameter or template is wrong.
-        """
-        with _Of(component.full_name):
-            if isinstance(component, Manifest):
-                return self._manifest(component)
-            prototype = self._app.prototype(component.prototype, where=component.file)
-            resolved = self._app.resolve(component, self._environment.name, self._overrides)
-            schema.check_params(prototype, resolved, passed=self._store, component=component.full_name)
-            return self.from_values(component, prototype, resolved)
-
-    def from_values(self, component: Component, prototype: Prototype, resolved: Resolved) -> Rendered:
-        """Give the objects of a component for resolved parameters, which are taken as they are.
-
-        Raises:
-            TemplateError: a template does not render.
-            YamlError: what it renders is no YAML.
-        """
-        namespace = str(resolved.values.get("namespace") or self._environment.namespace)
-        variables = self._variables(component, resolved, namespace)
-        try:
-            made, notes = self._made(prototype, variables, component.full_name)
-        except TemplateRefusedError as error:
-            raise _refused(error, component, resolved) from error
-        return Rendered(
-            component=component.full_name,
-            objects=tuple(self._patched(made, component.full_name)),
-            namespace=namespace,
-            notes=(*resolved.notes, *(f"{component.full_name}: {note}" for note in notes)),
-            has_secrets=prototype.has_secrets(resolved.values),
-            secrets=masking.secret_texts(prototype.secret_values(resolved.values)),
-        )
-
-    def _made(
-        self, prototype: Prototype, variables: Mapping[str, Any], component: str
-    ) -> tuple[list[KubeObject], Sequence[str]]:
-        """Give what the templates make and tell: as remembered, unless every part is to be located."""
-        key = None if self._locate else self._renders.key(prototype, variables)
-        known = self._renders.get(key)
-        if known is not None:
-            return [_unlocated(*each, prototype, component) for each in known.objects], known.notes
-        renderer = self._renderer(prototype)
-        rendering = renderer.rendering(variables)
-        made = {name: self._objects(rendering, name, prototype, component) for name in renderer.names}
-        contents = [(name, found.data) for name, objects in made.items() for found in objects]
-        self._renders.put(key, Render(objects=contents, notes=rendering.notes))
-        return [found for objects in made.values() for found in objects], rendering.notes
-
-    def _renderer(self, prototype: Prototype) -> Renderer:
-        key = f"{prototype.full_name}@{prototype.version}"
-        if key not in self._renderers:
-            self._renderers[key] = Renderer(prototype, store=self._store)
-        return self._renderers[key]
-
-    def _variables(self, component: Component, resolved: Resolved, namespace: str) -> dict[str, Any]:
-        environment = self._environment
-        return {
-            "params": dict(resolved.values),
-            "name": resolved.values.get("name") or component.name,
-            "component": {"name": component.name, "module": component.module},
-            "namespace": namespace,
-            "app": {"name": self._app.app().name},
-            "env": {
-                "name": environment.name,
-                "namespace": environment.namespace,
-                "context": environment.context,
-            },
-        }
-
-    def _objects(
-        self, rendering: Rendering, template: str, prototype: Prototype, component: str
-    ) -> list[KubeObject]:
-        file = prototype.sources.get(template, template)
-        text = rendering.render(template)
-        try:
-            documents = read.read_documents(text, source=file, with_positions=self._locate)
-        except YamlError as error:
-            raise at_template(error, rendering.render_with_places(template)[1], file) from error
-        places = rendering.render_with_places(template)[1] if self._locate else ()
-        return list(self._parsed(documents, component, file, place_of_line(places)))
-
-    def _parsed(
-        self, documents: Iterable[read.Document], component: str, file: str, place_of: PlaceOf
-    ) -> Iterator[KubeObject]:
-        for document in documents:
-            masking.note_objects(document.value)
-            yield from objects_of(
-                document, component=component, file=file, place_of=place_of, locate=self._locate
-            )
-
-    def _manifest(self, component: Manifest) -> Rendered:
-        documents = [document.content for document in self._app.read_manifest(component)]
-        here = partial(TemplatePlace, component.file)
-        made = list(self._parsed(documents, component.full_name, component.file, here))
-        return Rendered(
-            component=component.full_name,
-            objects=tuple(self._patched(made, component.full_name)),
-            namespace=self._environment.namespace,
-        )
-
-    def _patched(self, made: Sequence[KubeObject], component: str) -> Iterable[KubeObject]:
-        # An environment without a file, as a preview's, has no patches.
-        documents = self._app.patches(self._environment.name, component) if self._environment.file else ()
-        return self._with_patches(made, documents) if documents else made
-
-    def _with_patches(
-        self, made: Sequence[KubeObject], documents: Sequence[AppDocument]
-    ) -> Iterator[KubeObject]:
-        patches = [
-            read_patch(one.value, where=str(one.origin()), places=self._places(one)) for one in documents
-        ]
-        changed = patched([found.data for found in made], patches)
-        for found, data in zip(made, changed, strict=True):
-            over = {path: at for one in patches if one.matches(found.data) for path, at in one.places.items()}
-            source = found.source and replace(found.source, places={**found.source.places, **over})
-            masking.note_object(data)
-            if source is not None and data is not found.data:
-                check_object(data, source.at)
-            yield replace(found, data=data, source=source)
-
-    def _places(self, patch: AppDocument) -> dict[tuple[str | int, ...], str]:
-        """Give the place of each part of a patch, where it is asked for; faults there are the patch's own."""
-        origins = patch.origins() if self._locate else {}
-        return {path: str(origin) for path, origin in origins.items()}
-
-
-def _unlocated(template: str, data: Mapping[str, Any], prototype: Prototype, component: str) -> KubeObject:
-    source = Source(component=component, file=prototype.sources.get(template, template))
-    return KubeObject(data=data, component=component, source=source)
-
-
-def _refused(error: TemplateRefusedError, component: Component, resolved: Resolved) -> TemplateRefusedError:
-    """Say of a refusal where the parameters that it names were set, and how the first of them is set anew."""
-    named = [name for name in re.findall("`([^`]+)`", error.message) if name in resolved.values]
-    settings = [(name, resolved.setting(name)) for name in named]
-    places = [str(one.origin) for _, one in settings if one is not None and one.layer != "default"]
-    return TemplateRefusedError(
-        f"component `{component.full_name}`: {error.message}",
-        where=places[0] if places else error.where,
-        hint=_set_anew(*settings[0], component.full_name) if settings else error.hint,
-    )
-
-
-def _set_anew(name: str, setting: Setting | None, component: str) -> str:
-    origin = str(setting.origin) if setting is not None else ""
-    if origin.startswith("--"):
-        return f"{origin}=VALUE"
-    if setting is not None and setting.layer == "command line":
-        return f"--set {name}=VALUE"
-    target = component if setting is None or setting.layer == "default" else setting.target
-    return f"mlstack param set {target} {name} VALUE".replace("  ", " ")
-
-
-class _Of:
-    """Adds the component to errors on their way out."""
-
-    def __init__(self, component: str) -> None:
-        self._component = component
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        # Faults of parameters and files know their own line; these only know the template.
-        if isinstance(error, TemplateError | YamlError) and f"`{self._component}`" not in error.message:
-            error.message = f"component `{self._component}`: {error.message}"
-            error.args = (error.message,)
-
-
-def _stamped(
-    made: Sequence[KubeObject], rendered: Sequence[Rendered], *, app: str, environment: Environment
-) -> list[KubeObject]:
-    """Give namespace and marks to every object; definitions of the run say which kinds have a namespace."""
-    built_in = Kinds.builtin()
-    kinds = built_in.with_crds(found.data for found in made)
-    namespaces = {one.component: one.namespace for one in rendered}
-    return [
-        found.with_data(
-            kube_object.stamp(
-                normalised(found.data, built_in=built_in.lookup(found.api_version, found.kind) is not None),
-                app=app,
-                environment=environment.name,
-                component=found.component,
-                namespace=namespaces[found.component],
-                kinds=kinds,
-            )
-        )
-        for found in made
-    ]

@@ -1,4 +1,4 @@
-"""What templates write: values that stay values, and text that goes out as it is."""
+"""The only door to Jinja2: sandboxed, strict, bounded, plain data in, text and the origin of its lines out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mlstack.errors import TemplateError, TemplateRefusedError
 from mlstack.names import nearest
 from mlstack.yaml import write
 
-# --- What templates write: values that stay values, and text that goes out as it is ---
+# --- what templates write: values that stay values, and text that goes out as it is ---
 
 
 class Raw(str):
@@ -84,20 +84,14 @@ def keeping(rewrite: Callable[..., str]) -> Callable[..., str]:
     return kept
 
 
-# --- Where lines of rendered text come from: marks that templates put before them, and their
-# reading
+# --- where lines of rendered text come from: marks that templates put before them, and their reading ---
 
 # Around file and line; private characters that no template writes itself.
 _OPEN, _CLOSE = "\ue000", "\ue001"
 
 
 class TemplatePlace(NamedTuple):
-    """A line of a template.
-
-    Attributes:
-        file: the template's file, as messages show it.
-        line: line in it, from 1.
-    """
+    """A line of a template, from 1, and its file as messages show it."""
 
     file: str
     line: int
@@ -109,11 +103,7 @@ def mark_of(file: str, line: int) -> str:
 
 
 def unmarked(text: str) -> tuple[str, list[TemplatePlace | None]]:
-    """Take the marks out of a text.
-
-    Returns:
-        The text, and the place of each of its lines.
-    """
+    """Take the marks out of a text: the text, and the place of each of its lines."""
     lines: list[str] = []
     places: list[TemplatePlace | None] = []
     last: TemplatePlace | None = None
@@ -130,7 +120,7 @@ def unmarked(text: str) -> tuple[str, list[TemplatePlace | None]]:
     return "\n".join(lines), places
 
 
-# --- Which library modules the templates of one component can share ---
+# --- which library modules the templates of one component can share ---
 
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 _Key = tuple[str, frozenset[tuple[str, int]]]
@@ -144,9 +134,6 @@ class Libraries:
     template set before; that is compared by identity, and must be a scalar or a module. Whatever changes in
     place ends the sharing: a state written from outside the template that made it, and objects with a memory
     of their own.
-
-    Args:
-        variables: what every template of the component sees.
     """
 
     def __init__(self, variables: Mapping[str, Any]) -> None:
@@ -162,13 +149,7 @@ class Libraries:
         self.frame = next(self._numbers)
 
     def module(self, name: str, seen: Mapping[str, Any], make: Callable[[], Any]) -> Any:
-        """Give the module of a library, made now unless it was before.
-
-        Args:
-            name: of the library.
-            seen: all variables that it sees.
-            make: makes it.
-        """
+        """Give the module of a library that sees `seen`, made now unless it was before."""
         added = [(key, value) for key, value in seen.items() if self._variables.get(key, self) is not value]
         kinds = _SCALARS | {type(module) for module, _ in self._modules.values()}
         comparable = self._shares and all(type(value) in kinds for _, value in added)
@@ -189,7 +170,7 @@ class Libraries:
             self.frame = frame
 
     def written(self, frame: int) -> None:
-        """Take note that a state was written which the template `frame` made."""
+        """Note that a state was written which the template `frame` made."""
         if frame != self.frame:
             self.stop()
 
@@ -199,7 +180,7 @@ class Libraries:
         self._modules.clear()
 
 
-# --- The only door to Jinja2: sandboxed, strict, plain data in, text out ---
+# --- what templates may do, and how much of it ---
 # Every `{{ expression }}` is written as one YAML-safe value on one line (mappings and lists in flow style),
 # so that no parameter can change the structure around it. A value inside a longer text is put together in the
 # expression: `{{ "prefix-" ~ x }}`. What templates themselves write (macros, blocks, the filters `raw` and
@@ -378,8 +359,11 @@ def _alarm(seconds: float, ring: Callable[[], NoReturn]) -> Callable[[], None]:
     return stop
 
 
+# --- the templates of a prototype, rendered for one component after the other ---
+
+
 class CodeStore(Protocol):
-    """Where compiled templates are remembered; `files.cache.Cache` is one."""
+    """Where compiled templates are remembered."""
 
     def get(self, key: str) -> bytes | None:
         """Give the bytes of a key, or None."""
@@ -388,9 +372,28 @@ class CodeStore(Protocol):
         """Keep bytes under a key, if possible."""
 
 
-_CODE_MARK = (
-    b"code of a template\0"  # marshal makes gigabytes of a few odd bytes: it reads only what we wrote
-)
+class Engine:
+    """Jinja2's environments, shared by all prototypes of a run; one thread at a time."""
+
+    def __init__(self, store: CodeStore | None = None) -> None:
+        self.store = store
+        self._environments: dict[bool, Any] = {}
+
+    def environment(self, *, marking: bool) -> Any:
+        """Give the environment whose templates mark the origin of their lines, or the plain one."""
+        if marking not in self._environments:
+            kit = _kit()
+            self._environments[marking] = environment = kit.Environment(
+                undefined=kit.Undefined,
+                trim_blocks=True,
+                lstrip_blocks=True,
+                keep_trailing_newline=True,
+                auto_reload=False,
+                cache_size=-1,
+            )
+            if marking:
+                environment.extensions["marks"] = kit.Marks(environment)
+        return self._environments[marking]
 
 
 class Renderer:
@@ -398,160 +401,99 @@ class Renderer:
 
     Args:
         prototype: its templates, libraries and files.
-        store: remembers compiled templates between runs.
+        engine: of the run.
     """
 
-    def __init__(self, prototype: Prototype, *, store: CodeStore | None = None) -> None:
-        self._prototype = prototype
-        self._store = store
-        self._environments: dict[bool, Any] = {}
-        self._told: dict[str, None] = {}
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Give the templates that bring objects, in the order of their names; libraries start with `_`."""
-        names = sorted(self._prototype.templates)
-        return tuple(name for name in names if not PurePosixPath(name).name.startswith("_"))
+    def __init__(self, prototype: Prototype, engine: Engine | None = None) -> None:
+        self.prototype = prototype
+        self._engine = engine or Engine()
+        self._loaders: dict[bool, Any] = {}
+        names = sorted(prototype.templates)
+        self.names = tuple(name for name in names if not PurePosixPath(name).name.startswith("_"))
+        """The templates that bring objects; libraries start with `_`."""
 
     def rendering(self, variables: Mapping[str, Any]) -> Rendering:
         """Begin to render for one component.
 
-        Args:
-            variables: dict, list, str, int, float, bool and None only.
-
         Raises:
-            TypeError: a variable is no plain value.
+            TypeError: a variable is no dict, list, str, int, float, bool or None, or holds something else.
         """
         check_plain(variables, "")
         return Rendering(self, variables)
 
     def render(self, name: str, variables: Mapping[str, Any]) -> str:
-        """Render one template alone.
-
-        Raises:
-            TemplateError: as `Rendering.render`.
-            TypeError: a variable is no plain value.
-        """
+        """Render one template alone; raises as `rendering` and `Rendering.render`."""
         return self.rendering(variables).render(name)
 
     def run(self, name: str, rendering: Rendering, *, marking: bool) -> str:
         """Render one template for a component; when marking, lines begin with the mark of their origin."""
-        environment, variables = self._environment(marking=marking), rendering.variables
-        environment.libraries = rendering.libraries(environment.globals, marking=marking)
-        environment.limits = rendering.limits
-        self._told = rendering.told
+        environment = self._engine.environment(marking=marking)
+        if marking not in self._loaders:
+            self._loaders[marking] = _kit().Loader(partial(self._code, marking=marking))
+        environment.begin(self._loaders[marking], rendering, marking=marking)
         try:
             with rendering.limits.running():
                 template = environment.get_template(name)
-                text: str = environment.written(template.root_render_func(template.new_context(variables)))
+                context = environment.context_class(environment, rendering.known, name, template.blocks)
+                text: str = environment.written(template.root_render_func(context))
                 return text
         except Exception as error:  # a template can raise anything that its expressions can
-            raise self._explained(error, name, variables) from error
+            raise self._explained(error, name, rendering.variables) from error
 
     def _explained(self, error: Exception, name: str, variables: Mapping[str, Any]) -> TemplateError:
         import jinja2
 
         if isinstance(error, jinja2.TemplateSyntaxError):
-            place = TemplatePlace(self._source(error.name or name), error.lineno)
+            place = TemplatePlace(self.source(error.name or name), error.lineno)
         else:
-            place = _template_line(error.__traceback__, self._source) or TemplatePlace(self._source(name), 1)
-        message, hint = _wording(error, variables, self._prototype.templates)
+            place = _template_line(error.__traceback__, self.source) or TemplatePlace(self.source(name), 1)
+        message, hint = _wording(error, variables, self.prototype.templates)
         kind = TemplateRefusedError if isinstance(error, _Refused) else TemplateError
         return kind(message, where=f"{place.file}:{place.line}", hint=hint)
 
-    def _source(self, name: str) -> str:
-        return self._prototype.sources.get(name, name)
-
-    def _environment(self, *, marking: bool) -> Any:
-        if marking not in self._environments:
-            self._environments[marking] = self._new_environment(marking=marking)
-        return self._environments[marking]
-
-    def _new_environment(self, *, marking: bool) -> Any:
-        kit = _kit()
-        environment = kit.Environment(
-            loader=kit.Loader(partial(self._code, marking=marking)),
-            undefined=kit.Undefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            keep_trailing_newline=True,
-            auto_reload=False,
-        )
-        environment.globals |= {"file": self._file, "note": self._note}
-        if marking:
-            environment.extensions["marks"] = kit.Marks(environment, self._source)
-        return environment
+    def source(self, name: str) -> str:
+        """Give the file of a template, for messages."""
+        return self.prototype.sources.get(name, name)
 
     def _code(self, environment: Any, name: str, *, marking: bool) -> CodeType:
         """Compile a template, or take its code from the store."""
-        text = self._prototype.templates[name]
+        text, store, source = self.prototype.templates[name], self._engine.store, self.source(name)
         if len(text) > _LARGEST_TEMPLATE:
             raise _Limited(f"a template of more than {_LARGEST_TEMPLATE // 1024 // 1024} MiB")
-        if marking or self._store is None:
-            return _compiled(environment, text, name, self._source(name))
-        key = _code_key(text, name, self._source(name))
-        stored = self._store.get(key)
+        key = _code_key(text, name, source) if store is not None and not marking else ""
+        stored = store.get(key) if store is not None and key else None
         if stored is not None and stored.startswith(_CODE_MARK):
-            code = None
             with suppress(ValueError, EOFError, TypeError):  # nothing that was stored here
-                code = marshal.loads(stored[len(_CODE_MARK) :])
-            if isinstance(code, CodeType) and "root" in code.co_names:
-                return code
-        code = _compiled(environment, text, name, self._source(name))
-        self._store.put(key, _CODE_MARK + marshal.dumps(code))
+                known = marshal.loads(stored[len(_CODE_MARK) :])
+                if isinstance(known, CodeType) and "root" in known.co_names:
+                    return known
+        code: CodeType = environment.compile(text, name, source)
+        if store is not None and key:
+            store.put(key, _CODE_MARK + marshal.dumps(code))
         return code
-
-    def _note(self, message: object) -> str:
-        """Remember a remark for people, and write nothing: `{{ note("…") }}` in templates."""
-        self._told[str(message)] = None
-        return Raw("")
-
-    def _file(self, name: str) -> str:
-        """Give the text of a file of the prototype: `file("…")` in templates."""
-        if name not in self._prototype.files:
-            raise _Failed(f"the prototype has no file `{name}`", near=nearest(name, self._prototype.files))
-        return self._prototype.files[name]
 
 
 class Rendering:
-    """The templates of a prototype with the variables of one component; begun by `Renderer.rendering`.
-
-    Args:
-        renderer: of the prototype.
-        variables: of the component, checked.
-    """
+    """The templates of a prototype with the variables of one component; begun by `Renderer.rendering`."""
 
     def __init__(self, renderer: Renderer, variables: Mapping[str, Any]) -> None:
-        self._renderer = renderer
-        self._libraries: dict[bool, Libraries] = {}
+        self.renderer, self.variables = renderer, variables
         self.limits = Limits()
-        self.variables = variables
-        self.told: dict[str, None] = {}
+        self.known: Mapping[str, Any] = {}  # the variables, and the names that all templates have
+        self.libraries: dict[bool, Libraries] = {}
+        self.notes: dict[str, None] = {}
         """What templates rendered so far told with `note("…")`, each remark once."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Give the remarks of the templates rendered so far."""
-        return tuple(self.told)
-
-    def libraries(self, known: Mapping[str, Any], *, marking: bool) -> Libraries:
-        """Give what the templates share, for the next one; `known` are the names that all templates have."""
-        if marking not in self._libraries:
-            self._libraries[marking] = Libraries({**known, **self.variables})
-        self._libraries[marking].begin()
-        return self._libraries[marking]
+        self.reads: set[str] = set()
+        """The names that templates rendered so far have looked up."""
 
     def render(self, name: str) -> str:
-        """Render one template.
-
-        Args:
-            name: one of the renderer's `names`.
+        """Render one template, one of the renderer's `names`.
 
         Raises:
             TemplateError: the template does not compile, uses a name that is not defined, calls `fail`, does
                 what the sandbox forbids, or more than `Limits` let it; names file and line.
         """
-        return self._renderer.run(name, self, marking=False)
+        return self.renderer.run(name, self, marking=False)
 
     def render_with_places(self, name: str) -> tuple[str, list[TemplatePlace | None]]:
         """Render one template, and give the line of a template that each line of the text came from.
@@ -564,15 +506,15 @@ class Rendering:
         """
         text = self.render(name)
         try:
-            marked, places = unmarked(self._renderer.run(name, self, marking=True))
+            marked, places = unmarked(self.renderer.run(name, self, marking=True))
         except TemplateError:  # a template that measures its own text may take offence at the marks
             marked, places = "", []
         return text, places if marked == text else [None] * (text.count("\n") + 1)
 
 
-def _compiled(environment: Any, text: str, name: str, source: str) -> CodeType:
-    code: CodeType = environment.compile(text, name, source)
-    return code
+_CODE_MARK = (
+    b"code of a template\0"  # marshal makes gigabytes of a few odd bytes: it reads only what we wrote
+)
 
 
 def _code_key(text: str, name: str, source: str) -> str:
@@ -614,7 +556,7 @@ def _kit() -> SimpleNamespace:
     from jinja2.ext import Extension
     from jinja2.filters import FILTERS
     from jinja2.lexer import Token, TokenStream
-    from jinja2.runtime import LoopContext
+    from jinja2.runtime import Context, LoopContext
     from jinja2.sandbox import ImmutableSandboxedEnvironment
     from jinja2.utils import Namespace, missing
 
@@ -650,8 +592,16 @@ def _kit() -> SimpleNamespace:
             visit(node, frame)
             self.write(")")
 
+    class Reads(Context):
+        """The names that a template sees; which of them it looks up decides what its text depends on."""
+
+        def resolve_or_missing(self, key: str) -> Any:
+            self.environment.rendering.reads.add(key)  # type: ignore[attr-defined]
+            return super().resolve_or_missing(key)
+
     class Environment(ImmutableSandboxedEnvironment):
         code_generator_class = Generator
+        context_class = Reads
         intercepted_binops = frozenset({"+", "*", "**", "%"})
 
         def concat(self, parts: Iterable[str]) -> str:
@@ -697,13 +647,34 @@ def _kit() -> SimpleNamespace:
 
         def __init__(self, **options: Any) -> None:
             super().__init__(finalize=self._finalized, **options)
-            self.limits = Limits()
-            self.libraries = Libraries({})
+            self.limits, self.libraries = Limits(), Libraries({})
             self.filters = {name: self._limited(name, rule) for name, rule in filters.items()}
-            self.globals: dict[str, Any] = {**self.globals, "fail": _fail, "state": self._state}
+            own = {"fail": _fail, "state": self._state, "file": self._file, "note": self._note}
+            self.globals: dict[str, Any] = {**self.globals, **own}
             self.globals |= {name: partial(self._remembering, self.globals[name]) for name in _REMEMBERING}
             for name in ("lipsum", "namespace"):
                 del self.globals[name]
+
+        def begin(self, loader: Any, rendering: Rendering, *, marking: bool) -> None:
+            """Turn to the next template, of any prototype and component."""
+            self.loader, self.rendering, self.limits = loader, rendering, rendering.limits
+            if marking not in rendering.libraries:
+                rendering.known = {**self.globals, **rendering.variables}
+                rendering.libraries[marking] = Libraries(rendering.known)
+            self.libraries = rendering.libraries[marking]
+            self.libraries.begin()
+
+        def _note(self, message: object) -> str:
+            """Remember a remark for people, and write nothing: `{{ note("…") }}` in templates."""
+            self.rendering.notes[str(message)] = None
+            return Raw("")
+
+        def _file(self, name: str) -> str:
+            """Give the text of a file of the prototype: `file("…")` in templates."""
+            files = self.rendering.renderer.prototype.files
+            if name not in files:
+                raise _Failed(f"the prototype has no file `{name}`", near=nearest(name, files))
+            return files[name]
 
         def _state(self, *given: Any, **values: Any) -> State:
             """Make an object whose attributes templates set."""
@@ -876,15 +847,12 @@ def _kit() -> SimpleNamespace:
     class Marks(Extension):
         """Puts the file and line of its origin before each line of a template's own text."""
 
-        def __init__(self, environment: Any, source: Callable[[str], str]) -> None:
-            super().__init__(environment)
-            self._source = source
-
         def filter_stream(self, stream: Any) -> Any:
             return TokenStream(self._marked(stream), stream.name, stream.filename)
 
         def _marked(self, stream: Any) -> Iterator[Token]:
-            file = self._source(stream.name)
+            environment: Any = self.environment
+            file = environment.rendering.renderer.source(stream.name)
             for token in stream:
                 if token.type == "variable_begin":
                     yield Token(token.lineno, "data", mark_of(file, token.lineno))

@@ -16,7 +16,7 @@ from mlstack.app.prototype import Prototype
 from mlstack.disk_cache import Cache
 from mlstack.errors import TemplateError
 from mlstack.render import template
-from mlstack.render.template import Renderer, TemplatePlace
+from mlstack.render.template import Engine, Renderer, TemplatePlace
 
 
 def renderer(templates: dict[str, str], files: dict[str, str] | None = None, store: Any = None) -> Renderer:
@@ -24,7 +24,7 @@ def renderer(templates: dict[str, str], files: dict[str, str] | None = None, sto
     prototype = Prototype(
         name="p", package="x", registry="r", templates=templates, sources=sources, files=files or {}
     )
-    return Renderer(prototype, store=store)
+    return Renderer(prototype, Engine(store))
 
 
 def render(text: str, /, **variables: Any) -> str:
@@ -422,7 +422,7 @@ def test_a_template_can_tell_people_something_and_writes_nothing_by_it() -> None
     told = renderer({"a.yaml.j2": "a: 1{{ note('mind ' ~ what) }}{{ note('mind ' ~ what) }}\n"})
     one, other = told.rendering({"what": "the gap"}), told.rendering({"what": "the dog"})
     assert one.render("a.yaml.j2") == other.render("a.yaml.j2") == "a: 1\n"
-    assert (one.notes, other.notes) == (("mind the gap",), ("mind the dog",))
+    assert ([*one.notes], [*other.notes]) == (["mind the gap"], ["mind the dog"])
 
 
 TOUCHING = "{% import '_lib.j2' as lib with context %}"

@@ -298,7 +298,7 @@ def test_compiled_templates_are_kept_between_runs(app: Build) -> None:
     kept: Mapping[str, bytes] = dict(store)
     assert load(app(packaged()), store=store) == first
     assert kept == store
-    assert any(key.startswith("template:") for key in kept)
+    assert any(key.startswith("templates:") for key in kept)
 
 
 def test_every_shipped_example_comes_out_of_the_store_as_it_was_rendered(tmp_path: Path) -> None:
