@@ -40,9 +40,12 @@ class Cache:
         self._unswept = 0
         self._swept = False
         self._trusted: bool | None = None
+        self._marks: set[str] = set()  # keys without bytes, which say that something has passed
 
     def get(self, key: str) -> bytes | None:
         """Give the bytes of a key, or None when they are not there, not readable or not as written."""
+        if key in self._marks:
+            return b""
         if not self._is_trusted():
             return None
         try:
@@ -52,10 +55,16 @@ class Cache:
         except OSError:
             return None
         digest, data = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
-        return data if digest == _digest(key, data) else None
+        if digest != _digest(key, data):
+            return None
+        if not data:
+            self._marks.add(key)
+        return data
 
     def put(self, key: str, data: bytes) -> None:
         """Keep bytes under a key; when that is not possible, nothing happens."""
+        if not data:
+            self._marks.add(key)
         self._make_folder()
         if not self._is_trusted():
             return

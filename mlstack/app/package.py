@@ -108,7 +108,7 @@ class PackageFolder:
         texts = {name: fields.text(name, "") for name in ("summary", "description", "license")}
         return {**required, **texts, **{name: fields.texts(name) for name in ("keywords", "requires")}}
 
-    @property
+    @cached_property
     def prototype_names(self) -> tuple[str, ...]:
         """Give the names of the prototypes, sorted, without parsing any."""
         paths = (path for path in self.files if len(path.parts) == 2 and path.name == "prototype.yaml")

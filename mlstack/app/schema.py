@@ -145,11 +145,12 @@ def check_file(
     Raises:
         SchemaError: listing every fault with its line.
     """
-    key = _key(_schema_text(kind), value)
+    schema = file_schema(kind)
+    key = _key(_schema_text(kind), outline(schema, value))
     if passed is not None and passed.get(key) is not None:
         return
     lines = []
-    for refusal in _refusals(file_schema(kind), value):
+    for refusal in _refusals(schema, value):
         origin = nearest_origin(origins or {}, refusal.path, Origin(source))
         lines.append(
             (f"`{join_path(refusal.path)}` " if refusal.path else "") + refusal.sentence() + f" ({origin})"
@@ -165,7 +166,7 @@ def check_file(
 
 def note_passed(kind: str, value: Any, passed: PassedStore) -> None:
     """Remember that a file's content fits its kind, where that is known without a check."""
-    passed.put(_key(_schema_text(kind), value), b"")
+    passed.put(_key(_schema_text(kind), outline(file_schema(kind), value)), b"")
 
 
 def check_schema(schema: Mapping[str, Any], document: AppDocument, path: ValuePath) -> None:
@@ -200,7 +201,9 @@ def check_params(
         ParamError: listing every fault with file, line, bounds, unit and the command that mends it.
     """
     values = {name: value for name, value in resolved.values.items() if value is not None}
-    key = _key(prototype.digest or json.dumps(prototype.schema, sort_keys=True), values)
+    key = _key(
+        prototype.digest or json.dumps(prototype.schema, sort_keys=True), outline(prototype.schema, values)
+    )
     if passed is not None and passed.get(key) is not None:
         return
     faults = list(_param_faults(prototype, resolved, values, component))
@@ -218,6 +221,40 @@ def check_value(param: Param, value: Any) -> list[str]:
         f"`{join_path((param.name, *refusal.path))}` {refusal.sentence(unit=param.unit, secret=param.secret)}"
         for refusal in _refusals(param.schema, value)
     ]
+
+
+_SAYS_NOTHING = frozenset(
+    {
+        "$schema",
+        "$id",
+        "title",
+        "description",
+        "default",
+        "examples",
+        "unit",
+        "aliases",
+        "additionalProperties",
+    }
+    | {"type", "properties", "required", "x-secret", "x-deprecated", "x-format", "x-value-aliases", "x-merge"}
+)
+
+
+def outline(schema: Any, value: Any) -> Any:
+    """Give what a schema can tell of a value: where it asks for the type alone, the name of that.
+
+    Values of one outline pass or fail together, so one of them is checked for all.
+    """
+    if not isinstance(schema, Mapping) or not _SAYS_NOTHING.issuperset(schema):
+        return value
+    if value.__class__ is float:
+        return "integral" if value.is_integer() else "float"
+    properties, others = schema.get("properties", {}), schema.get("additionalProperties", True)
+    if value.__class__ is not dict or not schema.keys() & _OF_MAPS:
+        return value.__class__.__name__
+    return {name: outline(properties.get(name, others), inner) for name, inner in value.items()}
+
+
+_OF_MAPS = frozenset({"properties", "required", "additionalProperties"})
 
 
 def _key(schema: str, values: Any) -> str:

@@ -157,7 +157,11 @@ def registry(folder: Path) -> Path:
 
 def app_of(folder: Path, bench: Path, *, components: int) -> Path:
     """Make an app of that many components and one environment."""
-    for words in (("init", folder.name), ("registry", "add", "bench", str(bench)), ("pkg", "install", "bench/bench")):
+    for words in (
+        ("init", folder.name),
+        ("registry", "add", "bench", str(bench)),
+        ("pkg", "install", "bench/bench"),
+    ):
         cwd = folder.parent if words[0] == "init" else folder
         subprocess.run([*MLSTACK, *words], cwd=cwd, check=True, capture_output=True)
     change_all(folder, components=components, image="1")
