@@ -1,4 +1,4 @@
-"""The only door to Jinja2: sandboxed, strict, bounded, plain data in, text and the origin of its lines out."""
+"""The only door to Jinja2: sandboxed, strict, bounded; plain data in, text and its origins out."""
 
 from __future__ import annotations
 
