@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from threading import Lock
 from typing import Any
 
@@ -24,7 +24,7 @@ from mlstack.errors import (
     UnreachableError,
     WatchExpiredError,
 )
-from mlstack.kube.api_errors import FILES_ELSEWHERE, error_of, warnings_of
+from mlstack.kube.api_errors import FILES_ELSEWHERE, UNKNOWN_KIND, error_of, warnings_of
 from mlstack.kube.client import (
     INITIAL_EVENTS_END,
     Applied,
@@ -52,11 +52,6 @@ _MOST_BYTES = 3 * 1024 * 1024
 _KUBE_SYSTEM = ObjectRef("v1", "Namespace", "", "kube-system")
 _METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-_TIME = re.compile(
-    r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?"
-    r"(Z|[+-][01][0-9]:[0-5][0-9])"
-)
-_KEEP_TEXTS = ("ConfigMap", "Secret")
 _PATCH_TYPES = {"merge": "application/merge-patch+json", "json": "application/json-patch+json"}
 
 
@@ -69,9 +64,7 @@ class ApiServerClient:
     """
 
     def __init__(self, transport: Transport, *, ca: str | None) -> None:
-        """Hold the parts; nothing is sent."""
-        self._transport = transport
-        self._ca = ca
+        self._transport, self._ca = transport, ca
         self._served: Kinds | None = None
         self._defined = Kinds(())
         self._lock = Lock()
@@ -79,14 +72,14 @@ class ApiServerClient:
     def identity(self) -> ClusterIdentity:
         """Give what tells this cluster from others; the UID is None where it may not be read."""
         try:
-            found = self.get(_KUBE_SYSTEM)
+            namespace = self.get(_KUBE_SYSTEM)
         except ForbiddenError as error:
             if error.why == "credentials":
                 raise
-            found = None
-        if found is not None and not found["metadata"].get("uid"):
+            namespace = None
+        if namespace is not None and not namespace["metadata"].get("uid"):
             raise self._transport.no_api("namespace kube-system has no uid")
-        uid = str(found["metadata"]["uid"]) if found else None
+        uid = str(namespace["metadata"]["uid"]) if namespace else None
         return ClusterIdentity(uid=uid, ca=self._ca, server=self._transport.server)
 
     def kinds(self, *, refresh: bool = False) -> Kinds:
@@ -102,34 +95,26 @@ class ApiServerClient:
 
     def may(self, right: Right) -> bool:
         """Tell whether we have a right: one SelfSubjectAccessReview."""
-        wanted = {
-            "group": right.group,
-            "resource": right.resource,
-            "namespace": right.namespace,
-            "verb": right.verb,
-            "name": right.name,
-        }
-        given = {key: value for key, value in wanted.items() if value}
-        return bool(self._review("SelfSubjectAccessReview", {"resourceAttributes": given}).get("allowed"))
+        attributes = {key: value for key, value in asdict(right).items() if value}
+        return bool(
+            self._review("SelfSubjectAccessReview", {"resourceAttributes": attributes}).get("allowed")
+        )
 
     def rights(self, namespace: str) -> Rights:
         """Give the rights we have in a namespace that the server can list: one SelfSubjectRulesReview."""
-        status = self._review("SelfSubjectRulesReview", {"namespace": namespace})
-        rules = status.get("resourceRules") or []
-        if not (_are_maps(rules) and all(_are_lists(rule) for rule in rules)):
+        rules = self._review("SelfSubjectRulesReview", {"namespace": namespace}).get("resourceRules") or []
+        if not (
+            _are_maps(rules) and all(isinstance(w, list | None) for rule in rules for w in rule.values())
+        ):
             raise self._transport.no_api("rules of other types than promised")
         return Rights(rules=tuple(rules))
 
     def _review(self, kind: str, spec: Mapping[str, Any]) -> Mapping[str, Any]:
         """Ask about ourselves; nothing is kept of the question, so asking twice does no harm."""
-        request = Request(
-            method="POST",
-            path=f"/apis/authorization.k8s.io/v1/{kind.lower()}s",
-            body={"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec},
-            is_idempotent=True,
-        )
-        answer = self._ask(request, ObjectRef("authorization.k8s.io/v1", kind, "", "")).body
-        status = answer.get("status")
+        group = "authorization.k8s.io/v1"
+        body = {"apiVersion": group, "kind": kind, "spec": spec}
+        request = Request(method="POST", path=f"/apis/{group}/{kind.lower()}s", body=body, is_idempotent=True)
+        status = self._ask(request, ObjectRef(group, kind, "", "")).body.get("status")
         if not isinstance(status, Mapping):
             raise self._transport.no_api(f"{kind} without status")
         return status
@@ -137,7 +122,7 @@ class ApiServerClient:
     def get(self, ref: ObjectRef) -> dict[str, Any] | None:
         """Read one object, None if it, its namespace or its kind is not there."""
         try:
-            path = self._path(ref.api_version, ref.kind, ref.namespace, ref.name)
+            path = self._path(ref)
         except (ObjectNotFoundError, InvalidError):  # nothing can be at such an address
             return None
         try:
@@ -158,7 +143,7 @@ class ApiServerClient:
     ) -> Listing:
         """List the objects of one kind, in pages where there are many."""
         subject = ObjectRef(api_version, kind, namespace or "", "")
-        path = self._path(api_version, kind, namespace, "")
+        path = self._kind_path(api_version, kind, namespace)
         query = _selection(labels, fields) | {"limit": str(PAGE)}
         accept = _METADATA_LIST if metadata_only else "application/json"
         items: list[Mapping[str, Any]] = []
@@ -172,10 +157,10 @@ class ApiServerClient:
                 # The list changed too much between two pages: take it in one piece.
                 items, query = [], _selection(labels, fields)
                 continue
-            found, metadata = page.get("items") or [], page.get("metadata")
-            if "items" not in page or not isinstance(found, list) or not isinstance(metadata, Mapping):
+            objects, metadata = page.get("items") or [], page.get("metadata")
+            if "items" not in page or not isinstance(objects, list) or not isinstance(metadata, Mapping):
                 raise self._transport.no_api(f"a list of {kind} without items or metadata")
-            items += (_named(self._object(item, subject), api_version, kind) for item in found)
+            items += (_typed(self._object(item, subject), subject) for item in objects)
             if not metadata.get("continue"):
                 version = metadata.get("resourceVersion") or ""  # lists of ComponentStatus have none
                 return Listing(items=tuple(items), resource_version=str(version))
@@ -183,33 +168,24 @@ class ApiServerClient:
         raise self._transport.no_api(f"a list of {kind} without end")
 
     def apply(
-        self,
-        obj: Mapping[str, Any],
-        *,
-        manager: str = MANAGER,
-        force: bool = False,
-        dry_run: bool = False,
+        self, obj: Mapping[str, Any], *, manager: str = MANAGER, force: bool = False, dry_run: bool = False
     ) -> Applied:
         """Write what we want of an object by server-side apply; unknown fields are refused."""
-        ref = ObjectRef.of(obj)
-        query = _writing(manager, dry_run=dry_run) | {"force": str(force).lower()}
-        return self._write(
-            Request(
-                method="PATCH",
-                path=self._path(ref.api_version, ref.kind, ref.namespace, _name(ref)),
-                query=query,
-                body=obj,
-                content_type=APPLY,
-                is_idempotent=True,
-            ),
-            ref,
-            dry_run=dry_run,
+        ref = _named_ref(obj)
+        request = Request(
+            method="PATCH",
+            path=self._path(ref),
+            query=_writing(manager, dry_run=dry_run) | {"force": str(force).lower()},
+            body=obj,
+            content_type=APPLY,
+            is_idempotent=True,
         )
+        return self._write(request, ref, dry_run=dry_run)
 
     def create(self, obj: Mapping[str, Any], *, manager: str = MANAGER, dry_run: bool = False) -> Applied:
         """Create an object."""
         ref = ObjectRef.of(obj)
-        path = self._path(ref.api_version, ref.kind, ref.namespace, "")
+        path = self._kind_path(ref.api_version, ref.kind, ref.namespace)
         query = _writing(manager, dry_run=dry_run)
         # A second request finds the object of the first by its name; without a name there would be two.
         request = Request(method="POST", path=path, query=query, body=obj, is_idempotent=bool(ref.name))
@@ -219,9 +195,8 @@ class ApiServerClient:
         self, obj: Mapping[str, Any], *, manager: str = MANAGER, subresource: str = "", dry_run: bool = False
     ) -> Applied:
         """Put an object in place of the one that is there; a `resourceVersion` in it must be the live one."""
-        ref = ObjectRef.of(obj)
-        path = self._path(ref.api_version, ref.kind, ref.namespace, _name(ref), subresource)
-        query = _writing(manager, dry_run=dry_run)
+        ref = _named_ref(obj)
+        path, query = self._path(ref, subresource), _writing(manager, dry_run=dry_run)
         request = Request(method="PUT", path=path, query=query, body=obj, is_idempotent=True)
         return self._write(request, ref, subresource, dry_run=dry_run)
 
@@ -236,19 +211,15 @@ class ApiServerClient:
         dry_run: bool = False,
     ) -> Applied:
         """Change parts of an object: JSON merge patch (a mapping) or JSON patch (a list of operations)."""
-        return self._write(
-            Request(
-                method="PATCH",
-                path=self._path(ref.api_version, ref.kind, ref.namespace, _name(ref), subresource),
-                query=_writing(manager, dry_run=dry_run),
-                body=patch,
-                content_type=_PATCH_TYPES[kind],
-                is_idempotent=kind == "merge",
-            ),
-            ref,
-            subresource,
-            dry_run=dry_run,
+        request = Request(
+            method="PATCH",
+            path=self._path(_check_name(ref), subresource),
+            query=_writing(manager, dry_run=dry_run),
+            body=patch,
+            content_type=_PATCH_TYPES[kind],
+            is_idempotent=kind == "merge",
         )
+        return self._write(request, ref, subresource, dry_run=dry_run)
 
     def delete(
         self,
@@ -262,26 +233,28 @@ class ApiServerClient:
     ) -> dict[str, Any] | None:
         """Delete an object; gives it while it waits for finalizers, None once it is gone."""
         # A body replaces all query options, `dryRun` too: everything stands in the body.
+        preconditions = {
+            key: value
+            for key, value in {"uid": uid, "resourceVersion": resource_version}.items()
+            if value is not None
+        }
         body: dict[str, Any] = {
             "kind": "DeleteOptions",
             "apiVersion": "v1",
             "propagationPolicy": propagation,
             **({"dryRun": ["All"]} if dry_run else {}),
             **({"gracePeriodSeconds": grace_period_s} if grace_period_s is not None else {}),
+            **({"preconditions": preconditions} if preconditions else {}),
         }
-        given = {"uid": uid, "resourceVersion": resource_version}
-        preconditions = {key: value for key, value in given.items() if value is not None}
-        if preconditions:
-            body["preconditions"] = preconditions
-        path = self._path(ref.api_version, ref.kind, ref.namespace, _name(ref))
+        path = self._path(_check_name(ref))
         request = Request(method="DELETE", path=path, body=body, is_idempotent=uid is not None)
         response = self._transport.send(request)
         if response.repeated and response.code == 404 and not dry_run:
             return None
-        answer = self._answered(response, ref).body
+        answer = self._checked(response, ref).body
         if answer.get("kind") != "Status":
             answer = self._object(answer, ref)
-        return _named(answer, ref.api_version, ref.kind) if is_waiting(answer) else None
+        return _typed(answer, ref) if _is_waiting(answer) else None
 
     def watch(
         self,
@@ -299,13 +272,12 @@ class ApiServerClient:
         subject = ObjectRef(api_version, kind, namespace or "", "")
         request = Request(
             method="GET",
-            path=self._path(api_version, kind, namespace, ""),
+            path=self._kind_path(api_version, kind, namespace),
             query=_selection(labels, fields) | _watching(resource_version, timeout_s),
             accept=_METADATA if metadata_only else "application/json",
             is_idempotent=True,
         )
-        silence_s = timeout_s + SILENCE_S
-        lines = self._transport.stream(request, timeout_s=silence_s)
+        lines = self._transport.stream(request, timeout_s=timeout_s + SILENCE_S)
         if isinstance(lines, Response) and not resource_version and lines.code in (400, 422):
             # Servers before 1.32 do not stream what there is: list, then watch from there.
             listing = self.list(
@@ -316,13 +288,29 @@ class ApiServerClient:
                 fields=fields,
                 metadata_only=metadata_only,
             )
-            yield from _initial(listing)
+            yield from _initial_events(listing)
             query = _selection(labels, fields) | _watching(listing.resource_version, timeout_s)
-            lines = self._transport.stream(replace(request, query=query), timeout_s=silence_s)
+            lines = self._transport.stream(replace(request, query=query), timeout_s=timeout_s + SILENCE_S)
         if isinstance(lines, Response):
             raise self._error(lines, subject)
         for line in lines:
             yield self._event(line, subject)
+
+    def _event(self, line: bytes, subject: ObjectRef) -> WatchEvent:
+        odd = ClusterError(f"{subject}: a watch gave a line that is no event")
+        try:
+            event = decoded(line)
+            kind, obj = event["type"], event["object"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise odd from error
+        if kind == "ERROR" and isinstance(obj, Mapping):
+            code = obj.get("code")
+            code = code if isinstance(code, int) else 500
+            raise error_of(code, obj, subject=f"watch of {subject.kind}")
+        if kind not in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK"):
+            raise odd
+        obj = self._object(obj, subject, named=kind != "BOOKMARK")
+        return WatchEvent(type=kind, object=_typed(obj, subject))
 
     def logs(
         self,
@@ -336,12 +324,8 @@ class ApiServerClient:
     ) -> str:
         """Give the last lines that a container has written; its node, not the API server, may stay silent."""
         query = {"container": container, "tailLines": str(lines), "limitBytes": str(most_bytes)}
-        request = Request(
-            method="GET",
-            path=self._path(ref.api_version, ref.kind, ref.namespace, ref.name, "log"),
-            query=query | ({"previous": "true"} if previous else {}),
-            accept="*/*",
-        )
+        query |= {"previous": "true"} if previous else {}
+        request = Request(method="GET", path=self._path(ref, "log"), query=query, accept="*/*")
         try:
             answer = self._transport.text(request, timeout_s=timeout_s)
         except UnreachableError as error:
@@ -350,20 +334,7 @@ class ApiServerClient:
             raise self._error(answer, ref)
         return answer
 
-    def _event(self, line: bytes, subject: ObjectRef) -> WatchEvent:
-        try:
-            event = decoded(line)
-            kind, found = event["type"], event["object"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise ClusterError(f"{subject}: a watch gave a line that is no event") from error
-        if kind == "ERROR" and isinstance(found, Mapping):
-            code = found.get("code")
-            code = code if isinstance(code, int) else 500
-            raise error_of(code, found, subject=f"watch of {subject.kind}")
-        if kind not in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK"):
-            raise ClusterError(f"{subject}: a watch gave a line that is no event")
-        found = self._object(found, subject, named=kind != "BOOKMARK")
-        return WatchEvent(type=kind, object=_named(found, subject.api_version, subject.kind))
+    # --- requests and answers ---
 
     def _write(self, request: Request, ref: ObjectRef, subresource: str = "", *, dry_run: bool) -> Applied:
         try:
@@ -372,30 +343,27 @@ class ApiServerClient:
             size_bytes = len(json.dumps(request.body))
             if size_bytes <= _MOST_BYTES:
                 raise
-            said = f"{size_bytes} bytes, where it takes {_MOST_BYTES} at most"
+            text = f"{size_bytes} bytes, where it takes {_MOST_BYTES} at most"
             raise InvalidError(
-                f"`{ref}` is too large for the API server: {said}", hint=FILES_ELSEWHERE
+                f"`{ref}` is too large for the API server: {text}", hint=FILES_ELSEWHERE
             ) from error
         if response.repeated and response.code == 409 and not dry_run:
             live = written(self, ref, request.body, subresource)
             if live is not None:
                 return Applied(object=live, warnings=(), created=request.method == "POST")
-        response = self._answered(response, ref)
+        response = self._checked(response, ref)
         self._object(response.body, ref)
         if ref.kind == "CustomResourceDefinition":
             # Discovery shows a new kind a moment after it can be used.
             with self._lock:
                 self._defined = self._defined.with_crds([response.body])
-        return Applied(
-            object=response.body,
-            warnings=warnings_of(response.warnings),
-            created=response.code == 201,
-        )
+        warnings = warnings_of(response.warnings)
+        return Applied(object=response.body, warnings=warnings, created=response.code == 201)
 
     def _ask(self, request: Request, ref: ObjectRef) -> Response:
-        return self._answered(self._transport.send(request), ref)
+        return self._checked(self._transport.send(request), ref)
 
-    def _answered(self, response: Response, ref: ObjectRef) -> Response:
+    def _checked(self, response: Response, ref: ObjectRef) -> Response:
         if response.code >= 300:
             raise self._error(response, ref)
         if not isinstance(response.body, Mapping):
@@ -403,84 +371,135 @@ class ApiServerClient:
         return response
 
     def _object(self, body: Any, ref: ObjectRef, *, named: bool = True) -> Mapping[str, Any]:
-        """Give an answer that is an object, whose metadata are what the API promises of every kind.
-
-        Raises:
-            ClusterError: it is none.
-        """
+        """Give an answer that is an object, whose metadata are what the API promises of every kind."""
         fault = "it is no map" if not isinstance(body, Mapping) else object_fault(body, ref.kind, named=named)
         if fault:
             raise self._transport.no_api(f"an answer for {ref} is no object: {fault}")
         return body  # type: ignore[no-any-return] # a map without a fault
 
     def _error(self, response: Response, ref: ObjectRef) -> ClusterError:
-        subject = str(ref) if ref.name else ref.kind
+        subject = f"`{ref if ref.name else ref.kind}`"
         error = error_of(
-            response.code, response.body, subject=f"`{subject}`", namespace=ref.namespace, kind=ref.kind
+            response.code, response.body, subject=subject, namespace=ref.namespace, kind=ref.kind
         )
         if isinstance(error, ForbiddenError) and error.why in ("credentials", "rights"):
             error.hint = self._transport.why_nobody or error.hint
         return error
 
-    def _path(
-        self, api_version: str, kind: str, namespace: str | None, name: str, subresource: str = ""
-    ) -> str:
-        """Give the path of an object, or of all objects of a kind where `name` is empty."""
-        found = self._kind(api_version, kind)
-        parts = ["apis", *api_version.split("/")] if found.group else ["api", api_version]
-        if found.namespaced and namespace:
-            parts += ["namespaces", namespace]
-        elif found.namespaced and (name or namespace is not None):
-            raise InvalidError(f"`{kind} {name}` needs a namespace")
-        parts += [part for part in (found.plural, name, subresource) if part]
+    def _kind_path(self, api_version: str, kind: str, namespace: str | None) -> str:
+        return self._path(ObjectRef(api_version, kind, namespace or "", ""), in_all=namespace is None)
+
+    def _path(self, ref: ObjectRef, subresource: str = "", *, in_all: bool = False) -> str:
+        """Give the path of an object, or of all objects of a kind where it has no name."""
+        kind = self._kind(ref.api_version, ref.kind)
+        parts = ["apis", *ref.api_version.split("/")] if kind.group else ["api", ref.api_version]
+        if kind.namespaced and ref.namespace:
+            parts += ["namespaces", ref.namespace]
+        elif kind.namespaced and not in_all:
+            raise InvalidError(f"`{ref.kind} {ref.name}` needs a namespace")
+        parts += [part for part in (kind.plural, ref.name, subresource) if part]
         if unfit := [part for part in parts if part in ("", ".", "..")]:
-            raise InvalidError(f"`{kind} {name}`: `{unfit[0]}` cannot stand in the path of an object")
+            raise InvalidError(f"`{ref.kind} {ref.name}`: `{unfit[0]}` cannot stand in the path of an object")
         return "/" + "/".join(quote(part) for part in parts)
 
     def _kind(self, api_version: str, kind: str) -> Kind:
         """Find a kind: built-in and just defined ones without asking, others from the server, twice."""
-        found = Kinds.builtin().lookup(api_version, kind) or self._defined.lookup(api_version, kind)
-        found = found or self.kinds().lookup(api_version, kind)
-        found = found or self.kinds(refresh=True).lookup(api_version, kind)
-        if found is None:
-            raise ObjectNotFoundError(
-                f"the cluster does not know the kind `{kind}` of `{api_version}`",
-                what="kind",
-                hint="install what defines it first; `kubectl api-resources` lists what there is",
-            )
-        return found
+        known = (
+            Kinds.builtin().lookup(api_version, kind)
+            or self._defined.lookup(api_version, kind)
+            or self.kinds().lookup(api_version, kind)
+            or self.kinds(refresh=True).lookup(api_version, kind)
+        )
+        if known is None:
+            text = f"the cluster does not know the kind `{kind}` of `{api_version}`"
+            raise ObjectNotFoundError(text, what="kind", hint=UNKNOWN_KIND)
+        return known
+
+    # --- discovery: aggregated, and the older one by group ---
 
     def _discover(self) -> Iterator[Kind]:
         others = prefetch(lambda: self._discovery("/apis"))
         core, groups = self._discovery("/api"), others()
         try:
-            yield from self._found_kinds(core, groups)
+            if all(_AGGREGATED in half.content_type.replace(" ", "") for half in (core, groups)):
+                yield from _aggregated_kinds(core.body)
+                yield from _aggregated_kinds(groups.body)
+                return
+            for path in _group_paths(core.body, groups.body):
+                try:
+                    yield from _listed_kinds(self._discovery(path).body)
+                except (ObjectNotFoundError, TransientError):
+                    # One extension server that is down must not hide all the other kinds.
+                    continue
         except (AttributeError, KeyError, TypeError):  # what came has another form than any server gives it
             raise self._transport.no_api("its list of kinds has another form") from None
 
-    def _found_kinds(self, core: Response, groups: Response) -> Iterator[Kind]:
-        if is_aggregated(core.content_type) and is_aggregated(groups.content_type):
-            for half in (core, groups):
-                yield from aggregated_kinds(half.body)
-            return
-        for path in group_paths(core.body, groups.body):
-            try:
-                yield from listed_kinds(self._discovery(path).body)
-            except (ObjectNotFoundError, TransientError):
-                # One extension server that is down must not hide all the other kinds.
-                continue
-
     def _discovery(self, path: str) -> Response:
-        request = Request(method="GET", path=path, accept=AGGREGATED, is_idempotent=True)
+        request = Request(method="GET", path=path, accept=_DISCOVERY, is_idempotent=True)
         answer = self._ask(request, ObjectRef("", "list of kinds", "", ""))
-        if not PARTS & answer.body.keys():
+        if not {"items", "groups", "versions", "resources"} & answer.body.keys():
             raise self._transport.no_api(f"no list of kinds at {path}")
         return answer
 
 
+_AGGREGATED = "as=APIGroupDiscoveryList"
+_DISCOVERY = ",".join(
+    (
+        f"application/json;g=apidiscovery.k8s.io;v=v2;{_AGGREGATED}",
+        f"application/json;g=apidiscovery.k8s.io;v=v2beta1;{_AGGREGATED}",
+        "application/json",
+    )
+)
+
+
+def _aggregated_kinds(body: Mapping[str, Any]) -> Iterator[Kind]:
+    """Give the kinds of one `APIGroupDiscoveryList`, which servers before 1.26 do not give."""
+    for group in body.get("items") or ():
+        name = str((group.get("metadata") or {}).get("name") or "")
+        for version in group.get("versions") or ():
+            for resource in version.get("resources") or ():
+                subresources = [part.get("subresource") for part in resource.get("subresources") or ()]
+                yield Kind(
+                    group=name,
+                    version=str(version["version"]),
+                    kind=str((resource.get("responseKind") or {}).get("kind") or ""),
+                    plural=str(resource["resource"]),
+                    namespaced=resource.get("scope") == "Namespaced",
+                    has_status="status" in subresources,
+                )
+
+
+def _group_paths(core: Mapping[str, Any], groups: Mapping[str, Any]) -> list[str]:
+    """Give the path of every group and version that the older `/api` and `/apis` answers name."""
+    return [f"/api/{version}" for version in core.get("versions") or ()] + [
+        f"/apis/{version['groupVersion']}"
+        for group in groups.get("groups") or ()
+        for version in group.get("versions") or ()
+    ]
+
+
+def _listed_kinds(body: Mapping[str, Any]) -> Iterator[Kind]:
+    """Give the kinds of one `APIResourceList`; subresources are no kinds."""
+    group, _, version = str(body.get("groupVersion") or "").rpartition("/")
+    names = {str(resource["name"]) for resource in body.get("resources") or ()}
+    for resource in body.get("resources") or ():
+        if "/" not in resource["name"]:
+            yield Kind(
+                group=group,
+                version=version,
+                kind=str(resource["kind"]),
+                plural=str(resource["name"]),
+                namespaced=bool(resource.get("namespaced")),
+                has_status=f"{resource['name']}/status" in names,
+            )
+
+
+# --- parts of requests ---
+
+
 def _selection(labels: str, fields: str) -> dict[str, str]:
-    given = {"labelSelector": labels, "fieldSelector": fields}
-    return {key: value for key, value in given.items() if value}
+    selectors = {"labelSelector": labels, "fieldSelector": fields}
+    return {key: value for key, value in selectors.items() if value}
 
 
 def _watching(resource_version: str, timeout_s: float) -> dict[str, str]:
@@ -500,32 +519,34 @@ def _writing(manager: str, *, dry_run: bool) -> dict[str, str]:
     return query | {"dryRun": "All"} if dry_run else query
 
 
-def _name(ref: ObjectRef) -> str:
+def _named_ref(obj: Mapping[str, Any]) -> ObjectRef:
+    return _check_name(ObjectRef.of(obj))
+
+
+def _check_name(ref: ObjectRef) -> ObjectRef:
     if not ref.name:
         raise InvalidError(f"a `{ref.kind}` has no name", hint="set metadata.name")
-    return ref.name
-
-
-def _named(item: Mapping[str, Any], api_version: str, kind: str) -> dict[str, Any]:
-    """Give an item of a list its apiVersion and kind, which servers leave out or replace."""
-    return {**item, "apiVersion": api_version, "kind": kind}
-
-
-def _initial(listing: Listing) -> Iterator[WatchEvent]:
-    """Give a list in the form in which newer servers begin a watch."""
-    for item in listing.items:
-        yield WatchEvent(type="ADDED", object=item)
-    metadata = {
-        "resourceVersion": listing.resource_version,
-        "annotations": {INITIAL_EVENTS_END: "true"},
-    }
-    yield WatchEvent(type="BOOKMARK", object={"metadata": metadata})
+    return ref
 
 
 # --- objects as the API promises them ---
 
 
-def is_waiting(answer: Mapping[str, Any]) -> bool:
+def _typed(item: Mapping[str, Any], ref: ObjectRef) -> dict[str, Any]:
+    """Give an item of a list its apiVersion and kind, which servers leave out or replace."""
+    return {**item, "apiVersion": ref.api_version, "kind": ref.kind}
+
+
+def _initial_events(listing: Listing) -> Iterator[WatchEvent]:
+    """Give a list in the form in which newer servers begin a watch."""
+    for item in listing.items:
+        yield WatchEvent(type="ADDED", object=item)
+    annotations = {INITIAL_EVENTS_END: "true"}
+    metadata = {"resourceVersion": listing.resource_version, "annotations": annotations}
+    yield WatchEvent(type="BOOKMARK", object={"metadata": metadata})
+
+
+def _is_waiting(answer: Mapping[str, Any]) -> bool:
     """Say whether the answer to a deletion is an object that is still there."""
     metadata = answer.get("metadata") or {}
     if answer.get("kind") == "Status" or not metadata.get("deletionTimestamp"):
@@ -545,7 +566,7 @@ def object_fault(body: Mapping[str, Any], kind: str, *, named: bool = True) -> s
     Returns:
         The fault, nothing if there is none.
     """
-    if kind in _KEEP_TEXTS and not _are_texts(body.get("data") or {}):
+    if kind in ("ConfigMap", "Secret") and not _are_texts(body.get("data") or {}):
         return "data is no map of texts"
     metadata = body.get("metadata")
     if not isinstance(metadata, Mapping):
@@ -559,113 +580,52 @@ def object_fault(body: Mapping[str, Any], kind: str, *, named: bool = True) -> s
     return ""
 
 
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int)
+
+
 def _are_texts(value: Any) -> bool:
-    parts = [*value, *value.values()] if isinstance(value, Mapping) else ()
-    return isinstance(value, Mapping) and all(isinstance(part, str) for part in parts)
+    return isinstance(value, Mapping) and all(map(_is_text, [*value, *value.values()]))
 
 
 def _are_maps(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(part, Mapping) for part in value)
 
 
-def _are_lists(rule: Mapping[str, Any]) -> bool:
-    return all(isinstance(words, list | None) for words in rule.values())
-
-
-def _are_managed(value: Any) -> bool:
-    return _are_maps(value) and all(
-        _is_tree(entry.get("fieldsV1") or {})
-        and all(
-            isinstance(entry.get(key, ""), str)
-            for key in ("manager", "operation", "subresource", "apiVersion")
-        )
-        and (entry.get("time") is None or _is_time(entry["time"]))
-        for entry in value
-    )
-
-
-def _is_tree(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_is_tree, value.values()))
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
+_TIME = re.compile(
+    r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?"
+    r"(Z|[+-][01][0-9]:[0-5][0-9])"
+)
 
 
 def _is_time(value: Any) -> bool:
     return isinstance(value, str) and _TIME.fullmatch(value) is not None
 
 
+def _is_tree(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_tree, value.values()))
+
+
+def _are_managed(value: Any) -> bool:
+    texts = ("manager", "operation", "subresource", "apiVersion")
+    return _are_maps(value) and all(
+        _is_tree(entry.get("fieldsV1") or {})
+        and all(_is_text(entry.get(key, "")) for key in texts)
+        and (entry.get("time") is None or _is_time(entry["time"]))
+        for entry in value
+    )
+
+
 _METADATA_FIELDS: Mapping[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("namespace", "uid", "resourceVersion", "generateName"), _is_text),
     **dict.fromkeys(("labels", "annotations"), _are_texts),
     **dict.fromkeys(("creationTimestamp", "deletionTimestamp"), _is_time),
+    **dict.fromkeys(("generation", "deletionGracePeriodSeconds"), _is_number),
     "finalizers": lambda value: isinstance(value, list) and all(map(_is_text, value)),
     "ownerReferences": lambda value: _are_maps(value) and all(_is_text(owner.get("uid")) for owner in value),
     "managedFields": _are_managed,
-    "generation": lambda value: isinstance(value, int),
-    "deletionGracePeriodSeconds": lambda value: isinstance(value, int),
 }
-
-
-# --- discovery: aggregated, and the older one by group ---
-
-AGGREGATED = ",".join(
-    (
-        "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
-        "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
-        "application/json",
-    )
-)
-
-
-PARTS = frozenset({"items", "groups", "versions", "resources"})
-"""What answers with kinds hold, each one of them."""
-
-
-def is_aggregated(content_type: str) -> bool:
-    """Say whether an answer is the aggregated form: servers before 1.26 give the older one."""
-    return "as=APIGroupDiscoveryList" in content_type.replace(" ", "")
-
-
-def aggregated_kinds(body: Mapping[str, Any]) -> Iterator[Kind]:
-    """Give the kinds of one `APIGroupDiscoveryList`."""
-    for group in body.get("items") or ():
-        name = str((group.get("metadata") or {}).get("name") or "")
-        for version in group.get("versions") or ():
-            for resource in version.get("resources") or ():
-                yield Kind(
-                    group=name,
-                    version=str(version["version"]),
-                    kind=str((resource.get("responseKind") or {}).get("kind") or ""),
-                    plural=str(resource["resource"]),
-                    namespaced=resource.get("scope") == "Namespaced",
-                    has_status=any(
-                        one.get("subresource") == "status" for one in resource.get("subresources") or ()
-                    ),
-                )
-
-
-def group_paths(core: Mapping[str, Any], groups: Mapping[str, Any]) -> list[str]:
-    """Give the path of every group and version that the older `/api` and `/apis` answers name."""
-    return [f"/api/{version}" for version in core.get("versions") or ()] + [
-        f"/apis/{version['groupVersion']}"
-        for group in groups.get("groups") or ()
-        for version in group.get("versions") or ()
-    ]
-
-
-def listed_kinds(body: Mapping[str, Any]) -> Iterator[Kind]:
-    """Give the kinds of one `APIResourceList`; subresources are no kinds."""
-    group, _, version = str(body.get("groupVersion") or "").rpartition("/")
-    names = {str(resource["name"]) for resource in body.get("resources") or ()}
-    for resource in body.get("resources") or ():
-        if "/" not in resource["name"]:
-            yield Kind(
-                group=group,
-                version=version,
-                kind=str(resource["kind"]),
-                plural=str(resource["name"]),
-                namespaced=bool(resource.get("namespaced")),
-                has_status=f"{resource['name']}/status" in names,
-            )

@@ -1,15 +1,13 @@
-"""Many requests at once: work done for many items, and questions asked before their answers are needed."""
+"""Many requests at once: work done for many items, and work begun before its result is needed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
-from functools import partial
-from threading import Event, Lock, Thread
-from typing import Any, Protocol, TypeVar
+from threading import Event, Thread
+from typing import Protocol, TypeVar
 
 from mlstack.errors import MlstackError, NotReadyError, UnreachableError
-from mlstack.kube.client import ClientWrapper, Cluster, ObjectRef
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -126,41 +124,3 @@ def prefetch(work: Callable[[], T]) -> PendingResult[T]:
 
     Thread(target=run, name="mlstack-ahead", daemon=True).start()
     return result.result
-
-
-class PrefetchingCluster(ClientWrapper):
-    """Another client; some of what it will be asked is asked at once.
-
-    Each answer is given once, to the first who asks the same; whoever asks again asks the cluster.
-    """
-
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster)
-        self._lock = Lock()
-        self._begun: dict[Hashable, Callable[[], object]] = {}
-
-    def foresee_get(self, ref: ObjectRef) -> None:
-        """Begin to read an object."""
-        self._begin("get", ref)
-
-    def foresee_list(self, api_version: str, kind: str, **selection: Any) -> None:
-        """Begin to list objects, as `list` will be asked to."""
-        self._begin("list", api_version, kind, **selection)
-
-    def _begin(self, verb: str, *args: Any, **named: Any) -> None:
-        question = _question(verb, args, named)
-        with self._lock:
-            if question not in self._begun:
-                self._begun[question] = prefetch(partial(super()._call, verb, *args, **named))
-
-    def _call(self, verb: str, *args: Any, **named: Any) -> Any:
-        if verb in ("get", "list"):
-            with self._lock:
-                answer = self._begun.pop(_question(verb, args, named), None)
-            if answer is not None:
-                return answer()
-        return super()._call(verb, *args, **named)
-
-
-def _question(verb: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> Hashable:
-    return verb, args, frozenset((key, value) for key, value in named.items() if value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from mlstack.kube.client import Cluster
-from mlstack.kube.parallel import PrefetchingCluster
 from mlstack.kube.retrying import FencedClient
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.validate.validate import load_schemas
@@ -30,11 +29,3 @@ class TestFencedCluster(TestMemoryCluster):
     def cluster(self) -> Cluster:
         inner = MemoryCluster(load_schemas("1.36"))
         return FencedClient(inner, check=lambda: None, deleted=lambda ref: None)
-
-
-class TestAheadCluster(TestMemoryCluster):
-    """Whoever asks what nobody foresaw sees no difference."""
-
-    @pytest.fixture
-    def cluster(self) -> Cluster:
-        return PrefetchingCluster(MemoryCluster(load_schemas("1.36")))

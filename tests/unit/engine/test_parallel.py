@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from mlstack.errors import ForbiddenError, InvalidError, MlstackError, UnreachableError
+from mlstack.errors import ClusterError, ForbiddenError, InvalidError, MlstackError, UnreachableError
 from mlstack.kube import parallel
 
 
@@ -100,3 +100,25 @@ def test_what_waits_sees_that_the_rest_has_failed() -> None:
 
     with pytest.raises(UnreachableError):
         parallel.run(work, [0, 1, 2], stopped=stopped)
+
+
+def test_work_goes_on_while_nobody_waits() -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    def work() -> str:
+        begun.set()
+        go.wait(10)
+        return "done"
+
+    answer = parallel.prefetch(work)
+    assert begun.wait(10)
+    go.set()
+    assert answer() == "done"
+
+
+def test_whoever_waits_gets_the_error() -> None:
+    def work() -> None:
+        raise ClusterError("no")
+
+    with pytest.raises(ClusterError, match="no"):
+        parallel.prefetch(work)()
