@@ -1,8 +1,8 @@
-"""A cluster in memory: for unit tests, `mlstack demo` and dry runs.
+"""A cluster in memory: the one fake API server of tests and `mlstack demo`.
 
 Writes mean what they mean on an API server (server-side apply with field managers, generations, finalizers,
 watches); the controllers that every cluster has run at once. Which pods run is not decided here: see
-`simulated`. One contract suite runs on this cluster and on a real one.
+`controllers`. One contract suite runs on this cluster and on a real one.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from mlstack.kube.client import (
 )
 from mlstack.objects.kinds import Kinds, Schemas
 from mlstack.objects.kube_object import MANAGER
-from mlstack.testing import store, writes
-from mlstack.testing import store as garbage
+from mlstack.testing import garbage, store
+from mlstack.testing.kinds import Catalog, Served
 from mlstack.testing.server_side_apply import FieldWriter
-from mlstack.testing.store import Key, Obj, ObjectStore, StoreChange, copied
-from mlstack.testing.writes import Catalog, Served, Write
+from mlstack.testing.store import Key, ObjectStore, StoreChange, copied
+from mlstack.testing.writes import Write
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
@@ -65,7 +65,6 @@ class MemoryCluster:
         on_idle: Callable[[], object] = lambda: None,
         denies: Callable[[Right], bool] | None = None,
     ) -> None:
-        """Begin with the namespaces that every cluster has."""
         self._name = name
         self._clock = clock
         self._lock, self._idling = RLock(), RLock()
@@ -80,9 +79,9 @@ class MemoryCluster:
 
     def identity(self) -> ClusterIdentity:
         """Give what tells this cluster from others."""
-        found = self.get(ObjectRef("v1", "Namespace", "", "kube-system"))
+        namespace = self.get(ObjectRef("v1", "Namespace", "", "kube-system"))
         digest = hashlib.sha256(self._name.encode()).hexdigest()
-        uid = str(found["metadata"]["uid"]) if found else None
+        uid = str(namespace["metadata"]["uid"]) if namespace else None
         return ClusterIdentity(uid=uid, ca=f"sha256:{digest}", server=f"memory://{self._name}")
 
     def kinds(self, *, refresh: bool = False) -> Kinds:
@@ -105,12 +104,9 @@ class MemoryCluster:
     def get(self, ref: ObjectRef) -> dict[str, Any] | None:
         """Read one object, None if it, its namespace or its kind is not there."""
         with self._lock:
-            try:
-                served = self._served(ref.api_version, ref.kind)
-            except ObjectNotFoundError:
-                return None
-            found = self._store.get(_key(served, ref))
-            return None if found is None else served.shown(found)
+            served = self._catalog.find(self._store, ref.api_version, ref.kind)
+            obj = self._store.get(_key(served, ref)) if served else None
+            return served.shown(obj) if served and obj else None
 
     def list(
         self,
@@ -126,9 +122,9 @@ class MemoryCluster:
         with self._lock:
             served = self._served(api_version, kind)
             matches = _selection(labels, fields)
-            found = self._store.of_kind(served.kind.group, kind, namespace)
-            items = tuple(served.shown(obj, metadata_only=metadata_only) for _, obj in found if matches(obj))
-            return Listing(items=items, resource_version=str(self._store.version))
+            objects = self._store.of_kind(served.kind.group, kind, namespace)
+            items = [served.shown(obj, metadata_only=metadata_only) for _, obj in objects if matches(obj)]
+            return Listing(items=tuple(items), resource_version=str(self._store.version))
 
     def apply(
         self,
@@ -167,16 +163,10 @@ class MemoryCluster:
         dry_run: bool = False,
     ) -> Applied:
         """Change parts of an object: JSON merge patch (a mapping) or JSON patch (a list of operations)."""
-
-        def change(live: Obj) -> Any:
-            if isinstance(patch, Mapping):
-                return writes.merge_patch(live, copied(dict(patch)))
-            return writes.json_patch(live, patch)
-
         if isinstance(patch, Mapping) is not (kind == "merge"):
             raise InvalidError(f"`{ref}`: a {kind} patch must not be a {type(patch).__name__}")
         with self._write(ref, manager, "Update", subresource=subresource, dry_run=dry_run) as write:
-            return write.patch(change)
+            return write.patch(copied(dict(patch)) if isinstance(patch, Mapping) else patch)
 
     def delete(
         self,
@@ -210,8 +200,8 @@ class MemoryCluster:
         if pod is None:
             raise ObjectNotFoundError(f"`{ref}` is not in the cluster")
         spec = pod.get("spec") or {}
-        known = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-        if container not in [one["name"] for one in known]:
+        containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+        if container not in [known["name"] for known in containers]:
             raise InvalidError(f"`{ref}` is refused: it has no container {container}")
         text = self.written.get((ref.namespace, ref.name, container), "")
         return "\n".join(text.splitlines()[-lines:])[:most_bytes]
@@ -249,16 +239,18 @@ class MemoryCluster:
             position = int(listing.resource_version)
             for item in listing.items:
                 yield WatchEvent(type="ADDED", object=item)
-            yield _bookmark(listing.resource_version)
+            metadata = {
+                "resourceVersion": listing.resource_version,
+                "annotations": {INITIAL_EVENTS_END: "true"},
+            }
+            yield WatchEvent(type="BOOKMARK", object={"metadata": metadata})
         while True:
             changes = self._since(position)
             for change in changes:
                 position = change.version
-                if change.key.of_kind == (served.kind.group, kind) and namespace in (
-                    None,
-                    change.key.namespace,
-                ):
-                    yield from _told(change, matches, served, metadata_only=metadata_only)
+                is_inside = namespace in (None, change.key.namespace)
+                if is_inside and change.key.of_kind == (served.kind.group, kind):
+                    yield from _events(change, matches, served, metadata_only=metadata_only)
             if not changes and not self._idle(position):
                 return
 
@@ -278,14 +270,9 @@ class MemoryCluster:
     def _idle(self, position: int) -> bool:
         """Let others act, one watch at a time, and say whether there is more to tell."""
         with self._idling:
-            if self._has_more(position):
-                return True
-            self.on_idle()
-        return self._has_more(position)
-
-    def _has_more(self, position: int) -> bool:
-        with self._lock:
-            return self._store.version > position
+            if self._store.version <= position:
+                self.on_idle()
+        return self._store.version > position
 
     def _served(self, api_version: str, kind: str) -> Served:
         served = self._catalog.find(self._store, api_version, kind)
@@ -304,10 +291,10 @@ class MemoryCluster:
                 raise InvalidError(f"`{ref}` needs a namespace")
             if not ref.name:
                 raise InvalidError(f"a `{ref.kind}` has no name", hint="set metadata.name")
-            store = self._store.copy() if dry_run else self._store
-            first = store.version
+            target = self._store.copy() if dry_run else self._store
+            first = target.version
             yield Write(
-                store=store,
+                store=target,
                 key=_key(served, ref),
                 ref=ref,
                 served=served,
@@ -317,9 +304,9 @@ class MemoryCluster:
                 now=self._now(),
                 new_uid=self._new_uid,
             )
-            written = [change for change in store.log if change.version > first]
+            written = [change for change in target.log if change.version > first]
             if not dry_run and any(map(garbage.concerns, written)):
-                garbage.run(store, now=self._now())
+                garbage.run(target, now=self._now())
 
     def _now(self) -> str:
         return datetime.fromtimestamp(self._clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -342,12 +329,7 @@ def _selection(labels: str, fields: str) -> store.Matches:
     return lambda obj: by_labels(obj) and by_fields(obj)
 
 
-def _bookmark(version: str) -> WatchEvent:
-    metadata = {"resourceVersion": version, "annotations": {INITIAL_EVENTS_END: "true"}}
-    return WatchEvent(type="BOOKMARK", object={"metadata": metadata})
-
-
-def _told(
+def _events(
     change: StoreChange, matches: store.Matches, served: Served, *, metadata_only: bool
 ) -> Iterator[WatchEvent]:
     """Say what a watch with a selector sees of a change."""
@@ -356,6 +338,5 @@ def _told(
         shown = served.shown(change.new, metadata_only=metadata_only)
         yield WatchEvent(type="MODIFIED" if was else "ADDED", object=shown)
     elif change.old is not None and was:
-        version = {"resourceVersion": str(change.version)}
-        gone = {**change.old, "metadata": {**change.old["metadata"], **version}}
+        gone = store.with_metadata(change.old, resourceVersion=str(change.version))
         yield WatchEvent(type="DELETED", object=served.shown(gone, metadata_only=metadata_only))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from ipaddress import IPv4Address
+from itertools import count
 from typing import Any
 
 from mlstack.testing.server_side_apply import OPEN, Shape
@@ -223,19 +224,15 @@ def _service(spec: Mapping[str, Any]) -> Obj:
     return filled
 
 
-def allocate(obj: Obj, key: tuple[str, str], *, taken_addresses: Callable[[], set[str]]) -> Obj:
-    """Give an object with what the API server allots to it and nobody owns: addresses of Services.
-
-    Args:
-        obj: the object; not changed.
-        key: group and kind.
-        taken_addresses: gives the cluster IPs that are in use.
-    """
-    if key != ("", "Service") or obj["spec"]["type"] == "ExternalName":
+def allocate(obj: Obj, taken: Collection[str]) -> Obj:
+    """Give a Service with what the API server allots to it and nobody owns: an address that is not taken."""
+    if obj["spec"]["type"] == "ExternalName":
         return obj
     spec = dict(obj["spec"])
     if not spec.get("clusterIP"):
-        spec["clusterIP"] = _free_address(taken_addresses())
+        spec["clusterIP"] = next(
+            text for number in count() if (text := str(_FIRST_SERVICE_ADDRESS + number)) not in taken
+        )
     # A headless Service without a selector may get addresses of both families.
     both = spec["clusterIP"] == "None" and not spec.get("selector")
     spec.setdefault("clusterIPs", [spec["clusterIP"]])
@@ -246,13 +243,6 @@ def allocate(obj: Obj, key: tuple[str, str], *, taken_addresses: Callable[[], se
 
 def _service_port(port: Mapping[str, Any]) -> Obj:
     return {"protocol": "TCP", **port, "targetPort": port.get("targetPort", port.get("port"))}
-
-
-def _free_address(taken: set[str]) -> str:
-    address = _FIRST_SERVICE_ADDRESS
-    while str(address) in taken:
-        address += 1
-    return str(address)
 
 
 def _secret(obj: Obj) -> Obj:

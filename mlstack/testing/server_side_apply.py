@@ -1,21 +1,20 @@
-"""Sets of fields as `managedFields` writes them (FieldsV1), and the same as sets of paths.
+"""Server-side apply on plain values: field sets, shapes, merge, comparison, removal, field managers.
 
 A path is a tuple of FieldsV1's own elements: `f:spec`, `k:{"name":"main"}` (an item of a keyed list),
-`v:"x"` (a member of a set). Set algebra is then Python's.
+`v:"x"` (a member of a set). Set algebra is then Python's. Values are never changed in place. Follows
+sigs.k8s.io/structured-merge-diff and the field managers of k8s.io/apimachinery, which the API server uses.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mlstack.errors import FieldConflict
 
-# --- Sets of fields as `managedFields` writes them (FieldsV1), and the same as sets of paths ---
-# A path is a tuple of FieldsV1's own elements: `f:spec`, `k:{"name":"main"}` (an item of a keyed list),
-# `v:"x"` (a member of a set). Set algebra is then Python's.
+# --- sets of fields as `managedFields` writes them (FieldsV1), and the same as sets of paths ---
 
 Path = tuple[str, ...]
 Paths = frozenset[Path]
@@ -34,11 +33,6 @@ def key(values: Mapping[str, Any]) -> str:
     return f"k:{_json(dict(sorted(values.items())))}"
 
 
-def member(value: Any) -> str:
-    """Give the element of a set's member."""
-    return f"v:{_json(value)}"
-
-
 def to_v1(paths: Iterable[Path]) -> FieldsV1:
     """Write paths as FieldsV1: `.` marks a path that has others below it, keys are sorted."""
     tree: FieldsV1 = {}
@@ -50,35 +44,26 @@ def to_v1(paths: Iterable[Path]) -> FieldsV1:
     return _without_lone_dots(tree)
 
 
-def from_v1(fields: Mapping[str, Any]) -> Paths:
+def _without_lone_dots(tree: FieldsV1) -> FieldsV1:
+    return {
+        element: {} if set(inner) == {"."} else _without_lone_dots(inner) for element, inner in tree.items()
+    }
+
+
+def from_v1(fields: Mapping[str, Any], path: Path = ()) -> Paths:
     """Read FieldsV1."""
-    return frozenset(_walk(fields, ()))
+    paths: set[Path] = set()
+    for element, inner in fields.items():
+        if element == "." or not inner:
+            paths.add(path if element == "." else (*path, element))
+        else:
+            paths |= from_v1(inner, (*path, element))
+    return frozenset(paths)
 
 
 def spell(path: Path) -> str:
     """Write a path as the API server does in messages: `.spec.ports[port=80,protocol="TCP"].targetPort`."""
     return "".join(_spell(element) for element in path)
-
-
-def below(paths: Iterable[Path], element: str) -> Paths:
-    """Give the paths under one element, without it; the element itself is the empty path."""
-    return frozenset(path[1:] for path in paths if path and path[0] == element)
-
-
-def _walk(fields: Mapping[str, Any], path: Path) -> Iterable[Path]:
-    for element, inner in fields.items():
-        if element == ".":
-            yield path
-        elif inner:
-            yield from _walk(inner, (*path, element))
-        else:
-            yield (*path, element)
-
-
-def _without_lone_dots(tree: FieldsV1) -> FieldsV1:
-    return {
-        element: {} if set(inner) == {"."} else _without_lone_dots(inner) for element, inner in tree.items()
-    }
 
 
 def _spell(element: str) -> str:
@@ -95,28 +80,27 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-# --- What server-side apply must know of a value: struct, map, list (by which keys) or scalar ---
+# --- what server-side apply must know of a value: struct, map, list (by which keys) or scalar ---
 # Shapes are read from the compact schemas of the built-in kinds and from the schemas of
 # CustomResourceDefinitions; a value without a schema shows its shape itself.
 
 Schema = Mapping[str, Any]
-Resolve = Callable[[Schema], Schema]
 
 _KEY_DEFAULTS = {"protocol": "TCP"}
 """The one key of a built-in list that has a default; the compact schemas leave defaults out."""
 
 
+class KeyFault(ValueError):
+    """An item of a keyed list cannot be named; the message says why."""
+
+
 @dataclass(frozen=True)
 class Shape:
-    """The shape of one value.
-
-    Attributes:
-        schema: its schema; references are followed by `resolve`.
-        resolve: gives the schema that a reference names, any other schema as it is.
-    """
+    """The shape of one value."""
 
     schema: Schema
-    resolve: Resolve
+    # Gives the schema that a reference names, any other schema as it is.
+    resolve: Callable[[Schema], Schema]
 
     @property
     def is_open(self) -> bool:
@@ -134,26 +118,9 @@ class Shape:
         return "properties" in self.schema
 
     @property
-    def keeps_unknown(self) -> bool:
-        """Say whether fields that have no schema are kept."""
-        return bool(self.schema.get("x-kubernetes-preserve-unknown-fields")) or (
-            not self.has_fields and "additionalProperties" not in self.schema
-        )
-
-    @property
-    def is_atomic(self) -> bool:
-        """Say whether a map or struct has one owner as a whole."""
-        return self.schema.get("x-kubernetes-map-type") == "atomic"
-
-    @property
-    def list_type(self) -> str:
-        """Give `map`, `set` or `atomic`."""
-        return str(self.schema.get("x-kubernetes-list-type") or "atomic")
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """Give the fields that together name an item of a `map` list."""
-        return tuple(self.schema.get("x-kubernetes-list-map-keys") or ())
+    def is_keyed(self) -> bool:
+        """Say whether the items of this list are owned one by one."""
+        return self.schema.get("x-kubernetes-list-type") in ("map", "set")
 
     @property
     def items(self) -> Shape:
@@ -166,22 +133,63 @@ class Shape:
 
     def at(self, name: str) -> Shape | None:
         """Give the shape of a field or map value, None where there is no such field."""
-        properties = self.schema.get("properties") or {}
-        if name in properties:
-            return self._of(properties[name])
-        inner = self.schema.get("additionalProperties")
-        if isinstance(inner, Mapping):
-            return self._of(inner)
-        return OPEN if self.keeps_unknown else None
-
-    def key_default(self, name: str) -> Any:
-        """Give the default of a list key, None if it must be given."""
-        found = self.items.at(name)
-        declared = found.schema.get("default") if found is not None else None
-        return declared if declared is not None else _KEY_DEFAULTS.get(name)
+        if self.is_field(name):
+            return self._of(self.schema["properties"][name])
+        extra = self.schema.get("additionalProperties")
+        if isinstance(extra, Mapping):
+            return self._of(extra)
+        is_described = self.has_fields or "additionalProperties" in self.schema
+        return None if is_described and not self.schema.get("x-kubernetes-preserve-unknown-fields") else OPEN
 
     def _of(self, schema: Schema) -> Shape:
         return Shape(self.resolve(schema), self.resolve)
+
+    def is_granular_map(self, value: Any) -> bool:
+        """Say whether a value is a map whose fields are owned one by one."""
+        return self._is_map(value) and self.schema.get("x-kubernetes-map-type") != "atomic"
+
+    def _is_map(self, value: Any) -> bool:
+        return isinstance(value, Mapping) and self.schema.get("type") != "array"
+
+    def is_granular(self, value: Any) -> bool:
+        """Say whether parts of a value are owned one by one."""
+        return self.is_granular_map(value) or (isinstance(value, list) and self.is_keyed)
+
+    def parts(self, value: Any) -> dict[str, tuple[Any, Shape]]:
+        """Give what a granular value consists of, by path element.
+
+        Raises:
+            KeyFault: an item of a keyed list cannot be named.
+        """
+        if isinstance(value, list):
+            return {self.element_of(item): (item, self.items) for item in value}
+        return {field_of(name): (inner, self.at(name) or OPEN) for name, inner in value.items()}
+
+    def element_of(self, item: Any) -> str:
+        """Name an item of a keyed list or set.
+
+        Raises:
+            KeyFault: a key is missing, or the item is no map.
+        """
+        if self.schema.get("x-kubernetes-list-type") == "set":
+            return f"v:{_json(item)}"
+        if not isinstance(item, Mapping):
+            kind = "a null element" if item is None else "non-map elements"
+            raise KeyFault(f"associative list with keys may not have {kind}")
+        values = {}
+        for name in self.schema.get("x-kubernetes-list-map-keys") or ():
+            values[name] = item.get(name, self._key_default(name))
+            if values[name] is None:
+                raise KeyFault(
+                    f'associative list with keys has an element that omits key field "{name}" '
+                    "(and doesn't have default value)"
+                )
+        return key(values)
+
+    def _key_default(self, name: str) -> Any:
+        declared = self.items.at(name)
+        default = declared.schema.get("default") if declared is not None else None
+        return default if default is not None else _KEY_DEFAULTS.get(name)
 
 
 OPEN = Shape({}, lambda schema: schema)
@@ -190,46 +198,15 @@ OPEN = Shape({}, lambda schema: schema)
 
 def custom_root(schema: Schema, metadata: Shape) -> Shape:
     """Give the shape of a custom resource's objects from the schema in its definition."""
-    reference = {
-        "apiVersion": {"type": "string"},
-        "kind": {"type": "string"},
-        "metadata": {"$metadata": True},
-    }
+    text = {"type": "string"}
+    reference = {"apiVersion": text, "kind": text, "metadata": {"$metadata": True}}
     whole = {**schema, "type": "object", "properties": {**(schema.get("properties") or {}), **reference}}
-
-    def resolve(inner: Schema) -> Schema:
-        return metadata.schema if "$metadata" in inner else metadata.resolve(inner)
-
-    return Shape(whole, resolve)
+    return Shape(whole, lambda inner: metadata.schema if "$metadata" in inner else metadata.resolve(inner))
 
 
-# --- The arithmetic of server-side apply on plain values: field sets, merge, comparison, removal ---
-# Follows sigs.k8s.io/structured-merge-diff, which the API server uses; values are never changed in place.
+# --- the arithmetic on values ---
 
-
-class KeyFault(ValueError):
-    """An item of a keyed list cannot be named; the message says why, `path` where."""
-
-    def __init__(self, path: Path, message: str) -> None:
-        """Hold the place and the reason."""
-        super().__init__(message)
-        self.path = path
-
-
-@dataclass
-class FieldComparison:
-    """How one value differs from another, as sets of paths."""
-
-    added: set[Path] = field(default_factory=set)
-    modified: set[Path] = field(default_factory=set)
-    removed: set[Path] = field(default_factory=set)
-
-
-class _Missing:
-    """Stands for no value at all, as null is one."""
-
-
-_MISSING = _Missing()
+_MISSING = object()
 
 
 def same(one: Any, other: Any) -> bool:
@@ -250,42 +227,32 @@ def field_set(value: Any, shape: Shape) -> Paths:
 
 
 def _owned(value: Any, shape: Shape, path: Path) -> Iterator[Path]:
-    if _is_map(value, shape):
-        if shape.is_atomic:
-            yield path
-            return
-        for name, inner in value.items():
-            below = (*path, field_of(name))
-            yield from _owned(inner, shape.at(name) or OPEN, below)
-            if inner is None or inner == {} or not shape.is_field(name):
-                yield below
-    elif _is_keyed_list(value, shape):
-        for element, item in _items(value, shape, path):
-            below = (*path, element)
-            yield from _owned(item, shape.items, below)
-            yield below
-    elif not (isinstance(value, list | Mapping | None) and _is_granular(value, shape)):
+    if not shape.is_granular(value):
         yield path
+        return
+    is_list = isinstance(value, list)
+    for element, (inner, below) in shape.parts(value).items():
+        yield from _owned(inner, below, (*path, element))
+        if is_list or inner is None or inner == {} or not shape.is_field(element[2:]):
+            yield (*path, element)
 
 
-def merge(live: Any, wanted: Any, shape: Shape, path: Path = ()) -> Any:
+def merge(live: Any, wanted: Any, shape: Shape) -> Any:
     """Lay a wanted value over a live one: maps and keyed lists merge, the rest is replaced."""
-    if _is_map(wanted, shape) and _is_map(live, shape) and not shape.is_atomic:
-        merged = dict(live)
-        for name, inner in wanted.items():
-            below = (*path, field_of(name))
-            merged[name] = merge(live.get(name), inner, shape.at(name) or OPEN, below)
-        return merged
-    if _is_keyed_list(wanted, shape) and _is_keyed_list(live, shape):
-        return list(_merged_items(live, wanted, shape, path))
-    if wanted is None and live and _is_granular(live, shape):
+    if shape.is_granular_map(wanted) and shape.is_granular_map(live):
+        laid = {name: merge(live.get(name), inner, shape.at(name) or OPEN) for name, inner in wanted.items()}
+        return {**live, **laid}
+    if isinstance(wanted, list) and isinstance(live, list) and shape.is_keyed:
+        return list(_merged_items(live, wanted, shape))
+    if wanted is None and live and shape.is_granular(live):
         return live
     return wanted
 
 
-def _merged_items(live: list[Any], wanted: list[Any], shape: Shape, path: Path) -> Iterator[Any]:
+def _merged_items(live: list[Any], wanted: list[Any], shape: Shape) -> Iterator[Any]:
     """Merge two keyed lists: the wanted order wins, live items of others keep their neighbours."""
-    left, right = dict(_items(live, shape, path)), dict(_items(wanted, shape, path))
+    left = {shape.element_of(item): item for item in live}
+    right = {shape.element_of(item): item for item in wanted}
     waiting, shared = list(left), [element for element in right if element in left]
     given: set[str] = set()
     for element, item in right.items():
@@ -301,51 +268,52 @@ def _merged_items(live: list[Any], wanted: list[Any], shape: Shape, path: Path) 
         given.add(element)
         if shared and shared[0] == element:
             shared.pop(0)
-        yield merge(left.get(element), item, shape.items, (*path, element)) if element in left else item
+        yield merge(left[element], item, shape.items) if element in left else item
     yield from (left[element] for element in waiting if element not in right)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldComparison:
+    """How one value differs from another, as sets of paths."""
+
+    added: Paths
+    modified: Paths
+    removed: Paths
 
 
 def compare(old: Any, new: Any, shape: Shape) -> FieldComparison:
     """Say what was added, modified and removed between two values; containers count as fields too."""
-    found = FieldComparison()
-    _compare(old, new, shape, (), found)
-    return found
+    differences = list(_differences(old, new, shape, ()))
+    added, modified, removed = (
+        frozenset(path for kind, path in differences if kind == what)
+        for what in ("added", "modified", "removed")
+    )
+    return FieldComparison(added=added, modified=modified, removed=removed)
 
 
-def _compare(old: Any, new: Any, shape: Shape, path: Path, found: FieldComparison) -> None:
-    olds, news = _parts(old, shape, path), _parts(new, shape, path)
-    if olds is None or news is None or not (olds or news):
-        _compare_leaf(old, new, path, found)
-        return
-    for element in dict.fromkeys((*olds, *news)):
-        old_inner, _ = olds.get(element, (_MISSING, OPEN))
-        new_inner, _ = news.get(element, (_MISSING, OPEN))
-        inner = (olds.get(element) or news[element])[1]
-        _compare(old_inner, new_inner, inner, (*path, element), found)
-    if path and (old is _MISSING or new is _MISSING):
-        (found.added if old is _MISSING else found.removed).add(path)
-
-
-def _compare_leaf(old: Any, new: Any, path: Path, found: FieldComparison) -> None:
-    if old is _MISSING and new is _MISSING:
-        return
-    if old is _MISSING:
-        found.added.add(path)
-    elif new is _MISSING:
-        found.removed.add(path)
+def _differences(old: Any, new: Any, shape: Shape, path: Path) -> Iterator[tuple[str, Path]]:
+    olds, news = _parts(old, shape), _parts(new, shape)
+    if (olds and news is not None) or (news and olds is not None):
+        missing = (_MISSING, OPEN)
+        for element in dict.fromkeys((*(olds or ()), *(news or ()))):
+            old_inner, old_shape = (olds or {}).get(element, missing)
+            new_inner, new_shape = (news or {}).get(element, missing)
+            below = new_shape if old_inner is _MISSING else old_shape
+            yield from _differences(old_inner, new_inner, below, (*path, element))
+        if not path or (old is not _MISSING and new is not _MISSING):
+            return
+    if old is _MISSING or new is _MISSING:
+        if old is not new:
+            yield ("added" if old is _MISSING else "removed"), path
     elif not same(old, new):
-        found.modified.add(path)
+        yield "modified", path
 
 
-def _parts(value: Any, shape: Shape, path: Path) -> dict[str, tuple[Any, Shape]] | None:
-    """Give what a value consists of by path element, None for a leaf."""
+def _parts(value: Any, shape: Shape) -> dict[str, tuple[Any, Shape]] | None:
+    """Give what a value consists of, None for a leaf."""
     if value is _MISSING or value is None:
         return {}
-    if _is_map(value, shape) and not shape.is_atomic:
-        return {field_of(name): (inner, shape.at(name) or OPEN) for name, inner in value.items()}
-    if _is_keyed_list(value, shape):
-        return {element: (item, shape.items) for element, item in _items(value, shape, path)}
-    return None
+    return shape.parts(value) if shape.is_granular(value) else None
 
 
 def prune(value: Any, shape: Shape, dropped: Paths, kept: Paths) -> Any:
@@ -360,99 +328,31 @@ def prune(value: Any, shape: Shape, dropped: Paths, kept: Paths) -> Any:
         dropped: the fields the manager owned before.
         kept: the fields that any manager owns now.
     """
-    if not dropped or value is None:
+    if not dropped or value is None or not shape.is_granular(value):
         return value
-    if _is_map(value, shape) and not shape.is_atomic:
-        left = {
-            name: prune(inner, shape.at(name) or OPEN, *_below(field_of(name), dropped, kept))
-            for name, inner in value.items()
-            if not _goes(field_of(name), dropped, kept, by_name=shape.is_field(name))
-        }
-        return left if left or not value else None
-    if _is_keyed_list(value, shape):
-        items = [
-            prune(item, shape.items, *_below(element, dropped, kept))
-            for element, item in _items(value, shape, ())
-            if not _goes(element, dropped, kept, by_name=False)
-        ]
-        return items if items or not value else None
-    return value
+    is_list = isinstance(value, list)
+    left = {}
+    for element, (inner, below) in shape.parts(value).items():
+        dropped_below = frozenset(path[1:] for path in dropped if path[:1] == (element,))
+        kept_below = frozenset(path[1:] for path in kept if path[:1] == (element,))
+        by_name = not is_list and shape.is_field(element[2:])
+        goes = bool(dropped_below) if by_name else () in dropped_below
+        stays = bool(kept_below) if by_name else () in kept_below
+        if not goes or stays:
+            left[element] = prune(inner, below, dropped_below, kept_below)
+    if value and not left:
+        return None
+    return list(left.values()) if is_list else {element[2:]: inner for element, inner in left.items()}
 
 
-def _goes(element: str, dropped: Paths, kept: Paths, *, by_name: bool) -> bool:
-    def is_in(paths: Paths) -> bool:
-        return any(path[:1] == (element,) and (by_name or len(path) == 1) for path in paths)
-
-    return is_in(dropped) and not is_in(kept)
-
-
-def _below(element: str, *sets: Paths) -> tuple[Paths, ...]:
-    return tuple(below(paths, element) for paths in sets)
-
-
-def _is_map(value: Any, shape: Shape) -> bool:
-    return isinstance(value, Mapping) and shape.schema.get("type") != "array"
-
-
-def _is_keyed_list(value: Any, shape: Shape) -> bool:
-    return isinstance(value, list) and shape.list_type in ("map", "set")
-
-
-def _is_granular(value: Any, shape: Shape) -> bool:
-    if isinstance(value, list):
-        return shape.list_type in ("map", "set")
-    return isinstance(value, Mapping) and not shape.is_atomic
-
-
-def _items(values: Iterable[Any], shape: Shape, path: Path) -> Iterator[tuple[str, Any]]:
-    """Give the items of a keyed list or set with their names."""
-    for item in values:
-        yield element_of(item, shape, path), item
-
-
-def element_of(item: Any, shape: Shape, path: Path) -> str:
-    """Name an item of a keyed list or set.
-
-    Raises:
-        KeyFault: a key is missing, or the item is no map.
-    """
-    if shape.list_type == "set":
-        return member(item)
-    if not isinstance(item, Mapping):
-        kind = "a null element" if item is None else "non-map elements"
-        raise KeyFault(path, f"associative list with keys may not have {kind}")
-    values = {name: item.get(name, shape.key_default(name)) for name in shape.keys}
-    for name, value in values.items():
-        if value is None:
-            raise KeyFault(
-                path,
-                f'associative list with keys has an element that omits key field "{name}" '
-                "(and doesn't have default value)",
-            )
-    return key(values)
-
-
-# --- Field managers: who owns which fields of an object, and what a write does to that ---
-# Follows k8s.io/apimachinery's fieldmanager: an apply owns exactly what it sends and loses what it no longer
-# sends; any other write (an Update) takes the fields whose values it changes.
-
-BEFORE_FIRST_APPLY = "before-first-apply"
+# --- field managers: who owns which fields of an object, and what a write does to that ---
+# An apply owns exactly what it sends and loses what it no longer sends; any other write (an Update) takes the
+# fields whose values it changes.
 
 _NEVER_OWNED = frozenset(
     {("f:apiVersion",), ("f:kind",), ("f:metadata",)}
-    | {
-        ("f:metadata", f"f:{name}")
-        for name in (
-            "name",
-            "namespace",
-            "creationTimestamp",
-            "selfLink",
-            "uid",
-            "generation",
-            "managedFields",
-            "resourceVersion",
-        )
-    }
+    | {("f:metadata", f"f:{name}") for name in ("name", "namespace", "creationTimestamp", "selfLink")}
+    | {("f:metadata", f"f:{name}") for name in ("uid", "generation", "managedFields", "resourceVersion")}
 )
 
 
@@ -460,25 +360,20 @@ class OwnershipConflict(Exception):
     """Others own fields that an apply would change."""
 
     def __init__(self, conflicts: Sequence[FieldConflict]) -> None:
-        """Hold the fields and their owners."""
         super().__init__(f"{len(conflicts)} conflicts")
         self.conflicts = tuple(conflicts)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FieldWriter:
-    """Who writes, and how.
-
-    Attributes:
-        manager: name of the field manager.
-        operation: `Apply` or `Update`.
-        api_version: the version the fields are in.
-        subresource: `status` or `scale`, empty for the object itself.
-    """
+    """Who writes, and how."""
 
     manager: str
+    # `Apply` or `Update`.
     operation: str
+    # The version the fields are in.
     api_version: str
+    # `status` or `scale`, empty for the object itself.
     subresource: str = ""
 
     @property
@@ -490,45 +385,53 @@ class FieldWriter:
 
 @dataclass(frozen=True, kw_only=True)
 class AppliedEntry:
-    """What one writer owns.
-
-    Attributes:
-        writer: who.
-        paths: the fields.
-        time: when it last changed something; None where it never did.
-    """
+    """What one writer owns."""
 
     writer: FieldWriter
     paths: Paths
+    # When it last changed something; None where it never did.
     time: str | None
 
 
-def entries_of(obj: Mapping[str, Any] | None) -> tuple[AppliedEntry, ...]:
-    """Read the managed fields of an object."""
-    listed = ((obj or {}).get("metadata") or {}).get("managedFields") or ()
-    return tuple(
-        AppliedEntry(
-            writer=FieldWriter(
-                manager=str(item.get("manager") or ""),
-                operation=str(item["operation"]),
-                api_version=str(item.get("apiVersion") or ""),
-                subresource=str(item.get("subresource") or ""),
-            ),
-            paths=from_v1(item.get("fieldsV1") or {}),
-            time=item.get("time"),
-        )
-        for item in listed
-        if item.get("operation")
-    )
+Entries = tuple[AppliedEntry, ...]
 
 
-def with_entries(obj: Mapping[str, Any], entries: Iterable[AppliedEntry]) -> dict[str, Any]:
-    """Give an object with these managed fields, in the server's order."""
-    metadata = {name: value for name, value in obj["metadata"].items() if name != "managedFields"}
-    written = [_written(entry) for entry in sorted(entries, key=_order) if entry.paths]
-    if written:
-        metadata["managedFields"] = written
-    return {**obj, "metadata": metadata}
+def entries_of(managed_fields: Iterable[Mapping[str, Any]]) -> Entries:
+    """Read managed fields."""
+    entries: dict[tuple[str, str, str, str], AppliedEntry] = {}
+    for row in managed_fields:
+        if row.get("operation"):
+            writer = FieldWriter(
+                manager=str(row.get("manager") or ""),
+                operation=str(row["operation"]),
+                api_version=str(row.get("apiVersion") or ""),
+                subresource=str(row.get("subresource") or ""),
+            )
+            paths = from_v1(row.get("fieldsV1") or {})
+            entries[writer.identity] = AppliedEntry(writer=writer, paths=paths, time=row.get("time"))
+    return tuple(entries.values())
+
+
+def managed_fields_of(entries: Entries) -> list[dict[str, Any]]:
+    """Write managed fields, in the server's order."""
+    return [
+        {
+            "manager": entry.writer.manager,
+            "operation": entry.writer.operation,
+            "apiVersion": entry.writer.api_version,
+            **({"time": entry.time} if entry.time else {}),
+            "fieldsType": "FieldsV1",
+            "fieldsV1": to_v1(entry.paths),
+            **({"subresource": entry.writer.subresource} if entry.writer.subresource else {}),
+        }
+        for entry in sorted(entries, key=_order)
+        if entry.paths
+    ]
+
+
+def _order(entry: AppliedEntry) -> tuple[str, ...]:
+    writer = entry.writer
+    return writer.operation, entry.time or "", writer.manager, writer.api_version, writer.subresource
 
 
 def apply(
@@ -539,7 +442,7 @@ def apply(
     writer: FieldWriter,
     force: bool,
     now: str,
-) -> tuple[dict[str, Any], tuple[AppliedEntry, ...]]:
+) -> tuple[dict[str, Any], Entries]:
     """Lay what a manager wants over a live object.
 
     Args:
@@ -558,20 +461,19 @@ def apply(
         KeyFault: an item of a keyed list cannot be named.
     """
     old = without_entries(live or {})
-    entries = {entry.writer.identity: entry for entry in entries_of(live)}
+    entries = entries_of(((live or {}).get("metadata") or {}).get("managedFields") or ())
     if live is not None and not entries:
-        entries = _before_first_apply(old, shape, writer, now)
-    previous = entries.get(writer.identity)
+        first = FieldWriter(manager="before-first-apply", operation="Update", api_version=writer.api_version)
+        added = compare({}, old, shape).added - _NEVER_OWNED
+        entries = (AppliedEntry(writer=first, paths=added, time=now),)
+    previous = _entry_of(entries, writer)
     owned = field_set(wanted, shape)
-    mine = AppliedEntry(writer=writer, paths=owned - _NEVER_OWNED, time=previous.time if previous else None)
-    entries[writer.identity] = mine
-    merged = merge(old, wanted, shape)
-    kept = owned.union(*(entry.paths for entry in entries.values()))
-    new = prune(merged, shape, previous.paths if previous else NOTHING, kept)
-    others = _others(old, new, shape, entries, writer, force=force)
-    if not same(old, new):
-        mine = replace(mine, time=now)
-    return new, (*others, mine)
+    kept = owned.union(*(entry.paths for entry in entries if entry is not previous))
+    dropped = previous.paths if previous else NOTHING
+    new = prune(merge(old, wanted, shape), shape, dropped, kept)
+    time = previous.time if previous else None
+    mine = AppliedEntry(writer=writer, paths=owned - _NEVER_OWNED, time=time if same(old, new) else now)
+    return new, (*_others(compare(old, new, shape), entries, writer, force=force), mine)
 
 
 def update(
@@ -581,8 +483,8 @@ def update(
     *,
     writer: FieldWriter,
     now: str,
-    listed: tuple[AppliedEntry, ...] | None,
-) -> tuple[AppliedEntry, ...]:
+    listed: Entries,
+) -> Entries:
     """Say who owns what after an object was written whole, or in part by a patch.
 
     Args:
@@ -591,22 +493,16 @@ def update(
         shape: of the kind.
         writer: who wrote.
         now: time for the entries.
-        listed: who owned what, None where ownership is not recorded.
+        listed: who owned what.
     """
-    if listed is None:
-        return ()
-    entries = {entry.writer.identity: entry for entry in listed}
-    before = without_entries(before)
-    found = compare(before, new, shape)
-    changed = frozenset(found.added | found.modified) - _NEVER_OWNED
-    previous = entries.get(writer.identity)
-    others = _others(before, new, shape, entries, writer, force=True)
-    if previous is not None:
-        previous = replace(previous, paths=previous.paths - found.removed)
-    if not changed:
-        return (*others, previous) if previous is not None else tuple(others)
-    owned = changed | (previous.paths if previous is not None else NOTHING)
-    return (*others, AppliedEntry(writer=writer, paths=owned, time=now))
+    difference = compare(without_entries(before), new, shape)
+    others = _others(difference, listed, writer, force=True)
+    changed = (difference.added | difference.modified) - _NEVER_OWNED
+    previous = _entry_of(listed, writer)
+    paths = previous.paths - difference.removed if previous else NOTHING
+    if changed:
+        return (*others, AppliedEntry(writer=writer, paths=changed | paths, time=now))
+    return (*others, replace(previous, paths=paths)) if previous else others
 
 
 def without_entries(obj: Mapping[str, Any]) -> dict[str, Any]:
@@ -617,27 +513,14 @@ def without_entries(obj: Mapping[str, Any]) -> dict[str, Any]:
     return {**obj, "metadata": metadata}
 
 
-def _before_first_apply(
-    old: Mapping[str, Any], shape: Shape, writer: FieldWriter, now: str
-) -> dict[tuple[str, str, str, str], AppliedEntry]:
-    first = FieldWriter(manager=BEFORE_FIRST_APPLY, operation="Update", api_version=writer.api_version)
-    added = frozenset(compare({}, old, shape).added) - _NEVER_OWNED
-    return {first.identity: AppliedEntry(writer=first, paths=added, time=now)}
+def _entry_of(entries: Entries, writer: FieldWriter) -> AppliedEntry | None:
+    return next((entry for entry in entries if entry.writer.identity == writer.identity), None)
 
 
-def _others(
-    old: Mapping[str, Any],
-    new: Mapping[str, Any],
-    shape: Shape,
-    entries: Mapping[tuple[str, str, str, str], AppliedEntry],
-    writer: FieldWriter,
-    *,
-    force: bool,
-) -> list[AppliedEntry]:
+def _others(difference: FieldComparison, entries: Entries, writer: FieldWriter, *, force: bool) -> Entries:
     """Give what the others still own after a change; without force they may lose nothing to it."""
-    found = compare(old, new, shape)
-    taken = frozenset(found.added | found.modified)
-    others = [entry for identity, entry in entries.items() if identity != writer.identity]
+    taken = difference.added | difference.modified
+    others = [entry for entry in entries if entry.writer.identity != writer.identity]
     conflicts = [
         FieldConflict(manager=entry.writer.manager, path=spell(path), subresource=entry.writer.subresource)
         for entry in sorted(others, key=_order)
@@ -645,23 +528,5 @@ def _others(
     ]
     if conflicts and not force:
         raise OwnershipConflict(conflicts)
-    lost = taken | found.removed
-    return [replace(entry, paths=entry.paths - lost) for entry in others]
-
-
-def _written(entry: AppliedEntry) -> dict[str, Any]:
-    writer = entry.writer
-    return {
-        "manager": writer.manager,
-        "operation": writer.operation,
-        "apiVersion": writer.api_version,
-        **({"time": entry.time} if entry.time else {}),
-        "fieldsType": "FieldsV1",
-        "fieldsV1": to_v1(entry.paths),
-        **({"subresource": writer.subresource} if writer.subresource else {}),
-    }
-
-
-def _order(entry: AppliedEntry) -> tuple[str, ...]:
-    writer = entry.writer
-    return writer.operation, entry.time or "", writer.manager, writer.api_version, writer.subresource
+    lost = taken | difference.removed
+    return tuple(replace(entry, paths=entry.paths - lost) for entry in others)

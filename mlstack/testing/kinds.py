@@ -1,0 +1,330 @@
+"""The kinds that a memory cluster serves: their shape, and what is refused in the server's words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mlstack.errors import Cause
+from mlstack.objects.kinds import Kind, Kinds, Schemas, kinds_of_crd
+from mlstack.testing.garbage import CRD
+from mlstack.testing.server_side_apply import (
+    OPEN,
+    KeyFault,
+    Path,
+    Schema,
+    Shape,
+    custom_root,
+    field_of,
+    same,
+    spell,
+)
+from mlstack.testing.store import Obj, ObjectStore, copied
+
+GroupKind = tuple[str, str]
+
+_RBAC = "rbac.authorization.k8s.io"
+_ADMISSION = "admissionregistration.k8s.io"
+_OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
+# The built-in kinds that count their changes; custom resources always do.
+_WITH_GENERATION: frozenset[GroupKind] = frozenset(
+    {
+        ("", "Pod"),
+        ("", "ReplicationController"),
+        ("apps", "DaemonSet"),
+        ("apps", "Deployment"),
+        ("apps", "ReplicaSet"),
+        ("apps", "StatefulSet"),
+        ("batch", "CronJob"),
+        ("batch", "Job"),
+        CRD,
+        (_ADMISSION, "MutatingWebhookConfiguration"),
+        (_ADMISSION, "ValidatingAdmissionPolicy"),
+        (_ADMISSION, "ValidatingAdmissionPolicyBinding"),
+        (_ADMISSION, "ValidatingWebhookConfiguration"),
+        ("discovery.k8s.io", "EndpointSlice"),
+        ("networking.k8s.io", "Ingress"),
+        ("networking.k8s.io", "IngressClass"),
+        ("networking.k8s.io", "NetworkPolicy"),
+        ("policy", "PodDisruptionBudget"),
+        ("scheduling.k8s.io", "PriorityClass"),
+    }
+)
+_SCALABLE: frozenset[GroupKind] = frozenset(
+    {("", "ReplicationController"), ("apps", "Deployment"), ("apps", "ReplicaSet"), ("apps", "StatefulSet")}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """One kind in one version."""
+
+    kind: Kind
+    shape: Shape
+    # Whether `status` is a subresource: other writes leave it alone.
+    has_status: bool
+    has_scale: bool
+    # Whether it has a generation.
+    counts_changes: bool
+    # The schema of a custom resource, None for built-in kinds.
+    custom: Schema | None = None
+
+    @property
+    def key(self) -> GroupKind:
+        """Give group and kind."""
+        return self.kind.group, self.kind.kind
+
+    def shown(self, obj: Mapping[str, Any], *, metadata_only: bool = False) -> Obj:
+        """Give an object in this version, apart from the stored one."""
+        names = {"apiVersion": self.kind.api_version, "kind": self.kind.kind}
+        shown: Obj = copied({**({"metadata": obj["metadata"]} if metadata_only else obj), **names})
+        return shown
+
+
+class Catalog:
+    """Finds kinds: the built-in ones of a Kubernetes version, and those of the definitions in a store."""
+
+    def __init__(self, schemas: Schemas) -> None:
+        self._schemas = schemas
+        self._builtin = Kinds(kind for kind in Kinds.builtin() if kind.is_served_by(schemas.minor))
+
+    def kinds(self, store: ObjectStore) -> Kinds:
+        """Give all kinds."""
+        return self._builtin.with_crds(_established(store))
+
+    def find(self, store: ObjectStore, api_version: str, kind: str) -> Served | None:
+        """Find a kind, None where it is not served."""
+        builtin = self._builtin.lookup(api_version, kind)
+        if builtin:
+            return self._built_in(builtin)
+        for crd in _established(store):
+            for custom in kinds_of_crd(crd):
+                if (custom.api_version, custom.kind) == (api_version, kind):
+                    return self._custom(crd, custom)
+        return None
+
+    def _built_in(self, kind: Kind) -> Served:
+        schema = self._schemas.root(kind.group, kind.version, kind.kind) or {}
+        key = (kind.group, kind.kind)
+        return Served(
+            kind=kind,
+            shape=Shape(schema, self._schemas.resolve),
+            has_status="status" in (schema.get("properties") or {}),
+            has_scale=key in _SCALABLE,
+            counts_changes=key in _WITH_GENERATION,
+        )
+
+    def _custom(self, crd: Mapping[str, Any], kind: Kind) -> Served:
+        version = next(row for row in crd["spec"]["versions"] if row["name"] == kind.version)
+        schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+        subresources = version.get("subresources") or {}
+        metadata = Shape(self._schemas.definition(_OBJECT_META), self._schemas.resolve)
+        return Served(
+            kind=kind,
+            shape=custom_root(schema, metadata),
+            has_status="status" in subresources,
+            has_scale="scale" in subresources,
+            counts_changes=True,
+            custom=schema,
+        )
+
+
+def _established(store: ObjectStore) -> Iterator[Obj]:
+    for _, crd in store.of_kind(*CRD):
+        rows = (crd.get("status") or {}).get("conditions") or ()
+        if any(row["type"] == "Established" and row["status"] == "True" for row in rows):
+            yield crd
+
+
+# --- whether a value fits its schema, and the faults in the API server's words ---
+
+_EXPECTED = {
+    "string": "string",
+    "boolean": "boolean",
+    "integer": "numeric (int or float)",
+    "number": "numeric (int or float)",
+}
+# Required in the published schemas because the server always writes them; nobody has to give them.
+_ALWAYS_WRITTEN = frozenset({"rules", "serviceName"})
+
+
+def typed_faults(value: Any, shape: Shape, path: Path = ()) -> Iterator[str]:
+    """Say what server-side apply cannot read: unknown fields, wrong types, nameless or double items."""
+    if value is None or shape.is_open:
+        return
+    kind = shape.schema.get("type") or ("object" if shape.has_fields else "")
+    expected = ""
+    if shape.is_int_or_string:
+        expected = "string" if isinstance(value, bool | Mapping | list) else ""
+    elif kind == "object" and isinstance(value, Mapping):
+        for name, inner in value.items():
+            below, inner_shape = (*path, field_of(name)), shape.at(name)
+            if inner_shape is None:
+                yield f"{spell(below)}: field not declared in schema"
+            else:
+                yield from typed_faults(inner, inner_shape, below)
+    elif kind == "array" and isinstance(value, list):
+        yield from _list_faults(value, shape, path)
+    elif kind in ("object", "array"):
+        expected = "map" if kind == "object" else "list"
+    elif not _is_scalar(value, kind):
+        expected = _EXPECTED[kind]
+    if expected:
+        yield f"{spell(path)}: expected {expected}, got &value.valueUnstructured{{Value:{value}}}"
+
+
+def _list_faults(items: list[Any], shape: Shape, path: Path) -> Iterator[str]:
+    elements: set[str] = set()
+    for index, item in enumerate(items):
+        element = f"i:{index}"
+        if shape.is_keyed:
+            try:
+                element = shape.element_of(item)
+            except KeyFault as fault:
+                yield f"{spell((*path, element))}: element {index}: {fault}"
+                continue
+            if element in elements:
+                yield f"{spell(path)}: duplicate entries for key {spell((element,))}"
+            elements.add(element)
+        yield from typed_faults(item, shape.items, (*path, element))
+
+
+def _is_scalar(value: Any, kind: str) -> bool:
+    if kind == "boolean":
+        return isinstance(value, bool)
+    if kind in ("integer", "number"):
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return kind != "string" or isinstance(value, str)
+
+
+def rule_faults(value: Any, shape: Shape, path: str = "") -> Iterator[Cause]:
+    """Say what validation refuses: missing fields, nulls, values out of range; CEL is not evaluated."""
+    prefix = f"{path}." if path else ""
+    if isinstance(value, Mapping):
+        for name in shape.schema.get("required") or ():
+            if value.get(name) is None and name not in _ALWAYS_WRITTEN:
+                yield Cause(field=f"{prefix}{name}", reason="FieldValueRequired", message="Required value")
+        for name, inner in value.items():
+            if name not in _ALWAYS_WRITTEN:
+                yield from rule_faults(inner, shape.at(name) or OPEN, f"{prefix}{name}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from rule_faults(item, shape.items, f"{path}[{index}]")
+    elif value is None and not (shape.is_open or shape.schema.get("nullable")):
+        kind = shape.schema.get("type") or "object"
+        yield Cause(field=path, reason="FieldValueTypeInvalid", message=f'must be of type {kind}: "null"')
+        return
+    for message in _value_faults(value, shape.schema):
+        yield Cause(field=path, reason="FieldValueInvalid", message=message)
+
+
+def _value_faults(value: Any, schema: Mapping[str, Any]) -> Iterator[str]:
+    if "enum" in schema and value not in schema["enum"]:
+        yield "Unsupported value: supported values: " + ", ".join(f'"{item}"' for item in schema["enum"])
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if value < schema.get("minimum", value):
+            yield f"should be greater than or equal to {schema['minimum']}"
+        if value > schema.get("maximum", value):
+            yield f"should be less than or equal to {schema['maximum']}"
+    if isinstance(value, str):
+        if not re.search(schema.get("pattern", ""), value):
+            yield f"should match '{schema['pattern']}'"
+        if not schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value)):
+            yield "has a length that is not allowed"
+    elif isinstance(value, list):
+        if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
+            yield "has a number of items that is not allowed"
+
+
+# --- fields that cannot change ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frozen:
+    """Fields of a kind that cannot change."""
+
+    # Their names below `at`; all but `free` where empty.
+    fields: tuple[str, ...] = ()
+    at: str = "spec"
+    free: tuple[str, ...] = ()
+    message: str = "field is immutable"
+    # Whether the server calls that forbidden instead of invalid, and names `at` alone.
+    forbidden: bool = False
+
+
+_SELECTOR = Frozen(fields=("selector",))
+_ROLE_REF = Frozen(fields=("roleRef",), at="", message="cannot change roleRef")
+_FROZEN: Mapping[GroupKind, Frozen] = {
+    ("apps", "Deployment"): _SELECTOR,
+    ("apps", "DaemonSet"): _SELECTOR,
+    ("apps", "ReplicaSet"): _SELECTOR,
+    ("apps", "StatefulSet"): Frozen(
+        free=(
+            *("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit"),
+            *("persistentVolumeClaimRetentionPolicy", "minReadySeconds"),
+        ),
+        message="updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "
+        "'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "
+        "'minReadySeconds' are forbidden",
+        forbidden=True,
+    ),
+    ("batch", "Job"): Frozen(fields=("template", "completions", "selector", "completionMode")),
+    ("", "PersistentVolumeClaim"): Frozen(
+        free=("resources", "volumeName", "volumeAttributesClassName"),
+        message="spec is immutable after creation except resources.requests and volumeAttributesClassName "
+        "for bound claims",
+        forbidden=True,
+    ),
+    ("", "Secret"): Frozen(fields=("type",), at=""),
+    ("", "Service"): Frozen(fields=("clusterIP",), message="may not change once set"),
+    (_RBAC, "ClusterRoleBinding"): _ROLE_REF,
+    (_RBAC, "RoleBinding"): _ROLE_REF,
+    ("storage.k8s.io", "StorageClass"): Frozen(
+        fields=("provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"), at=""
+    ),
+    ("scheduling.k8s.io", "PriorityClass"): Frozen(
+        fields=("value",), at="", message="may not be changed in an update.", forbidden=True
+    ),
+    ("networking.k8s.io", "IngressClass"): Frozen(fields=("controller",)),
+    CRD: Frozen(fields=("group", "scope")),
+}
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_NAMED_AS_LABEL = frozenset({("", "Namespace"), ("", "Service")})
+
+
+def update_faults(key: GroupKind, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Cause]:
+    """Say which changes the API server would refuse because a field is immutable."""
+    if key in (("", "ConfigMap"), ("", "Secret")) and old.get("immutable"):
+        for name in ("immutable", "data", "binaryData"):
+            if not same(old.get(name), new.get(name)):
+                message = "Forbidden: field is immutable when `immutable` is set"
+                yield Cause(field=name, reason="FieldValueForbidden", message=message)
+    frozen = _FROZEN.get(key)
+    if frozen is None:
+        return
+    before, after = (obj.get(frozen.at) or {} if frozen.at else obj for obj in (old, new))
+    for name in frozen.fields or sorted({*before, *after} - set(frozen.free)):
+        is_unset = key == ("", "Service") and not before.get(name)
+        if is_unset or same(before.get(name), after.get(name)):
+            continue
+        if frozen.forbidden:
+            message = f"Forbidden: {frozen.message}"
+            yield Cause(field=frozen.at or name, reason="FieldValueForbidden", message=message)
+            return
+        field = f"{frozen.at}.{name}" if frozen.at else name
+        yield Cause(field=field, reason="FieldValueInvalid", message=frozen.message)
+
+
+def name_faults(key: GroupKind, name: str) -> Iterator[Cause]:
+    """Say whether a name is none: most kinds want a DNS subdomain, RBAC takes any path segment."""
+    if key[0] == _RBAC:
+        return
+    limit, pattern = (63, _LABEL) if key in _NAMED_AS_LABEL else (253, rf"{_LABEL}(\.{_LABEL})*")
+    if len(name) > limit or not re.fullmatch(pattern, name):
+        message = (
+            f'Invalid value: "{name}": must consist of at most {limit} lower case letters, digits and `-`'
+        )
+        yield Cause(field="metadata.name", reason="FieldValueInvalid", message=message)
