@@ -25,23 +25,23 @@ class Log:
 
         say(f"{datetime.now(UTC).strftime('%Y-%m-%dT%H:%M:%SZ')} {text}")
 
-    def looked(self, *, is_leading: bool, is_synced: bool) -> None:
+    def observe_loop(self, *, is_leading: bool, is_synced: bool) -> None:
         """Take note that the loop goes round."""
         if self._metrics is not None:
-            self._metrics.looked(is_leading=is_leading, is_synced=is_synced)
+            self._metrics.observe_loop(is_leading=is_leading, is_synced=is_synced)
 
-    def passed(self, found: Pass, *, seconds: float) -> None:
+    def observe_pass(self, done: Pass, *, seconds: float) -> None:
         """Take note of a pass, and say what happened to jobs."""
         if self._metrics is not None:
-            self._metrics.passed(found, seconds=seconds)
+            self._metrics.observe_pass(done, seconds=seconds)
         if self._level >= LEVELS.index("info"):
-            for told in found.told:
-                self.say(f"{told.job} {told.note.reason}: {told.note.text}")
+            for event in done.events:
+                self.say(f"{event.job} {event.reason}: {event.text}")
         if self._level >= LEVELS.index("debug"):
-            for action in found.actions:
+            for action in done.actions:
                 self.say(str(action))
 
-    def failed(self, error: Exception) -> None:
+    def observe_failure(self, error: Exception) -> None:
         """Take note of a pass that failed."""
         if self._metrics is not None:
-            self._metrics.failed(error)
+            self._metrics.observe_failure(error)

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mlstack.elastic import training_job
-from mlstack.elastic.facts import PLANNED, requests
+from mlstack.elastic.facts import PLANNED
+from mlstack.elastic.resources import requests
 from mlstack.elastic.training_job import RoleName, Server, TrainingJob
 
 # --- Environment variables of a job's containers: EDL's names, ours, and those that torchrun reads ---

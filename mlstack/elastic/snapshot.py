@@ -22,7 +22,7 @@ from mlstack.errors import ConfigError
 
 Vector = tuple[int, ...]
 
-JobState = Literal["waiting", "admitted", "finishing"]
+JobStage = Literal["waiting", "admitted", "finishing"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,7 +116,7 @@ class Job:
     pod_priority: int = 0  # of its trainer pods among all pods of the cluster
     weight: int = 1  # its share when jobs of one priority share, at least 1
     created_ms: int = 0  # when the job was created
-    state: JobState = "waiting"  # `waiting` has no pods; `finishing` is not scaled any more
+    state: JobStage = "waiting"  # `waiting` has no pods; `finishing` is not scaled any more
     target: int = 0  # how many trainers it was told to have, 0 while it waits
     trainers: tuple[Trainer, ...] = ()  # its live trainers
     # its bound masters and parameter servers that are not going: what comes free if it is suspended

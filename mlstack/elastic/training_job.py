@@ -11,7 +11,8 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
-from mlstack.elastic.facts import JOB_LABEL, ROLE_LABEL, amounts, is_device, time_ms
+from mlstack.elastic.facts import JOB_LABEL, ROLE_LABEL, time_ms
+from mlstack.elastic.resources import amounts, is_device
 from mlstack.elastic.snapshot import Curve, Job
 from mlstack.errors import ConfigError
 from mlstack.validate.formats import quantity

@@ -10,9 +10,9 @@ from itertools import accumulate
 from math import ceil
 from statistics import fmean
 
-from mlstack.elastic.controller.controller import TICK_MS
+from mlstack.elastic.controller.requeue import TICK_MS
 from mlstack.elastic.policy.plan import plan
-from mlstack.elastic.snapshot import Decision, Job, JobState, Node, PolicyConfig, ScalePlan, Snapshot, Trainer
+from mlstack.elastic.snapshot import Decision, Job, JobStage, Node, PolicyConfig, ScalePlan, Snapshot, Trainer
 from mlstack.simulator import measures
 from mlstack.simulator import scenario as cases
 from mlstack.simulator.measures import Samples, over_time, window
@@ -431,7 +431,7 @@ class _Run:
     left_ms: float
     names: list[Trainer] = field(default_factory=list)
     made: int = 0
-    state: JobState = "waiting"
+    state: JobStage = "waiting"
     still_until_ms: int = 0
     changed_ms: int | None = None
 

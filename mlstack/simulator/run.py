@@ -10,11 +10,13 @@ from typing import Any, Protocol
 from mlstack.elastic import facts as nodes
 from mlstack.elastic import facts as pods
 from mlstack.elastic.controller.cache import ClusterCache
-from mlstack.elastic.controller.controller import LEASE_NAME, LEASE_NAMESPACE, TICK_MS, RequeuePolicy
+from mlstack.elastic.controller.controller import LEASE_NAME, LEASE_NAMESPACE
 from mlstack.elastic.controller.leader import DURATION_S, LeaderElector, NotLeadingError
 from mlstack.elastic.controller.reconciler import Pass, Reconciler
-from mlstack.elastic.facts import BASIC, JOB_LABEL, ROLE_LABEL, NodeFacts, PodFacts, vector
+from mlstack.elastic.controller.requeue import TICK_MS, RequeuePolicy
+from mlstack.elastic.facts import JOB_LABEL, ROLE_LABEL, NodeFacts, PodFacts
 from mlstack.elastic.policy.edl import edl_v010
+from mlstack.elastic.resources import BASIC, vector
 from mlstack.elastic.snapshot import (
     Arriving,
     Decision,
@@ -191,7 +193,7 @@ class SimulatedController:
         """Begin to run, knowing nothing."""
         self.lives += 1
         self.is_running = True
-        self._world = ClusterCache()
+        self._cache = ClusterCache()
         self._reconciler, self._leadership = None, None if self._is_alone else self._candidacy()
         self._pause_ms, self._frozen_until_ms = 0, 0
         self._cluster.is_cut = False
@@ -261,14 +263,14 @@ class SimulatedController:
             return
         for kind in (*WATCHED, *AROUND):
             listing = self._cluster.list("", kind)
-            self._world.replace(kind, listing.items, listing.resource_version)
+            self._cache.replace(kind, listing.items, listing.resource_version)
         # Two watches: what is heard on one must not change when something is heard on the other.
         self._feeds = (
             self._store.watch(WATCHED, self._hear, name=self.name),
             self._store.watch(AROUND, self._hear, name=f"{self.name}/around"),
         )
         if self._reconciler is not None:
-            self._pace.heard(self._kernel.now_ms)
+            self._requeue.changed(self._kernel.now_ms)
             self._plan_next()
 
     def _stop_listening(self) -> None:
@@ -278,8 +280,8 @@ class SimulatedController:
     def _hear(self, event: WatchEvent) -> None:
         if self._kernel.now_ms <= self._frozen_until_ms:
             self._later(0, lambda: self._hear(event))
-        elif self._world.hear(event) and self._reconciler is not None:
-            self._pace.heard(self._kernel.now_ms)
+        elif self._cache.handle(event) and self._reconciler is not None:
+            self._requeue.changed(self._kernel.now_ms)
             self._plan_next()
 
     def _stand(self, life: int) -> None:
@@ -292,14 +294,14 @@ class SimulatedController:
         elif self._reconciler is None:
             # What another leader did meanwhile is known; what this one remembered is out of date.
             self._reconciler = self._new_reconciler(life)
-            self._pace, self._due_ms = RequeuePolicy(tick_ms=self._tick_ms), None
+            self._requeue, self._due_ms = RequeuePolicy(tick_ms=self._tick_ms), None
             self._plan_next()
 
     def _new_reconciler(self, life: int) -> Reconciler:
         leadership = self._leadership
         return Reconciler(
             FencedClient(self._cluster, lambda: self._check(life), lambda ref: None),
-            self._world,
+            self._cache,
             self._config,
             transitions=lambda: leadership.transitions if leadership is not None else life,
             instance=f"{self.name}-{life}",
@@ -318,7 +320,7 @@ class SimulatedController:
 
     def _plan_next(self) -> None:
         """Put the next pass on the calendar, unless an earlier one stands there."""
-        due_ms = max(self._pace.next_ms(), self._kernel.now_ms)
+        due_ms = max(self._requeue.next_ms(), self._kernel.now_ms)
         if self._due_ms is None or due_ms < self._due_ms:
             self._due_ms = due_ms
             self._later(due_ms - self._kernel.now_ms, lambda: self._pass(due_ms))
@@ -332,16 +334,16 @@ class SimulatedController:
             return
         now_ms, life = self._kernel.now_ms, self.lives
         try:
-            done = reconciler.step(now_ms)
+            done = reconciler.reconcile(now_ms)
         except NotLeadingError:
             if life == self.lives:
                 self._reconciler = None
             return
         except ClusterError:
-            self._pace.passed(now_ms)
+            self._requeue.started(now_ms)
         else:
             self._passed(done)
-            self._pace.passed(now_ms, done.next_ms)
+            self._requeue.started(now_ms, done.next_ms)
         self._due_ms = None
         self._plan_next()
 

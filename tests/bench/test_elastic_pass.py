@@ -39,7 +39,7 @@ class Scene:
     """
 
     def __init__(self, nodes: int, jobs: int) -> None:
-        self.world = ClusterCache()
+        self.cache = ClusterCache()
         self.now_ms = NOW_MS
         self.pods: dict[str, Obj] = {}
         self._jobs: dict[str, Obj] = {}
@@ -63,17 +63,17 @@ class Scene:
             self._jobs[metadata["name"]] = obj
         if obj["kind"] == "Pod":
             self.pods[metadata["name"]] = obj
-        return self.world.hear(WatchEvent(type="DELETED" if is_gone else "MODIFIED", object=obj))
+        return self.cache.handle(WatchEvent(type="DELETED" if is_gone else "MODIFIED", object=obj))
 
     def reconciler(self, *, most_creations: int = MOST_CREATIONS) -> Reconciler:
         """Give a controller that remembers nothing and writes nothing."""
-        return Reconciler(self._cluster, self.world, is_dry=True, most_creations=most_creations)
+        return Reconciler(self._cluster, self.cache, is_dry=True, most_creations=most_creations)
 
     def settle(self) -> None:
         """Carry out passes until there are no more pods to be made."""
         for _ in range(10):
             self.now_ms += 5_000
-            found = self.reconciler(most_creations=100_000).step(self.now_ms)
+            found = self.reconciler(most_creations=100_000).reconcile(self.now_ms)
             for action in found.actions:
                 self._carry_out(action)
             if not any(action.ref.kind in ("Pod", "StatefulSet") for action in found.actions):
@@ -187,12 +187,12 @@ def milliseconds(runs: Iterable[Callable[[], object]]) -> tuple[float, float]:
 @pytest.mark.parametrize(("nodes", "jobs"), [(133, 20), (1000, 200)])
 def test_time_of_one_pass(nodes: int, jobs: int) -> None:
     scene = Scene(nodes, jobs)
-    cold = milliseconds([lambda: scene.reconciler().step(scene.now_ms)])
+    cold = milliseconds([lambda: scene.reconciler().reconcile(scene.now_ms)])
     scene.settle()
     settled = scene.reconciler()
     print(f"\n{jobs} jobs, {nodes} nodes, {len(scene.pods)} pods")
     print(f"  first pass, all jobs wait        {cold[0]:8.1f} ms")
-    steady = milliseconds([lambda: settled.step(scene.now_ms)] * 6)
+    steady = milliseconds([lambda: settled.reconcile(scene.now_ms)] * 6)
     print(f"  nothing to do               p50 {steady[0]:8.1f}   most {steady[1]:8.1f} ms")
     pods = [deepcopy(pod) for pod in list(scene.pods.values())[:2000]]
     for pod in pods:
@@ -204,5 +204,5 @@ def test_time_of_one_pass(nodes: int, jobs: int) -> None:
         scene.lose(pod)
     for name in dead:
         scene.hear({**_node(name, 12), "spec": {"unschedulable": True}})
-    lost = milliseconds([lambda: settled.step(scene.now_ms)] * 3)
+    lost = milliseconds([lambda: settled.reconcile(scene.now_ms)] * 3)
     print(f"  a fifth of the nodes gone   p50 {lost[0]:8.1f}   most {lost[1]:8.1f} ms")

@@ -67,9 +67,9 @@ def test_every_rule_judges_whatever_comes(data: st.DataObject) -> None:
 def test_what_elastic_training_reads_is_read_or_named(spec: Any, status: Any) -> None:
     job = "paddlepaddle.org/TrainingJob"
     for key, parse in (("Pod", facts.parse_pod), ("Node", facts.parse_node), (job, jobs.parse_job)):
-        shelf: ResourceStore[Any] = ResourceStore(parse)
+        store: ResourceStore[Any] = ResourceStore(parse)
         try:
-            shelf.put(odd(key, {"spec": spec, "status": status}))
+            store.put(odd(key, {"spec": spec, "status": status}))
         except ClusterError as error:
             assert "q/a` cannot be judged" in error.message
 

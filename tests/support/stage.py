@@ -93,15 +93,15 @@ class Stage:
 
     def restart(self, config: PolicyConfig | None = None, **options: Any) -> None:
         """Begin with a controller that remembers nothing."""
-        self.world = ClusterCache()
-        self.reconciler = Reconciler(self.cluster, self.world, config, **options)
+        self.cache = ClusterCache()
+        self.reconciler = Reconciler(self.cluster, self.cache, config, **options)
         self._versions: dict[str, str] = {}
 
     def grant(self, grants: PriorityGrants) -> None:
         """Begin anew with a controller that knows which priorities jobs may have."""
         self.restart()
-        self.world = ClusterCache(grants)
-        self.reconciler = Reconciler(self.cluster, self.world)
+        self.cache = ClusterCache(grants)
+        self.reconciler = Reconciler(self.cluster, self.cache)
 
     def hear(self) -> None:
         """Let the controller hear what happened."""
@@ -109,7 +109,7 @@ class Stage:
             api_version, kind, labels = source.api_version, source.kind, source.labels
             if kind not in self._versions:
                 listing = self.memory.list(api_version, kind, labels=labels)
-                self.world.replace(kind, listing.items, listing.resource_version)
+                self.cache.replace(kind, listing.items, listing.resource_version)
                 self._versions[kind] = listing.resource_version
                 continue
             events = self.memory.watch(
@@ -117,13 +117,13 @@ class Stage:
             )
             for event in events:
                 self._versions[kind] = event.resource_version or self._versions[kind]
-                self.world.hear(WatchEvent(type=event.type, object=event.object))
+                self.cache.handle(WatchEvent(type=event.type, object=event.object))
 
     def step(self, *, seconds: float = 1.0) -> Pass:
         """Let time pass and the controller do one pass."""
         self.clock.now_ms += round(seconds * 1000)
         self.hear()
-        return self.reconciler.step(self.clock.now_ms)
+        return self.reconciler.reconcile(self.clock.now_ms)
 
     def settle(self, *, most: int = 20) -> None:
         """Let controller and cluster act until nothing changes."""
@@ -254,6 +254,11 @@ class Stage:
     def status(self, name: str = "train") -> Obj:
         """Give the status of the training job."""
         return dict(self.job(name).get("status") or {})
+
+    def barred(self, name: str = "train") -> set[str]:
+        """Give the nodes that are passed over for a job, as its status says."""
+        bars = self.status(name).get("setbacks", {}).get("passedOver", [])
+        return {node for bar in bars for node in bar["nodes"]}
 
     def resize(self, *maxima: int, name: str = "train") -> None:
         """Let a job have so many trainers at the most, one number after the other, and settle after each."""

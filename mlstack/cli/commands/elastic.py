@@ -162,7 +162,7 @@ def run(
     cluster = session.ports.connect_once(context or "", session.given["kubeconfig"], counted)
     if not (lease_namespace or dry_run or (os.environ.get("POD_NAMESPACE") and not context)):
         settings = _with_the_lease_there_is(cluster, settings, log)
-    controller = Controller(cluster, settings, clock=SystemClock(), told=log.say, watcher=log)
+    controller = Controller(cluster, settings, clock=SystemClock(), log=log.say, observer=log)
     try:
         if not once:
             log.say(f"{settings.identity} begins, policy `{settings.policy.mode}`")
@@ -453,7 +453,7 @@ def _with_the_lease_there_is(cluster: Cluster, settings: ControllerSettings, log
     from mlstack.elastic.controller.leader import lease_namespace
 
     default, name = settings.lease_namespace, settings.lease_name
-    return replace(settings, lease_namespace=lease_namespace(cluster, name, default=default, told=log.say))
+    return replace(settings, lease_namespace=lease_namespace(cluster, name, default=default, log=log.say))
 
 
 def _tell_missing(cluster: Cluster, settings: ControllerSettings, log: Log) -> None:

@@ -1,56 +1,36 @@
-"""What is told about a job: Kubernetes events, each when something changes."""
+"""Kubernetes events about jobs: what is told when something changes, and a series where it is told again.
+
+As client-go's broadcaster has it: what happens again within six minutes is the same event, and its series
+counts it, so that `kubectl get events -o wide` and `kubectl describe` show how often it was. A series begins
+at once and is then written once a minute at the most. What lasts rather than happens, such as waiting for
+room, is not counted while it lasts; every half an hour its event is written again, since the server forgets
+events after an hour. A new leader, who does not know that event, writes one of its own after that time.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from mlstack.clock import micro_time
-from mlstack.elastic.controller.job_reconciler import Life
 from mlstack.elastic.controller.jobs import JobFacts
-from mlstack.elastic.controller.memory import Key
 from mlstack.elastic.snapshot import Cause, Decision
 
 API_VERSION = "events.k8s.io/v1"
 CONTROLLER = "mlstack.dev/elastic"
 
+SAME_MS = 360_000  # so long after the last time it is something new again
+PAUSE_MS = 60_000  # a series that has begun is not written more often
+REFRESH_MS = 1_800_000  # what lasts is written again so often
+MOST = 50  # so many different events are remembered of one job
 _LONGEST = 1024  # of a note, by the API
-
-NoteType = Literal["Normal", "Warning"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class EventNote:
-    """One thing that happened to a job."""
-
-    reason: str  # one word in CamelCase, as people select by it
-    action: str  # what the controller did
-    text: str
-    type: NoteType = "Normal"  # whether somebody should look
-    lasts: bool = False  # whether it is a state, told in every pass while it lasts
-
-    @property
-    def key(self) -> Key:
-        """Give what makes it the same as another: of some reasons the numbers in the text do not matter.
-
-        Why a whole gang is refused does: it is asked again after minutes or hours.
-        """
-        is_numbered = self.reason in _NUMBERED and not (self.reason == "Refused" and self.lasts)
-        return (self.reason, "" if is_numbered else self.text)
-
-    @property
-    def is_loud(self) -> bool:
-        """Tell whether it is worth a line each time, not only the first."""
-        return self.reason not in _NUMBERED
-
 
 # Reasons whose texts differ while they mean the same.
 _NUMBERED = frozenset({"WaitingForCapacity", "Refused"})
 # Reasons of a condition that people should hear of.
-_BAD = ("MinimumLost", "InvalidSpec", "Paused")
-
+_DEGRADED = ("MinimumLost", "InvalidSpec", "Paused")
 # What a decision is called that takes a job off.
 _OFF: Mapping[Cause, str] = {
     "stuck": "StuckWithdrawn",
@@ -66,77 +46,163 @@ _CHANGES: Mapping[Cause, tuple[str, str]] = {
     "refused": ("ScaledUp", "Refused"),
 }
 
+Key = tuple[str, str]
+"""A reason, and the text where that matters."""
 
-def of_decision(before: int, decision: Decision) -> EventNote | None:
+
+@dataclass(frozen=True, kw_only=True)
+class JobEvent:
+    """One thing that happened to a job."""
+
+    job: str  # its key
+    reason: str  # one word in CamelCase, as people select by it
+    action: str  # what the controller did
+    text: str  # one line for people
+    type: Literal["Normal", "Warning"] = "Normal"  # whether somebody should look
+    lasts: bool = False  # whether it is a state, told in every pass while it lasts
+
+    @property
+    def key(self) -> Key:
+        """Give what makes it the same as another: of some reasons the numbers in the text do not matter.
+
+        Why a whole gang is refused does: it is asked again after minutes or hours.
+        """
+        is_numbered = self.is_numbered and not (self.reason == "Refused" and self.lasts)
+        return (self.reason, "" if is_numbered else self.text)
+
+    @property
+    def is_numbered(self) -> bool:
+        """Tell whether only the numbers in it change: it is worth a line the first time alone."""
+        return self.reason in _NUMBERED
+
+    def manifest(self, job: JobFacts, now_ms: int, instance: str) -> dict[str, Any]:
+        """Write it as an Event; its name tells the moment, so that no two meet."""
+        mark = hashlib.sha256(f"{job.uid} {self.reason} {self.text} {now_ms} {instance}".encode()).hexdigest()
+        return {
+            "apiVersion": API_VERSION,
+            "kind": "Event",
+            "metadata": {"namespace": job.namespace, "name": f"{job.name}.{mark[:16]}"},
+            "eventTime": micro_time(now_ms / 1000),
+            "reportingController": CONTROLLER,
+            "reportingInstance": instance[:128],
+            "action": self.action,
+            "reason": self.reason,
+            "type": self.type,
+            "note": self.text[:_LONGEST],
+            "regarding": {
+                "apiVersion": job.ref.api_version,
+                "kind": job.ref.kind,
+                "namespace": job.namespace,
+                "name": job.name,
+                "uid": job.uid,
+            },
+        }
+
+
+def of_decision(job: JobFacts, decision: Decision) -> JobEvent | None:
     """Give what there is to tell about a decision, None where nothing changes."""
-    reason = decision.reasons[0]
-    if before == 0 and decision.target > 0:
-        return EventNote(reason="Admitted", action="Admit", text=f"{decision.target} trainers: {reason.text}")
-    if decision.target == 0 and reason.cause == "refused":
-        return EventNote(reason="Refused", action="Admit", text=reason.text, type="Warning", lasts=True)
-    if before > 0 and decision.target == 0:
-        word = _OFF.get(reason.cause, "Suspended")
-        return EventNote(reason=word, action="Suspend", text=reason.text, type="Warning")
+    before, after, cause = job.target, decision.target, decision.reasons[0].cause
+    text = decision.reasons[0].text
+    if before == 0 and after > 0:
+        return JobEvent(job=job.key, reason="Admitted", action="Admit", text=f"{after} trainers: {text}")
+    if after == 0 and cause == "refused":
+        return JobEvent(job=job.key, reason="Refused", action="Admit", text=text, type="Warning", lasts=True)
+    if before > 0 and after == 0:
+        reason = _OFF.get(cause, "Suspended")
+        return JobEvent(job=job.key, reason=reason, action="Suspend", text=text, type="Warning")
     if before == 0:
-        return EventNote(reason="WaitingForCapacity", action="Wait", text=reason.text, lasts=True)
-    if decision.target == before:
+        return JobEvent(job=job.key, reason="WaitingForCapacity", action="Wait", text=text, lasts=True)
+    if after == before:
         return None
-    grown, shrunk = _CHANGES.get(reason.cause, ("ScaledUp", "ScaledDown"))
-    text = f"trainers {before} -> {decision.target}: {reason.text}"
-    return EventNote(reason=grown if decision.target > before else shrunk, action="Scale", text=text)
+    grown, shrunk = _CHANGES.get(cause, ("ScaledUp", "ScaledDown"))
+    reason = grown if after > before else shrunk
+    return JobEvent(job=job.key, reason=reason, action="Scale", text=f"trainers {before} -> {after}: {text}")
 
 
-def of_end(life: Life) -> EventNote:
+def of_end(job: JobFacts, outcome: str, reason: str, message: str) -> JobEvent:
     """Give what there is to tell about the end of a job."""
-    if life.outcome == "Succeeded":
-        return EventNote(reason="Completed", action="Finish", text=life.message)
-    return EventNote(reason="Failed", action="Finish", text=f"{life.reason}: {life.message}", type="Warning")
+    if outcome == "Succeeded":
+        return JobEvent(job=job.key, reason="Completed", action="Finish", text=message)
+    text = f"{reason}: {message}"
+    return JobEvent(job=job.key, reason="Failed", action="Finish", text=text, type="Warning")
 
 
-def of_suspension(job: JobFacts) -> list[EventNote]:
+def of_suspension(job: JobFacts) -> list[JobEvent]:
     """Give what there is to tell about a job that its user takes off."""
     if job.spec is None or not job.spec.is_suspended or not job.target or job.has_ended:
         return []
-    return [EventNote(reason="Suspended", action="Suspend", text="spec.suspend is true")]
+    return [JobEvent(job=job.key, reason="Suspended", action="Suspend", text="spec.suspend is true")]
 
 
-def of_status(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[EventNote]:
-    """Give what there is to tell about conditions that turned bad."""
-    found = []
-    for reason in _BAD:
-        message = _said(after, reason)
-        if message is not None and _said(before, reason) is None:
-            found.append(EventNote(reason=reason, action="Observe", text=message, type="Warning"))
-    return found
+def of_status(job: JobFacts, after: Mapping[str, Any]) -> list[JobEvent]:
+    """Give what there is to tell about conditions that turn bad with a new status."""
+    before, now = _degraded(job.status), _degraded(after)
+    return [
+        JobEvent(job=job.key, reason=reason, action="Observe", text=now[reason], type="Warning")
+        for reason in _DEGRADED
+        if reason in now and reason not in before
+    ]
 
 
-def _said(found: Mapping[str, Any], reason: str) -> str | None:
-    """Give the message of the condition with this reason, None where there is none."""
-    for condition in found.get("conditions") or ():
-        if condition.get("type") == "Degraded" and condition.get("reason") == reason:
-            return str(condition.get("message") or "")
-    return None
+def _degraded(status: Mapping[str, Any]) -> dict[str, str]:
+    conditions = [one for one in status.get("conditions") or () if one.get("type") == "Degraded"]
+    return {str(one.get("reason")): str(one.get("message") or "") for one in reversed(conditions)}
 
 
-def event(job: JobFacts, note: EventNote, now_ms: int, instance: str) -> dict[str, Any]:
-    """Write a note as an Event; its name tells the moment, so that no two meet."""
-    mark = hashlib.sha256(f"{job.uid} {note.reason} {note.text} {now_ms} {instance}".encode()).hexdigest()
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "Event",
-        "metadata": {"namespace": job.namespace, "name": f"{job.name}.{mark[:16]}"},
-        "eventTime": micro_time(now_ms / 1000),
-        "reportingController": CONTROLLER,
-        "reportingInstance": instance[:128],
-        "action": note.action,
-        "reason": note.reason,
-        "type": note.type,
-        "note": note.text[:_LONGEST],
-        "regarding": {
-            "apiVersion": "paddlepaddle.org/v1",
-            "kind": "TrainingJob",
-            "namespace": job.namespace,
-            "name": job.name,
-            "uid": job.uid,
-        },
-    }
+@dataclass
+class EventSeries:
+    """How often the same was told."""
+
+    event: str  # name of its event, empty for one of a leader before
+    last_ms: int  # when it was told last
+    sent_ms: int  # when it was written last
+    count: int = 1  # how often it happened
+    sent: int = 1  # how often it had happened when it was written last
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """Give the merge patch of the event."""
+        return {"series": {"count": self.count, "lastObservedTime": micro_time(self.last_ms / 1000)}}
+
+
+@dataclass
+class EventRecorder:
+    """What was told of one job lately."""
+
+    known: dict[Key, EventSeries] = field(default_factory=dict)
+    is_new: bool = True  # whether nothing was ever told by this leader
+
+    def take_over(self, key: Key, now_ms: int) -> None:
+        """Take note of what a leader before has told; a new event tells it when it would be written again."""
+        self.is_new = False
+        self.known[key] = EventSeries("", last_ms=now_ms, sent_ms=now_ms)
+
+    def record(self, key: Key, event: str, now_ms: int, *, lasts: bool = False) -> bool:
+        """Count what is told; gives whether it is new, so that an event of this name is to be written.
+
+        What one pass says several times counts once, and so does what lasts, once in `REFRESH_MS`.
+        """
+        self.is_new = False
+        self.known = {old: series for old, series in self.known.items() if now_ms - series.last_ms < SAME_MS}
+        series = self.known.get(key)
+        if series is not None and (series.event or now_ms - series.sent_ms < REFRESH_MS):
+            if now_ms > series.last_ms and (not lasts or now_ms - series.sent_ms >= REFRESH_MS):
+                series.count += 1
+            series.last_ms = now_ms
+            return False
+        if len(self.known) >= MOST:
+            del self.known[min(self.known, key=lambda old: self.known[old].last_ms)]
+        self.known[key] = EventSeries(event, last_ms=now_ms, sent_ms=now_ms)
+        return True
+
+    def due(self, now_ms: int) -> Iterator[tuple[Key, EventSeries]]:
+        """Give the series that are to be written now; they count as written."""
+        for key, series in self.known.items():
+            is_time = series.sent == 1 or now_ms - series.sent_ms >= PAUSE_MS
+            if series.count > series.sent and is_time:
+                series.sent, series.sent_ms = series.count, now_ms
+                yield key, series
+
+    def forget(self, event: str) -> None:
+        """Begin anew with an event that the server has forgotten."""
+        self.known = {key: series for key, series in self.known.items() if series.event != event}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from mlstack.elastic import snapshot
-from mlstack.elastic.controller import memory
 from mlstack.elastic.controller.cache import ODD, ClusterCache
 from mlstack.elastic.controller.controller import no_training_jobs, sources
 from mlstack.elastic.controller.jobs import JobFacts
+from mlstack.elastic.controller.snapshot_builder import build_snapshot
+from mlstack.elastic.controller.state import restore_limits, restore_moves
 from mlstack.elastic.policy.fair import POLICIES
 from mlstack.elastic.policy.plan import BASELINES, plan
 from mlstack.elastic.snapshot import (
@@ -18,12 +20,11 @@ from mlstack.elastic.snapshot import (
     Job,
     PolicyConfig,
     PriorityGrants,
-    ScalePlan,
     Snapshot,
 )
 from mlstack.elastic.training_job import KIND
 from mlstack.errors import ClusterError, ForbiddenError, NotFoundError, ObjectNotFoundError, UsageError
-from mlstack.kube.client import Cluster, ObjectRef
+from mlstack.kube.client import Cluster, ObjectRef, WatchEvent
 from mlstack.kube.watch import WatchSource
 from mlstack.names import nearest
 
@@ -113,15 +114,16 @@ def look(
 ) -> Snapshot:
     """Read all that a plan needs, what the controller waits for included; writes nothing.
 
+    `namespaces` are those whose jobs count, none for all; `grants` the priorities that jobs may have.
+
     Raises:
         NotFoundError: the cluster has no training jobs, or not such a namespace.
         ClusterError: it does not answer or refuses.
     """
-    world = _read(cluster, sources(namespaces), ClusterCache(grants))
-    check_namespaces(cluster, _without_jobs(world, namespaces))
+    cache = _read(cluster, sources(namespaces), namespaces, ClusterCache(grants))
     try:
-        memory.recall_plan(world, now_ms)
-        return world.snapshot(now_ms)
+        moves_ms = restore_moves(cache.jobs())
+        return build_snapshot(cache, now_ms, restore_limits(cache, now_ms), moves_ms)
     except ODD as error:
         raise ClusterError(f"what the cluster has cannot be judged: {_ODD_TYPES}") from error
 
@@ -133,9 +135,27 @@ def look_at_jobs(cluster: Cluster, namespaces: Sequence[str] = ()) -> ClusterCac
         NotFoundError: the cluster has no training jobs, or not such a namespace.
         ClusterError: it does not answer or refuses.
     """
-    world = _read(cluster, [source for source in sources(namespaces) if source.kind == KIND], ClusterCache())
-    check_namespaces(cluster, _without_jobs(world, namespaces))
-    return world
+    jobs = [source for source in sources(namespaces) if source.kind == KIND]
+    return _read(cluster, jobs, namespaces, ClusterCache())
+
+
+def _read(
+    cluster: Cluster, watched: Iterable[WatchSource], namespaces: Sequence[str], cache: ClusterCache
+) -> ClusterCache:
+    for source in watched:
+        try:
+            listing = cluster.list(
+                source.api_version, source.kind, namespace=source.namespace, labels=source.labels
+            )
+        except ObjectNotFoundError as error:
+            if source.kind != KIND:
+                raise
+            raise no_training_jobs() from error
+        for item in listing.items:
+            cache.handle(WatchEvent(type="MODIFIED", object=item))
+    with_jobs = {job.namespace for job in cache.jobs()}
+    check_namespaces(cluster, [name for name in namespaces if name not in with_jobs])
+    return cache
 
 
 def check_namespaces(cluster: Cluster, names: Iterable[str]) -> None:
@@ -155,37 +175,13 @@ def missing_namespaces(cluster: Cluster, names: Iterable[str]) -> str:
     Raises:
         ClusterError: the cluster does not answer.
     """
-    missing = [f"`{name}`" for name in names if not _may_be_there(cluster, name)]
+    missing = []
+    for name in names:
+        with suppress(ForbiddenError):  # whoever may not look is told nothing
+            if cluster.get(ObjectRef("v1", "Namespace", "", name)) is None:
+                missing.append(f"`{name}`")
     word = "namespace" if len(missing) == 1 else "namespaces"
     return f"{word} {', '.join(missing)}" if missing else ""
-
-
-def _may_be_there(cluster: Cluster, namespace: str) -> bool:
-    try:
-        return cluster.get(ObjectRef("v1", "Namespace", "", namespace)) is not None
-    except ForbiddenError:  # whoever may not look is told nothing
-        return True
-
-
-def _without_jobs(world: ClusterCache, namespaces: Sequence[str]) -> list[str]:
-    """Give those of the namespaces that may not be there: a namespace with jobs is."""
-    seen = {job.namespace for job in world.jobs()}
-    return [name for name in namespaces if name not in seen]
-
-
-def _read(cluster: Cluster, wanted: Iterable[WatchSource], world: ClusterCache) -> ClusterCache:
-    for source in wanted:
-        try:
-            listing = cluster.list(
-                source.api_version, source.kind, namespace=source.namespace, labels=source.labels
-            )
-        except ObjectNotFoundError as error:
-            if source.kind != KIND:
-                raise
-            raise no_training_jobs() from error
-        for item in listing.items:
-            world.hear_of(item)
-    return world
 
 
 def check_policy(name: str, *, also: Iterable[str] = ()) -> None:
@@ -208,37 +204,45 @@ def check_policy(name: str, *, also: Iterable[str] = ()) -> None:
 
 def planned(snapshot: Snapshot, config: PolicyConfig) -> ElasticPlan:
     """Decide, and write it down for people."""
-    found = plan(snapshot, config)
+    decided = plan(snapshot, config)
+    unplaced = []
+    for row in decided.unplaced:
+        amounts = [pair for pair in zip(snapshot.resources, row.missing, strict=True) if pair[1]]
+        unplaced.append(Lacking(key=row.key, missing=", ".join(map(_amount_text, amounts))))
     return ElasticPlan(
         policy=config.mode,
         nodes=len(snapshot.nodes),
-        jobs=tuple(_planned(job, found.decisions[job.key]) for job in snapshot.jobs),
-        unplaced=tuple(_lacking(found, snapshot)),
-        moves=found.moves,
-        steps=found.steps,
+        jobs=tuple(_planned(job, decided.decisions[job.key]) for job in snapshot.jobs),
+        unplaced=tuple(unplaced),
+        moves=decided.moves,
+        steps=decided.steps,
     )
 
 
-def explained(found: ElasticPlan, name: str) -> ExplainedJob:
-    """Give what a plan says about one job.
+def _planned(job: Job, decision: Decision) -> PlannedJob:
+    places = decision.places
+    return PlannedJob(
+        job=job.key,
+        state=job.state,
+        now=len(job.trainers),
+        target=decision.target,
+        minimum=job.minimum,
+        maximum=job.maximum,
+        priority=job.priority,
+        cause=decision.reasons[0].cause,
+        reasons=tuple(f"{reason.cause}: {reason.text}" for reason in decision.reasons),
+        victims=decision.victims,
+        places=tuple(Placement(node=node, trainers=places.count(node)) for node in sorted(set(places))),
+        master=tuple(decision.hints.get("master", ())),
+        pserver=tuple(decision.hints.get("pserver", ())),
+    )
 
-    Raises:
-        NotFoundError: there is no such job, or there are several.
-    """
-    rows = [row for row in found.jobs if name in (row.job, row.job.partition("/")[2])]
-    if len(rows) > 1:
-        known = ", ".join(f"`{row.job}`" for row in rows)
-        raise NotFoundError(f"`{name}` is the name of several jobs", hint=f"one of {known}")
-    if not rows:
-        near = nearest(name, [row.job for row in found.jobs])
-        raise NotFoundError(f"no job `{name}` takes part in the plan", near=near)
-    missing = next((lack.missing for lack in found.unplaced if lack.key == rows[0].job), "")
-    return ExplainedJob(policy=found.policy, job=rows[0], missing=missing)
 
-
-def standings(world: ClusterCache) -> ElasticStatus:
-    """Say how the jobs stand, as their status has it."""
-    return ElasticStatus(jobs=tuple(map(_standing, world.jobs())))
+def _amount_text(pair: tuple[str, int]) -> str:
+    resource, value = pair
+    if snapshot.is_key(resource):
+        return snapshot.words(resource, value)
+    return f"{resource} {amount(resource, value)}"
 
 
 def amount(resource: str, value: int) -> str:
@@ -251,58 +255,40 @@ def amount(resource: str, value: int) -> str:
     return str(value)
 
 
-def _planned(job: Job, decision: Decision) -> PlannedJob:
-    return PlannedJob(
-        job=job.key,
-        state=job.state,
-        now=len(job.trainers),
-        target=decision.target,
-        minimum=job.minimum,
-        maximum=job.maximum,
-        priority=job.priority,
-        cause=decision.reasons[0].cause,
-        reasons=tuple(f"{reason.cause}: {reason.text}" for reason in decision.reasons),
-        victims=decision.victims,
-        places=tuple(_placements(decision.places)),
-        master=tuple(decision.hints.get("master", ())),
-        pserver=tuple(decision.hints.get("pserver", ())),
-    )
+def explained(decided: ElasticPlan, name: str) -> ExplainedJob:
+    """Give what a plan says about one job: `namespace/name`, or the name alone where there is one such job.
+
+    Raises:
+        NotFoundError: there is no such job, or there are several.
+    """
+    rows = [row for row in decided.jobs if name in (row.job, row.job.partition("/")[2])]
+    if len(rows) > 1:
+        known = ", ".join(f"`{row.job}`" for row in rows)
+        raise NotFoundError(f"`{name}` is the name of several jobs", hint=f"one of {known}")
+    if not rows:
+        near = nearest(name, [row.job for row in decided.jobs])
+        raise NotFoundError(f"no job `{name}` takes part in the plan", near=near)
+    missing = next((row.missing for row in decided.unplaced if row.key == rows[0].job), "")
+    return ExplainedJob(policy=decided.policy, job=rows[0], missing=missing)
 
 
-def _placements(places: Sequence[str]) -> Iterator[Placement]:
-    for node in sorted(set(places)):
-        yield Placement(node=node, trainers=places.count(node))
-
-
-def _lacking(found: ScalePlan, snapshot: Snapshot) -> Iterator[Lacking]:
-    for one in found.unplaced:
-        parts = [
-            _part(name, value) for name, value in zip(snapshot.resources, one.missing, strict=True) if value
-        ]
-        yield Lacking(key=one.key, missing=", ".join(parts))
-
-
-def _part(resource: str, value: int) -> str:
-    if snapshot.is_key(resource):
-        return snapshot.words(resource, value)
-    return f"{resource} {amount(resource, value)}"
+def standings(cache: ClusterCache) -> ElasticStatus:
+    """Say how the jobs stand, as their status has it."""
+    rows = []
+    for job in cache.jobs():
+        try:
+            rows.append(_standing(job))
+        except ODD:
+            rows.append(_standing(replace(job, status={"reason": f"cannot be judged: {_ODD_TYPES}"})))
+    return ElasticStatus(jobs=tuple(rows))
 
 
 def _standing(job: JobFacts) -> JobStanding:
-    try:
-        return _stands(job)
-    except ODD:
-        odd = replace(job, status={"reason": f"cannot be judged: {_ODD_TYPES}"})
-        return _stands(odd)
-
-
-def _stands(job: JobFacts) -> JobStanding:
-    trainer = job.status.get("trainer") or {}
     return JobStanding(
         job=job.key,
         phase=job.phase or "Pending",
         desired=job.target,
-        ready=int(trainer.get("ready") or 0),
+        ready=int((job.status.get("trainer") or {}).get("ready") or 0),
         minimum=job.spec.minimum if job.spec else 0,
         maximum=job.spec.maximum if job.spec else 0,
         priority=int(job.status.get("priority") or 0),
@@ -316,8 +302,8 @@ def _reason(job: JobFacts) -> str:
         return "; ".join(job.faults)
     if not job.status:
         return UNSEEN
-    conditions = {str(one.get("type")): one for one in job.status.get("conditions") or ()}
-    said = {name: str(one.get("message") or "") for name, one in conditions.items()}
-    doing = said.get("Progressing", "") if job.phase in ("Scaling", "Completing") else ""
-    is_capped = conditions.get("PriorityGranted", {}).get("status") == "False"
-    return str(job.status.get("reason") or doing or (said["PriorityGranted"] if is_capped else ""))
+    conditions = {str(condition.get("type")): condition for condition in job.status.get("conditions") or ()}
+    progress, priority = conditions.get("Progressing", {}), conditions.get("PriorityGranted", {})
+    doing = str(progress.get("message") or "") if job.phase in ("Scaling", "Completing") else ""
+    is_capped = priority.get("status") == "False"
+    return str(job.status.get("reason") or doing or (str(priority.get("message") or "") if is_capped else ""))

@@ -1,56 +1,78 @@
-"""Training jobs and their StatefulSets, parsed: what they ask for, and how far they have come."""
+"""Training jobs with their StatefulSets, Services and disruption budgets, parsed from Kubernetes objects."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
 from typing import Any, Literal
 
 from mlstack.elastic import pods, training_job
-from mlstack.elastic.facts import JOB_LABEL, ROLE_LABEL, Amounts, requests, shape, time_ms, version
-from mlstack.elastic.snapshot import Curve
-from mlstack.elastic.training_job import RoleName, TrainingJob
-
-# --- Training jobs and their StatefulSets, parsed: what they ask for, and how far they have come ---
+from mlstack.elastic.facts import (
+    JOB_LABEL,
+    ROLE_LABEL,
+    PodFacts,
+    controller_of,
+    key_of,
+    shape,
+    time_ms,
+    version,
+)
+from mlstack.elastic.resources import Amounts, requests
+from mlstack.elastic.snapshot import Curve, JobStage
+from mlstack.elastic.training_job import API_VERSION, KIND, RoleName, TrainingJob
+from mlstack.kube.client import ObjectRef
 
 ENDED = ("Succeeded", "Failed")
+SERVICE = ("v1", "Service")
+BUDGET = ("policy/v1", "PodDisruptionBudget")
 
-_SERVERS: tuple[RoleName, ...] = ("master", "pserver")
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+CompanionState = Literal["missing", "changed"]
+Form = tuple[str | int | None, str | int | None]
+"""Of a Service job and role of the pods that it selects; of a budget how many pods may be away, and how many
+have to be there, None where it does not say so."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ObservedKind:
-    """Pods of one role, all alike."""
+class RoleFacts:
+    """Pods of one role of a job, all alike."""
 
-    role: RoleName  # `trainer`, `master` or `pserver`
-    set_name: str  # name of their Service, and of the StatefulSet of servers
+    role: RoleName
+    set_name: str  # of their Service, and of the StatefulSet of servers
     count: int  # how many there have to be; of trainers the fewest
-    requests: Amounts  # what one requests
+    requests: Amounts
     shape: str  # what decides which nodes one may go to
-    priority_class: str  # their priority class
+    priority_class: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobFacts:
-    """What is known of a training job."""
+    """A training job."""
 
     key: str  # `namespace/name`
     namespace: str
     name: str
     uid: str
     version: int
-    generation: int  # of its spec
-    spec: TrainingJob | None  # what it asks for, None where it cannot be used
+    generation: int
+    spec: TrainingJob | None  # None where it cannot be used
     faults: tuple[str, ...]  # why it cannot be used
-    is_deleted: bool  # whether it is being deleted
-    status: Mapping[str, Any]  # of the object, as it was last written
-    trainer: ObservedKind | None  # its trainers
-    servers: tuple[ObservedKind, ...]  # its master and parameter servers
+    is_deleted: bool
+    status: Mapping[str, Any]
+    trainer: RoleFacts | None
+    servers: tuple[RoleFacts, ...]  # master and parameter servers
     changed_ms: int | None  # when the number of its trainers was last changed, None if never
     curve: Curve | None  # its reported speed
     meeting: str  # name of the trainer at which the others meet, empty where they meet at the master
+
+    @property
+    def ref(self) -> ObjectRef:
+        """Give its address."""
+        return ObjectRef(API_VERSION, KIND, self.namespace, self.name)
 
     @property
     def phase(self) -> str:
@@ -70,35 +92,64 @@ class JobFacts:
     @property
     def wants_pods(self) -> bool:
         """Tell whether it takes part in the plan."""
-        return (
-            self.spec is not None
-            and not self.is_deleted
-            and not self.has_ended
-            and not self.spec.is_suspended
-        )
+        is_on = self.spec is not None and not self.spec.is_suspended
+        return is_on and not self.is_deleted and not self.has_ended
+
+    def stage(self, pods: list[PodFacts]) -> JobStage:
+        """Tell how far it has come: finishing from the first success of a trainer on."""
+        has_success = any(pod.role == "trainer" and pod.ending == "succeeded" for pod in pods)
+        if self.phase == "Completing" or has_success:
+            return "finishing"
+        return "admitted" if self.target > 0 else "waiting"
+
+    def is_paused(self, pods: list[PodFacts], now_ms: int) -> bool:
+        """Tell whether a master or parameter server is lost for now, so that trainers can only wait.
+
+        A StatefulSet makes a pod anew when the old one is gone for sure. On a node that no longer answers
+        nobody knows: a person has to say so.
+        """
+        is_admitted = self.wants_pods and self.target > 0
+        return is_admitted and any(pod.role != "trainer" and pod.is_overdue(now_ms) for pod in pods)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetFacts:
-    """What is known of a StatefulSet of a training job."""
+    """A StatefulSet of a training job."""
 
-    key: str  # `namespace/name`
+    key: str
     uid: str
     version: int
     owner: str  # UID of its controller
-    job: str  # name of its job
-    role: str  # `master` or `pserver`
-    replicas: int  # how many pods it is to have
-    shape: str  # of its pods: with the nodes it is held to
+    role: str
+    replicas: int
+    shape: str  # of its pods, with the nodes that they are held to
     is_held: bool  # whether its pods are held to nodes
     hosts: tuple[str, ...]  # host names of the nodes that its pods are held to, or had better go to
     created_ms: int
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CompanionFacts:
+    """A Service or PodDisruptionBudget of a training job."""
+
+    key: str
+    uid: str
+    version: int
+    owner: str  # UID of its controller
+    is_going: bool  # whether somebody deleted it
+    form: Form
+
+
 def parse_job(obj: Mapping[str, Any]) -> JobFacts:
     """Read a TrainingJob; one that cannot be used is known with its faults."""
     metadata, status = obj["metadata"], obj.get("status") or {}
-    wanted, faults = _spec(obj)
+    spec: TrainingJob | None = None
+    faults: tuple[str, ...] = ()
+    try:
+        spec = training_job.parse(obj)
+    except training_job.SpecError as error:
+        faults = error.faults
+    changes = [time_ms(str(record.get("time") or "")) for record in status.get("scaleRecords") or ()]
     return JobFacts(
         key=f"{metadata.get('namespace')}/{metadata['name']}",
         namespace=str(metadata.get("namespace") or ""),
@@ -106,76 +157,36 @@ def parse_job(obj: Mapping[str, Any]) -> JobFacts:
         uid=str(metadata.get("uid") or ""),
         version=version(metadata),
         generation=int(metadata.get("generation") or 0),
-        spec=wanted,
+        spec=spec,
         faults=faults,
         is_deleted=bool(metadata.get("deletionTimestamp")),
         status=status,
-        trainer=_trainer(wanted) if wanted else None,
-        servers=tuple(_servers(wanted)) if wanted else (),
-        changed_ms=_changed_ms(status),
+        trainer=_role_facts(spec, "trainer") if spec else None,
+        servers=tuple(role for role in _servers(spec) if role.count) if spec else (),
+        changed_ms=max(changes, default=0) or None,
         curve=_curve(status),
-        meeting=training_job.meeting_trainer(wanted) if wanted else "",
+        meeting=training_job.meeting_trainer(spec) if spec else "",
     )
 
 
-def parse_set(obj: Mapping[str, Any]) -> SetFacts:
-    """Read a StatefulSet of a job."""
-    metadata, wanted = obj["metadata"], obj.get("spec") or {}
-    labels = metadata.get("labels") or {}
-    template = (wanted.get("template") or {}).get("spec") or {}
-    owners = [owner for owner in metadata.get("ownerReferences") or () if owner.get("controller")]
-    affinity = (template.get("affinity") or {}).get("nodeAffinity") or {}
-    return SetFacts(
-        key=f"{metadata.get('namespace')}/{metadata['name']}",
-        uid=str(metadata.get("uid") or ""),
-        version=version(metadata),
-        owner=str(owners[0].get("uid") or "") if owners else "",
-        job=str(labels.get(JOB_LABEL) or ""),
-        role=str(labels.get(ROLE_LABEL) or ""),
-        replicas=int(wanted.get("replicas", 1)),
-        shape=shape(template),
-        is_held=bool(affinity.get("requiredDuringSchedulingIgnoredDuringExecution")),
-        hosts=tuple(_hosts(affinity)),
-        created_ms=time_ms(str(metadata.get("creationTimestamp") or "")),
-    )
+def _servers(spec: TrainingJob) -> tuple[RoleFacts, RoleFacts]:
+    return _role_facts(spec, "master"), _role_facts(spec, "pserver")
 
 
-def _hosts(affinity: Mapping[str, Any]) -> Iterator[str]:
-    """Give the host names in the affinity of servers."""
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    preferred = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
-    terms = [*(required.get("nodeSelectorTerms") or ()), *(one.get("preference") or {} for one in preferred)]
-    for expression in [one for term in terms for one in term.get("matchExpressions") or ()]:
-        if expression.get("key") == pods.HOSTNAME and expression.get("operator") == "In":
-            yield from expression.get("values") or ()
-
-
-def _spec(obj: Mapping[str, Any]) -> tuple[TrainingJob | None, tuple[str, ...]]:
-    try:
-        return training_job.parse(obj), ()
-    except training_job.SpecError as error:
-        return None, error.faults
-
-
-def _servers(wanted: TrainingJob) -> Iterator[ObservedKind]:
-    for role in _SERVERS:
-        server = pods.server_of(wanted, role)
-        if server.count:
-            template = pods.server_spec(wanted, role)
-            yield _kind(wanted, role, template, count=server.count, priority_class=server.priority_class)
-
-
-def _trainer(wanted: TrainingJob) -> ObservedKind:
-    template, trainers = pods.trainer_spec(wanted, 0), wanted.trainer
-    return _kind(wanted, "trainer", template, count=wanted.minimum, priority_class=trainers.priority_class)
-
-
-def _kind(
-    wanted: TrainingJob, role: RoleName, template: Mapping[str, Any], *, count: int, priority_class: str
-) -> ObservedKind:
-    return ObservedKind(
+def _role_facts(spec: TrainingJob, role: RoleName) -> RoleFacts:
+    if role == "trainer":
+        template, count, priority_class = (
+            pods.trainer_spec(spec, 0),
+            spec.minimum,
+            spec.trainer.priority_class,
+        )
+    else:
+        server = pods.server_of(spec, role)
+        template = pods.server_spec(spec, role) if server.count else {}
+        count, priority_class = server.count, server.priority_class
+    return RoleFacts(
         role=role,
-        set_name=training_job.role_name(wanted.name, role),
+        set_name=training_job.role_name(spec.name, role),
         count=count,
         requests=requests(template),
         shape=shape(template),
@@ -183,10 +194,33 @@ def _kind(
     )
 
 
-def _changed_ms(status: Mapping[str, Any]) -> int | None:
-    records = status.get("scaleRecords") or ()
-    times = [time_ms(str(record.get("time") or "")) for record in records]
-    return max(times, default=0) or None
+def parse_set(obj: Mapping[str, Any]) -> SetFacts:
+    """Read a StatefulSet of a job."""
+    metadata, spec = obj["metadata"], obj.get("spec") or {}
+    template = (spec.get("template") or {}).get("spec") or {}
+    affinity = (template.get("affinity") or {}).get("nodeAffinity") or {}
+    return SetFacts(
+        key=key_of(metadata),
+        uid=str(metadata.get("uid") or ""),
+        version=version(metadata),
+        owner=str(controller_of(metadata).get("uid") or ""),
+        role=str((metadata.get("labels") or {}).get(ROLE_LABEL) or ""),
+        replicas=int(spec.get("replicas", 1)),
+        shape=shape(template),
+        is_held=bool(affinity.get(_REQUIRED)),
+        hosts=tuple(_hosts(affinity)),
+        created_ms=time_ms(str(metadata.get("creationTimestamp") or "")),
+    )
+
+
+def _hosts(affinity: Mapping[str, Any]) -> Iterator[str]:
+    """Give the host names in the affinity of servers."""
+    terms = list((affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or ())
+    terms += [preference.get("preference") or {} for preference in affinity.get(_PREFERRED) or ()]
+    for term in terms:
+        for expression in term.get("matchExpressions") or ():
+            if expression.get("key") == pods.HOSTNAME and expression.get("operator") == "In":
+                yield from expression.get("values") or ()
 
 
 def _curve(status: Mapping[str, Any]) -> Curve | None:
@@ -196,116 +230,65 @@ def _curve(status: Mapping[str, Any]) -> Curve | None:
     but numbers is passed over.
     """
     reported = (status.get("throughput") or {}).get("curve") or ()
-    points = [(_number(point[0]), _number(point[1])) for point in reported if len(point) == 2]
-    found = [
+    pairs = [(_number(point[0]), _number(point[1])) for point in reported if len(point) == 2]
+    points = [
         (int(count), speed)
-        for count, speed in points
+        for count, speed in pairs
         if count is not None and speed is not None and count.denominator == 1
     ]
-    factor = lcm(*(speed.denominator for _, speed in found))
-    return Curve(points=tuple((count, int(speed * factor)) for count, speed in found)) if found else None
+    factor = lcm(*(speed.denominator for _, speed in points))
+    return Curve(points=tuple((count, int(speed * factor)) for count, speed in points)) if points else None
 
 
 def _number(value: Any) -> Fraction | None:
     """Read a number that is finite and not negative, as it was written."""
     try:
-        found = Fraction(str(value)) if isinstance(value, int | float) else None
+        number = Fraction(str(value)) if isinstance(value, int | float) else None
     except ValueError:  # infinite, no number, true or false
         return None
-    return found if found is not None and found >= 0 else None
+    return number if number is not None and number >= 0 else None
 
 
-# --- Services and disruption budgets of training jobs: what is known, what is missing, what is too
-# much
-
-SERVICE = ("v1", "Service")
-BUDGET = ("policy/v1", "PodDisruptionBudget")
-
-State = Literal["missing", "changed"]
-Form = tuple[str | int | None, str | int | None]
+# --- Services and disruption budgets ---
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AroundFacts:
-    """What is known of a Service or PodDisruptionBudget of a training job."""
-
-    key: str  # `namespace/name`
-    uid: str
-    version: int
-    owner: str  # UID of its controller
-    is_going: bool  # whether somebody deleted it
-    # of a Service job and role of the pods that it selects, of a budget how many pods may be away and how
-    # many have to be there, None where it does not say so
-    form: Form
-
-
-Find = Callable[[str, str], AroundFacts | None]
-"""Gives what is known under a kind and a key."""
-
-
-def parse_service(obj: Mapping[str, Any]) -> AroundFacts:
+def parse_service(obj: Mapping[str, Any]) -> CompanionFacts:
     """Read a Service of a job."""
     selector = (obj.get("spec") or {}).get("selector") or {}
-    return _facts(obj, (str(selector.get(JOB_LABEL) or ""), str(selector.get(ROLE_LABEL) or "")))
+    return _companion(obj, (str(selector.get(JOB_LABEL) or ""), str(selector.get(ROLE_LABEL) or "")))
 
 
-def parse_budget(obj: Mapping[str, Any]) -> AroundFacts:
+def parse_budget(obj: Mapping[str, Any]) -> CompanionFacts:
     """Read a PodDisruptionBudget of a job."""
-    wanted = obj.get("spec") or {}
-    return _facts(obj, (wanted.get("maxUnavailable"), wanted.get("minAvailable")))
+    spec = obj.get("spec") or {}
+    return _companion(obj, (spec.get("maxUnavailable"), spec.get("minAvailable")))
 
 
-def lacking(job: JobFacts, find: Find) -> dict[tuple[str, str, str], State]:
-    """Tell by API version, kind and name which Services and budgets are not there, or differ in what matters.
-
-    One that is there but is not the job's own is missing. A budget that somebody gave the other of its two
-    numbers is left: with both no server would take it.
-    """
-    found: dict[tuple[str, str, str], State] = {}
-    for (api_version, kind), name, form in _wanted(job):
-        facts = find(kind, f"{job.namespace}/{name}")
-        if facts is None or facts.owner != job.uid:
-            found[api_version, kind, name] = "missing"
-        elif _differs(facts.form, form):
-            found[api_version, kind, name] = "changed"
-    return found
-
-
-def needless(job: JobFacts, find: Find) -> AroundFacts | None:
-    """Give the job's own budget of trainers where none of them has to be there, None where there is no such.
-
-    Nothing else is ever too much: the definition lets no master and no parameter server come or go.
-    """
-    if job.trainer is None or job.trainer.count:
-        return None
-    facts = find(BUDGET[1], f"{job.namespace}/{job.trainer.set_name}")
-    is_own = facts is not None and facts.owner == job.uid and not facts.is_going
-    return facts if is_own else None
-
-
-def _wanted(job: JobFacts) -> Iterator[tuple[tuple[str, str], str, Form]]:
-    """Give kind, name and form of what stands around the pods of a job, as `children` writes it."""
-    kinds: tuple[ObservedKind, ...] = (job.trainer, *job.servers) if job.trainer is not None else ()
-    for kind in kinds:
-        yield SERVICE, kind.set_name, (job.name, kind.role)
-        if kind.role != "trainer":
-            yield BUDGET, kind.set_name, (0, None)
-        elif kind.count:
-            yield BUDGET, kind.set_name, (None, kind.count)
-
-
-def _differs(form: Form, wanted: Form) -> bool:
-    return any(None not in (has, wants) and has != wants for has, wants in zip(form, wanted, strict=True))
-
-
-def _facts(obj: Mapping[str, Any], form: Form) -> AroundFacts:
+def _companion(obj: Mapping[str, Any], form: Form) -> CompanionFacts:
     metadata = obj["metadata"]
-    owners = [owner for owner in metadata.get("ownerReferences") or () if owner.get("controller")]
-    return AroundFacts(
-        key=f"{metadata.get('namespace')}/{metadata['name']}",
+    return CompanionFacts(
+        key=key_of(metadata),
         uid=str(metadata.get("uid") or ""),
         version=version(metadata),
-        owner=str(owners[0].get("uid") or "") if owners else "",
+        owner=str(controller_of(metadata).get("uid") or ""),
         is_going=bool(metadata.get("deletionTimestamp")),
         form=form,
     )
+
+
+def companions(job: JobFacts) -> Iterator[tuple[ObjectRef, Form]]:
+    """Give the Services and budgets that stand around the pods of a job, as `pods.supporting` writes them."""
+    for role in (job.trainer, *job.servers) if job.trainer else ():
+        yield ObjectRef(*SERVICE, job.namespace, role.set_name), (job.name, role.role)
+        if role.role != "trainer":
+            yield ObjectRef(*BUDGET, job.namespace, role.set_name), (0, None)
+        elif role.count:
+            yield ObjectRef(*BUDGET, job.namespace, role.set_name), (None, role.count)
+
+
+def differs(form: Form, wanted: Form) -> bool:
+    """Tell whether a companion is not as it should be.
+
+    A budget that somebody gave the other of its two numbers is left: with both no server would take it.
+    """
+    return any(None not in (has, wants) and has != wants for has, wants in zip(form, wanted, strict=True))

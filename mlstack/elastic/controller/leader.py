@@ -9,8 +9,6 @@ from mlstack.errors import ClusterError, ConflictError, ForbiddenError, UsageErr
 from mlstack.kube.client import Cluster
 from mlstack.kube.lease import API_VERSION, HeldError, Lease, LostError, Term
 
-# --- One controller leads, the others stand by: a Lease, and no write once it may be lost ---
-
 DURATION_S = 15
 RENEW_S = 10.0
 """A steady controller writes this alone, and so once in ten seconds."""
@@ -31,22 +29,22 @@ class LeaderElector:
         self,
         lease: Lease,
         monotonic_s: Callable[[], float],
-        told: Callable[[str], None],
+        log: Callable[[str], None],
         is_gone: Callable[[str], bool] = lambda name: False,
     ) -> None:
         self._is_gone = is_gone
-        self._lease, self._monotonic_s, self._told = lease, monotonic_s, told
+        self._lease, self._monotonic_s, self._log = lease, monotonic_s, log
         self._lock, self._closed = Lock(), Event()
         self._term: Term | None = None
         self._sure_until_s = 0.0
         self._seen: tuple[str, float] = ("", 0.0)
         self._thread: Thread | None = None
-        self._trouble, self._followed = "", ""
+        self._reported, self._leader = "", ""
         self._error: ClusterError | None = None
 
     def start(self) -> None:
         """Begin to stand for election, in a thread."""
-        self._thread = Thread(target=self._stand, name="lease", daemon=True)
+        self._thread = Thread(target=self._elect, name="lease", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -102,20 +100,20 @@ class LeaderElector:
         self._hold(term, asked_s)
         return RENEW_S
 
-    def complain(self) -> None:
+    def report(self) -> None:
         """Say what keeps the lease from being asked for, once while it lasts: for those that go on trying."""
-        before, self._trouble = self._trouble, str(self._error or "")
-        if self._trouble not in ("", before):
-            self._told(f"the lease cannot be had: {self._trouble}")
+        before, self._reported = self._reported, str(self._error or "")
+        if self._reported not in ("", before):
+            self._log(f"the lease cannot be had: {self._reported}")
 
-    def _stand(self) -> None:
+    def _elect(self) -> None:
         pause_s = 0.0
         while not self._closed.wait(pause_s):
             try:
                 pause_s = self.attempt()
-                self.complain()
+                self.report()
             except Exception as error:  # a thread has no caller: say it, and try again
-                self._told(f"lease: {error!r}")
+                self._log(f"lease: {error!r}")
                 pause_s = RETRY_S
 
     def _try_to_take(self) -> float:
@@ -141,27 +139,27 @@ class LeaderElector:
             return RETRY_S
         before = f" after {taken.before.holder}" if taken.before else ""
         self._hold(taken.term, asked_s)
-        self._told(f"{self._lease.holder} leads{before} (transition {taken.term.transitions})")
+        self._log(f"{self._lease.holder} leads{before} (transition {taken.term.transitions})")
         return RENEW_S
 
     def _hold(self, term: Term, asked_s: float) -> None:
         with self._lock:
             if not self._closed.is_set():
                 self._term, self._sure_until_s = term, asked_s + SURE_S
-        self._followed, self._error = "", None
+        self._leader, self._error = "", None
 
     def _lose(self, why: str) -> None:
         with self._lock:
             self._term = None
         self._seen = ("", 0.0)
-        self._told(f"{self._lease.holder} does not lead any more: {why}")
+        self._log(f"{self._lease.holder} does not lead any more: {why}")
 
     def _stand_by(self, holder: str) -> None:
         """Say who has the lease and where it is, once for each holder."""
         self._error = None
-        if holder != self._followed:
-            self._followed, ref = holder, self._lease.ref
-            self._told(f"{self._lease.holder} stands by: {holder} has the Lease `{ref.namespace}/{ref.name}`")
+        if holder != self._leader:
+            self._leader, ref = holder, self._lease.ref
+            self._log(f"{self._lease.holder} stands by: {holder} has the Lease `{ref.namespace}/{ref.name}`")
 
     def _free(self, term: Term) -> None:
         """Let the next one lead at once; the Lease stays, or its transitions would be counted anew."""
@@ -174,13 +172,10 @@ class LeaderElector:
             if spec.pop("holderIdentity", None) == term.holder:
                 cluster.replace({**live, "spec": spec})
         except (ClusterError, ConflictError) as error:
-            self._told(f"the lease was not released: {error}")
+            self._log(f"the lease was not released: {error}")
 
 
-# --- Where the Lease of the controllers of a cluster is, for one that runs outside of it ---
-
-
-def lease_namespace(cluster: Cluster, name: str, *, default: str, told: Callable[[str], None]) -> str:
+def lease_namespace(cluster: Cluster, name: str, *, default: str, log: Callable[[str], None]) -> str:
     """Give the namespace of the Lease of this name that is there, else the default.
 
     Two controllers whose Leases are in different namespaces would both lead.
@@ -192,16 +187,17 @@ def lease_namespace(cluster: Cluster, name: str, *, default: str, told: Callable
     try:
         listing = cluster.list(API_VERSION, "Lease", fields=f"metadata.name={name}", metadata_only=True)
     except ForbiddenError:
-        told(
+        log(
             f"the Lease is `{default}/{name}`: no right to list Leases of all namespaces. "
             "With one elsewhere, another controller leads beside this one: see `--lease-namespace`"
         )
         return default
-    found = sorted(str(one["metadata"]["namespace"]) for one in listing.items)
-    if len(found) > 1:
-        refs = ", ".join(f"`{namespace}/{name}`" for namespace in found)
+    namespaces = sorted(str(lease["metadata"]["namespace"]) for lease in listing.items)
+    if len(namespaces) > 1:
+        refs = ", ".join(f"`{namespace}/{name}`" for namespace in namespaces)
         raise UsageError(
             f"there are several Leases of controllers: {refs}",
-            hint=f"say which is meant: --lease-namespace {found[0]}; delete those that no controller uses",
+            hint=f"say which is meant: --lease-namespace {namespaces[0]}; "
+            "delete those that no controller uses",
         )
-    return found[0] if found else default
+    return namespaces[0] if namespaces else default

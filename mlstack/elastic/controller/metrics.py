@@ -1,4 +1,4 @@
-"""How evenly trainers are shared, and how much room there is that nobody can use."""
+"""Health and metrics of the controller; the only door to prometheus_client."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from typing import Any
 
 from mlstack.elastic.controller.reconciler import Pass
 from mlstack.elastic.snapshot import Decision, Job, Snapshot, Vector
-
-# --- How evenly trainers are shared, and how much room there is that nobody can use ---
 
 
 def jain(counts: Iterable[int]) -> float:
@@ -45,19 +43,16 @@ def is_placeable(node: str, room: Vector, snapshot: Snapshot) -> bool:
     )
 
 
-def _less(one: Vector, other: Vector) -> Vector:
-    return tuple(value - minus for value, minus in zip(one, other, strict=True))
+def _less(room: Vector, taken: Vector) -> Vector:
+    return tuple(amount - minus for amount, minus in zip(room, taken, strict=True))
 
 
 def sum_room(vectors: Iterable[Vector]) -> Vector:
     """Add vectors up; of none the sum is empty."""
-    found: list[int] = []
-    for vector in vectors:
-        found = [sum(pair) for pair in zip(found, vector, strict=True)] if found else list(vector)
-    return tuple(found)
+    return tuple(sum(amounts) for amounts in zip(*vectors, strict=True))
 
 
-# --- Health and metrics of the controller; the only door to prometheus_client ---
+# --- metrics ---
 
 PREFIX = "mlstack_elastic"
 
@@ -127,28 +122,32 @@ class Metrics:
             "until",
         )
 
-    def looked(self, *, is_leading: bool, is_synced: bool) -> None:
+    def observe_loop(self, *, is_leading: bool, is_synced: bool) -> None:
         """Take note that the loop goes round."""
         self._looked_s, self._is_synced = self._monotonic_s(), is_synced
         self._leader.set(1 if is_leading else 0)
         if not is_leading:
             self._led.forget()
 
-    def failed(self, error: Exception) -> None:
+    def observe_failure(self, error: Exception) -> None:
         """Take note of a pass that failed."""
         self._failures.inc()
 
-    def passed(self, found: Pass, *, seconds: float) -> None:
+    def observe_pass(self, done: Pass, *, seconds: float) -> None:
         """Take note of a pass."""
-        self._led.keep(found)
+        self._led.keep(done)
         self._passes.observe(seconds)
-        self._plans.observe(found.plan_s)
-        for one in found.waits:
-            self._wait.labels(one.until).observe(one.seconds)
-        self._deletions.inc(sum(action.stops == "trainer" for action in found.taken))
-        for job, decision in _changed(found):
-            direction = "up" if decision.target > job.target else "down"
-            self._operations.labels(direction, decision.reasons[0].cause).inc()
+        self._plans.observe(done.plan_s)
+        for wait in done.waits:
+            self._wait.labels(wait.until).observe(wait.seconds)
+        self._deletions.inc(sum(action.stops == "trainer" for action in done.taken))
+        # Jobs that were told to have another number of trainers, where the cluster took it.
+        told = {action.job for action in done.taken if action.verb == "status"}
+        for job in done.snapshot.jobs:
+            decision = _decision(done, job)
+            if job.key in told and decision.target != job.target:
+                direction = "up" if decision.target > job.target else "down"
+                self._operations.labels(direction, decision.reasons[0].cause).inc()
 
     def answered(self, verb: str, status: int | None) -> None:
         """Take note of a request to the API server and the HTTP status of its answer; from any thread."""
@@ -178,8 +177,8 @@ class _Led:
         self._monotonic_s = monotonic_s
         self._kept: tuple[float, Sequence[Any]] | None = None
 
-    def keep(self, found: Pass) -> None:
-        self._kept = (self._monotonic_s(), tuple(_gauges(found)))
+    def keep(self, done: Pass) -> None:
+        self._kept = (self._monotonic_s(), tuple(_gauges(done)))
 
     def forget(self) -> None:
         self._kept = None
@@ -189,17 +188,15 @@ class _Led:
             return
         passed_s, gauges = self._kept
         yield from gauges
-        yield _gauge("snapshot_age_seconds", "Time since the last pass", self._monotonic_s() - passed_s)
-
-
-Rows = Iterable[tuple[Sequence[str], float]]
+        age_s = self._monotonic_s() - passed_s
+        yield _gauge("snapshot_age_seconds", "Time since the last pass", age_s)
 
 
 def _gauge(name: str, text: str, value: float) -> Any:
     return _family(name, text, (), [((), value)])
 
 
-def _family(name: str, text: str, labels: Sequence[str], rows: Rows) -> Any:
+def _family(name: str, text: str, labels: Sequence[str], rows: Iterable[tuple[Sequence[str], float]]) -> Any:
     from prometheus_client.core import GaugeMetricFamily
 
     family = GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=labels)
@@ -208,107 +205,80 @@ def _family(name: str, text: str, labels: Sequence[str], rows: Rows) -> Any:
     return family
 
 
-def _gauges(found: Pass) -> Iterator[Any]:
-    snapshot = found.snapshot
-    admitted = [job for job in snapshot.jobs if job.state == "admitted"]
-    yield from _job_gauges(found)
-    yield _family(
-        "jobs", "Jobs by phase", ("phase",), [((phase,), n) for phase, n in sorted(found.phases.items())]
-    )
-    yield _gauge(
-        "pending_jobs", "Jobs of which no trainer runs, as EDL counts", found.lacks.get("trainer", 0)
-    )
+def _gauges(done: Pass) -> Iterator[Any]:
+    snapshot = done.snapshot
+    trainers = [len(job.trainers) for job in snapshot.jobs if job.state == "admitted"]
+    incomplete = done.lacks.get("trainer", 0) + done.lacks.get("gang", 0)
+    phases = [((phase,), number) for phase, number in sorted(done.phases.items())]
+    foreign = Counter(demand.priority for demand in snapshot.demands if not demand.job)
+    waiting = [((str(priority),), number) for priority, number in sorted(foreign.items())]
+    yield from _job_gauges(done)
+    yield _family("jobs", "Jobs by phase", ("phase",), phases)
+    yield _gauge("pending_jobs", "Jobs of which no trainer runs, as EDL counts", done.lacks.get("trainer", 0))
     yield _gauge(
         "incomplete_jobs",
         "Jobs whose gang (fewest trainers, master, parameter servers) does not run as a whole, or not at all",
-        found.lacks.get("trainer", 0) + found.lacks.get("gang", 0),
+        incomplete,
     )
-    yield _gauge(
-        "jain_index",
-        "Jain's index of the trainers of admitted jobs, 1 is even",
-        jain(len(job.trainers) for job in admitted),
-    )
-    yield _gauge("plan_steps", "Steps of the last plan", found.plan.steps)
+    yield _gauge("jain_index", "Jain's index of the trainers of admitted jobs, 1 is even", jain(trainers))
+    yield _gauge("plan_steps", "Steps of the last plan", done.plan.steps)
     yield from _room_gauges(snapshot)
-    foreign = Counter(demand.priority for demand in snapshot.demands if not demand.job)
-    yield _family(
-        "foreign_pods_pending",
-        "Pods of others without a node",
-        ("priority",),
-        [((str(priority),), count) for priority, count in sorted(foreign.items())],
-    )
+    yield _family("foreign_pods_pending", "Pods of others without a node", ("priority",), waiting)
 
 
-def _job_gauges(found: Pass) -> Iterator[Any]:
-    jobs = [
-        (job.key.split("/", 1), _of_a_job(job, _decision(found, job).target)) for job in found.snapshot.jobs
-    ]
+def _job_gauges(done: Pass) -> Iterator[Any]:
+    rows: dict[str, list[tuple[Sequence[str], float]]] = {name: [] for name in _OF_A_JOB}
+    for job in done.snapshot.jobs:
+        target, span = _decision(done, job).target, job.maximum - job.minimum
+        values = {
+            "desired": target,
+            "bound": sum(bool(trainer.node) for trainer in job.trainers),
+            "ready": sum(trainer.is_ready for trainer in job.trainers),
+            "min": job.minimum,
+            "max": job.maximum,
+            "fulfilment": (target - job.minimum) / span if span > 0 and target else float(target > 0),
+        }
+        for name, value in values.items():
+            rows[name].append((job.key.split("/", 1), value))
     for name, text in _OF_A_JOB.items():
-        rows = [(key, values[name]) for key, values in jobs]
-        yield _family(f"job_{name}", f"Trainers of a job: {text}", ("namespace", "job"), rows)
-
-
-def _of_a_job(job: Job, target: int) -> dict[str, float]:
-    span = job.maximum - job.minimum
-    return {
-        "desired": target,
-        "bound": sum(bool(one.node) for one in job.trainers),
-        "ready": sum(one.is_ready for one in job.trainers),
-        "min": job.minimum,
-        "max": job.maximum,
-        "fulfilment": (target - job.minimum) / span if span > 0 and target else float(target > 0),
-    }
+        yield _family(f"job_{name}", f"Trainers of a job: {text}", ("namespace", "job"), rows[name])
 
 
 def _room_gauges(snapshot: Snapshot) -> Iterator[Any]:
     free = free_by_node(snapshot)
-    lost = sum_room(left for node, left in free.items() if not is_placeable(node, left, snapshot))
     left, total = sum_room(free.values()), sum_room(node.allocatable for node in snapshot.nodes)
+    lost = sum_room(room for node, room in free.items() if not is_placeable(node, room, snapshot))
     lost = lost or (0,) * len(total)
-    there = [(index, name) for index, name in enumerate(snapshot.resources) if total and total[index]]
+    offered = [(index, name) for index, name in enumerate(snapshot.resources) if total and total[index]]
 
-    def ratio(name: str, text: str, part: Callable[[int], int]) -> Any:
-        return _family(
-            name, text, ("resource",), [((each,), part(index) / total[index]) for index, each in there]
-        )
+    def ratio(name: str, text: str, parts: Sequence[int]) -> Any:
+        rows = [((resource,), parts[index] / total[index]) for index, resource in offered]
+        return _family(name, text, ("resource",), rows)
 
     yield _family(
         "cluster_allocatable",
         "What nodes have: thousandths of a core, bytes, pieces",
         ("resource",),
-        [((name,), total[index]) for index, name in there],
+        [((name,), total[index]) for index, name in offered],
     )
-    yield ratio(
-        "cluster_requested_ratio",
-        "Requests of bound pods by what nodes have",
-        lambda index: total[index] - left[index],
-    )
+    yield ratio("cluster_requested_ratio", "Requests of bound pods by what nodes have", _less(total, left))
     yield ratio(
         "cluster_placeable_ratio",
         "Free room in which a job that wants more has a place, by what nodes have",
-        lambda index: left[index] - lost[index],
+        _less(left, lost),
     )
     yield ratio(
         "stranded_ratio",
         "Free room in which no waiting or growing job has a place, by what nodes have",
-        lambda index: lost[index],
+        lost,
     )
 
 
-def _changed(found: Pass) -> Iterator[tuple[Job, Decision]]:
-    """Give the jobs that were told to have another number of trainers, where the cluster took it."""
-    told = {action.job for action in found.taken if action.verb == "status"}
-    for job in found.snapshot.jobs:
-        decision = _decision(found, job)
-        if job.key in told and decision.target != job.target:
-            yield job, decision
+def _decision(done: Pass, job: Job) -> Decision:
+    return done.decisions.get(job.key) or done.plan.decisions[job.key]
 
 
-def _decision(found: Pass, job: Job) -> Decision:
-    return found.decisions.get(job.key) or found.plan.decisions[job.key]
-
-
-# --- Answers `/healthz`, `/readyz` and `/metrics` over HTTP ---
+# --- probes ---
 
 
 class HealthServer:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import urlopen
 
-from mlstack.elastic.facts import amounts
+from mlstack.elastic.resources import amounts
 from mlstack.elastic.training_job import API_VERSION
 from mlstack.kube import connect
 from mlstack.simulator import scenario

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mlstack.elastic.policy.plan import plan
 from mlstack.elastic.policy.throughput import Gain
-from mlstack.elastic.snapshot import Curve, Job, JobState, Node, PolicyConfig, ScalePlan, Snapshot, Trainer
+from mlstack.elastic.snapshot import Curve, Job, JobStage, Node, PolicyConfig, ScalePlan, Snapshot, Trainer
 from mlstack.elastic.training_job import speeds
 from tests.property.elastic.moments import MANY
 
@@ -71,7 +71,7 @@ def _with(job: Job, pods: list[tuple[str, str]]) -> Job:
     trainers = tuple(
         Trainer(name=name, node=node, planned=node, created_ms=0, is_ready=True) for name, node in pods
     )
-    state: JobState = "admitted" if pods else "waiting"
+    state: JobStage = "admitted" if pods else "waiting"
     return replace(job, state=state, target=len(pods), trainers=trainers)
 
 

@@ -27,14 +27,14 @@ class Noting:
         self.led = False
         self.seconds: list[float] = []
 
-    def looked(self, *, is_leading: bool, is_synced: bool) -> None:
+    def observe_loop(self, *, is_leading: bool, is_synced: bool) -> None:
         self.led |= is_leading and is_synced
 
-    def passed(self, found: Pass, *, seconds: float) -> None:
-        self.passes.append(found)
+    def observe_pass(self, done: Pass, *, seconds: float) -> None:
+        self.passes.append(done)
         self.seconds.append(seconds)
 
-    def failed(self, error: Exception) -> None:
+    def observe_failure(self, error: Exception) -> None:
         self.failures.append(error)
 
 
@@ -48,7 +48,7 @@ def stage() -> Stage:
 def controller(stage: Stage, noting: Noting, *, cluster: Any = None, **settings: Any) -> Controller:
     found = ControllerSettings(identity="me", lease_namespace="default", **settings)
     cluster = cluster or stage.memory
-    return Controller(cluster, found, clock=SystemClock(), told=noting.lines.append, watcher=noting)
+    return Controller(cluster, found, clock=SystemClock(), log=noting.lines.append, observer=noting)
 
 
 def until(claim: Callable[[], object], *, timeout_s: float = 10.0) -> Callable[[], bool]:
@@ -149,7 +149,7 @@ def test_one_pass_is_refused_while_another_leads(stage: Stage) -> None:
                 stage.memory,
                 ControllerSettings(identity="other", lease_namespace="default"),
                 clock=SystemClock(),
-                told=noting.lines.append,
+                log=noting.lines.append,
             )
             with pytest.raises(LockedError):
                 second.once()

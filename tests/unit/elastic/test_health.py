@@ -68,7 +68,7 @@ def get(port: int, path: str) -> tuple[int, str]:
 def seen(stage: Stage, **options: Any) -> Metrics:
     """Give the metrics after one more pass."""
     metrics = Metrics(Time())
-    metrics.passed(stage.step(**options), seconds=0.01)
+    metrics.observe_pass(stage.step(**options), seconds=0.01)
     return metrics
 
 
@@ -117,7 +117,7 @@ def test_phases_and_changes_are_told() -> None:
     stage.put(pod("bigger", cpu="65", priority=7))
 
     for _ in range(2):
-        metrics.passed(stage.step(), seconds=0.01)
+        metrics.observe_pass(stage.step(), seconds=0.01)
 
     assert told(metrics, "jobs") == {"Admitted": 1}
     assert told(metrics, "scale_operations_total") == {"up admitted": 1}
@@ -130,7 +130,7 @@ def test_a_dry_run_changes_no_number_of_trainers() -> None:
     stage.restart(is_dry=True)
 
     for _ in range(2):
-        metrics.passed(stage.step(), seconds=0.01)
+        metrics.observe_pass(stage.step(), seconds=0.01)
 
     assert told(metrics, "scale_operations_total") == {}
 
@@ -142,7 +142,7 @@ def test_a_gang_that_is_given_up_counts_as_a_change_of_its_trainers() -> None:
     stage.run_pods()
     stage.step()
 
-    metrics.passed(stage.step(seconds=91), seconds=0.01)  # no pod of its parameter servers ever came
+    metrics.observe_pass(stage.step(seconds=91), seconds=0.01)  # no pod of its parameter servers ever came
 
     assert told(metrics, "scale_operations_total") == {"down stuck": 1}
     assert told(metrics, "job_desired") == {"train default": 0}
@@ -221,11 +221,11 @@ def test_a_deletion_that_the_cluster_did_not_take_is_not_counted(
 ) -> None:
     unwilling = Unwilling(crowded.memory)
     unwilling.error, unwilling.is_late = error, is_late
-    crowded.reconciler = Reconciler(unwilling, crowded.world)
+    crowded.reconciler = Reconciler(unwilling, crowded.cache)
 
     found = crowded.step()
     metrics = Metrics(Time())
-    metrics.passed(found, seconds=0.01)
+    metrics.observe_pass(found, seconds=0.01)
 
     assert sum(action.verb == "delete" for action in found.actions) == 2
     assert told(metrics, "trainer_deletions_total") == {"": 0}
@@ -242,7 +242,7 @@ def test_deletions_of_a_pass_that_was_cut_short_are_counted_later(crowded: Stage
             return super().delete(ref, **options)
 
     cut = Cut(crowded.memory)
-    crowded.reconciler = Reconciler(cut, crowded.world)
+    crowded.reconciler = Reconciler(cut, crowded.cache)
     with pytest.raises(UnreachableError):
         crowded.step()
     cut.left = 9
@@ -258,7 +258,7 @@ def test_parameter_servers_and_ended_trainers_are_no_deleted_trainers() -> None:
     stage.run_sets()
     stage.refuse_pods()
     found = stage.step(seconds=21)  # its parameter server found no place, and is made again
-    metrics.passed(found, seconds=0.01)
+    metrics.observe_pass(found, seconds=0.01)
     assert [str(one.ref) for one in found.taken if one.verb == "delete"] == [
         "Pod default/my-trainer-x-pserver-0"
     ]
@@ -266,7 +266,7 @@ def test_parameter_servers_and_ended_trainers_are_no_deleted_trainers() -> None:
     stage.end("my-trainer-x-trainer-0", phase="Failed", reason="Evicted")
 
     found = stage.step()
-    metrics.passed(found, seconds=0.01)
+    metrics.observe_pass(found, seconds=0.01)
 
     assert [str(one.ref) for one in found.taken if one.verb == "delete"] == [
         "Pod default/my-trainer-x-trainer-0"
@@ -292,7 +292,7 @@ def test_the_time_of_the_plan_is_not_that_of_the_pass() -> None:
 
     stage.restart(decide=decide, monotonic_s=time)
     metrics = Metrics(time)
-    metrics.passed(stage.step(), seconds=4)
+    metrics.observe_pass(stage.step(), seconds=4)
 
     assert told(metrics, "plan_steps") == {"": 3}
     assert told(metrics, "plan_seconds_sum") == {"": 0.25}
@@ -306,7 +306,7 @@ def test_waits_are_told_once_they_are_over() -> None:
     stage.put(training_job(minimum=1, maximum=2, cpu="2", pservers=1))
 
     for _ in range(8):
-        metrics.passed(stage.step(seconds=3), seconds=0.01)
+        metrics.observe_pass(stage.step(seconds=3), seconds=0.01)
         stage.run_sets()
         stage.run_pods()
 
@@ -342,11 +342,11 @@ def test_room_that_no_job_wants_is_stranded_as_a_whole() -> None:
 def test_resources_that_are_gone_are_told_no_more() -> None:
     stage, metrics = Stage("n1"), Metrics(Time())
     stage.put(pod("web", node="n1", cpu="2", phase="Running"))
-    metrics.passed(stage.step(), seconds=0.01)
+    metrics.observe_pass(stage.step(), seconds=0.01)
     assert "cpu" in told(metrics, "cluster_requested_ratio")
     stage.delete("Node", "n1")
 
-    metrics.passed(stage.step(), seconds=0.01)
+    metrics.observe_pass(stage.step(), seconds=0.01)
 
     assert told(metrics, "cluster_requested_ratio") == {}
 
@@ -355,7 +355,7 @@ def test_the_age_is_that_of_the_last_pass() -> None:
     stage, time = Stage("n1"), Time()
     metrics = Metrics(time)
     assert told(metrics, "snapshot_age_seconds") == {}
-    metrics.passed(stage.step(), seconds=0.01)
+    metrics.observe_pass(stage.step(), seconds=0.01)
     time.seconds += 7
 
     assert told(metrics, "snapshot_age_seconds") == {"": 7}
@@ -363,18 +363,18 @@ def test_the_age_is_that_of_the_last_pass() -> None:
 
 def test_only_a_leader_tells_of_jobs(crowded: Stage) -> None:
     metrics = Metrics(Time())
-    metrics.looked(is_leading=True, is_synced=True)
-    metrics.passed(crowded.step(), seconds=0.01)
+    metrics.observe_loop(is_leading=True, is_synced=True)
+    metrics.observe_pass(crowded.step(), seconds=0.01)
     assert told(metrics, "job_desired") == {"my-trainer-x default": 2}
 
-    metrics.looked(is_leading=False, is_synced=True)
+    metrics.observe_loop(is_leading=False, is_synced=True)
 
     of_leader = ("job_desired", "jobs", "pending_jobs", "jain_index", "cluster_requested_ratio", "plan_steps")
     assert [told(metrics, name) for name in (*of_leader, "snapshot_age_seconds")] == [{}] * 7
     assert told(metrics, "leader") == {"": 0}
     assert told(metrics, "trainer_deletions_total") == {"": 2}, "counters go on"
 
-    metrics.looked(is_leading=True, is_synced=True)
+    metrics.observe_loop(is_leading=True, is_synced=True)
     assert told(metrics, "job_desired") == {}, "what it knew before is out of date"
 
 
@@ -391,7 +391,7 @@ def test_probes_follow_the_loop() -> None:
     try:
         assert get(server.port, "/healthz") == (200, "ok\n")
         assert get(server.port, "/readyz") == (503, "not yet\n")
-        metrics.looked(is_leading=True, is_synced=True)
+        metrics.observe_loop(is_leading=True, is_synced=True)
         assert get(server.port, "/readyz") == (200, "ok\n")
         time.seconds += 61
         assert get(server.port, "/healthz") == (503, "not yet\n")

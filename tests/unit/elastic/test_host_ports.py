@@ -8,6 +8,7 @@ import pytest
 
 from mlstack.elastic import pods
 from mlstack.elastic.controller.cache import ClusterCache
+from mlstack.elastic.controller.snapshot_builder import build_snapshot
 from mlstack.elastic.policy.plan import plan
 from mlstack.elastic.snapshot import PolicyConfig, ScalePlan, Snapshot
 from mlstack.elastic.training_job import parse
@@ -21,10 +22,10 @@ Obj = dict[str, Any]
 
 
 def seen(*objects: Obj) -> Snapshot:
-    world = ClusterCache()
+    cache = ClusterCache()
     for number, obj in enumerate(objects, start=1):
-        world.hear(WatchEvent(type="ADDED", object=numbered(obj, number)))
-    return world.snapshot(0)
+        cache.handle(WatchEvent(type="ADDED", object=numbered(obj, number)))
+    return build_snapshot(cache, 0)
 
 
 def planned(*objects: Obj) -> ScalePlan:

@@ -9,7 +9,7 @@ import pytest
 from mlstack.elastic.controller.cache import ClusterCache
 from mlstack.elastic.controller.inspect import look, look_at_jobs, planned, standings
 from mlstack.elastic.snapshot import PolicyConfig, PriorityGrants
-from mlstack.kube.client import ObjectRef
+from mlstack.kube.client import ObjectRef, WatchEvent
 from tests.support.elastic import training_job
 from tests.support.stage import Stage
 
@@ -207,7 +207,8 @@ def test_weights_share_the_room_of_a_namespace() -> None:
 
 
 def test_a_simulation_grants_everything() -> None:
-    world = ClusterCache()
-    world.hear_of({**training_job(priority=77), "metadata": {"name": "train", "namespace": "x", "uid": "u"}})
+    cache = ClusterCache()
+    job = {**training_job(priority=77), "metadata": {"name": "train", "namespace": "x", "uid": "u"}}
+    cache.handle(WatchEvent(type="ADDED", object=job))
 
-    assert world.priority(world.jobs()[0]).value == 77
+    assert cache.priority(cache.jobs()[0]).value == 77

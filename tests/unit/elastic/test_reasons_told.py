@@ -12,7 +12,7 @@ from mlstack.app import files
 
 README = files.folder("prototypes") / "elastic" / "README.md"
 CODE = Path(mlstack.elastic.__file__).parent
-TELLING = ("status.py", "controller/events.py", "controller/job_reconciler.py")
+TELLING = ("status.py", "controller/events.py", "controller/lifecycle.py")
 CONDITIONS = {"Admitted", "GangReady", "Progressing", "Degraded", "Scaled", "PriorityGranted"}
 # Words of these modules that are no reasons: what the controller did, fields of an Event, outcomes.
 OTHERS = {
@@ -33,7 +33,7 @@ def words() -> Iterator[str]:
             elif (
                 isinstance(part, ast.Call)
                 and isinstance(part.func, ast.Name)
-                and part.func.id in ("Note", "Priority")
+                and part.func.id in ("JobEvent", "Priority")
             ):
                 for each in part.keywords:
                     if each.arg == "reason":

@@ -88,7 +88,7 @@ def test_a_gang_that_finds_no_place_gives_its_room_back(stage: Stage) -> None:
 
     assert "MinimumLost" in stage.events()
     assert stage.status()["trainer"]["desired"] == 0
-    assert set(stage.world.bars["default/train"]) == {"n1", "n2"}
+    assert stage.barred() == {"n1", "n2"}
 
 
 def test_a_lost_trainer_is_replaced_at_once_and_not_counted(stage: Stage) -> None:
@@ -370,7 +370,7 @@ def test_a_job_that_was_changed_after_it_was_given_up_is_tried_at_once(stage: St
         stage.run_sets()
         stage.run_pods(but=("train-pserver-0",))
     assert stage.status()["trainer"]["desired"] == 0
-    stage.world.bars.clear()
+    stage.put(node("n9"))  # the others are passed over
 
     stage.memory.patch(_ref(stage), {"spec": {"passes": 2}})
     stage.settle()
@@ -577,7 +577,7 @@ def test_a_leader_that_died_between_saying_and_doing_is_completed(stage: Stage) 
 
     stage.cluster.refuses = refuse
     with pytest.raises(SystemExit):
-        stage.reconciler.step(stage.clock.now_ms)
+        stage.reconciler.reconcile(stage.clock.now_ms)
     assert stage.status()["trainer"]["desired"] == 2 and stage.all("Pod") == []
     stage.cluster.refuses = lambda: None
 
@@ -660,7 +660,7 @@ def test_a_stuck_trainer_is_withdrawn_and_its_node_passed_over(stage: Stage) -> 
 
     stage.step(seconds=20)
 
-    assert stage.world.bars["default/train"]
+    assert stage.barred()
     assert len(stage.trainers()) == 1
 
 
@@ -674,7 +674,7 @@ def test_while_no_scheduler_looks_at_them_pods_just_wait(stage: Stage) -> None:
         stage.step(seconds=10)
 
     assert {found["metadata"]["name"]: found["metadata"]["uid"] for found in stage.all("Pod")} == before
-    assert not stage.world.bars
+    assert not stage.barred()
     stage.settle()
     assert stage.status()["phase"] == "Running"
 
@@ -695,8 +695,8 @@ def test_a_name_that_was_taken_unheard_is_passed_over_next_time(stage: Stage) ->
     stage.hear()
     stage.put(pod("train-trainer-0", node="n1", phase="Running"))
 
-    stage.reconciler.step(stage.clock.now_ms)
-    stage.reconciler.step(stage.clock.now_ms + 1000)
+    stage.reconciler.reconcile(stage.clock.now_ms)
+    stage.reconciler.reconcile(stage.clock.now_ms + 1000)
 
     assert stage.trainers() == ["train-trainer-1"]
 
@@ -729,7 +729,7 @@ def test_a_trainer_whose_deletion_was_refused_is_still_known(stage: Stage) -> No
     stage.memory.patch(ObjectRef.of(job), {"spec": {"trainer": {"max-instance": 2}}})
     stage.cluster.refuses = _raises(ConflictError("changed meanwhile"))
     stage.step()
-    assert len([one for one in stage.world.pods() if one.role == "trainer"]) == 4
+    assert len([one for one in stage.cache.pods() if one.role == "trainer"]) == 4
 
     stage.cluster.refuses = lambda: None
     stage.settle()
@@ -741,7 +741,7 @@ def test_a_status_that_was_refused_is_written_again(stage: Stage) -> None:
     stage.put(training_job(minimum=9, maximum=9, cpu="4"))
     stage.hear()
     stage.cluster.refuses = _raises(TransientError("too many requests"))
-    assert stage.reconciler.step(stage.clock.now_ms).refused
+    assert stage.reconciler.reconcile(stage.clock.now_ms).refused
     stage.cluster.refuses = lambda: None
 
     stage.step(seconds=3)
@@ -765,7 +765,7 @@ def test_what_the_cluster_refuses_is_tried_again_later(stage: Stage) -> None:
     stage.put(training_job(minimum=1, maximum=1))
     stage.hear()
     stage.cluster.refuses = _raises(ForbiddenError("exceeded quota: pods", why="quota"))
-    found = stage.reconciler.step(stage.clock.now_ms)
+    found = stage.reconciler.reconcile(stage.clock.now_ms)
     assert found.refused
     stage.cluster.refuses = lambda: None
 

@@ -15,7 +15,7 @@ def test_what_was_decided_about_a_job_is_not_written_to_its_namesake() -> None:
 
     stage.delete("TrainingJob", "train", JOBS)
     stage.put(training_job(minimum=1, maximum=1))
-    stage.reconciler.step(stage.clock.now_ms)  # nothing of that was heard yet
+    stage.reconciler.reconcile(stage.clock.now_ms)  # nothing of that was heard yet
 
     assert stage.status() == {}
     stage.settle()

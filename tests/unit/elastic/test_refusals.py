@@ -416,7 +416,7 @@ def test_a_dry_run_says_what_is_refused_and_writes_nothing(stage: Stage) -> None
     found = stage.step()
 
     assert stage.cluster.writes == 0
-    assert any(WORDS in one.note.text for one in found.told)
+    assert any(WORDS in one.text for one in found.events)
 
 
 def test_a_running_gang_that_cannot_be_made_whole_gives_its_room_back(stage: Stage) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlstack.elastic import status
-from mlstack.elastic.controller.memory import JobMemory
+from mlstack.elastic.controller.state import JobRecord
 from mlstack.elastic.status import MOST_NODES, Bar, FailureCounters
 
 NOW_MS = 1_700_000_000_123
@@ -89,12 +89,12 @@ def test_the_next_leader_goes_on_as_the_one_before_would(
     failures: int, falls: int, tries: int, bars: list[str], step_ms: int
 ) -> None:
     """Writing and reading changes neither what is remembered nor what the next setback leads to."""
-    first, now_ms = JobMemory("uid"), NOW_MS
+    first, now_ms = JobRecord("uid"), NOW_MS
     for _ in range(failures):
         first.retry.fail(now_ms)
         now_ms = now_ms + step_ms
     for number in range(falls):
-        first.fall({f"a{number}", f"b{number}"}, ran_ms=0)
+        first.fail_round({f"a{number}", f"b{number}"}, ran_ms=0)
     for _ in range(tries):
         first.give_up(GENERATION, now_ms)
         now_ms = now_ms + step_ms
@@ -102,15 +102,15 @@ def test_the_next_leader_goes_on_as_the_one_before_would(
         first.bar(node, now_ms)
         now_ms = now_ms + step_ms
 
-    said = status.write(first.setbacks(failures))
-    second = JobMemory("uid")
+    said = status.write(first.counters(failures))
+    second = JobRecord("uid")
     second.resume(status.read({"setbacks": said}))
 
-    assert status.write(second.setbacks(failures)) == said
-    assert second.not_before_ms(GENERATION) == first.not_before_ms(GENERATION)
+    assert status.write(second.counters(failures)) == said
+    assert (second.given_up, second.gang.until_ms) == (first.given_up, first.gang.until_ms)
     for memory in (first, second):
         memory.retry.fail(now_ms)
-        memory.fall({"c"}, ran_ms=0)
+        memory.fail_round({"c"}, ran_ms=0)
         memory.give_up(GENERATION, now_ms)
         memory.bar("n1", now_ms)
-    assert status.write(second.setbacks(1)) == status.write(first.setbacks(1))
+    assert status.write(second.counters(1)) == status.write(first.counters(1))

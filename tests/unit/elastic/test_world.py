@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mlstack.elastic.controller.cache import ClusterCache
+from mlstack.elastic.controller.snapshot_builder import JobLimits, build_snapshot
 from mlstack.kube.client import WatchEvent
 from tests.support.elastic import node, numbered, pod, training_job
 
@@ -14,11 +15,11 @@ Obj = dict[str, Any]
 NOW_MS = 1_000_000_000_000
 
 
-def heard(*objects: Obj) -> ClusterCache:
-    world = ClusterCache()
+def cache_of(*objects: Obj) -> ClusterCache:
+    cache = ClusterCache()
     for number, obj in enumerate(objects, start=1):
-        world.hear(WatchEvent(type="ADDED", object=numbered(obj, number)))
-    return world
+        cache.handle(WatchEvent(type="ADDED", object=numbered(obj, number)))
+    return cache
 
 
 def admitted(job: Obj, trainers: int) -> Obj:
@@ -31,47 +32,47 @@ def trainer(index: int, job: str = "train", **given: Any) -> Obj:
     return pod(f"{job}-trainer-{index}", labels=labels, owner=owner, **given)
 
 
-def amounts(world: ClusterCache, vector: tuple[int, ...]) -> dict[str, int]:
-    return dict(zip(world.snapshot(NOW_MS).resources, vector, strict=True))
+def amounts(cache: ClusterCache, vector: tuple[int, ...]) -> dict[str, int]:
+    return dict(zip(build_snapshot(cache, NOW_MS).resources, vector, strict=True))
 
 
 def test_pods_of_others_use_up_their_node() -> None:
-    world = heard(node("n1"), pod("web", node="n1", cpu="2", phase="Running"))
+    cache = cache_of(node("n1"), pod("web", node="n1", cpu="2", phase="Running"))
 
-    (found,) = world.snapshot(NOW_MS).nodes
+    (found,) = build_snapshot(cache, NOW_MS).nodes
 
-    assert amounts(world, found.used)["cpu"] == 2000
-    assert amounts(world, found.used)["pods"] == 1
+    assert amounts(cache, found.used)["cpu"] == 2000
+    assert amounts(cache, found.used)["pods"] == 1
 
 
 def test_a_pod_that_ended_uses_nothing() -> None:
-    world = heard(node("n1"), pod("done", node="n1", cpu="2", phase="Succeeded"))
+    cache = cache_of(node("n1"), pod("done", node="n1", cpu="2", phase="Succeeded"))
 
-    assert amounts(world, world.snapshot(NOW_MS).nodes[0].used)["cpu"] == 0
+    assert amounts(cache, build_snapshot(cache, NOW_MS).nodes[0].used)["cpu"] == 0
 
 
 def test_a_terminating_pod_is_room_to_come() -> None:
-    world = heard(node("n1"), pod("web", node="n1", cpu="2", phase="Running", gone_ms=NOW_MS + 5000))
+    cache = cache_of(node("n1"), pod("web", node="n1", cpu="2", phase="Running", gone_ms=NOW_MS + 5000))
 
-    snapshot = world.snapshot(NOW_MS)
+    snapshot = build_snapshot(cache, NOW_MS)
 
-    assert amounts(world, snapshot.nodes[0].used)["cpu"] == 0
+    assert amounts(cache, snapshot.nodes[0].used)["cpu"] == 0
     assert [(room.node, room.at_ms) for room in snapshot.arriving] == [("n1", NOW_MS + 5000)]
-    assert amounts(world, snapshot.arriving[0].request)["cpu"] == 2000
+    assert amounts(cache, snapshot.arriving[0].request)["cpu"] == 2000
 
 
 def test_cordoned_and_broken_nodes_take_no_pods() -> None:
-    world = heard(node("n1"), node("n2", unschedulable=True), node("n3", is_ready=False))
+    cache = cache_of(node("n1"), node("n2", unschedulable=True), node("n3", is_ready=False))
 
-    assert [found.name for found in world.snapshot(NOW_MS).nodes] == ["n1"]
+    assert [found.name for found in build_snapshot(cache, NOW_MS).nodes] == ["n1"]
 
 
 def test_tainted_nodes_are_for_those_who_tolerate() -> None:
     taint = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
     toleration = {"key": "gpu", "operator": "Exists"}
-    world = heard(node("n1"), node("n2", taints=[taint]), pod("a"), pod("b", tolerations=[toleration]))
+    cache = cache_of(node("n1"), node("n2", taints=[taint]), pod("a"), pod("b", tolerations=[toleration]))
 
-    found = {demand.key: demand.nodes for demand in world.snapshot(NOW_MS).demands}
+    found = {demand.key: demand.nodes for demand in build_snapshot(cache, NOW_MS).demands}
 
     assert found == {"default/a": frozenset({"n1"}), "default/b": None}
 
@@ -79,43 +80,43 @@ def test_tainted_nodes_are_for_those_who_tolerate() -> None:
 def test_required_affinity_names_nodes() -> None:
     term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-    world = heard(
+    cache = cache_of(
         node("n1", labels={"zone": "a"}),
         node("n2", labels={"zone": "b"}),
         pod("a", affinity={"nodeAffinity": required}),
     )
 
-    assert world.snapshot(NOW_MS).demands[0].nodes == frozenset({"n2"})
+    assert build_snapshot(cache, NOW_MS).demands[0].nodes == frozenset({"n2"})
 
 
 def test_a_daemon_pod_is_for_one_node() -> None:
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n2"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
-    world = heard(node("n1"), node("n2"), pod("a", affinity={"nodeAffinity": required}))
+    cache = cache_of(node("n1"), node("n2"), pod("a", affinity={"nodeAffinity": required}))
 
-    assert world.snapshot(NOW_MS).demands[0].nodes == frozenset({"n2"})
+    assert build_snapshot(cache, NOW_MS).demands[0].nodes == frozenset({"n2"})
 
 
 def test_a_pod_that_waits_for_something_else_is_no_demand() -> None:
     message = "0/1 nodes are available: 1 node(s) didn't find available persistent volumes to bind."
     waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
     lacks = {**waits, "message": "0/1 nodes are available: 1 Insufficient cpu."}
-    world = heard(
+    cache = cache_of(
         node("n1"),
         pod("volume", conditions=[waits]),
         pod("room", conditions=[lacks]),
         pod("gated", schedulingGates=[{"name": "later"}]),
     )
 
-    assert [demand.key for demand in world.snapshot(NOW_MS).demands] == ["default/room"]
+    assert [demand.key for demand in build_snapshot(cache, NOW_MS).demands] == ["default/room"]
 
 
 def test_a_nominated_pod_wants_no_room_elsewhere() -> None:
     waiting = pod("web")
     waiting["status"]["nominatedNodeName"] = "n2"
-    world = heard(node("n1"), node("n2"), waiting)
+    cache = cache_of(node("n1"), node("n2"), waiting)
 
-    assert world.snapshot(NOW_MS).demands[0].nodes == frozenset({"n2"})
+    assert build_snapshot(cache, NOW_MS).demands[0].nodes == frozenset({"n2"})
 
 
 def test_init_containers_count_as_a_maximum() -> None:
@@ -127,32 +128,32 @@ def test_init_containers_count_as_a_maximum() -> None:
         initContainers=[container("1", restartPolicy="Always"), container("3")],
         overhead={"cpu": "250m"},
     )
-    world = heard(node("n1"), wanted)
+    cache = cache_of(node("n1"), wanted)
 
     # the second runs beside the sidecar: 1 + 3, more than 1 + 1 later on
-    assert amounts(world, world.snapshot(NOW_MS).demands[0].request)["cpu"] == 4250
+    assert amounts(cache, build_snapshot(cache, NOW_MS).demands[0].request)["cpu"] == 4250
 
 
 def test_a_waiting_job_has_no_demands() -> None:
-    world = heard(node("n1"), training_job(pservers=2))
+    cache = cache_of(node("n1"), training_job(pservers=2))
 
-    snapshot = world.snapshot(NOW_MS)
+    snapshot = build_snapshot(cache, NOW_MS)
 
     assert [(job.key, job.state) for job in snapshot.jobs] == [("default/train", "waiting")]
     assert snapshot.demands == ()
 
 
 def test_pods_that_a_set_has_not_made_yet_are_demands() -> None:
-    world = heard(node("n1"), admitted(training_job(pservers=2), 1))
+    cache = cache_of(node("n1"), admitted(training_job(pservers=2), 1))
 
-    demands = world.snapshot(NOW_MS).demands
+    demands = build_snapshot(cache, NOW_MS).demands
 
     assert [demand.key for demand in demands] == ["default/train-pserver-0", "default/train-pserver-1"]
     assert {demand.job for demand in demands} == {"default/train"}
 
 
 def test_live_trainers_stand_with_their_job() -> None:
-    world = heard(
+    cache = cache_of(
         node("n1"),
         admitted(training_job(), 2),
         trainer(0, node="n1", phase="Running"),
@@ -160,7 +161,7 @@ def test_live_trainers_stand_with_their_job() -> None:
         trainer(2, node="n1", phase="Running", gone_ms=NOW_MS + 1000),
     )
 
-    snapshot = world.snapshot(NOW_MS)
+    snapshot = build_snapshot(cache, NOW_MS)
 
     (job,) = snapshot.jobs
     assert [(one.name, one.node) for one in job.trainers] == [
@@ -168,102 +169,102 @@ def test_live_trainers_stand_with_their_job() -> None:
         ("train-trainer-1", ""),
     ]
     assert (job.target, job.leaving, job.state) == (2, 1, "admitted")
-    assert amounts(world, snapshot.nodes[0].used)["cpu"] == 0
+    assert amounts(cache, snapshot.nodes[0].used)["cpu"] == 0
     assert len(snapshot.arriving) == 1
 
 
 def test_labels_alone_make_no_trainer() -> None:
     labels = {"mlstack.dev/training-job": "train", "mlstack.dev/role": "trainer"}
-    world = heard(
+    cache = cache_of(
         node("n1"),
         admitted(training_job(), 1),
         pod("impostor", labels=labels, node="n1", phase="Running"),
         pod("other", labels=labels, owner=("TrainingJob", "uid-elsewhere"), node="n1", phase="Running"),
     )
 
-    snapshot = world.snapshot(NOW_MS)
+    snapshot = build_snapshot(cache, NOW_MS)
 
     assert snapshot.jobs[0].trainers == ()
-    assert amounts(world, snapshot.nodes[0].used)["pods"] == 2
+    assert amounts(cache, snapshot.nodes[0].used)["pods"] == 2
 
 
 def test_the_first_success_makes_a_job_finishing() -> None:
-    world = heard(
+    cache = cache_of(
         node("n1"), admitted(training_job(), 2), trainer(0, phase="Succeeded", node="n1"), trainer(1)
     )
 
-    assert world.snapshot(NOW_MS).jobs[0].state == "finishing"
+    assert build_snapshot(cache, NOW_MS).jobs[0].state == "finishing"
 
 
 def test_old_news_change_nothing() -> None:
-    world = ClusterCache()
+    cache = ClusterCache()
     fresh, stale = numbered(pod("a", node="n1"), 9), numbered(pod("a"), 5)
 
-    assert world.hear(WatchEvent(type="ADDED", object=fresh))
-    assert not world.hear(WatchEvent(type="MODIFIED", object=stale))
-    assert [found.node for found in world.pods()] == ["n1"]
+    assert cache.handle(WatchEvent(type="ADDED", object=fresh))
+    assert not cache.handle(WatchEvent(type="MODIFIED", object=stale))
+    assert [found.node for found in cache.pods()] == ["n1"]
 
 
 def test_a_heartbeat_is_no_news() -> None:
-    world = ClusterCache()
-    world.hear(WatchEvent(type="ADDED", object=numbered(node("n1"), 5)))
+    cache = ClusterCache()
+    cache.handle(WatchEvent(type="ADDED", object=numbered(node("n1"), 5)))
 
-    assert not world.hear(WatchEvent(type="MODIFIED", object=numbered(node("n1"), 6)))
-    assert world.hear(WatchEvent(type="MODIFIED", object=numbered(node("n1", cpu="9"), 7)))
+    assert not cache.handle(WatchEvent(type="MODIFIED", object=numbered(node("n1"), 6)))
+    assert cache.handle(WatchEvent(type="MODIFIED", object=numbered(node("n1", cpu="9"), 7)))
 
 
 def test_what_has_gone_stays_gone() -> None:
-    world = ClusterCache()
-    world.hear(WatchEvent(type="DELETED", object=numbered(pod("a"), 7)))
+    cache = ClusterCache()
+    cache.handle(WatchEvent(type="DELETED", object=numbered(pod("a"), 7)))
 
-    assert not world.hear(WatchEvent(type="ADDED", object=numbered(pod("a"), 5)))
-    assert list(world.pods()) == []
+    assert not cache.handle(WatchEvent(type="ADDED", object=numbered(pod("a"), 5)))
+    assert list(cache.pods()) == []
 
 
 def test_what_a_selector_lost_sight_of_comes_back_with_its_label() -> None:
-    world = ClusterCache()
-    world.hear(WatchEvent(type="ADDED", object=numbered(pod("a"), 5)))
-    world.hear(WatchEvent(type="DELETED", object=numbered(pod("a"), 7)))
+    cache = ClusterCache()
+    cache.handle(WatchEvent(type="ADDED", object=numbered(pod("a"), 5)))
+    cache.handle(WatchEvent(type="DELETED", object=numbered(pod("a"), 7)))
 
-    assert world.hear(WatchEvent(type="MODIFIED", object=numbered(pod("a"), 8)))
-    assert [found.name for found in world.pods()] == ["a"]
+    assert cache.handle(WatchEvent(type="MODIFIED", object=numbered(pod("a"), 8)))
+    assert [found.name for found in cache.pods()] == ["a"]
 
 
 def test_what_our_own_write_deleted_stays_gone() -> None:
-    world = ClusterCache()
+    cache = ClusterCache()
     deleted = numbered(pod("a"), 5)
-    world.hear(WatchEvent(type="ADDED", object=deleted))
+    cache.handle(WatchEvent(type="ADDED", object=deleted))
     deleted = {**deleted, "metadata": {**deleted["metadata"], "resourceVersion": ""}}
-    world.hear(WatchEvent(type="DELETED", object=deleted))
+    cache.handle(WatchEvent(type="DELETED", object=deleted))
 
-    assert not world.hear(WatchEvent(type="MODIFIED", object=numbered(pod("a"), 8)))
-    assert list(world.pods()) == []
+    assert not cache.handle(WatchEvent(type="MODIFIED", object=numbered(pod("a"), 8)))
+    assert list(cache.pods()) == []
 
 
 def test_a_namesake_is_another_pod() -> None:
-    world = ClusterCache()
-    world.hear(WatchEvent(type="ADDED", object=numbered(pod("a"), 5, "one")))
-    world.hear(WatchEvent(type="ADDED", object=numbered(pod("a"), 8, "two")))
+    cache = ClusterCache()
+    cache.handle(WatchEvent(type="ADDED", object=numbered(pod("a"), 5, "one")))
+    cache.handle(WatchEvent(type="ADDED", object=numbered(pod("a"), 8, "two")))
 
-    assert not world.hear(WatchEvent(type="DELETED", object=numbered(pod("a"), 7, "one")))
-    assert [found.uid for found in world.pods()] == ["two"]
+    assert not cache.handle(WatchEvent(type="DELETED", object=numbered(pod("a"), 7, "one")))
+    assert [found.uid for found in cache.pods()] == ["two"]
 
 
 def test_a_list_drops_ghosts_and_keeps_what_is_newer() -> None:
-    world = ClusterCache()
+    cache = ClusterCache()
     for name, version in (("ghost", 3), ("kept", 4), ("newer", 12)):
-        world.hear(WatchEvent(type="ADDED", object=numbered(pod(name), version)))
+        cache.handle(WatchEvent(type="ADDED", object=numbered(pod(name), version)))
 
-    world.replace("Pod", [numbered(pod("kept"), 4)], "10")
+    cache.replace("Pod", [numbered(pod("kept"), 4)], "10")
 
-    assert sorted(found.name for found in world.pods()) == ["kept", "newer"]
+    assert sorted(found.name for found in cache.pods()) == ["kept", "newer"]
 
 
 def test_bars_that_are_over_are_left_out() -> None:
-    world = heard(node("n1"), training_job())
-    world.bars["default/train"] = {"n1": NOW_MS + 1, "n2": NOW_MS}
+    cache = cache_of(node("n1"), training_job())
+    limits = {"default/train": JobLimits(barred={"n1": NOW_MS + 1, "n2": NOW_MS})}
 
-    assert world.snapshot(NOW_MS).jobs[0].barred == {"n1": NOW_MS + 1}
+    assert build_snapshot(cache, NOW_MS, limits).jobs[0].barred == {"n1": NOW_MS + 1}
 
 
 def test_priorities_come_from_classes() -> None:
@@ -272,9 +273,9 @@ def test_priorities_come_from_classes() -> None:
         "kind": "PriorityClass",
         "metadata": {"name": "mlstack-trainer"},
     }
-    world = heard({**low, "value": -10}, node("n1"), training_job(), pod("web", priority=1000))
+    cache = cache_of({**low, "value": -10}, node("n1"), training_job(), pod("web", priority=1000))
 
-    snapshot = world.snapshot(NOW_MS)
+    snapshot = build_snapshot(cache, NOW_MS)
 
     assert snapshot.jobs[0].pod_priority == -10
     assert snapshot.demands[0].priority == 1000
@@ -284,7 +285,7 @@ def curve(*points: Any) -> tuple[tuple[int, int], ...] | None:
     """Give what the plan sees of the speed that a job reported."""
     job = training_job()
     job["status"] = {"throughput": {"curve": list(points)}}
-    found = heard(node("n1"), job).snapshot(NOW_MS).jobs[0].curve
+    found = build_snapshot(cache_of(node("n1"), job), NOW_MS).jobs[0].curve
     return found.points if found else None
 
 

@@ -13,7 +13,7 @@ import typer
 
 from mlstack.cli.ports import SystemClock
 from mlstack.cli.main import program
-from mlstack.kube.client import ObjectRef
+from mlstack.kube.client import ObjectRef, WatchEvent
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.kube.client import ClientWrapper
 from mlstack.elastic import training_job as spec
@@ -168,8 +168,8 @@ def use(stage: Stage) -> set[Use]:
     unheard = {"name": "train-trainer-3", "namespace": "default"}
     stage.memory.create({**pod("other"), "metadata": unheard})
     stage.memory.patch(ObjectRef.of(stage.job()), {"spec": {"trainer": {"max-instance": 4}}})
-    stage.world.hear_of(stage.job())
-    stage.reconciler.step(stage.clock.now_ms)
+    stage.cache.handle(WatchEvent(type="MODIFIED", object=stage.job()))
+    stage.reconciler.reconcile(stage.clock.now_ms)
     stage.memory.patch(ObjectRef.of(stage.job()), {"spec": {"trainer": {"min-instance": 0}}})
     stage.settle()
     for name in stage.trainers():
@@ -182,11 +182,11 @@ def use(stage: Stage) -> set[Use]:
     again = {**training_job(minimum=1, maximum=3), "status": {}}
     stage.delete("TrainingJob", "train", JOBS)
     stage.put(again)
-    stage.reconciler.step(stage.clock.now_ms + 3_600_000)  # it has not heard of the other job of that name
+    stage.reconciler.reconcile(stage.clock.now_ms + 3_600_000)  # it has not heard of the other job of that name
     clock = SystemClock()
     settings = ControllerSettings(identity="me", lease_namespace="default")
     for _ in range(2):
-        Controller(noted, settings, clock=clock, told=lambda text: None).once()
+        Controller(noted, settings, clock=clock, log=lambda text: None).once()
     return noted.used
 
 

@@ -6,16 +6,10 @@ from typing import Any
 
 import pytest
 
+from mlstack.elastic.controller.gang import INCOMPLETE_MS
 from mlstack.elastic.controller.inspect import look, planned
-from mlstack.elastic.controller.job_reconciler import INCOMPLETE_MS
 from mlstack.elastic.controller.jobs import JobFacts, parse_job
-from mlstack.elastic.controller.memory import (
-    FIRST_BAR_MS,
-    FIRST_RETRY_MS,
-    FIRST_WAIT_MS,
-    LONGEST_RETRY_MS,
-    moves,
-)
+from mlstack.elastic.controller.state import BAR_MS, GANG_MS, RETRY_MS, restore_moves
 from mlstack.elastic.facts import time_ms
 from mlstack.elastic.snapshot import PolicyConfig
 from mlstack.elastic.status import timestamp
@@ -41,11 +35,11 @@ def record(*, moves: int = 2, time: str = TIME) -> dict[str, Any]:
 
 
 def test_trainers_given_up_for_fairness_are_moves() -> None:
-    assert moves([job(record()), job(record(moves=1))], TIME_MS) == [TIME_MS] * 3
+    assert restore_moves([job(record()), job(record(moves=1))], TIME_MS) == [TIME_MS] * 3
 
 
 def test_what_was_long_ago_is_none() -> None:
-    assert moves([job(record(time="2023-11-14T22:13:19Z"))], TIME_MS) == []
+    assert restore_moves([job(record(time="2023-11-14T22:13:19Z"))], TIME_MS) == []
 
 
 def test_a_new_leader_spends_no_more_moves_than_are_left() -> None:
@@ -91,7 +85,7 @@ def test_failed_trainers_are_replaced_no_sooner(stage: Stage) -> None:
     stage.step()
     assert stage.trainers() == ["train-trainer-1"]
 
-    stage.step(seconds=FIRST_RETRY_MS / 1000)
+    stage.step(seconds=RETRY_MS[0] / 1000)
     assert len(stage.trainers()) == 2
 
 
@@ -136,7 +130,7 @@ def test_all_trainers_fail_six_times_in_a_row_whoever_leads(stage: Stage) -> Non
 
     for _ in range(5):
         fail_all(stage)
-        for seconds in (0, LONGEST_RETRY_MS / 1000):
+        for seconds in (0, RETRY_MS[1] / 1000):
             stage.restart()  # seen again it is the same failure
             stage.step(seconds=seconds)
         stage.settle()
@@ -204,7 +198,7 @@ def test_a_gang_that_was_given_up_waits_as_long_whoever_leads() -> None:
     for number in range(4):
         give_up(stage)
         stage.restart()
-        length_s = (FIRST_WAIT_MS << number) // 1000
+        length_s = (GANG_MS[0] << number) // 1000
         assert wait_for_a_try(stage, longest_s=length_s) == length_s
         stage.restart()
 
@@ -229,8 +223,8 @@ def test_whoever_asks_for_the_plan_is_told_that_a_gang_waits() -> None:
         snapshot = look(stage.memory, stage.clock.now_ms + after_ms)
         return planned(snapshot, PolicyConfig()).jobs[0].reasons
 
-    assert said(FIRST_WAIT_MS - 1) == ("waiting: it waits until its next try",)
-    assert said(FIRST_WAIT_MS)[0].startswith("admitted: ")
+    assert said(GANG_MS[0] - 1) == ("waiting: it waits until its next try",)
+    assert said(GANG_MS[0])[0].startswith("admitted: ")
 
 
 def test_whoever_asks_for_the_plan_sees_no_trainers_on_nodes_that_are_passed_over(stage: Stage) -> None:
@@ -245,7 +239,7 @@ def test_whoever_asks_for_the_plan_sees_no_trainers_on_nodes_that_are_passed_ove
         return [place.node for place in found.jobs[0].places]
 
     assert places(0) == []
-    assert places(FIRST_BAR_MS) == ["n1"]
+    assert places(BAR_MS[0]) == ["n1"]
 
 
 def now_and_target(stage: Stage, after_ms: int = 0) -> tuple[int, int]:
@@ -261,7 +255,7 @@ def test_whoever_asks_for_the_plan_sees_failed_trainers_replaced_when_the_leader
     stage.step()
 
     assert now_and_target(stage) == (3, 3)
-    stage.step(seconds=FIRST_RETRY_MS / 1000)
+    stage.step(seconds=RETRY_MS[0] / 1000)
     assert now_and_target(stage) == (4, 4)
 
 
@@ -270,10 +264,10 @@ def test_failed_trainers_that_no_leader_replaces_are_not_said_to_be_held_back(st
     stage.settle()
     stage.end("train-trainer-0", phase="Failed", conditions=[_ready_since(stage)])
 
-    assert now_and_target(stage, LONGEST_RETRY_MS) == (3, 3)  # a leader would have to see it first
+    assert now_and_target(stage, RETRY_MS[1]) == (3, 3)  # a leader would have to see it first
     stage.step()
-    assert now_and_target(stage, FIRST_RETRY_MS - 1) == (3, 3)
-    assert now_and_target(stage, FIRST_RETRY_MS) == (3, 4)
+    assert now_and_target(stage, RETRY_MS[0] - 1) == (3, 3)
+    assert now_and_target(stage, RETRY_MS[0]) == (3, 4)
 
 
 def test_a_gang_that_found_its_place_begins_anew() -> None:
@@ -328,7 +322,7 @@ def test_that_a_job_still_waits_is_not_told_again_by_the_next_leader(stage: Stag
     stage.restart(is_dry=is_dry)
     found = [stage.step(seconds=60) for _ in range(3)]
 
-    assert [(one.actions, one.told) for one in found] == [((), ())] * 3
+    assert [(one.actions, one.events) for one in found] == [((), ())] * 3
     assert stage.events() == ["WaitingForCapacity"]
 
 

@@ -150,7 +150,7 @@ def test_what_is_in_the_way_is_told_once(election: Election) -> None:
 
     for _ in range(3):
         candidate.attempt()
-        candidate.complain()
+        candidate.report()
 
     assert len(election.told) == 1
     assert "nowhere" in election.told[0]

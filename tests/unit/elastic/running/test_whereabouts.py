@@ -25,7 +25,7 @@ def hold(cluster: MemoryCluster, namespace: str, name: str = "mlstack-elastic") 
 
 def find(cluster: Any) -> tuple[str, list[str]]:
     told: list[str] = []
-    return lease_namespace(cluster, "mlstack-elastic", default="default", told=told.append), told
+    return lease_namespace(cluster, "mlstack-elastic", default="default", log=told.append), told
 
 
 class Failing(ClientWrapper):

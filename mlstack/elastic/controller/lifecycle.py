@@ -1,0 +1,212 @@
+"""What became of the pods of a job, and what follows: replace, wait, finish, succeed, fail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from mlstack.elastic.controller.jobs import JobFacts
+from mlstack.elastic.controller.state import MOST_ROUNDS, JobRecord
+from mlstack.elastic.facts import PodFacts
+from mlstack.elastic.snapshot import Decision, Priority
+from mlstack.elastic.status import Counts, Outcome, StatusClaims, worded
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lifecycle:
+    """What the pods of a job say about it."""
+
+    outcome: Outcome = ""  # how it ended, empty while it goes on
+    reason: str = ""  # one word for it
+    message: str = ""  # one line for people, also about what goes wrong while it goes on
+    removed: tuple[PodFacts, ...] = ()  # ended, in the way of others of their name, or needed no more
+    held: int = 0  # how many failed trainers are not replaced yet
+    due_ms: int | None = None  # when they may be, None if there are none
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobContext:
+    """One job with all that belongs to it."""
+
+    job: JobFacts
+    pods: list[PodFacts]
+    record: JobRecord
+    life: Lifecycle = field(default_factory=Lifecycle)
+
+    @property
+    def trainers(self) -> list[PodFacts]:
+        """Give its trainers that neither ended nor are going."""
+        return [pod for pod in self.pods if pod.role == "trainer" and pod.is_live]
+
+
+def judge(job: JobFacts, pods: list[PodFacts], record: JobRecord, now_ms: int) -> Lifecycle:
+    """Tell what became of the trainers of a job that is under way.
+
+    Losses (preemption, eviction, a lost node, somebody's deletion) are replaced at once and not counted. A
+    trainer that failed by itself fails a job that is not fault tolerant; others are replaced after a time
+    that doubles from 10 s to a minute, unless more failed than the job allows, or all of them several times
+    in a row: one common moment, as when a server was away, does not end a job. The first that succeeds says
+    that there is no work left: nothing is replaced from then on.
+    """
+    assert job.spec is not None
+    trainers = [pod for pod in pods if pod.role == "trainer"]
+    failed = [pod for pod in trainers if pod.ending == "failed"]
+    live = [pod for pod in trainers if pod.is_live]
+    _count_failures(failed, record, now_ms)
+    if failed and not job.spec.is_fault_tolerant:
+        return _failure("TrainerFailed", f"`{failed[0].name}` failed, and the job is not fault tolerant")
+    if job.stage(pods) == "finishing":
+        return _finishing(trainers, len(failed), live)
+    if failed and job.spec.failures is not None and record.failed > job.spec.failures:
+        text = f"{record.failed} trainers failed, {job.spec.failures} are allowed"
+        return _failure("TooManyFailures", text)
+    message = ""
+    if failed and not live and len(failed) >= max(job.target, 1):
+        record.fail_round({pod.uid for pod in failed}, max(pod.ran_ms for pod in failed))
+        text = "the only trainer failed" if len(failed) == 1 else f"all {len(failed)} trainers failed"
+        if record.rounds >= MOST_ROUNDS:
+            return _failure("AllTrainersFailed", f"{text}, {record.rounds} times in a row")
+        times = f", {record.rounds} times in a row" if record.rounds > 1 else ""
+        message = f"{text}{times}; others come after a pause"
+    lost = tuple(pod for pod in trainers if pod.ending == "lost" and pod.gone_ms is None)
+    if failed and record.retry.is_waiting(now_ms):
+        return Lifecycle(removed=lost, held=len(failed), due_ms=record.retry.until_ms, message=message)
+    return Lifecycle(removed=(*lost, *failed), message=message)
+
+
+def _count_failures(failed: Sequence[PodFacts], record: JobRecord, now_ms: int) -> None:
+    """Count trainers that failed by themselves, each once.
+
+    Those that fail while others wait to be replaced wait no longer than these: a job that loses one now and
+    then must not wait for ever.
+    """
+    fresh = {pod.uid for pod in failed} - record.counted
+    if fresh:
+        record.counted |= fresh
+        record.failed += len(fresh)
+        if not record.retry.is_waiting(now_ms):
+            record.retry.fail(now_ms)
+
+
+def _finishing(trainers: Sequence[PodFacts], failed: int, live: Sequence[PodFacts]) -> Lifecycle:
+    waiting = tuple(pod for pod in live if not pod.node)
+    if len(waiting) < len(live):
+        return Lifecycle(removed=waiting)  # what has not begun would find no work
+    done = sum(pod.ending == "succeeded" for pod in trainers)
+    who = "1 trainer" if done == 1 else f"{done} trainers"
+    ended = f", {failed} failed" if failed else ""
+    return Lifecycle(outcome="Succeeded", reason="Completed", message=f"{who} found no work left{ended}")
+
+
+def _failure(reason: str, message: str) -> Lifecycle:
+    return Lifecycle(outcome="Failed", reason=reason, message=message)
+
+
+def lacks(job: JobFacts, pods: list[PodFacts]) -> Literal["", "gang", "trainer"]:
+    """Say what a job waits for.
+
+    Returns:
+        `trainer` where none of its trainers runs (EDL calls this job pending), `gang` where one does but its
+        whole gang does not; nothing where that does, or where a trainer has found no work left.
+    """
+    if job.stage(pods) == "finishing":
+        return ""
+    running = [pod.role for pod in pods if pod.is_live and pod.node and pod.phase == "Running"]
+    trainers = running.count("trainer")
+    if not trainers:
+        return "trainer"
+    is_whole = trainers >= (job.trainer.count if job.trainer else 1)
+    return "" if is_whole and all(running.count(role.role) >= role.count for role in job.servers) else "gang"
+
+
+# --- the status of a job after a pass, and the smallest write that brings it about ---
+
+
+def claims(context: JobContext, decision: Decision | None, priority: Priority, now_ms: int) -> StatusClaims:
+    """Say how a job stands; `decision` is None where it takes no part in the plan."""
+    job, pods, record, life = context.job, context.pods, context.record, context.life
+    spec, target = job.spec, _target(context, decision)
+    counters = record.counters(0)
+    ceiling = counters.cap(job.generation, now_ms)
+    worded_growth = worded(counters.growth_refusal, counters.growth_ms)
+    held_up = next((pod for pod in pods if pod.is_live and pod.held_up), None)
+    still_failed = sum(pod.ending == "failed" and pod.uid in record.counted for pod in pods)
+    needed = [pod for pod in pods if pod.role != "trainer" or pod.name == job.meeting]
+    ready = {pod.name for pod in context.trainers if pod.is_ready}
+    return StatusClaims(
+        name=job.name,
+        generation=job.generation,
+        created_ms=spec.created_ms if spec else 0,
+        minimum=spec.minimum if spec else 0,
+        maximum=spec.maximum if spec else 0,
+        faults=job.faults,
+        warnings=spec.warnings if spec else (),
+        is_suspended=bool(spec and spec.is_suspended),
+        outcome=life.outcome,
+        outcome_reason=life.reason,
+        outcome_message=life.message,
+        reason=decision.reasons[0] if decision else None,
+        moves=decision.moves if decision is not None and target < job.target else 0,
+        trainer=_trainer_counts(context, target),
+        pserver=_server_counts(context, "pserver", target),
+        master=_server_counts(context, "master", target),
+        held_up=f"`{held_up.name}`: {held_up.held_up}" if held_up else "",
+        refusal=record.refusal,
+        taken_names=tuple(sorted(record.taken_names.values())),
+        priority=priority,
+        growth_refusal=f"no more than {ceiling} trainers: {worded_growth}" if ceiling else "",
+        setback="" if life.outcome else life.message,
+        setbacks=record.counters(0 if life.outcome else still_failed),
+        lingering=tuple(pod.name for pod in needed if pod.is_overdue(now_ms)),
+        is_meeting_lost=bool(job.meeting and ready) and job.meeting not in ready,
+        is_paused=job.is_paused(pods, now_ms),
+    )
+
+
+def _target(context: JobContext, decision: Decision | None) -> int:
+    """Give how many trainers a job is to have."""
+    job = context.job
+    if context.life.outcome or job.has_ended:
+        return 0
+    if decision is not None:
+        return decision.target
+    return 0 if job.spec is not None and job.spec.is_suspended else job.target
+
+
+def _trainer_counts(context: JobContext, target: int) -> Counts:
+    trainers = [pod for pod in context.pods if pod.role == "trainer"]
+    succeeded = sum(pod.ending == "succeeded" for pod in trainers)
+    known = int((context.job.status.get("trainer") or {}).get("succeeded") or 0)
+    return _counts(trainers, target, failed=context.record.failed, succeeded=max(succeeded, known))
+
+
+def _server_counts(context: JobContext, role: str, target: int) -> Counts:
+    count = next((servers.count for servers in context.job.servers if servers.role == role), 0)
+    return _counts([pod for pod in context.pods if pod.role == role], count if target else 0)
+
+
+def _counts(pods: Sequence[PodFacts], desired: int, *, failed: int = 0, succeeded: int = 0) -> Counts:
+    live = [pod for pod in pods if pod.is_live]
+    return Counts(
+        desired=desired,
+        live=len(live),
+        bound=sum(bool(pod.node) for pod in live),
+        ready=sum(pod.is_ready for pod in live),
+        failed=failed,
+        succeeded=succeeded,
+    )
+
+
+def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the JSON merge patch that turns one value into the other, empty where they are equal."""
+    patch: dict[str, Any] = {name: None for name in before if name not in after and before[name] is not None}
+    for name, value in after.items():
+        known = before.get(name)
+        if isinstance(value, Mapping) and isinstance(known, Mapping):
+            inner = merge_patch(known, value)
+            if inner:
+                patch[name] = inner
+        elif known != value:
+            patch[name] = value
+    return patch

@@ -1,0 +1,301 @@
+"""What the controller keeps between passes, and what of it a new leader restores from the cluster.
+
+All of it can be lost without harm. What is not written anywhere is begun anew: what was told (but that a job
+waits: its status says so), which writes were refused. It is learnt again by and by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mlstack.elastic import status
+from mlstack.elastic.controller.cache import ClusterCache
+from mlstack.elastic.controller.events import EventRecorder
+from mlstack.elastic.controller.jobs import JobFacts
+from mlstack.elastic.controller.snapshot_builder import JobLimits
+from mlstack.elastic.facts import PodFacts, time_ms
+from mlstack.elastic.status import LONGEST, Bar, FailureCounters
+from mlstack.kube.client import ObjectRef
+
+CALM_MS = 600_000
+"""After so long without a failure the next one counts as the first."""
+
+MOST_ROUNDS = 6
+"""So often in a row all trainers may fail: `backoffLimit` of a Kubernetes Job, unless said."""
+
+STEADY_MS = 600_000
+"""After trainers have run for so long their failure is the first: as kubelets forget a crash loop."""
+
+# Each the first time to wait, and the longest: until failed trainers are replaced, until a gang that found
+# no place (or more trainers that were refused) is tried again, until a refused write is, and while a node
+# that had a place on paper only is passed over.
+RETRY_MS = (10_000, 60_000)
+GANG_MS = (60_000, 3_600_000)
+WRITE_MS = (2_000, 60_000)
+BAR_MS = (60_000, 3_600_000)
+
+
+@dataclass
+class Backoff:
+    """A time to wait that doubles with every failure."""
+
+    first_ms: int
+    longest_ms: int
+    streak: int = 0  # failures without a calm time between them
+    last_ms: int = 0  # when the last was
+    until_ms: int = 0  # when waiting is over
+
+    def fail(self, now_ms: int, *, is_passing: bool = False) -> None:
+        """Note a failure; one that `is_passing` will soon be over by itself, and the wait does not grow."""
+        if is_passing:
+            self.until_ms = max(self.until_ms, now_ms + self.first_ms)
+            return
+        self.streak = 1 if self.is_over(now_ms) else self.streak + 1
+        self.last_ms = now_ms
+        self.until_ms = now_ms + self._length_ms()
+
+    def resume(self, streak: int, until_ms: int) -> None:
+        """Go on where another stopped after so many failures, the last of which makes wait until then."""
+        self.streak, self.until_ms = streak, until_ms
+        self.last_ms = until_ms - self._length_ms() if streak else 0
+
+    def is_over(self, now_ms: int) -> bool:
+        """Tell whether the next failure counts as the first: there was none, or it was long ago."""
+        calm_ms = max(CALM_MS, 2 * (self.until_ms - self.last_ms))
+        return not self.streak or now_ms - self.last_ms > calm_ms
+
+    def is_waiting(self, now_ms: int) -> bool:
+        """Tell whether it is too early."""
+        return now_ms < self.until_ms
+
+    def _length_ms(self) -> int:
+        return min(self.longest_ms, self.first_ms << min(self.streak - 1, 20))
+
+
+@dataclass
+class JobRecord:
+    """What is kept of one job."""
+
+    uid: str  # of the job: another of the same name starts anew
+
+    # Trainers that failed by themselves.
+    counted: set[str] = field(default_factory=set)  # UIDs of pods whose failure was counted
+    failed: int = 0  # how many, since ever
+    retry: Backoff = field(default_factory=lambda: Backoff(*RETRY_MS))  # when they are replaced
+    rounds: int = 0  # how often in a row all of them failed
+    fallen: set[str] = field(default_factory=set)  # UIDs of those of the last such round
+
+    # A gang that found no place, or was refused.
+    gang: Backoff = field(default_factory=lambda: Backoff(*GANG_MS))  # when the job may be admitted again
+    given_up: int = 0  # generation of the job when it was last: one that was changed since is tried at once
+    gang_refusal: str = ""  # why the cluster did not take it then, empty where it found no place
+    passing: Backoff = field(
+        default_factory=lambda: Backoff(*WRITE_MS)
+    )  # when it is tried again after what may pass by itself
+    passing_refusal: str = ""  # what was said then
+    short_ms: int | None = None  # since when pods of it are not there at all, None while they are
+    refused_since_ms: int | None = None  # since when that is because the cluster does not take them
+    asked_ms: int = 0  # when it was last asked why its StatefulSets make no pods
+
+    # More trainers that were refused.
+    ceiling: int = 0  # trainers beyond which the cluster took no more, 0 where it takes them
+    growth: Backoff = field(default_factory=lambda: Backoff(*GANG_MS))  # when more are tried again
+    capped: int = 0  # generation of the job that it took no more of
+    growth_refusal: str = ""
+
+    # Places and what stands around the trainers.
+    bars: dict[str, Backoff] = field(default_factory=dict)  # how often a node had a place on paper only
+    hints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # planned nodes of the servers
+    admitted_ms: int | None = None  # None once all of the gang has a node, or where nobody remembers
+    support_generation: int | None = (
+        None  # of the job that support was last written for, None for nobody knows
+    )
+    unwritten: frozenset[ObjectRef] = frozenset()  # what of it was refused then
+    taken_names: dict[ObjectRef, str] = field(default_factory=dict)  # whose name somebody else has, and why
+    restored_ms: int = 0  # when a Service or budget was last written because somebody had changed it
+
+    # Writes.
+    writes: Backoff = field(
+        default_factory=lambda: Backoff(*WRITE_MS)
+    )  # when the next is tried after one was refused
+    refusal: str = (
+        ""  # why the cluster did not take a pod, or what stands around pods; empty once it takes one
+    )
+    refused_ms: int = 0
+    events: EventRecorder = field(default_factory=EventRecorder)
+    sent: Mapping[str, object] = field(default_factory=dict)  # the last change of its status
+    sent_ms: int = 0
+
+    def refuse(self, text: str, now_ms: int) -> None:
+        """Note why something was not taken; of the reasons of one pass always the same is kept."""
+        is_other = self.refusal and now_ms == self.refused_ms
+        self.refusal, self.refused_ms = min(text, self.refusal) if is_other else text, now_ms
+
+    def fail_round(self, uids: set[str], ran_ms: int) -> None:
+        """Note, once, that all trainers failed, the longest of which had run so long."""
+        if not uids <= self.fallen:
+            self.rounds = self.rounds + 1 if ran_ms < STEADY_MS else 1
+            self.fallen = uids
+
+    def give_up(self, generation: int, now_ms: int, *, refusal: str = "") -> None:
+        """Note that the gang of the job as it is finds no place, or why the cluster does not take it."""
+        self.gang.fail(now_ms)
+        self.given_up, self.gang_refusal = generation, refusal[:LONGEST]
+
+    def pass_by(self, refusal: str, now_ms: int) -> None:
+        """Note that the cluster does not take the gang now, which may pass by itself."""
+        self.passing.fail(now_ms)
+        self.passing_refusal = refusal[:LONGEST]
+
+    def leave_gang(self) -> None:
+        """Forget what was watched of a gang that is taken off."""
+        self.admitted_ms = self.short_ms = self.refused_since_ms = None
+
+    def cap(self, ceiling: int, generation: int, why: str, now_ms: int) -> None:
+        """Note that the cluster takes no more trainers of the job; what one pass tells counts once."""
+        if not self.growth.is_waiting(now_ms) or self.capped != generation:
+            self.growth.fail(now_ms)
+        self.ceiling, self.capped, self.growth_refusal = ceiling, generation, why[:LONGEST]
+
+    def bar(self, node: str, now_ms: int) -> None:
+        """Note that a node has no room in truth: it is passed over for a while."""
+        self.bars = {name: backoff for name, backoff in self.bars.items() if not backoff.is_over(now_ms)}
+        self.bars.setdefault(node, Backoff(*BAR_MS)).fail(now_ms)
+
+    def refused(self, generation: int, now_ms: int) -> str:
+        """Say why the cluster does not take the gang of the job, or more trainers; empty while it does."""
+        text = self.counters(0).refused(generation, now_ms)
+        return text or (
+            f"{self.passing_refusal}; tried again soon" if self.passing.is_waiting(now_ms) else ""
+        )
+
+    def limits(self, job: JobFacts, held: int, now_ms: int) -> JobLimits:
+        """Give what a plan waits for, `held` failed trainers that are not replaced yet among it."""
+        counters = self.counters(0)
+        gang_ms = self.gang.until_ms if self.given_up == job.generation else 0
+        is_waiting = job.target == 0
+        return JobLimits(
+            barred={node: backoff.until_ms for node, backoff in self.bars.items()},
+            failed=held,
+            not_before_ms=max(gang_ms, self.passing.until_ms),
+            refused=(self if is_waiting else counters).refused(job.generation, now_ms),
+            ceiling=counters.cap(job.generation, now_ms),
+        )
+
+    def counters(self, failed: int) -> FailureCounters:
+        """Give what the next leader has to know; `failed` trainers were counted and still stand."""
+        tries = self.gang.streak
+        return FailureCounters(
+            failed=failed,
+            failures=self.retry.streak if failed else 0,
+            replaced_ms=self.retry.until_ms if failed else 0,
+            rounds=self.rounds,
+            fallen=min(self.fallen, default=""),
+            tries=tries,
+            retry_ms=self.gang.until_ms if tries else 0,
+            retry_generation=self.given_up if tries else 0,
+            refusal=self.gang_refusal if tries else "",
+            ceiling=self.ceiling,
+            refusals=self.growth.streak if self.ceiling else 0,
+            growth_ms=self.growth.until_ms if self.ceiling else 0,
+            growth_generation=self.capped if self.ceiling else 0,
+            growth_refusal=self.growth_refusal if self.ceiling else "",
+            bars=tuple(
+                Bar(node=node, times=backoff.streak, until_ms=backoff.until_ms)
+                for node, backoff in sorted(self.bars.items())
+            ),
+        )
+
+    def resume(self, known: FailureCounters) -> None:
+        """Count on from what the leader before knew."""
+        self.retry.resume(known.failures, known.replaced_ms)
+        self.rounds, self.fallen = known.rounds, {known.fallen} - {""}
+        self.gang.resume(known.tries, known.retry_ms)
+        self.given_up, self.gang_refusal = known.retry_generation, known.refusal
+        self.ceiling, self.capped = known.ceiling, known.growth_generation
+        self.growth_refusal = known.growth_refusal
+        self.growth.resume(known.refusals, known.growth_ms)
+        for bar in known.bars:
+            self.bars[bar.node] = Backoff(*BAR_MS)
+            self.bars[bar.node].resume(bar.times, bar.until_ms)
+
+
+class ControllerState:
+    """What is kept of all jobs."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, JobRecord] = {}
+        self.moves_ms: list[int] = []  # when trainers were moved for fairness alone
+
+    def get(self, job: JobFacts | None) -> JobRecord | None:
+        """Give what is kept of a job, None where it was never seen, or is another of that name."""
+        record = self._jobs.get(job.key) if job is not None else None
+        return record if job is not None and record is not None and record.uid == job.uid else None
+
+    def of(self, job: JobFacts, pods: Sequence[PodFacts], cache: ClusterCache) -> JobRecord:
+        """Give what is kept of a job; of one that is seen for the first time what its status tells.
+
+        Another leader may have looked after it.
+        """
+        record = self.get(job)
+        if record is None:
+            record = self._jobs[job.key] = restore(job, pods, cache)
+        return record
+
+    def forget_all_but(self, keys: set[str]) -> None:
+        """Forget the jobs that are gone."""
+        self._jobs = {key: record for key, record in self._jobs.items() if key in keys}
+
+
+# --- what a new leader restores: it goes on where the one before it stopped ---
+
+
+def restore(job: JobFacts, pods: Sequence[PodFacts], cache: ClusterCache) -> JobRecord:
+    """Give what the cluster tells of a job: its status, its pods and its StatefulSets."""
+    record = JobRecord(job.uid, failed=int((job.status.get("trainer") or {}).get("failed") or 0))
+    known, failed = status.read(job.status), _failed(pods)
+    record.resume(known)
+    record.counted = {pod.uid for pod in failed[: known.failed]}
+    uids = {pod.uid for pod in failed}
+    if record.fallen & uids:
+        record.fallen |= uids
+    if job.target > 0 and not job.status.get("startTime"):
+        record.admitted_ms = time_ms(str(job.status.get("admittedTime") or "")) or None
+    record.hints = {known_set.role: known_set.hosts for known_set in cache.sets_of(job).values()}
+    return record
+
+
+def restore_limits(cache: ClusterCache, now_ms: int) -> dict[str, JobLimits]:
+    """Give what the leader makes a plan wait for, by job: for whoever looks without being it."""
+    pods, limits = cache.pods_by_job(), {}
+    for job in cache.jobs():
+        known = status.read(job.status)
+        failed = len(_failed(pods[job.key]))
+        # Once one is counted anew, all wait again.
+        is_held = now_ms < known.replaced_ms or failed > known.failed
+        limits[job.key] = JobLimits(
+            barred={bar.node: bar.until_ms for bar in known.bars},
+            failed=failed if is_held else 0,
+            not_before_ms=known.retry_ms if known.retry_generation == job.generation else 0,
+            refused=known.refused(job.generation, now_ms),
+            ceiling=known.cap(job.generation, now_ms),
+        )
+    return limits
+
+
+def restore_moves(jobs: Iterable[JobFacts], since_ms: int = 0) -> list[int]:
+    """Give when trainers were moved for fairness alone, one time for each, as scale records tell it."""
+    moves_ms: list[int] = []
+    for job in jobs:
+        for record in job.status.get("scaleRecords") or ():
+            moved_ms = time_ms(str(record.get("time") or ""))
+            if moved_ms >= since_ms:
+                moves_ms += [moved_ms] * int(record.get("moves") or 0)
+    return sorted(moves_ms)
+
+
+def _failed(pods: Iterable[PodFacts]) -> list[PodFacts]:
+    """Give the trainers that failed and still stand, in the order in which they did."""
+    failed = [pod for pod in pods if pod.role == "trainer" and pod.ending == "failed"]
+    return sorted(failed, key=lambda pod: (pod.last_change_ms, pod.name))
