@@ -2,71 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from mlstack.cli.page import Block, Page, TextLine, TextTable
-from mlstack.cli.views import VIEWS, count, facts, one_line_value, prose, yes
+from mlstack.cli.views import count, facts, notes, one_line_value, prose, sentence, table, view, yes
 
 if TYPE_CHECKING:
     from mlstack.cli.commands.shell import Versions
     from mlstack.operations import app, packages, params
 
-
-# --- How the results of commands on the app directory look: one function a result type ---
-
-# ---------------------------------------------------------------------------------------------- the app
+# --- the program and the app ---
 
 
-@VIEWS.register("Versions")
-def versions(result: Versions) -> Page:
-    """Show the versions, ours first."""
+@view
+def _versions(result: Versions) -> Page:
     rows = (("mlstack", result.mlstack), ("python", result.python), *result.libraries.items())
-    return Page((TextTable(("PROGRAM", "VERSION"), rows),), (f"mlstack {result.mlstack}",))
+    return Page((table("PROGRAM VERSION", rows),), (f"mlstack {result.mlstack}",))
 
 
-@VIEWS.register("SchemaList")
-def schema_list(result: app.SchemaList) -> Page:
-    """Show the schemas, those of files first."""
-    rows = tuple((row.name, row.describes, row.summary) for row in result.schemas)
-    return Page(
-        (TextTable(("NAME", "DESCRIBES", "SUMMARY"), rows),), tuple(row.name for row in result.schemas)
-    )
+@view
+def _schema_list(result: app.SchemaList) -> Page:
+    rows = ((row.name, row.describes, row.summary) for row in result.schemas)
+    return Page((table("NAME DESCRIBES SUMMARY", rows),), tuple(row.name for row in result.schemas))
 
 
-@VIEWS.register("Schema")
-def schema(result: app.Schema) -> Page:
-    """Show a schema as the JSON that it is."""
+@view
+def _schema(result: app.Schema) -> Page:
     from mlstack.cli.output import json_text
 
     return Page(tuple(TextLine(line) for line in json_text(result).splitlines()), (result.name,))
 
 
-@VIEWS.register("Initialised")
-def initialised(result: app.Initialised) -> Page:
-    """Say where the app is and what comes next."""
+@view
+def _initialised(result: app.Initialised) -> Page:
     registries = f" with the registry `{result.registries[0]}`" if result.registries else ""
-    notes = (f"next: cd {result.folder} && mlstack pkg install kubeflow/core",)
-    return Page(
-        (TextLine(f"created app `{result.app}` in {result.folder}{registries}"),), (result.app,), notes
-    )
+    text = f"created app `{result.app}` in {result.folder}{registries}"
+    return sentence(text, result.app, f"next: cd {result.folder} && mlstack pkg install kubeflow/core")
 
 
-# ----------------------------------------------------------------------------------------- environments
+# --- environments ---
 
 
-@VIEWS.register("EnvironmentAdded")
-def environment_added(result: app.EnvironmentAdded) -> Page:
-    """Say which context and namespace were chosen."""
-    facts = [f"context {result.context}", f"namespace {result.namespace}"]
-    facts += [f"preset {result.preset}"] if result.preset else []
-    facts += [f"extends {result.extends}"] if result.extends else []
-    line = f"added environment `{result.name}`: {', '.join(facts)}"
-    return Page((TextLine(line),), (result.name,), (f"next: mlstack render {result.name}",))
+@view
+def _environment_added(result: app.EnvironmentAdded) -> Page:
+    settings = [f"context {result.context}", f"namespace {result.namespace}"]
+    settings += [f"preset {result.preset}"] if result.preset else []
+    settings += [f"extends {result.extends}"] if result.extends else []
+    text = f"added environment `{result.name}`: {', '.join(settings)}"
+    return sentence(text, result.name, f"next: mlstack render {result.name}")
 
 
-@VIEWS.register("EnvironmentList")
-def environment_list(result: app.EnvironmentList) -> Page:
-    """Show the environments, the current one marked."""
+@view
+def _environment_list(result: app.EnvironmentList) -> Page:
     rows = tuple(
         (
             f"{row.name} *" if row.current else row.name,
@@ -78,16 +67,13 @@ def environment_list(result: app.EnvironmentList) -> Page:
         )
         for row in result.environments
     )
-    table = TextTable(
-        ("NAME", "CONTEXT", "NAMESPACE", "KUBERNETES", "EXTENDS", "PROTECTED"), rows, cut="CONTEXT"
-    )
+    environments = table("NAME CONTEXT NAMESPACE KUBERNETES EXTENDS PROTECTED", rows, cut="CONTEXT")
     names = tuple(row.name for row in result.environments)
-    return Page((table,), names, () if rows else ("next: mlstack env add NAME",))
+    return Page((environments,), names, () if rows else ("next: mlstack env add NAME",))
 
 
-@VIEWS.register("EnvironmentDescription")
-def environment_description(result: app.EnvironmentDescription) -> Page:
-    """Show one environment and the parameters it sets."""
+@view
+def _environment_description(result: app.EnvironmentDescription) -> Page:
     blocks = facts(
         ("name", result.name),
         ("file", result.file),
@@ -101,11 +87,13 @@ def environment_description(result: app.EnvironmentDescription) -> Page:
         ("load balancers", "must get an address" if result.wait_for_load_balancer else "need no address"),
         ("cluster", (result.cluster or {}).get("uid") or "not contacted yet"),
     )
-    rows = [("all", name, one_line_value(value)) for name, value in result.globals.items()]
-    for component_name, values in result.components.items():
-        rows += [(component_name, name, one_line_value(value)) for name, value in values.items()]
+    rows = [
+        (component, name, one_line_value(value))
+        for component, values in (("all", result.globals), *result.components.items())
+        for name, value in values.items()
+    ]
     if rows:
-        blocks += [TextLine(""), TextTable(("COMPONENT", "PARAM", "VALUE"), tuple(rows))]
+        blocks += [TextLine(""), table("COMPONENT PARAM VALUE", rows)]
     return Page(tuple(blocks), (result.name,))
 
 
@@ -116,99 +104,82 @@ def _reach(result: app.EnvironmentDescription) -> str:
     return f"{places or 'any namespace'}, nothing outside namespaces"
 
 
-@VIEWS.register("EnvironmentChanged")
-def environment_changed(result: app.EnvironmentChanged) -> Page:
-    """Say what changed."""
-    told = [f"{key} = {one_line_value(value) or 'unset'}" for key, value in result.changes.items()]
-    told += ["the cluster met next is the one it is bound to"] if result.cluster_forgotten else []
-    return Page(
-        (TextLine(f"environment `{result.name}`: {', '.join(told) or 'nothing to change'}"),), (result.name,)
+@view
+def _environment_changed(result: app.EnvironmentChanged) -> Page:
+    changes = [f"{key} = {one_line_value(value) or 'unset'}" for key, value in result.changes.items()]
+    changes += ["the cluster met next is the one it is bound to"] if result.cluster_forgotten else []
+    return sentence(f"environment `{result.name}`: {', '.join(changes) or 'nothing to change'}", result.name)
+
+
+@view
+def _environment_removed(result: app.EnvironmentRemoved) -> Page:
+    return sentence(
+        f"removed environment `{result.name}` from the app; its cluster was not touched", result.name
     )
 
 
-@VIEWS.register("EnvironmentRemoved")
-def environment_removed(result: app.EnvironmentRemoved) -> Page:
-    """Say that it is gone."""
-    line = f"removed environment `{result.name}` from the app; its cluster was not touched"
-    return Page((TextLine(line),), (result.name,))
-
-
-@VIEWS.register("CurrentEnvironment")
-def current_environment(result: app.CurrentEnvironment) -> Page:
-    """Show the name alone."""
+@view
+def _current_environment(result: app.CurrentEnvironment) -> Page:
     if result.name is None:
         return Page((), (), ("no environment is chosen: mlstack env current --set ENV",))
-    return Page((TextLine(result.name),), (result.name,))
+    return sentence(result.name, result.name)
 
 
-# ------------------------------------------------------------------------------- registries and packages
+# --- registries and packages ---
 
 
-@VIEWS.register("RegistryAdded")
-def registry_added(result: packages.RegistryAdded) -> Page:
-    """Say which registry it is and what it offers."""
-    line = f"added registry `{result.name}` with {count(result.packages, 'package')}: {result.address}"
+@view
+def _registry_added(result: packages.RegistryAdded) -> Page:
+    text = f"added registry `{result.name}` with {count(result.packages, 'package')}: {result.address}"
     if result.known:
-        line = f"registry `{result.name}` is in the app already: {result.address}"
-    blocks = [TextLine(line)]
+        text = f"registry `{result.name}` is in the app already: {result.address}"
+    blocks = [TextLine(text)]
     if result.bundled:
         blocks.append(TextLine("it is the registry that mlstack brings along: nothing is downloaded"))
     return Page(tuple(blocks), (result.name,), (f"next: mlstack registry describe {result.name}",))
 
 
-@VIEWS.register("RegistryList")
-def registry_list(result: packages.RegistryList) -> Page:
-    """Show the registries."""
+@view
+def _registry_list(result: packages.RegistryList) -> Page:
     rows = tuple((row.name, row.protocol, row.address) for row in result.registries)
-    names = tuple(row.name for row in result.registries)
-    notes = () if rows else ("next: mlstack registry add NAME ADDRESS",)
-    return Page((TextTable(("NAME", "PROTOCOL", "ADDRESS"), rows),), names, notes)
+    next_step = () if rows else ("next: mlstack registry add NAME ADDRESS",)
+    return Page((table("NAME PROTOCOL ADDRESS", rows),), tuple(row[0] for row in rows), next_step)
 
 
-@VIEWS.register("RegistryDescription")
-def registry_description(result: packages.RegistryDescription) -> Page:
-    """Show a registry and its packages."""
+@view
+def _registry_description(result: packages.RegistryDescription) -> Page:
     blocks = facts(("name", result.name), ("protocol", result.protocol), ("address", result.address))
     rows = tuple((row.name, row.version, row.installed or "", row.summary) for row in result.packages)
-    blocks += [TextLine(""), TextTable(("PACKAGE", "VERSION", "INSTALLED", "SUMMARY"), rows)]
-    return Page(tuple(blocks), tuple(row.name for row in result.packages))
+    blocks += [TextLine(""), table("PACKAGE VERSION INSTALLED SUMMARY", rows)]
+    return Page(tuple(blocks), tuple(row[0] for row in rows))
 
 
-@VIEWS.register("Indexed")
-def indexed(result: packages.Indexed) -> Page:
-    """Say what happened to the index."""
+@view
+def _indexed(result: packages.Indexed) -> Page:
     state = "is up to date" if not result.stale else "was rewritten" if result.written else "is stale"
-    notes = () if result.ok else (f"next: mlstack registry index {result.folder}",)
-    return Page((TextLine(f"index of {count(result.packages, 'package')} {state}"),), (), notes)
+    next_step = () if result.ok else (f"next: mlstack registry index {result.folder}",)
+    return Page((TextLine(f"index of {count(result.packages, 'package')} {state}"),), (), next_step)
 
 
-@VIEWS.register("Installed")
-def installed(result: packages.Installed) -> Page:
-    """Show each package that is there now."""
+@view
+def _installed(result: packages.Installed) -> Page:
+    names = tuple(f"{row.package}@{row.version}" for row in result.packages)
     lines = tuple(
-        TextLine(
-            f"{row.state} {row.package}@{row.version} ({row.digest[:19]})",
-            "" if row.state == "kept" else "add",
-        )
-        for row in result.packages
+        TextLine(f"{row.state} {name} ({row.digest[:19]})", "" if row.state == "kept" else "add")
+        for name, row in zip(names, result.packages, strict=True)
     )
-    wanted = result.packages[-1]
-    note = f"next: mlstack pkg describe {wanted.package}"
-    return Page(lines, tuple(f"{row.package}@{row.version}" for row in result.packages), (note,))
+    return Page(lines, names, (f"next: mlstack pkg describe {result.packages[-1].package}",))
 
 
-@VIEWS.register("PackageList")
-def package_list(result: packages.PackageList) -> Page:
-    """Show the packages, known and installed."""
+@view
+def _package_list(result: packages.PackageList) -> Page:
     rows = tuple((row.package, row.version, row.installed or "", row.summary) for row in result.packages)
-    notes = tuple(f"note: {note}" for note in result.notes)
-    names = tuple(row.package for row in result.packages)
-    return Page((TextTable(("PACKAGE", "VERSION", "INSTALLED", "SUMMARY"), rows),), names, notes)
+    packages = table("PACKAGE VERSION INSTALLED SUMMARY", rows)
+    return Page((packages,), tuple(row[0] for row in rows), notes(result))
 
 
-@VIEWS.register("PackageDescription")
-def package_description(result: packages.PackageDescription) -> Page:
-    """Show a package and its prototypes."""
+@view
+def _package_description(result: packages.PackageDescription) -> Page:
     blocks = facts(
         ("package", result.package),
         ("version", result.version),
@@ -220,82 +191,148 @@ def package_description(result: packages.PackageDescription) -> Page:
     )
     blocks += prose(result.description)
     rows = tuple((row.name, row.summary) for row in result.prototypes)
-    blocks += [TextLine(""), TextTable(("PROTOTYPE", "SUMMARY"), rows)] if rows else []
+    blocks += [TextLine(""), table("PROTOTYPE SUMMARY", rows)] if rows else []
     return Page(tuple(blocks), tuple(row.name for row in result.prototypes))
 
 
-@VIEWS.register("PackageRemoved")
-def package_removed(result: packages.PackageRemoved) -> Page:
-    """Say what is gone."""
+@view
+def _package_removed(result: packages.PackageRemoved) -> Page:
     return Page(tuple(TextLine(f"removed {name}", "remove") for name in result.packages), result.packages)
 
 
-# ------------------------------------------------------------------------------------------ components
+# --- prototypes ---
 
 
-@VIEWS.register("Generated")
-def generated(result: packages.Generated) -> Page:
-    """Say which file was written and how to look at what it brings."""
-    verb = "replaced" if result.replaced else "generated"
-    blocks = [TextLine(f"{verb} component `{result.name}` from {result.prototype}: {result.file}")]
-    notes = (*(f"note: {note}" for note in result.notes), f"next: mlstack param list {result.name}")
-    return Page(tuple(blocks), (result.name,), notes)
+@view
+def _prototype_list(result: packages.PrototypeList) -> Page:
+    rows = [(row.name, row.package, yes(row.installed), row.summary) for row in result.prototypes]
+    prototypes = table("PROTOTYPE PACKAGE INSTALLED SUMMARY", rows)
+    if all(row.installed for row in result.prototypes):
+        prototypes = table("PROTOTYPE PACKAGE SUMMARY", ((*row[:2], row[3]) for row in rows))
+    hints = notes(result)
+    if not rows and not hints:
+        hints = ("no prototypes here yet: mlstack pkg list, then mlstack pkg install REGISTRY/PACKAGE",)
+    return Page((prototypes,), tuple(row.name for row in result.prototypes), hints)
 
 
-@VIEWS.register("ComponentList")
-def component_list(result: packages.ComponentList) -> Page:
-    """Show the components: those of prototypes with their package, manifests with their file."""
-    rows: tuple[tuple[str, ...], ...] = tuple(
-        (row.name, row.type, row.prototype or "", row.package or row.file) for row in result.components
+@view
+def _prototype_matches(result: packages.PrototypeMatches) -> Page:
+    """Show what is meant with its parameters, one line each, and what else matches in a line."""
+    blocks: list[Block] = []
+    for prototype in result.prototypes:
+        rows = ((param.name, param.type, _default(param)) for param in prototype.parameters)
+        blocks += [TextLine("")] if blocks else []
+        blocks += [
+            *_prototype_head(prototype),
+            TextLine(""),
+            table("PARAM TYPE DEFAULT", rows, cut="DEFAULT"),
+        ]
+    if result.others:
+        others = ((row.name, row.summary) for row in result.others)
+        blocks += [TextLine(""), table("ALSO SUMMARY", others, cut="SUMMARY")]
+    names = (*(row.name for row in result.prototypes), *(row.name for row in result.others))
+    return Page(tuple(blocks), names, (f"what each one does: mlstack prototype describe {names[0]}",))
+
+
+def _default(param: packages.ParameterRow) -> str:
+    if param.default is None:
+        return "(required)" if param.required else "(deprecated)" if param.deprecated else ""
+    return one_line_value(param.default)
+
+
+@view
+def _prototype_description(result: packages.PrototypeDescription) -> Page:
+    required = "".join(f" --{row.name}=VALUE" for row in result.parameters if row.required)
+    blocks = [
+        *_prototype_head(result),
+        *prose(result.description),
+        TextLine(""),
+        TextLine("parameters:" if result.parameters else "it takes no parameters"),
+        *(line for row in result.parameters for line in _parameter(row)),
+        TextLine(""),
+        TextLine(f"use: mlstack generate {result.name} NAME{required}"),
+    ]
+    return Page(tuple(blocks), (result.name,))
+
+
+def _prototype_head(prototype: packages.PrototypeDescription) -> Iterator[Block]:
+    yield TextLine(f"{prototype.name} ({prototype.package}): {prototype.summary}", "head", hang=0)
+    if prototype.aliases:
+        yield TextLine(f"also known as {', '.join(prototype.aliases)}", hang=0)
+    for alias, params in prototype.alias_params.items():
+        values = ", ".join(f"{param}: {one_line_value(value)}" for param, value in params.items())
+        yield TextLine(f"  {alias} sets {values}", hang=4)
+
+
+def _parameter(param: packages.ParameterRow) -> Iterator[Block]:
+    default = "" if param.default is None else f"default {one_line_value(param.default)}"
+    properties = (
+        param.type,
+        "required" if param.required else default,
+        f"unit {param.unit}" if param.unit else "",
+        param.limits,
+        "secret" if param.secret else "",
+        f"also {', '.join(param.aliases)}" if param.aliases else "",
     )
+    yield TextLine(f"  {param.name}: {', '.join(filter(None, properties))}", hang=6)
+    deprecation = f"Deprecated: {param.deprecated}" if param.deprecated else ""
+    text = " ".join(filter(None, (param.description, deprecation)))
+    if text.strip():
+        yield TextLine(f"      {text}", hang=6)
+
+
+# --- components ---
+
+
+@view
+def _generated(result: packages.Generated) -> Page:
+    verb = "replaced" if result.replaced else "generated"
+    text = f"{verb} component `{result.name}` from {result.prototype}: {result.file}"
+    return sentence(text, result.name, *notes(result), f"next: mlstack param list {result.name}")
+
+
+@view
+def _component_list(result: packages.ComponentList) -> Page:
+    """Show the components: those of prototypes with their package, manifests with their file."""
+    rows: list[tuple[str, ...]] = [
+        (row.name, row.type, row.prototype or "", row.package or row.file) for row in result.components
+    ]
     heads: tuple[str, ...] = ("COMPONENT", "TYPE", "PROTOTYPE", "FROM")
     if any(row.depends_on for row in result.components):
         heads += ("DEPENDS ON",)
-        named = [", ".join(row.depends_on) for row in result.components]
-        rows = tuple((*row, depends) for row, depends in zip(rows, named, strict=True))
-    table = TextTable(heads, rows)
-    notes = () if rows else ("next: mlstack generate PROTOTYPE NAME",)
-    return Page((table,), tuple(row.name for row in result.components), notes)
+        dependencies = [", ".join(row.depends_on) for row in result.components]
+        rows = [(*row, names) for row, names in zip(rows, dependencies, strict=True)]
+    next_step = () if rows else ("next: mlstack generate PROTOTYPE NAME",)
+    return Page((TextTable(heads, tuple(rows)),), tuple(row.name for row in result.components), next_step)
 
 
-@VIEWS.register("ComponentRemoved")
-def component_removed(result: packages.ComponentRemoved) -> Page:
-    """Say which files changed."""
-    notes = ("what was applied goes from a cluster with the next `mlstack apply ENV`",)
-    return Page(
-        tuple(TextLine(f"removed `{result.name}` from {file}") for file in result.files),
-        (result.name,),
-        notes,
-    )
+@view
+def _component_removed(result: packages.ComponentRemoved) -> Page:
+    lines = tuple(TextLine(f"removed `{result.name}` from {file}") for file in result.files)
+    next_step = "what was applied goes from a cluster with the next `mlstack apply ENV`"
+    return Page(lines, (result.name,), (next_step,))
 
 
-# ------------------------------------------------------------------------------------------- parameters
+# --- parameters ---
 
 
-@VIEWS.register("ParamChanged")
-def param_changed(result: params.ParamChanged) -> Page:
-    """Say what was set where, and whether it counts."""
+@view
+def _param_changed(result: params.ParamChanged) -> Page:
     state = f"set {result.name} = {one_line_value(result.value) or 'null'}"
     if not result.changed:
         state = f"{result.name} is {one_line_value(result.value)} already"
-    return Page(
-        (TextLine(f"{state} ({result.place}, {result.file})"),),
-        (result.name,),
-        tuple(f"note: {note}" for note in result.notes),
-    )
+    return sentence(f"{state} ({result.place}, {result.file})", result.name, *notes(result))
 
 
-@VIEWS.register("ParamUnset")
-def param_unset(result: params.ParamUnset) -> Page:
-    """Say what was taken back and what counts now."""
-    line = f"unset {result.name} ({result.place}, {result.file})"
-    return Page((TextLine(line),), (result.name,), tuple(f"note: {note}" for note in result.notes))
+@view
+def _param_unset(result: params.ParamUnset) -> Page:
+    return sentence(f"unset {result.name} ({result.place}, {result.file})", result.name, *notes(result))
 
 
-@VIEWS.register("ParamList")
-def param_list(result: params.ParamList) -> Page:
+@view
+def _param_list(result: params.ParamList) -> Page:
     """Show values and where they were set; the component where there are several."""
-    rows = tuple(
+    rows = [
         (
             row.component,
             row.name,
@@ -303,17 +340,15 @@ def param_list(result: params.ParamList) -> Page:
             "default" if row.level == "default" else row.origin,
         )
         for row in result.rows
-    )
-    table = TextTable(("COMPONENT", "PARAM", "VALUE", "FROM"), rows, cut="VALUE")
+    ]
+    values = table("COMPONENT PARAM VALUE FROM", rows, cut="VALUE")
     if len({row.component for row in result.rows}) == 1:
-        table = TextTable(table.columns[1:], tuple(row[1:] for row in rows), cut="VALUE")
-    names = tuple(f"{row.component}.{row.name}" for row in result.rows)
-    return Page((table,), names, tuple(f"note: {note}" for note in result.notes))
+        values = table("PARAM VALUE FROM", (row[1:] for row in rows), cut="VALUE")
+    return Page((values,), tuple(f"{row.component}.{row.name}" for row in result.rows), notes(result))
 
 
-@VIEWS.register("ParamDiff")
-def param_diff(result: params.ParamDiff) -> Page:
-    """Show the parameters that differ."""
+@view
+def _param_diff(result: params.ParamDiff) -> Page:
     names = tuple(f"{row.component}.{row.name}" for row in result.rows)
     if not names:
         return Page((), (), (f"no parameter differs between `{result.first}` and `{result.second}`",))
@@ -325,83 +360,31 @@ def param_diff(result: params.ParamDiff) -> Page:
     return Page((TextTable(heads, rows, cut=heads[2]),), names)
 
 
-# --- How prototypes look to a person: lists, matches, and one with all its parameters ---
+@view
+def _explained(result: params.ExplainResult) -> Page:
+    """Show the chain of each value and the fields it reaches."""
+    place = f" in `{result.environment}`" if result.environment else ""
+    blocks: list[Block] = [TextLine(f"{result.component}{place}: {result.prototype}", "head")]
+    for parameter in result.parameters:
+        blocks += [TextLine(""), *_explained_parameter(parameter)]
+    return Page(tuple(blocks), tuple(parameter.name for parameter in result.parameters))
 
 
-@VIEWS.register("PrototypeList")
-def prototype_list(result: packages.PrototypeList) -> Page:
-    """Show the prototypes, and where there are any which of them are not installed."""
-    rows = [(row.name, row.package, yes(row.installed), row.summary) for row in result.prototypes]
-    table = TextTable(("PROTOTYPE", "PACKAGE", "INSTALLED", "SUMMARY"), tuple(rows))
-    if all(row.installed for row in result.prototypes):
-        table = TextTable(("PROTOTYPE", "PACKAGE", "SUMMARY"), tuple((*row[:2], row[3]) for row in rows))
-    notes = tuple(f"note: {note}" for note in result.notes)
-    if not rows and not notes:
-        notes = ("no prototypes here yet: mlstack pkg list, then mlstack pkg install REGISTRY/PACKAGE",)
-    return Page((table,), tuple(row.name for row in result.prototypes), notes)
-
-
-@VIEWS.register("PrototypeMatches")
-def prototype_matches(result: packages.PrototypeMatches) -> Page:
-    """Show what is meant with its parameters, one line each, and what else matches in a line."""
-    blocks: list[Block] = []
-    for found in result.prototypes:
-        blocks += [TextLine("")] if blocks else []
-        blocks += [*_head(found), TextLine(""), _parameter_table(found)]
-    if result.others:
-        rows = tuple((row.name, row.summary) for row in result.others)
-        blocks += [TextLine(""), TextTable(("ALSO", "SUMMARY"), rows, cut="SUMMARY")]
-    names = (*(found.name for found in result.prototypes), *(row.name for row in result.others))
-    return Page(tuple(blocks), names, (f"what each one does: mlstack prototype describe {names[0]}",))
-
-
-def _parameter_table(found: packages.PrototypeDescription) -> TextTable:
-    rows = ((row.name, row.type, _default(row)) for row in found.parameters)
-    return TextTable(("PARAM", "TYPE", "DEFAULT"), tuple(rows), cut="DEFAULT")
-
-
-def _default(row: packages.ParameterRow) -> str:
-    if row.default is None:
-        return "(required)" if row.required else "(deprecated)" if row.deprecated else ""
-    return one_line_value(row.default)
-
-
-@VIEWS.register("PrototypeDescription")
-def prototype_description(result: packages.PrototypeDescription) -> Page:
-    """Show a prototype and its parameters."""
-    blocks = _prototype(result)
-    example = f"mlstack generate {result.name} NAME"
-    required = "".join(f" --{row.name}=VALUE" for row in result.parameters if row.required)
-    return Page((*blocks, TextLine(""), TextLine(f"use: {example}{required}")), (result.name,))
-
-
-def _prototype(found: packages.PrototypeDescription) -> list[Block]:
-    blocks = [*_head(found), *prose(found.description), TextLine("")]
-    blocks.append(TextLine("parameters:" if found.parameters else "it takes no parameters"))
-    return blocks + [line for row in found.parameters for line in _parameter(row)]
-
-
-def _head(found: packages.PrototypeDescription) -> list[Block]:
-    blocks: list[Block] = [TextLine(f"{found.name} ({found.package}): {found.summary}", "head", hang=0)]
-    if found.aliases:
-        blocks.append(TextLine(f"also known as {', '.join(found.aliases)}", hang=0))
-    for alias, params in found.alias_params.items():
-        told = ", ".join(f"{param}: {one_line_value(value)}" for param, value in params.items())
-        blocks.append(TextLine(f"  {alias} sets {told}", hang=4))
-    return blocks
-
-
-def _parameter(row: packages.ParameterRow) -> list[Block]:
-    default = "" if row.default is None else f"default {one_line_value(row.default)}"
-    facts_ = (
-        row.type,
-        "required" if row.required else default,
-        f"unit {row.unit}" if row.unit else "",
-        row.limits,
-        "secret" if row.secret else "",
-        f"also {', '.join(row.aliases)}" if row.aliases else "",
+def _explained_parameter(param: params.ExplainedParameter) -> Iterator[Block]:
+    unit = f" {param.unit}" if param.unit else ""
+    value = "not set" if param.value is None else one_line_value(param.value) + unit
+    yield TextLine(f"{param.name} = {value}", "head")
+    if param.description:
+        yield TextLine(f"  {param.description}", hang=2)
+    rows = tuple(
+        ("=>" if step.wins else "", step.layer, one_line_value(step.value) or "(removed)", str(step.where))
+        for step in reversed(param.chain)
     )
-    head = f"  {row.name}: {', '.join(fact for fact in facts_ if fact)}"
-    told = [row.description, f"Deprecated: {row.deprecated}" if row.deprecated else ""]
-    lines = [TextLine(head, hang=6), TextLine("      " + " ".join(filter(None, told)), hang=6)]
-    return [line for line in lines if line.text.strip()]
+    if rows:
+        yield TextTable(("", "LEVEL", "VALUE", "FROM"), rows, cut="VALUE")
+    for name, reaches in groupby(param.reaches, lambda reach: reach.object):
+        yield TextLine(f"  reaches {name}:")
+        yield from (TextLine(f"    {reach.path} = {one_line_value(reach.value)}") for reach in reaches)
+    if not param.reaches and param.value is not None:
+        yield TextLine("  reaches no field of the objects as they are now", "dim")
+    yield from (TextLine(f"  note: {note}", hang=4) for note in param.notes)

@@ -1,4 +1,4 @@
-"""How it looks what a run would do, and what it did."""
+"""How changes, runs, status, drift and history look: one function a result type."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING, Any
 
-from mlstack.cli.page import WIDTH, Block, Page, Style, TextLine, TextTable, shorten, text_width
-from mlstack.cli.views import LONGEST_LINE, VIEWS, count, facts, one_line_value, size_and_digest
+from mlstack.cli.page import WIDTH, Block, Page, Style, TextLine, shorten, text_width
+from mlstack.cli.views import LONGEST_LINE, count, facts, notes, one_line_value, size_and_digest, table, view
 from mlstack.objects.managed_fields import FieldChange
 
 if TYPE_CHECKING:
@@ -33,47 +33,31 @@ if TYPE_CHECKING:
         RevisionResult,
         UnlockResult,
     )
-    from mlstack.operations.params import ExplainedParameter, ExplainResult
     from mlstack.operations.render import ValidateResult
     from mlstack.readiness.rule import State
 
 
-# --- How it looks what a run would do, and what it did ---
+# --- what a run would do, and what it did ---
 
-STYLES: Mapping[str, Style] = {
-    "create": "add",
-    "created": "add",
-    "added": "add",
-    "update": "change",
-    "updated": "change",
-    "changed": "change",
-    "recreate": "change",
-    "recreated": "change",
-    "delete": "remove",
-    "deleted": "remove",
-    "terminating": "remove",
-    "removed": "remove",
-    "failed": "remove",
-    "skipped": "remove",
-    "unchanged": "dim",
-    "kept": "dim",
-    "gone": "dim",
-    "missing": "dim",
+_WORDS: Mapping[Style, str] = {
+    "add": "create created added",
+    "change": "update updated changed recreate recreated",
+    "remove": "delete deleted terminating removed failed skipped",
+    "dim": "unchanged kept gone missing",
 }
+STYLES: Mapping[str, Style] = {word: style for style, words in _WORDS.items() for word in words.split()}
 SIGNS: Mapping[Style, str] = {"add": "+", "change": "~", "remove": "-", "dim": " "}
 
 
-@VIEWS.register("ChangeReport")
-def change_report(result: ChangeReport) -> Page:
-    """Show every object that would change: field by field, or whole where it is new."""
+@view
+def _change_report(result: ChangeReport) -> Page:
     return _changes(result, manifests=True)
 
 
-@VIEWS.register("PlanResult")
-def plan_result(result: PlanResult) -> Page:
-    """Show every object that would change, and where the plan was written."""
+@view
+def _plan_result(result: PlanResult) -> Page:
     page = _changes(result, manifests=True)
-    waits = [TextLine(_wait(each), "dim", hang=2) for each in result.waits]
+    waits = [TextLine(_wait_text(wait), "dim", hang=2) for wait in result.waits]
     page = replace(page, blocks=(*page.blocks[:-1], *waits, *page.blocks[-1:]))
     if result.file is None:
         return page
@@ -85,10 +69,10 @@ def change_summary(result: ChangeReport) -> Page:
     return _changes(result, manifests=False)
 
 
-def _wait(each: PlannedWait) -> str:
-    if each.goes_on:
-        return f"goes on by itself: {each.object}"
-    return f"then waits for {each.object}, {each.timeout_s:g} s at most"
+def _wait_text(wait: PlannedWait) -> str:
+    if wait.goes_on:
+        return f"goes on by itself: {wait.object}"
+    return f"then waits for {wait.object}, {wait.timeout_s:g} s at most"
 
 
 def names_alone(page: Page) -> Page:
@@ -220,9 +204,8 @@ def _bounded(line: str) -> str:
     return f"{line[:_FIRST_CHARACTERS]}… {size_and_digest(line)}"
 
 
-@VIEWS.register("RunResult")
-def run_result(result: RunResult) -> Page:
-    """Show a line an object and the summary."""
+@view
+def _run_result(result: RunResult) -> Page:
     lines = [outcome_line(row.outcome, row.object, row.text) for row in result.objects]
     return Page((*lines, summary_line(result)), tuple(row.object for row in result.objects))
 
@@ -244,46 +227,15 @@ def summary_line(result: RunResult) -> TextLine:
 
 def counted(counts: Mapping[str, int], place: str) -> str:
     """Write numbers of objects in one line: `gke: 2 created, 1 failed`."""
-    told = ", ".join(f"{count} {what}" for what, count in counts.items()) or "no objects"
-    return f"{place}: {told}"
+    numbers = ", ".join(f"{count} {what}" for what, count in counts.items()) or "no objects"
+    return f"{place}: {numbers}"
 
 
-# --- How `param explain`, `validate` and `status` look: one function a result type ---
+# --- validate, status, unlock ---
 
 
-@VIEWS.register("ExplainResult")
-def explained(result: ExplainResult) -> Page:
-    """Show the chain of each value and the fields it reaches."""
-    place = f" in `{result.environment}`" if result.environment else ""
-    blocks: list[Block] = [TextLine(f"{result.component}{place}: {result.prototype}", "head")]
-    for parameter in result.parameters:
-        blocks += [TextLine(""), *_explained(parameter)]
-    return Page(tuple(blocks), tuple(parameter.name for parameter in result.parameters))
-
-
-def _explained(found: ExplainedParameter) -> Iterator[Block]:
-    unit = f" {found.unit}" if found.unit else ""
-    value = "not set" if found.value is None else one_line_value(found.value) + unit
-    yield TextLine(f"{found.name} = {value}", "head")
-    if found.description:
-        yield TextLine(f"  {found.description}", hang=2)
-    rows = tuple(
-        ("=>" if step.wins else "", step.layer, one_line_value(step.value) or "(removed)", str(step.where))
-        for step in reversed(found.chain)
-    )
-    if rows:
-        yield TextTable(("", "LEVEL", "VALUE", "FROM"), rows, cut="VALUE")
-    for name, reaches in groupby(found.reaches, lambda reach: reach.object):
-        yield TextLine(f"  reaches {name}:")
-        yield from (TextLine(f"    {reach.path} = {one_line_value(reach.value)}") for reach in reaches)
-    if not found.reaches and found.value is not None:
-        yield TextLine("  reaches no field of the objects as they are now", "dim")
-    yield from (TextLine(f"  note: {note}", hang=4) for note in found.notes)
-
-
-@VIEWS.register("ValidateResult")
-def validated(result: ValidateResult) -> Page:
-    """Show every fault with its place."""
+@view
+def _validated(result: ValidateResult) -> Page:
     blocks = [
         TextLine(
             f"{fault.object} ({fault.component}): {fault.path}: {fault.message}"
@@ -295,21 +247,19 @@ def validated(result: ValidateResult) -> Page:
     checked = f"{count(result.count, 'object')} of `{result.environment}`"
     verdict = count(len(result.faults), "fault") if result.faults else "no faults"
     blocks.append(TextLine(f"{checked} against Kubernetes {result.kubernetes_version}: {verdict}"))
-    notes = tuple(f"note: {note}" for note in result.notes)
-    return Page(tuple(blocks), tuple(fault.object for fault in result.faults), notes)
+    return Page(tuple(blocks), tuple(fault.object for fault in result.faults), notes(result))
 
 
-@VIEWS.register("StatusResult")
-def status(result: StatusResult) -> Page:
-    """Show each component with its objects, and why something does not work."""
+@view
+def _status(result: StatusResult) -> Page:
     blocks: list[Block] = []
-    for found in result.components:
-        blocks += _component_status(found)
+    for component in result.components:
+        blocks += _component_status(component)
     blocks += _left_over(result)
     blocks += [TextLine(f"note: {note}", hang=2) for note in result.notes]
     return Page(
         (*blocks, verdict(result)),
-        tuple(row.object for found in result.components for row in found.objects),
+        tuple(row.object for component in result.components for row in component.objects),
     )
 
 
@@ -329,12 +279,12 @@ def _left_over(result: StatusResult) -> Iterator[Block]:
         yield TextLine(f"      hint: mlstack apply {result.environment} deletes what is surplus", hang=12)
 
 
-def _component_status(found: ComponentStatus) -> Iterator[Block]:
-    yield TextLine(f"{found.name}: {'ready' if found.ok else 'not ready'}", "head")
-    for row, after in zip_longest(found.objects, found.objects[1:]):
+def _component_status(component: ComponentStatus) -> Iterator[Block]:
+    yield TextLine(f"{component.name}: {'ready' if component.ok else 'not ready'}", "head")
+    for row, after in zip_longest(component.objects, component.objects[1:]):
         yield _state(row.state, row.object, f": {row.reason}" if row.reason else "", indent=2)
-        for _, alike in groupby(row.pods, lambda pod: (pod.state, pod.reason)):
-            yield from _pods(list(alike))
+        for _, pods in groupby(row.pods, lambda pod: (pod.state, pod.reason)):
+            yield from _pods(list(pods))
         if row.hint and (after is None or after.hint != row.hint):
             yield TextLine(f"      hint: {row.hint}", hang=12)
 
@@ -343,13 +293,13 @@ def _component_status(found: ComponentStatus) -> Iterator[Block]:
 MOST_PODS = 4
 
 
-def _pods(alike: Sequence[PodStatus]) -> Iterator[Block]:
+def _pods(pods: Sequence[PodStatus]) -> Iterator[Block]:
     """Show pods of the same state and reason: each with its node, or many of them in one line."""
-    first, last, reason = alike[0], alike[-1], f": {alike[0].reason}" if alike[0].reason else ""
-    if len(alike) > MOST_PODS:
-        yield _state(first.state, f"{len(alike)} pods {first.name} … {last.name}", reason, indent=6)
+    first, last, reason = pods[0], pods[-1], f": {pods[0].reason}" if pods[0].reason else ""
+    if len(pods) > MOST_PODS:
+        yield _state(first.state, f"{len(pods)} pods {first.name} … {last.name}", reason, indent=6)
         return
-    for pod in alike:
+    for pod in pods:
         node = f" on {pod.node}" if pod.node else ""
         yield _state(pod.state, f"pod {pod.name}", reason or node, indent=6)
 
@@ -361,8 +311,8 @@ def state_text(state: State, name: str, reason: str) -> str:
 
 def verdict(result: StatusResult) -> TextLine:
     """Sum up how an environment does."""
-    told = "everything works" if result.ok else "not everything works"
-    line = f"`{result.environment}` (context {result.context}, namespace {result.namespace}): {told}"
+    claim = "everything works" if result.ok else "not everything works"
+    line = f"`{result.environment}` (context {result.context}, namespace {result.namespace}): {claim}"
     return TextLine(line, "head" if result.ok else "remove", hang=2)
 
 
@@ -374,16 +324,14 @@ def _state(state: State, name: str, tail: str, *, indent: int) -> TextLine:
 _STATE_STYLES: Mapping[State, Style] = {"ready": "add", "done": "add", "suspended": "dim", "failed": "remove"}
 
 
-@VIEWS.register("UnlockResult")
-def unlocked(result: UnlockResult) -> Page:
-    """Say who held the lock."""
+@view
+def _unlocked(result: UnlockResult) -> Page:
     place = f"`{result.environment}` (context {result.context}, namespace {result.namespace})"
-    said = f"freed from {result.holder}" if result.unlocked else "was not locked"
-    return Page((TextLine(f"{place}: {said}", hang=2),), (result.environment,))
+    what = f"freed from {result.holder}" if result.unlocked else "was not locked"
+    return Page((TextLine(f"{place}: {what}", hang=2),), (result.environment,))
 
 
-# --- How it looks what became of an environment since it was applied, and two environments side by
-# side
+# --- drift, and two environments side by side ---
 
 _HEADS: dict[str, tuple[str, Style]] = {
     "changed": ("~", "change"),
@@ -399,9 +347,8 @@ _COUNTED = {
 }
 
 
-@VIEWS.register("DriftResult")
-def drift(result: DriftResult) -> Page:
-    """Show every object that is not as the files say, each field with who changed it and when."""
+@view
+def _drift(result: DriftResult) -> Page:
     rows = [row for row in result.objects if row.state != "same"]
     blocks = [block for row in rows for block in _row(row)]
     if any(row.differences for row in rows):
@@ -422,34 +369,31 @@ def _row(row: DriftRow) -> Iterator[Block]:
     if row.reason:
         who = f", `{row.manager}` {_when(row.time)}" if row.manager else ""
         yield TextLine(f"    {row.reason}{who}", hang=6)
-    for one in row.differences:
+    for difference in row.differences:
+        new = {} if difference.action == "removed" else {"new": difference.live}
         yield from field_lines(
-            FieldChange(path=one.path, action=one.action, old=one.wanted, new=one.live)
-            if one.action != "removed"
-            else FieldChange(path=one.path, action="removed", old=one.wanted)
+            FieldChange(path=difference.path, action=difference.action, old=difference.wanted, **new)
         )
-        yield TextLine(f"      {_cause(one)}", "dim", hang=8)
+        yield TextLine(f"      {_cause(difference)}", "dim", hang=8)
 
 
-def _cause(one: Difference) -> str:
-    if one.cause == "stale":
+def _cause(difference: Difference) -> str:
+    if difference.cause == "stale":
         return "the files have changed since the last apply"
-    if one.cause == "unknown":
+    if difference.cause == "unknown":
         return "nobody is recorded for it"
-    through = f" (through `{one.subresource}`)" if one.subresource else ""
-    kind = "a person's tool" if one.cause == "person" else "a controller"
-    return f"{'' if one.sure else 'probably '}by `{one.manager}`{through}, {kind}, {_when(one.time)}".rstrip(
-        ", "
-    )
+    kind = "a person's tool" if difference.cause == "person" else "a controller"
+    who = f"by `{difference.manager}`" if difference.sure else f"probably by `{difference.manager}`"
+    through = f" (through `{difference.subresource}`)" if difference.subresource else ""
+    return ", ".join(filter(None, (who + through, kind, _when(difference.time))))
 
 
 def _when(time: str) -> str:
     return f"at {time.replace('T', ' ').removesuffix('Z')} UTC" if time else ""
 
 
-@VIEWS.register("CompareResult")
-def comparison(result: CompareResult) -> Page:
-    """Show every object that differs between two sides."""
+@view
+def _comparison(result: CompareResult) -> Page:
     changed = [row for row in result.objects if row.action not in ("unchanged", "kept", "missing")]
     blocks = changed_objects(changed)
     blocks += [TextLine(f"note: {note}", hang=2) for note in result.notes]
@@ -463,70 +407,66 @@ def comparison(result: CompareResult) -> Page:
 _DIFFERS = {"update": "differ", "recreate": "differ", "unchanged": "equal"}
 
 
-# --- How the history of an environment looks: its revisions, one of them, and two compared ---
+# --- history ---
 
 _LONGEST_WHAT = 32
 
 
-@VIEWS.register("HistoryResult")
-def history(result: HistoryResult) -> Page:
-    """Show a line a revision, newest first."""
-    notes = tuple(f"note: {note}" for note in result.notes)
+@view
+def _history(result: HistoryResult) -> Page:
     if not result.revisions:
         place = f"`{result.environment}` (context {result.context}, namespace {result.namespace})"
         return Page(
             (TextLine(f"{place}: no history yet", hang=2),),
-            notes=(*notes, f"next: mlstack apply {result.environment}"),
+            notes=(*notes(result), f"next: mlstack apply {result.environment}"),
         )
     rows = tuple(
         (
-            str(one.number),
-            _revision_time(one),
-            one.who,
-            shorten(one.what, _LONGEST_WHAT),
-            _end(one),
-            _counts(one),
+            str(revision.number),
+            _revision_time(revision),
+            revision.who,
+            shorten(revision.what, _LONGEST_WHAT),
+            _end(revision),
+            _counts(revision),
         )
-        for one in result.revisions
+        for revision in result.revisions
     )
     return Page(
-        (TextTable(("REV", "WHEN", "WHO", "WHAT", "RESULT", "OBJECTS"), rows, cut="OBJECTS"),),
-        tuple(str(one.number) for one in result.revisions),
-        notes,
+        (table("REV WHEN WHO WHAT RESULT OBJECTS", rows, cut="OBJECTS"),),
+        tuple(str(revision.number) for revision in result.revisions),
+        notes(result),
     )
 
 
-@VIEWS.register("RevisionResult")
-def revision(result: RevisionResult) -> Page:
-    """Show what is known of a revision, and its objects."""
-    one = result.revision
+@view
+def _revision(result: RevisionResult) -> Page:
+    revision = result.revision
     blocks: list[Block] = [
-        TextLine(f"revision {one.number} of `{result.environment}` (context {result.context})", "head"),
+        TextLine(f"revision {revision.number} of `{result.environment}` (context {result.context})", "head"),
         *facts(
-            ("when", one.time),
-            ("who", one.who),
-            ("what", one.what),
-            ("result", _end(one)),
-            ("components", ", ".join(one.components)),
-            ("not settled", ", ".join(one.unsettled)),
-            ("run", _counts(one)),
-            ("version", one.version),
-            ("digest", one.digest),
+            ("when", revision.time),
+            ("who", revision.who),
+            ("what", revision.what),
+            ("result", _end(revision)),
+            ("components", ", ".join(revision.components)),
+            ("not settled", ", ".join(revision.unsettled)),
+            ("run", _counts(revision)),
+            ("version", revision.version),
+            ("digest", revision.digest),
         ),
         TextLine(""),
-        TextLine(f"{count(one.objects, 'object')}:"),
+        TextLine(f"{count(revision.objects, 'object')}:"),
         *(
             TextLine(f"  {row.object}" + (f" ({row.component})" if row.component else ""))
             for row in result.objects
         ),
     ]
-    note = f"next: mlstack rollback {result.environment} {one.number} --dry-run"
+    note = f"next: mlstack rollback {result.environment} {revision.number} --dry-run"
     return Page(tuple(blocks), tuple(row.object for row in result.objects), (note,))
 
 
-@VIEWS.register("RevisionDiff")
-def revision_diff(result: RevisionDiff) -> Page:
-    """Show every object that came, changed or went."""
+@view
+def _revision_diff(result: RevisionDiff) -> Page:
     blocks = changed_objects(result.objects)
     place = f"`{result.environment}`, revision {result.older} -> {result.newer}"
     words = {_WENT.get(action, action): number for action, number in result.counts.items()}
@@ -537,16 +477,16 @@ def revision_diff(result: RevisionDiff) -> Page:
 _WENT = {"create": "created", "update": "updated", "delete": "deleted"}
 
 
-def _revision_time(found: Revision) -> str:
-    return f"{found.time[:16].replace('T', ' ')} UTC"
+def _revision_time(revision: Revision) -> str:
+    return f"{revision.time[:16].replace('T', ' ')} UTC"
 
 
-def _end(found: Revision) -> str:
-    if found.result == "interrupted":
-        return f"interrupted: {found.changed} of {found.planned} changes"
-    return "done, but others are not" if found.result == "done" and found.unsettled else found.result
+def _end(revision: Revision) -> str:
+    if revision.result == "interrupted":
+        return f"interrupted: {revision.changed} of {revision.planned} changes"
+    return "done, but others are not" if revision.result == "done" and revision.unsettled else revision.result
 
 
-def _counts(found: Revision) -> str:
-    told = {outcome: number for outcome, number in found.counts.items() if outcome != "unchanged"}
-    return ", ".join(f"{number} {outcome}" for outcome, number in told.items())
+def _counts(revision: Revision) -> str:
+    counts = {outcome: number for outcome, number in revision.counts.items() if outcome != "unchanged"}
+    return ", ".join(f"{number} {outcome}" for outcome, number in counts.items())

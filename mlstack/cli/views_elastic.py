@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlstack.cli.page import Block, Page, TextLine, TextTable
-from mlstack.cli.views import VIEWS, count, facts
+from mlstack.cli.views import count, facts, view
 
 _BREACHES = 10
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mlstack.simulator.report import SimulationReport, WaitSummary
 
 
-@VIEWS.register("ElasticPlan")
+@view
 def plan(result: ElasticPlan) -> Page:
     """Show a line a job, then what found no place."""
     if not result.jobs:
@@ -54,7 +54,7 @@ def _range(minimum: int, maximum: int) -> str:
     return f"{minimum}-{maximum}" if maximum else "-"
 
 
-@VIEWS.register("ExplainedJob")
+@view
 def explained(result: ExplainedJob) -> Page:
     """Show every reason, and every pod that comes or goes."""
     job = result.job
@@ -84,7 +84,7 @@ def _changes(job: PlannedJob) -> list[Block]:
     return blocks
 
 
-@VIEWS.register("ElasticStatus")
+@view
 def status(result: ElasticStatus) -> Page:
     """Show a line a job."""
     from mlstack.elastic.controller.inspect import UNSEEN
@@ -109,7 +109,7 @@ def status(result: ElasticStatus) -> Page:
     return Page((table,), tuple(row.job for row in result.jobs), notes if is_unseen else ())
 
 
-@VIEWS.register("GoalTable")
+@view
 def goals(result: GoalTable) -> Page:
     """Show a line a goal, then what must never happen and did."""
     rows = tuple(
@@ -126,7 +126,7 @@ def goals(result: GoalTable) -> Page:
     return Page(tuple(blocks), tuple(row.name for row in result.rows))
 
 
-@VIEWS.register("SimulationReport")
+@view
 def simulation(result: SimulationReport) -> Page:
     """Show the jobs of one simulation, how full the cluster was, and what else applies."""
     title = f"{result.scenario}, policy `{result.policy}`, seed {result.seed}, {result.seconds:g} s"
