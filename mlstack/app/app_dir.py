@@ -173,24 +173,6 @@ class AppDir(AppReader):
         edited.append(("registries",), to_map(registry, ("protocol",)))
         self._save(edited)
 
-    def remove_registry(self, name: str) -> None:
-        """Take a registry out of `app.yaml`.
-
-        Raises:
-            NotFoundError: no such registry.
-            UsageError: packages of it are installed.
-        """
-        known = [ref.name for ref in self.app().registries]
-        if name not in known:
-            raise NotFoundError(f"no registry `{name}`", hint="mlstack registry list")
-        needed = [str(package) for package in self.app().packages if package.registry == name]
-        if needed:
-            message = f"packages of `{name}` are installed: {', '.join(needed)}"
-            raise UsageError(message, hint=f"mlstack pkg rm {needed[0]}")
-        edited = self.edited(layout.APP_FILE, "App")
-        edited.remove(("registries",), known.index(name))
-        self._save(edited)
-
     # --- components ---
 
     def add_component(self, component: Component, *, replace: bool = False) -> str:

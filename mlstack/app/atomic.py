@@ -12,10 +12,10 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from mlstack.errors import ConfigError
 
@@ -48,7 +48,8 @@ def write_files(
     Raises:
         ConfigError: the disk is full, the folder read-only, a folder in the way …; nothing was changed.
     """
-    with _all_or_none() as work:
+    work = _Work()
+    try:
         staged = [
             (work.stage(path, content, private=path in private), path) for path, content in files.items()
         ]
@@ -57,34 +58,6 @@ def write_files(
         for path in delete:
             work.remove(path)
         work.flush()
-
-
-def replace_tree(target: Path, files: Mapping[PurePosixPath, bytes]) -> None:
-    """Make a folder that holds exactly these files, in the place of what stands there."""
-    for path in files:
-        if path.is_absolute() or ".." in path.parts or not path.parts:
-            raise ConfigError(f"`{path}` leads out of its folder", where=str(target))
-    with _all_or_none() as work:
-        fresh = work.stage_folder(target)
-        for path, content in sorted(files.items()):
-            work.write(fresh, path, content)
-        work.flush()
-        work.put_folder(fresh, target)
-        work.flush()
-
-
-def remove_tree(target: Path) -> None:
-    """Remove a folder with all it holds; what is not there is passed over."""
-    with _all_or_none() as work:
-        work.remove(target)
-        work.flush()
-
-
-@contextmanager
-def _all_or_none() -> Iterator[_Work]:
-    work = _Work()
-    try:
-        yield work
     except OSError as error:
         kept = work.undo()
         raise _explained(error, work.path, kept) from error
@@ -125,22 +98,6 @@ class _Work:
         self._fill(temporary, content, None if private else _existing(path), mode=0o600 if private else 0o666)
         return temporary
 
-    def stage_folder(self, target: Path) -> Path:
-        """Make an empty folder beside the one that it shall replace."""
-        self.path = target
-        self._make_folder(target.parent)
-        if target.exists() and not target.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, "is a file")
-        fresh = self._reserved(target)
-        fresh.mkdir()
-        return fresh
-
-    def write(self, fresh: Path, path: PurePosixPath, content: bytes) -> None:
-        """Write a file of a new folder."""
-        (fresh / path).parent.mkdir(parents=True, exist_ok=True)
-        self._fill(fresh / path, content, None)
-        self._touched |= {fresh / folder: None for folder in path.parents}
-
     def put(self, temporary: Path, path: Path) -> None:
         """Let a staged file take its place."""
         self.path = path
@@ -152,19 +109,6 @@ class _Work:
             self._undo.append((path, partial(path.unlink, missing_ok=True)))
         temporary.replace(path)
         self._touched[path.parent] = None
-
-    def put_folder(self, fresh: Path, target: Path) -> None:
-        """Let a staged folder take its place; where the system can, the two change places at once."""
-        if not target.exists():
-            self._undo.append((target, partial(_move_back, target, fresh)))
-            fresh.rename(target)
-        elif _exchanged(fresh, target):
-            self._undo.append((target, partial(_exchanged, fresh, target)))
-        else:
-            self.remove(target)
-            self._undo.append((target, partial(_move_back, target, fresh)))
-            fresh.rename(target)
-        self._touched[target.parent] = None
 
     def remove(self, path: Path) -> None:
         """Move a file or folder out of the way; it goes when the whole set stands."""
@@ -265,15 +209,3 @@ def _existing(path: Path) -> os.stat_result | None:
 def _move_back(here: Path, there: Path) -> None:
     if os.path.lexists(here):  # else the step to undo never came to pass
         here.rename(there)
-
-
-def _exchanged(one: Path, other: Path) -> bool:
-    """Let two folders change places in one step (Linux); tell whether that was possible."""
-    import ctypes  # only replacing a package folder needs it
-
-    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE of linux/fs.h
-    try:
-        renameat2 = ctypes.CDLL(None).renameat2
-    except (AttributeError, OSError):
-        return False
-    return bool(renameat2(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)

@@ -395,7 +395,7 @@ def test_the_current_environment_is_chosen_and_taken_back(demo: AppDir) -> None:
 # Registries and new apps
 
 
-def test_a_registry_is_added_and_removed_with_comments_kept(app: Build) -> None:
+def test_a_registry_is_added_with_comments_kept(app: Build) -> None:
     head = (
         "apiVersion: mlstack.dev/v1\nkind: App\nname: demo\nregistries:\n# first\n- {name: a, address: ./a}\n"
     )
@@ -404,20 +404,11 @@ def test_a_registry_is_added_and_removed_with_comments_kept(app: Build) -> None:
     assert text(made, "app.yaml") == (
         head + "- name: b\n  address: ./b\n  protocol: directory\n# after\npackages: []\n"
     )
-    made.remove_registry("b")
-    assert text(made, "app.yaml") == head + "# after\npackages: []\n"
 
 
 def test_a_registry_name_is_taken_once(demo: AppDir) -> None:
     with pytest.raises(UsageError, match="there is a registry `kubeflow` already"):
         demo.add_registry(RegistryRef(name="kubeflow", address=".", protocol="directory"))
-
-
-def test_a_registry_with_installed_packages_stays(demo: AppDir) -> None:
-    with pytest.raises(UsageError, match="packages of `kubeflow` are installed: kubeflow/jobs"):
-        demo.remove_registry("kubeflow")
-    with pytest.raises(NotFoundError):
-        demo.remove_registry("nothing")
 
 
 def test_a_new_app_can_be_used_at_once(tmp_path: Path) -> None:

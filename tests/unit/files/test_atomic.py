@@ -7,12 +7,12 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mlstack.app.atomic import remove_tree, replace_tree, write_files
+from mlstack.app.atomic import write_files
 from mlstack.errors import ConfigError
 
 
@@ -238,7 +238,7 @@ def test_a_real_disk_that_is_full_or_read_only(tmp_path: Path, options: str, siz
 
 KILLED = """
 import os, pathlib, sys
-from mlstack.app.atomic import replace_tree; from mlstack.app.atomic import write_files
+from mlstack.app.atomic import write_files
 
 def dying(real):
     def call(*args, **options):
@@ -253,14 +253,13 @@ def work(folder):
     for name in ("open", "write", "fsync", "link", "replace", "rename", "mkdir", "unlink", "close"):
         setattr(os, name, dying(getattr(os, name)))
     write_files({folder / "a": "new" * 9, folder / "b": "new" * 9, folder / "c" / "d": "new" * 9})
-    replace_tree(folder / "tree", {pathlib.PurePosixPath("x"): b"new", pathlib.PurePosixPath("y/z"): b"new"})
     os._exit(0)
 
 step = code = 1
 while code:
     folder = pathlib.Path(sys.argv[1], str(step))
-    (folder / "tree").mkdir(parents=True)
-    for name in ("a", "b", "tree/x"):
+    folder.mkdir(parents=True)
+    for name in ("a", "b"):
         (folder / name).write_text("old")
     left = step
     child = os.fork()
@@ -284,58 +283,4 @@ def test_killed_at_any_step_every_file_is_the_old_or_the_new_one(tmp_path: Path)
         assert seen.pop("a") in (b"old", b"new" * 9)
         assert seen.pop("b") in (b"old", b"new" * 9)
         assert seen.pop("c/d", b"new" * 9) == b"new" * 9
-        assert seen in ({"tree/x": b"old"}, {"tree/x": b"new", "tree/y/z": b"new"})
-
-
-def test_a_folder_is_replaced_whole(tmp_path: Path) -> None:
-    target = tmp_path / "vendor" / "kubeflow" / "core@0.1.0"
-    replace_tree(target, {PurePosixPath("package.yaml"): b"1", PurePosixPath("a/b.yaml"): b"2"})
-    assert tree(tmp_path) == {
-        "vendor/kubeflow/core@0.1.0/package.yaml": b"1",
-        "vendor/kubeflow/core@0.1.0/a/b.yaml": b"2",
-    }
-    replace_tree(target, {PurePosixPath("c"): b"3"})
-    assert tree(target) == {"c": b"3"}
-    assert [path.name for path in target.parent.iterdir()] == ["core@0.1.0"]
-
-
-@pytest.mark.parametrize("exchange", [True, False], ids=["exchange", "two renames"])
-@pytest.mark.parametrize(
-    ("step", "at"), [("write", 1), ("fsync", 2), ("rename", 1), ("rename", 2), ("fsync", 3)]
-)
-def test_a_folder_that_cannot_be_replaced_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, at: int, exchange: bool
-) -> None:
-    target = tmp_path / "tree"
-    replace_tree(target, {PurePosixPath("x"): b"old"})
-    with monkeypatch.context() as patched:
-        if not exchange:
-            patched.setattr("mlstack.app.atomic._exchanged", lambda one, other: False)
-        patched.setattr(os, step, failing(errno.EIO, at)(getattr(os, step)))
-        if step == "rename" and exchange:
-            replace_tree(target, {PurePosixPath("x"): b"new"})  # an exchange needs no rename
-            return
-        with pytest.raises(ConfigError, match="nothing was changed"):
-            replace_tree(target, {PurePosixPath("x"): b"new"})
-    assert tree(tmp_path) == {"tree/x": b"old"}
-    assert [path.name for path in tmp_path.iterdir()] == ["tree"]
-
-
-@pytest.mark.parametrize("path", ["../x", "/x", "a/../../x"])
-def test_a_path_that_leads_out_of_its_folder_is_refused(tmp_path: Path, path: str) -> None:
-    with pytest.raises(ConfigError, match="leads out of its folder"):
-        replace_tree(tmp_path / "tree", {PurePosixPath("ok"): b"", PurePosixPath(path): b""})
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_in_the_place_of_a_folder_is_not_replaced(tmp_path: Path) -> None:
-    (tmp_path / "tree").write_text("x")
-    with pytest.raises(ConfigError, match="a file stands where a folder is needed"):
-        replace_tree(tmp_path / "tree", {PurePosixPath("x"): b""})
-
-
-def test_a_folder_is_removed_with_all_it_holds(tmp_path: Path) -> None:
-    replace_tree(tmp_path / "tree", {PurePosixPath("a/b"): b"x"})
-    remove_tree(tmp_path / "tree")
-    remove_tree(tmp_path / "tree")
-    assert list(tmp_path.iterdir()) == []
+        assert seen == {}
