@@ -15,7 +15,7 @@ from mlstack.errors import ConfigError, MlstackError, UsageError
 if TYPE_CHECKING:
     from mlstack.cli.ports import Session
     from mlstack.clock import Clock
-    from mlstack.deploy.deployment import ApplyPlan
+    from mlstack.deploy.plan import ApplyPlan
     from mlstack.deploy.result import ChangeReport, RunResult, StatusResult
     from mlstack.deploy.rollback import KnownGood
     from mlstack.events import OnEvent, RunEvent
@@ -234,7 +234,7 @@ def going_back(plan: ApplyPlan, output_format: str, *, clock: Clock) -> Iterator
     from mlstack.operations import deploy
 
     known = deploy.known_good(plan, clock=clock)
-    with plan.locked_to_the_end() as locked:
+    with deploy.locked_to_the_end(plan) as locked:
         try:
             yield locked
         except MlstackError as error:

@@ -22,13 +22,12 @@ if TYPE_CHECKING:
         RunResult,
         StatusResult,
     )
-    from mlstack.operations.deploy import (
+    from mlstack.operations.deploy import PlannedWait, PlanResult
+    from mlstack.operations.history import (
         CompareResult,
         DriftResult,
         DriftRow,
         HistoryResult,
-        PlannedWait,
-        PlanResult,
         RevisionDiff,
         RevisionResult,
         UnlockResult,

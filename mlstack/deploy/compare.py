@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from mlstack.app.app import Environment
-from mlstack.deploy import deployment, history, inventory_store, result
+from mlstack.deploy import history, inventory_store, plan, result
 from mlstack.deploy.changes import Action, ApplyOptions, Change
 from mlstack.deploy.inventory import MEMBER_LABEL, Member
 from mlstack.deploy.inventory_store import ref_of
@@ -107,7 +107,7 @@ def _with_cluster(
     goal = replace(target, environment=live.environment)
     place, there = (one.app.environment(one.environment) for one in (desired, goal))
     state = moved_to(desired.desired(), place, there)
-    changes = deployment.compare(reach(goal, opener, state=state), _ASKING).changes.changes
+    changes = plan.diff_environment(reach(goal, opener, state=state), _ASKING).changes.changes
     own = Identity("", "Namespace", "", state.namespace)  # which an apply would make first
     return tuple(
         replace(change, fields=result.veiled(change.fields, state.secrets))

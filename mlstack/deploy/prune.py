@@ -8,11 +8,11 @@ from typing import Literal
 
 from mlstack.deploy import inventory_store
 from mlstack.deploy.changes import Change, Changes
+from mlstack.deploy.deletion import obstacles
 from mlstack.deploy.inventory import Inventory, Member, is_applied_by_us, other_owner_of
 from mlstack.deploy.inventory_store import InventoryLookup, Live, lookup, ref_of
 from mlstack.deploy.live import placed
 from mlstack.deploy.target import Reached, Target, reach
-from mlstack.deploy.wait import obstacles
 from mlstack.errors import (
     ConfigError,
     ForbiddenError,

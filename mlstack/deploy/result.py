@@ -36,132 +36,73 @@ RunKind = Literal["ApplyResult", "DeleteResult"]
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectChange:
-    """What would happen to one object.
+    """What would happen to one object."""
 
-    Attributes:
-        object: the object as people name it: `Deployment kubeflow/tf-hub`.
-        api_version: its API version.
-        kind: its kind.
-        namespace: its namespace, empty for cluster-scoped objects.
-        name: its name.
-        component: full name of the component that brings it.
-        action: `create`, `update`, `recreate`, `delete`, `unchanged`, `missing` or `kept`.
-        reason: why it is recreated, deleted or kept.
-        fields: what differs.
-        notes: remarks, as whose fields are overridden.
-        manifest: the whole object where it is created, else None.
-        refused: why an apply would not do this, empty if it would.
-        hint: what to do about that.
-    """
-
-    object: str
-    api_version: str
-    kind: str
-    namespace: str
-    name: str
-    component: str
-    action: Action
-    reason: str = ""
-    fields: tuple[FieldChange, ...] = ()
-    notes: tuple[str, ...] = ()
-    manifest: Mapping[str, Any] | None = None
-    refused: tuple[str, ...] = ()
-    hint: str = ""
+    object: str  # the object as people name it: `Deployment kubeflow/tf-hub`
+    api_version: str  # its API version
+    kind: str  # its kind
+    namespace: str  # its namespace, empty for cluster-scoped objects
+    name: str  # its name
+    component: str  # full name of the component that brings it
+    action: Action  # `create`, `update`, `recreate`, `delete`, `unchanged`, `missing` or `kept`
+    reason: str = ""  # why it is recreated, deleted or kept
+    fields: tuple[FieldChange, ...] = ()  # what differs
+    notes: tuple[str, ...] = ()  # remarks, as whose fields are overridden
+    manifest: Mapping[str, Any] | None = None  # the whole object where it is created, else None
+    refused: tuple[str, ...] = ()  # why an apply would not do this, empty if it would
+    hint: str = ""  # what to do about that
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeReport:
-    """What a run would do.
+    """What a run would do."""
 
-    Attributes:
-        api_version: version of this format.
-        kind: kind of this format.
-        ok: true if nothing would change.
-        app: name of the app.
-        environment: name of the environment.
-        namespace: its namespace.
-        context: the kubectl context.
-        objects: one row an object, in the order of execution.
-        counts: number of objects of each action.
-        notes: remarks on the run as a whole.
-    """
-
-    api_version: str = API_VERSION
-    kind: Literal["DiffResult"] = "DiffResult"
-    ok: bool
-    app: str
-    environment: str
-    namespace: str
-    context: str
-    objects: tuple[ObjectChange, ...]
-    counts: Mapping[str, int]
-    notes: tuple[str, ...] = ()
+    api_version: str = API_VERSION  # version of this format
+    kind: Literal["DiffResult"] = "DiffResult"  # kind of this format
+    ok: bool  # true if nothing would change
+    app: str  # name of the app
+    environment: str  # name of the environment
+    namespace: str  # its namespace
+    context: str  # the kubectl context
+    objects: tuple[ObjectChange, ...]  # one row an object, in the order of execution
+    counts: Mapping[str, int]  # number of objects of each action
+    notes: tuple[str, ...] = ()  # remarks on the run as a whole
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectResult:
-    """What happened to one object.
+    """What happened to one object."""
 
-    Attributes:
-        object: the object as people name it.
-        kind: its kind.
-        namespace: its namespace, empty for cluster-scoped objects.
-        name: its name.
-        component: full name of the component that brings it.
-        outcome: what happened; `terminating` was deleted, is held by a finalizer, and nobody waited.
-        text: the reason or remark, empty if there is nothing to say.
-        state: how it stood when the wait for it ended, empty if nobody waited.
-        reason: what it waited for, or why it failed.
-    """
-
-    object: str
-    kind: str
-    namespace: str
-    name: str
-    component: str
-    outcome: Outcome
-    text: str = ""
-    state: State | Literal[""] = ""
-    reason: str = ""
+    object: str  # the object as people name it
+    kind: str  # its kind
+    namespace: str  # its namespace, empty for cluster-scoped objects
+    name: str  # its name
+    component: str  # full name of the component that brings it
+    outcome: Outcome  # what happened; `terminating` was deleted, is held by a finalizer, and nobody waited
+    text: str = ""  # the reason or remark, empty if there is nothing to say
+    state: State | Literal[""] = ""  # how it stood when the wait for it ended, empty if nobody waited
+    reason: str = ""  # what it waited for, or why it failed
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """What `apply` or `delete` did.
+    """What `apply` or `delete` did."""
 
-    Attributes:
-        api_version: version of this format.
-        kind: kind of this format.
-        ok: true if every object came to its end, and works as far as it was waited for.
-        app: name of the app.
-        environment: name of the environment.
-        namespace: its namespace.
-        context: the kubectl context.
-        dry_run: whether the server only said what it would do.
-        objects: one row an object, in the order of execution.
-        counts: number of objects of each outcome.
-        notes: remarks on the run as a whole.
-    """
-
-    api_version: str = API_VERSION
-    kind: RunKind = "ApplyResult"
-    ok: bool
-    app: str
-    environment: str
-    namespace: str
-    context: str
-    dry_run: bool
-    objects: tuple[ObjectResult, ...]
-    counts: Mapping[str, int] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    api_version: str = API_VERSION  # version of this format
+    kind: RunKind = "ApplyResult"  # kind of this format
+    ok: bool  # true if every object came to its end, and works as far as it was waited for
+    app: str  # name of the app
+    environment: str  # name of the environment
+    namespace: str  # its namespace
+    context: str  # the kubectl context
+    dry_run: bool  # whether the server only said what it would do
+    objects: tuple[ObjectResult, ...]  # one row an object, in the order of execution
+    counts: Mapping[str, int] = field(default_factory=dict)  # number of objects of each outcome
+    notes: tuple[str, ...] = ()  # remarks on the run as a whole
 
 
 class Interrupted(KeyboardInterrupt):
-    """Raised when a person stops a run that has begun.
-
-    Args:
-        partial: what had been done.
-    """
+    """Raised when a person stops a run that has begun."""
 
     def __init__(self, partial: RunResult) -> None:
         super().__init__("interrupted")
@@ -302,110 +243,63 @@ def _holds_mask(value: Any) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class PodStatus:
-    """One pod of an object.
+    """One pod of an object."""
 
-    Attributes:
-        name: name of the pod.
-        state: state by the rule for pods.
-        reason: what it waits for or why it failed.
-        node: node it runs on, empty if it has none yet.
-    """
-
-    name: str
-    state: State
-    reason: str
-    node: str
+    name: str  # name of the pod
+    state: State  # state by the rule for pods
+    reason: str  # what it waits for or why it failed
+    node: str  # node it runs on, empty if it has none yet
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectStatus:
-    """One object of a component.
+    """One object of a component."""
 
-    Attributes:
-        object: the object as people name it.
-        kind: its kind.
-        namespace: its namespace, empty for cluster-scoped objects.
-        name: its name.
-        state: `missing` if it is not in the cluster.
-        reason: what it waits for or why it failed.
-        hint: what to do about it, empty if nothing is known.
-        pods: its pods, by name.
-    """
-
-    object: str
-    kind: str
-    namespace: str
-    name: str
-    state: State
-    reason: str
-    hint: str
-    pods: tuple[PodStatus, ...]
+    object: str  # the object as people name it
+    kind: str  # its kind
+    namespace: str  # its namespace, empty for cluster-scoped objects
+    name: str  # its name
+    state: State  # `missing` if it is not in the cluster
+    reason: str  # what it waits for or why it failed
+    hint: str  # what to do about it, empty if nothing is known
+    pods: tuple[PodStatus, ...]  # its pods, by name
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentStatus:
-    """One component of an environment.
+    """One component of an environment."""
 
-    Attributes:
-        name: full name of the component.
-        ok: whether all its objects work.
-        objects: its objects in the order they are applied.
-    """
-
-    name: str
-    ok: bool
-    objects: tuple[ObjectStatus, ...]
+    name: str  # full name of the component
+    ok: bool  # whether all its objects work
+    objects: tuple[ObjectStatus, ...]  # its objects in the order they are applied
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeftOver:
-    """One object that the environment has in its cluster and the files no longer bring.
+    """One object that the environment has in its cluster and the files no longer bring."""
 
-    Attributes:
-        object: the object as people name it.
-        kind: its kind.
-        namespace: its namespace, empty for cluster-scoped objects.
-        name: its name.
-        component: full name of the component that brought it.
-        is_kept: whether an apply would leave it there.
-        is_terminating: whether it is being deleted already.
-        reason: why it is there, why it stays, or what holds it while it goes.
-    """
-
-    object: str
-    kind: str
-    namespace: str
-    name: str
-    component: str
-    is_kept: bool
-    is_terminating: bool = False
-    reason: str
+    object: str  # the object as people name it
+    kind: str  # its kind
+    namespace: str  # its namespace, empty for cluster-scoped objects
+    name: str  # its name
+    component: str  # full name of the component that brought it
+    is_kept: bool  # whether an apply would leave it there
+    is_terminating: bool = False  # whether it is being deleted already
+    reason: str  # why it is there, why it stays, or what holds it while it goes
 
 
 @dataclass(frozen=True, kw_only=True)
 class StatusResult:
-    """How an environment does; `ok` if everything works.
+    """How an environment does; `ok` if everything works."""
 
-    Attributes:
-        api_version: version of this format.
-        kind: kind of this format.
-        ok: whether every object is ready, done or suspended on purpose, and nothing of it is still going.
-        app: name of the app.
-        environment: name of the environment.
-        namespace: its namespace.
-        context: the kubectl context.
-        components: by name.
-        left_over: what the files no longer bring; of `ok` it decides only by what is terminating.
-        notes: remarks, as what could not be read.
-    """
-
-    api_version: str = API_VERSION
-    kind: Literal["StatusResult"] = "StatusResult"
-    ok: bool
-    app: str
-    environment: str
-    namespace: str
-    context: str
-    components: tuple[ComponentStatus, ...]
+    api_version: str = API_VERSION  # version of this format
+    kind: Literal["StatusResult"] = "StatusResult"  # kind of this format
+    ok: bool  # whether every object is ready, done or suspended on purpose, and nothing of it is still going
+    app: str  # name of the app
+    environment: str  # name of the environment
+    namespace: str  # its namespace
+    context: str  # the kubectl context
+    components: tuple[ComponentStatus, ...]  # by name
+    # what the files no longer bring; of `ok` it decides only by what is terminating
     left_over: tuple[LeftOver, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # remarks, as what could not be read

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from mlstack.clock import Clock
 from mlstack.deploy import history, replacement
 from mlstack.deploy.changes import DESTRUCTIVE, ApplyOptions, Change
-from mlstack.deploy.deployment import ApplyPlan, propose
 from mlstack.deploy.diff import diff
 from mlstack.deploy.history import DamagedHistoryError, History, Revision, open_history
 from mlstack.deploy.inventory import Inventory
 from mlstack.deploy.live import fetch
+from mlstack.deploy.plan import ApplyPlan, make_plan
 from mlstack.deploy.prune import is_claim
 from mlstack.deploy.result import RunResult
 from mlstack.deploy.target import Reached, Target, reach
@@ -57,7 +57,7 @@ def propose_rollback(
 
 
 def _plan(reached: Reached, options: ApplyOptions, what: str, *, now: DesiredState) -> ApplyPlan:
-    plan = propose(reached, options, what=what, may_be_empty=True)
+    plan = make_plan(reached, options, what=what, may_be_empty=True)
     return replace(plan, changes=replace(plan.changes, changes=sparing_claims(plan.changes.changes, now)))
 
 

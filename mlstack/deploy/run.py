@@ -1,25 +1,27 @@
-"""Run a graph of work: each node as soon as what it depends on is done, many at a time."""
+"""Carry out changes: one loop over what nothing blocks any more, many at a time; what was done is kept."""
 
 from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from math import inf
 from queue import Empty, SimpleQueue
 from threading import Event, Lock
-from threading import Event as Flag
-from typing import Any
+from typing import Any, Protocol
 
 from mlstack.app.app import ReadyRules
 from mlstack.clock import Clock
 from mlstack.deploy.changes import Change
+from mlstack.deploy.deletion import DeletionWatcher, Gone, Steps
+from mlstack.deploy.diff import DiffContext
 from mlstack.deploy.inventory_store import patient
-from mlstack.deploy.wait import Barriers, DeletionWatcher, Gone, Steps, TermsOf, Then
-from mlstack.deploy.write import Again, ObjectWriter
+from mlstack.deploy.wait import Barriers
+from mlstack.deploy.write import ObjectWriter
 from mlstack.errors import ForbiddenError, LockedError, MlstackError, NotReadyError, UnreachableError
 from mlstack.events import OnEvent, RunEvent, RunEventKind
 from mlstack.kube import parallel
@@ -29,55 +31,330 @@ from mlstack.kube.retrying import RetryingClient
 from mlstack.objects import order
 from mlstack.objects.kube_object import Identity, KubeObject
 from mlstack.objects.order import Barrier, Dependency, Depends, Graph, Node
-from mlstack.readiness.terms import ReadinessState, Terms, terms_of
+from mlstack.readiness.terms import ReadinessState
 
-# --- Run a graph of work: each node as soon as what it depends on is done, many at a time ---
-
+_DONE: Mapping[str, RunEventKind] = {"create": "created", "update": "updated", "recreate": "recreated"}
 _MOST_WAITERS = 64
 # Whoever is done finds the next one waiting, not this thread still looking for it.
 _AHEAD = 2 * WORKERS
 _STOPPED = "stopped while waiting"
 
 
-class Schedule:
-    """One way through a graph.
+class Run:
+    """One run over a cluster: does changes and remembers how each ended.
+
+    `outcomes` are the events that ended objects, `written` what the server answered for those that were
+    written, `standings` how they stood when the wait for them ended.
 
     Args:
-        graph: what comes after what.
-        work: does one node in steps; several at once.
-        wait: calls back once an object is gone; what waits for that takes no thread.
-        skipped: told which node is not done, and why.
-        is_idle: tells nodes whose work takes no time; they are done at once, where they stand.
-        because: gives the reason to skip a node: what it depends on, how that ended, the node itself.
-        binding: the bonds along which a failure skips what comes after.
-        stopped: set when nothing more is to be begun.
+        cluster: where to write.
+        clock: for waits.
+        on_event: told about each object, by one thread at a time.
+        context: to diff objects again that moved since their change was worked out.
+        component_s: timeouts of components by name, for objects that others depend on.
+        rules: the app's own readiness rules.
+        secrets: texts that must stand in no reason.
+        timeout_s: how long anything is waited for at most; None for what is usual for each thing.
     """
 
     def __init__(
         self,
-        graph: Graph,
+        cluster: Cluster,
         *,
-        work: Callable[[Node], Steps],
-        wait: Callable[[Gone, Then], None],
-        skipped: Callable[[Node, str], None],
-        is_idle: Callable[[Node], bool],
-        because: Callable[[Node, str, Node], str],
-        binding: frozenset[Dependency],
-        stopped: Event,
+        clock: Clock,
+        on_event: OnEvent,
+        context: DiffContext | None = None,
+        component_s: Mapping[str, float] | None = None,
+        rules: ReadyRules | None = None,
+        secrets: Sequence[str] = (),
+        timeout_s: float | None = None,
     ) -> None:
-        """Begin with nothing done."""
-        self._graph, self._work, self._skipped, self._is_idle = graph, work, skipped, is_idle
-        self._wait = wait
-        self._because, self._binding, self._stopped = because, binding, stopped
+        self.outcomes: dict[Identity, RunEvent] = {}
+        self.written: dict[Identity, Mapping[str, Any]] = {}
+        self.standings: dict[Identity, ReadinessState] = {}
+        self.stopped = Event()
+        self._begun: dict[Identity, Change] = {}
+        self._on_event, self._lock, self._closed = on_event, Lock(), False
+        self._clock, self._context, self._timeout_s = _StoppedClock(clock, self.stopped), context, timeout_s
+        self._component_s, self._rules, self._secrets = component_s, rules, secrets
+        self.use(cluster)
+
+    def use(self, cluster: Cluster) -> None:
+        """Write through another view of the cluster from now on, as one that a lock fences."""
+        limit_s = inf if self._timeout_s is None else self._timeout_s
+        self.cluster: Cluster = RetryingClient(
+            cluster,
+            clock=self._clock,
+            told=lambda text: self.tell(RunEvent("waiting", None, text)),
+            answered=True,
+            timeout_s=limit_s,
+            still=lambda text: self.tell(RunEvent("still", None, text)),
+        )
+        self.writer = ObjectWriter(
+            self.cluster, clock=self._clock, tell=self.tell, context=self._context, timeout_s=limit_s
+        )
+        self.barriers = Barriers(
+            self.cluster,
+            clock=_EndedClock(self._clock, self.stopped),
+            on_event=self.tell,
+            timeout_s=self._timeout_s,
+            component_s=self._component_s,
+            rules=self._rules,
+            secrets=self._secrets,
+        )
+
+    @property
+    def records(self) -> Cluster:
+        """Give the cluster for what is kept of the environment: webhooks that start are waited for."""
+        limit_s = inf if self._timeout_s is None else self._timeout_s
+        return patient(self.cluster, clock=self._clock, on_event=self.tell, timeout_s=limit_s)
+
+    def left(self, changes: Sequence[Change]) -> list[Change]:
+        """Give those of some changes that are not done yet."""
+        return [change for change in changes if change.identity not in self.outcomes]
+
+    def apply(self, changes: Sequence[Change], *, depends: Depends | None = None) -> None:
+        """Write what is wanted, each object as soon as what it depends on is done; what is done is left out.
+
+        Raises:
+            MlstackError: objects failed, and what depends on them was skipped; all the others were done.
+        """
+        left = self.left(changes)
+        graph = order.graph([change.subject for change in left], depends)
+        self._go(graph, _Applying(self, graph, left))
+
+    def delete(
+        self,
+        changes: Sequence[Change],
+        *,
+        depends: Depends | None = None,
+        grace_period_s: int | None = None,
+        wait: bool = True,
+    ) -> None:
+        """Delete in reverse order; what depends on an object is gone before it goes.
+
+        Without `wait` the run goes on with what comes after an object before that is gone.
+
+        Raises:
+            MlstackError: as `apply`.
+        """
+        left = self.left(changes)
+        graph = order.graph([change.subject for change in left], depends, strict=False).reversed()
+        self._go(graph, _Deleting(self, left, grace_period_s=grace_period_s, wait=wait))
+
+    def _go(self, graph: Graph, work: Work) -> None:
+        deletions = DeletionWatcher(
+            self.cluster, clock=self._clock, on_event=self.tell, timeout_s=self._timeout_s
+        )
+        schedule = Schedule(graph, work, deletions, self.stopped)
+        try:
+            schedule.run()
+        except KeyboardInterrupt:
+            for change in list(self._begun.values()):
+                self.end("failed", change, "interrupted before the API server answered")
+            with self._lock:  # what comes later is not heard any more
+                self._closed = True
+            raise
+        finally:
+            deletions.close()
+        if schedule.failures:
+            raise _together(schedule.failures)
+
+    def begin(self, change: Change) -> None:
+        """Remember that a change is under way."""
+        self._begun[change.identity] = change
+
+    def end(self, kind: RunEventKind, change: Change, text: str) -> None:
+        """Remember how a change ended, and tell of it."""
+        event = RunEvent(kind, change.identity, text)
+        with self._lock:
+            if not self._closed:
+                self._begun.pop(change.identity, None)
+                self.outcomes[change.identity] = event
+                self._on_event(event)
+
+    def fail(self, change: Change, error: BaseException) -> None:
+        """Remember the failure of a change, and how far it had come."""
+        progress = self.writer.progress.get(change.identity, "")
+        if isinstance(error, MlstackError):
+            if error.where is None and change.component:
+                error.where = f"component {change.component}"
+            text = error.message.removeprefix(f"`{change.identity}`: ")  # its line begins with the name
+            self.end("failed", change, progress + text)
+        elif isinstance(error, KeyboardInterrupt) and progress:
+            self.end("failed", change, f"{progress}interrupted")
+
+    def tell(self, event: RunEvent) -> None:
+        """Tell of something, unless a person has ended the run; one thread at a time."""
+        with self._lock:
+            if not self._closed:
+                self._on_event(event)
+
+
+def _together(failures: Sequence[MlstackError]) -> MlstackError:
+    """Make one error of all failures; refusals of the cluster say more than what was not ready in time."""
+    joined = parallel.together(sorted(failures, key=lambda error: isinstance(error, NotReadyError)))
+    joined.where = ", ".join(sorted({error.where for error in failures if error.where})) or None
+    return joined
+
+
+# --- what is done at the nodes of a graph ---
+
+
+class Work(Protocol):
+    """What is done at the nodes of a graph, by several threads at once."""
+
+    @property
+    def binding(self) -> frozenset[Dependency]:
+        """Give the bonds along which a failure skips what comes after."""
+
+    def is_idle(self, node: Node) -> bool:
+        """Tell whether a node takes no time: it is done at once, where it stands."""
+
+    def steps(self, node: Node) -> Steps:
+        """Do one node; between two steps an object has to be gone, which takes no thread."""
+
+    def skip(self, node: Node, why: str) -> None:
+        """Take note that a node is not done."""
+
+    def because(self, node: Node, end: str, after: Node) -> str:
+        """Give the reason to skip `after`: what it depends on, and how that ended."""
+
+
+class _Applying:
+    """Writes objects, and waits at the barriers behind which anything is written for which it matters."""
+
+    binding: frozenset[Dependency] = frozenset({"user", "needs"})
+
+    def __init__(self, run: Run, graph: Graph, changes: Sequence[Change]) -> None:
+        self._run, self._changes = run, {change.identity: change for change in changes}
+        self._behind: dict[Node, list[Change]] = {}
+        for node in graph.objects:
+            for before in graph.before[node]:
+                self._behind.setdefault(before, []).append(self._changes[node])
+
+    def is_idle(self, node: Node) -> bool:
+        if isinstance(node, Barrier):
+            return node.kind == "wave" or not self._concerned(node)
+        return not self._changes[node].writes
+
+    def steps(self, node: Node) -> Steps:
+        run = self._run
+        if isinstance(node, Barrier):
+            if not self.is_idle(node):
+                self._wait_at(node)
+            return
+        change = self._changes[node]
+        if not change.writes:
+            run.end("unchanged" if change.action == "unchanged" else "kept", change, change.reason)
+            return
+        run.begin(change)
+        try:
+            applied = yield from run.writer.write(change)
+        except BaseException as error:
+            run.fail(change, error)
+            raise
+        run.written[node] = applied.object
+        for text in applied.warnings:
+            run.tell(RunEvent("warning", node, text))
+        run.end(_DONE.get(change.action, "unchanged"), change, "; ".join(change.notes))
+
+    def skip(self, node: Node, why: str) -> None:
+        if not isinstance(node, Barrier):
+            self._run.end("skipped", self._changes[node], why)
+
+    def because(self, node: Node, end: str, after: Node) -> str:
+        if isinstance(after, Barrier) and after.kind == "component" and not isinstance(node, Barrier):
+            return f"depends on {after}, where `{node}` {end}"
+        return f"depends on {node if isinstance(node, Barrier) else f'`{node}`'}, which {end}"
+
+    def _wait_at(self, barrier: Barrier) -> None:
+        members = _applied(self._changes[one] for one in barrier.members if one in self._changes)
+        if members:
+            self._run.barriers.ready(str(barrier), members)
+        if barrier.kind == "endpoint" and barrier.about is not None:
+            self._run.barriers.endpoint(barrier.about, _applied(self._concerned(barrier)))
+
+    def _concerned(self, barrier: Barrier) -> list[Change]:
+        # A webhook that is there already is asked now, whether its Service answers or not.
+        is_endpoint = barrier.kind == "endpoint"
+        return [
+            change
+            for change in self._behind.get(barrier, ())
+            if change.writes and (not is_endpoint or change.action in ("create", "recreate"))
+        ]
+
+
+def _applied(changes: Iterable[Change]) -> list[KubeObject]:
+    return [change.desired for change in changes if change.desired is not None and change.action != "missing"]
+
+
+class _Deleting:
+    """Deletes objects."""
+
+    # What could not be deleted may need all that was written before it: a controller to clear its finalizers.
+    binding: frozenset[Dependency] = frozenset({"user", "needs", "wave"})
+
+    def __init__(
+        self, run: Run, changes: Sequence[Change], *, grace_period_s: int | None, wait: bool
+    ) -> None:
+        self._run, self._changes = run, {change.identity: change for change in changes}
+        self._grace_period_s, self._wait = grace_period_s, wait
+
+    def is_idle(self, node: Node) -> bool:
+        return isinstance(node, Barrier) or not self._changes[node].writes
+
+    def steps(self, node: Node) -> Steps:
+        if isinstance(node, Barrier):
+            return
+        run, change = self._run, self._changes[node]
+        if not change.writes:
+            run.end("unchanged" if change.action == "unchanged" else "kept", change, change.reason)
+            return
+        run.begin(change)
+        try:
+            deleted = yield from run.writer.delete(
+                change, grace_period_s=self._grace_period_s, wait=self._wait
+            )
+        except BaseException as error:
+            run.fail(change, error)
+            raise
+        run.end(deleted.outcome, change, deleted.text)
+
+    def skip(self, node: Node, why: str) -> None:
+        if not isinstance(node, Barrier):
+            self._run.end("skipped", self._changes[node], why)
+
+    def because(self, node: Node, end: str, after: Node) -> str:
+        return f"`{node}`, which goes before it, {'was not deleted' if end == 'failed' else end}"
+
+
+# --- the loop ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class _News:
+    """What became of a node: it ended (well, or with an error), waits for an object, or may go on."""
+
+    node: Node
+    gone: Gone | None = None
+    error: BaseException | None = None
+    goes_on: bool = False
+
+
+class Schedule:
+    """One way through a graph; what failed is in `failures`, and nothing is begun once `stopped` is set."""
+
+    def __init__(self, graph: Graph, work: Work, deletions: DeletionWatcher, stopped: Event) -> None:
+        self._graph, self._work, self._deletions, self._stopped = graph, work, deletions, stopped
         self._numbers = {node: number for number, node in enumerate(graph.nodes)}
-        self._open = {node: len(graph.before[node]) for node in graph.nodes}
+        self._blocked = {node: len(graph.before[node]) for node in graph.nodes}
         self._behind: dict[Node, list[Node]] = {node: [] for node in graph.nodes}
         for node, needed in graph.before.items():
-            for one in needed:
-                self._behind[one].append(node)
-        self._next = [number for number, node in enumerate(graph.nodes) if not self._open[node]]
-        heapq.heapify(self._next)
-        self._news: SimpleQueue[Callable[[], None]] = SimpleQueue()
+            for before in needed:
+                self._behind[before].append(node)
+        self._next = [number for number, node in enumerate(graph.nodes) if not self._blocked[node]]
+        self._news: SimpleQueue[_News] = SimpleQueue()
         self._parked: dict[Node, Steps] = {}
         self._running: set[Node] = set()
         self._working: set[Node] = set()
@@ -87,21 +364,22 @@ class Schedule:
         self.failures: list[MlstackError] = []
 
     def run(self) -> None:
-        """Do everything that can be done; what failed is in `failures`.
+        """Do everything that can be done.
 
         Raises:
             MlstackError: nothing can go on: no server, no credentials, no lock. What had begun was finished.
             KeyboardInterrupt: likewise; what had begun got `GRACE_S` to end.
         """
-        gates = sum(isinstance(node, Barrier) and not self._is_idle(node) for node in self._graph.nodes)
-        self._writers = ThreadPoolExecutor(max_workers=WORKERS, thread_name_prefix="mlstack-write")
-        self._waiters = ThreadPoolExecutor(
-            max_workers=min(gates, _MOST_WAITERS) or 1, thread_name_prefix="mlstack-wait"
+        barriers = sum(
+            isinstance(node, Barrier) and not self._work.is_idle(node) for node in self._graph.nodes
         )
+        waiters = min(barriers, _MOST_WAITERS) or 1
+        self._writers = ThreadPoolExecutor(max_workers=WORKERS, thread_name_prefix="mlstack-write")
+        self._waiters = ThreadPoolExecutor(max_workers=waiters, thread_name_prefix="mlstack-wait")
         interrupted = False
         try:
             while self._begin():
-                self._news.get()()
+                self._take(self._news.get())
         except BaseException as error:  # whatever it is, the others must not go on
             self._stopped.set()
             interrupted = isinstance(error, KeyboardInterrupt)
@@ -112,7 +390,9 @@ class Schedule:
         finally:
             if not interrupted:
                 self._shut(wait=True)
-            self._abandon()
+            for steps in list(self._parked.values()):  # what still waits for an object to be gone
+                with suppress(MlstackError, StopIteration):
+                    steps.throw(MlstackError(_STOPPED))
 
     def _shut(self, *, wait: bool) -> None:
         for pool in (self._writers, self._waiters):
@@ -125,22 +405,19 @@ class Schedule:
             with suppress(Empty):
                 self._news.get(timeout=left_s)
 
-    def _abandon(self) -> None:
-        """End what still waits for an object to be gone."""
-        for steps in list(self._parked.values()):
-            with suppress(MlstackError, StopIteration):
-                steps.throw(MlstackError(_STOPPED))
-
     def _begin(self) -> bool:
-        """Begin what can be begun; tell whether anything is under way."""
+        """Begin what nothing blocks; tell whether anything is under way."""
         while self._next and self._writing < _AHEAD:
             node = self._graph.nodes[heapq.heappop(self._next)]
             why = self._reason_to_skip(node)
             if why:
-                self._skip(node, why)
+                self._ends[node] = "was skipped"
+                if isinstance(node, Barrier):  # nobody knows it by name
+                    self._handed_on[node] = why
+                self._work.skip(node, why)
                 self._release(node)
-            elif self._is_idle(node):
-                for _ in self._work(node):
+            elif self._work.is_idle(node):
+                for _ in self._work.steps(node):
                     raise AssertionError(f"{node} waits for a deletion although it is idle")
                 self._release(node)
             else:
@@ -162,64 +439,51 @@ class Schedule:
                 error = MlstackError(_STOPPED if steps is not None else "not begun")
                 if steps is None:
                     raise error
-            steps = steps or self._work(node)
+            steps = steps or self._work.steps(node)
             gone = next(steps) if error is None else steps.throw(error)
             if self._stopped.is_set():
                 steps.throw(MlstackError(_STOPPED))
             self._parked[node] = steps
-            news = partial(self._park, node, gone)
+            news = _News(node=node, gone=gone)
         except StopIteration:
-            news = partial(self._end, node, None)
-        except MlstackError as failed:
-            news = partial(self._end, node, failed)
-        except BaseException as fault:
-            news = partial(self._end, node, _Fault(fault))
+            news = _News(node=node)
+        except BaseException as failed:
+            news = _News(node=node, error=failed)
         self._working.discard(node)
         self._news.put(news)
 
-    def _park(self, node: Node, gone: Gone) -> None:
-        """Let a node wait for an object to be gone, and go on with others."""
+    def _take(self, news: _News) -> None:
+        node, error = news.node, news.error
+        if news.goes_on:
+            self._hand_over(node, error if isinstance(error, MlstackError) else None)
+            return
         self._writing -= not isinstance(node, Barrier)
-        self._wait(gone, lambda error: self._news.put(partial(self._hand_over, node, error)))
-
-    def _end(self, node: Node, error: MlstackError | None) -> None:
+        if news.gone is not None:  # others go on meanwhile
+            self._deletions.wait(news.gone, partial(self._go_on, node))
+            return
         self._running.discard(node)
-        self._writing -= not isinstance(node, Barrier)
-        if isinstance(error, _Fault):
-            raise error.fault
-        if error is not None and _ends_everything(error):
-            raise error
         if error is not None:
+            if not isinstance(error, MlstackError) or _ends_everything(error):
+                raise error
             self.failures.append(error)
             self._ends[node] = "is not ready" if isinstance(node, Barrier) else "failed"
         self._release(node)
 
+    def _go_on(self, node: Node, error: MlstackError | None) -> None:
+        self._news.put(_News(node=node, error=error, goes_on=True))
+
     def _release(self, node: Node) -> None:
         for after in self._behind[node]:
-            self._open[after] -= 1
-            if not self._open[after]:
+            self._blocked[after] -= 1
+            if not self._blocked[after]:
                 heapq.heappush(self._next, self._numbers[after])
 
     def _reason_to_skip(self, node: Node) -> str:
         """Say which of the things a node depends on is not done, nothing if it can be done."""
-        for one, bond in self._graph.before[node].items():
-            if bond in self._binding and one in self._ends:
-                return self._handed_on.get(one) or self._because(one, self._ends[one], node)
+        for before, bond in self._graph.before[node].items():
+            if bond in self._work.binding and before in self._ends:
+                return self._handed_on.get(before) or self._work.because(before, self._ends[before], node)
         return ""
-
-    def _skip(self, node: Node, why: str) -> None:
-        self._ends[node] = "was skipped"
-        if isinstance(node, Barrier):  # nobody knows it by name
-            self._handed_on[node] = why
-        self._skipped(node, why)
-
-
-class _Fault(MlstackError):
-    """A bug of ours, on its way from a worker to the caller."""
-
-    def __init__(self, fault: BaseException) -> None:
-        super().__init__(str(fault))
-        self.fault = fault
 
 
 def _ends_everything(error: MlstackError) -> bool:
@@ -229,351 +493,28 @@ def _ends_everything(error: MlstackError) -> bool:
     return isinstance(error, UnreachableError | LockedError)
 
 
-# --- Which gates of a graph a run waits at, and what for ---
+# --- clocks on which nobody waits any longer once a run is stopped ---
 
 
-class BarrierCrossing:
-    """Knows for one run which gates are waited at, and waits there."""
-
-    def __init__(self, graph: Graph, changes: Mapping[Identity, Change], gates: Barriers) -> None:
-        self._changes, self._gates = changes, gates
-        self._behind: dict[Node, list[Identity]] = {}
-        for node in graph.objects:
-            for one in graph.before[node]:
-                self._behind.setdefault(one, []).append(node)
-
-    def waits(self, gate: Barrier) -> bool:
-        """Tell whether anything behind a gate is written for which it matters."""
-        return gate.kind != "wave" and bool(self._concerned(gate))
-
-    def wait(self, gate: Barrier) -> None:
-        """Return when the gate may be passed.
-
-        Raises:
-            NotReadyError: it may not in time, or never.
-        """
-        members = _wanted(self._changes[one] for one in gate.members if one in self._changes)
-        if members:
-            self._gates.ready(str(gate), members)
-        if gate.kind == "endpoint" and gate.about is not None:
-            self._gates.endpoint(gate.about, _wanted(self._concerned(gate)))
-
-    def _concerned(self, gate: Barrier) -> list[Change]:
-        behind = [self._changes[one] for one in self._behind.get(gate, ())]
-        # A webhook that is there already is asked now, whether its Service answers or not.
-        new = ("create", "recreate")
-        return [one for one in behind if one.writes and (gate.kind != "endpoint" or one.action in new)]
-
-
-def _wanted(changes: Iterable[Change]) -> list[KubeObject]:
-    return [one.desired for one in changes if one.desired is not None and one.action != "missing"]
-
-
-# --- Clocks on which nobody waits any longer once a run is stopped ---
-
-
-class StoppedClock:
+class _StoppedClock:
     """A clock on which nobody can wait any more once the run is stopped."""
 
     def __init__(self, clock: Clock, stopped: Event) -> None:
         self._clock, self._stopped = clock, stopped
 
     def now_s(self) -> float:
-        """Give the time in seconds since 1970."""
         return self._clock.now_s()
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass, unless the run is stopped."""
         if self._stopped.is_set():
-            raise MlstackError("stopped while waiting")
+            raise MlstackError(_STOPPED)
         self._clock.sleep(seconds)
 
 
-class EndedClock(StoppedClock):
+class _EndedClock(_StoppedClock):
     """A clock that does not even tell the time once the run is stopped: it ends what only looks."""
 
     def now_s(self) -> float:
-        """Give the time in seconds since 1970, unless the run is stopped."""
         if self._stopped.is_set():
-            raise MlstackError("stopped while waiting")
+            raise MlstackError(_STOPPED)
         return super().now_s()
-
-
-# --- Carry out Changes along the graph of what needs what; whatever happens, what was done is kept
-# and told
-
-_DONE: Mapping[str, RunEventKind] = {"create": "created", "update": "updated", "recreate": "recreated"}
-_APPLY: frozenset[Dependency] = frozenset({"user", "needs"})
-# What could not be deleted may need all that was written before it: a controller to clear its finalizers.
-_DELETE: frozenset[Dependency] = frozenset({"user", "needs", "wave"})
-
-
-class Run:
-    """One run over a cluster: does changes and remembers how each ended.
-
-    Args:
-        cluster: where to write.
-        on_event: told about each object, by one thread at a time.
-        clock: for waits.
-        again: looks at an object that moved since its change was worked out.
-        terms: on what terms an object is waited for where others depend on it.
-        rules: the app's own readiness rules.
-        secrets: texts that must stand in no reason.
-        timeout_s: how long anything is waited for at most; None for what is usual for each thing.
-
-    Attributes:
-        outcomes: the event that ended each object.
-        written: what the server answered for each object that was written.
-        standings: how the objects stood when the wait for them ended.
-    """
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        *,
-        on_event: OnEvent,
-        clock: Clock,
-        again: Again | None = None,
-        terms: TermsOf | None = None,
-        rules: ReadyRules | None = None,
-        secrets: Sequence[str] = (),
-        timeout_s: float | None = None,
-    ) -> None:
-        """Begin with nothing done."""
-        self.outcomes: dict[Identity, RunEvent] = {}
-        self.written: dict[Identity, Mapping[str, Any]] = {}
-        self.standings: dict[Identity, ReadinessState] = {}
-        self._begun: dict[Identity, Change] = {}
-        self._timeout_s = timeout_s
-        self._closed, self._rules, self._secrets = False, rules, secrets
-        self._on_event, self._lock, self._again = on_event, Lock(), again
-        self._stopped = Flag()
-        self._clock, self._terms = StoppedClock(clock, self._stopped), terms or _usual_terms
-        self.use(cluster)
-
-    @property
-    def cluster(self) -> Cluster:
-        """Give the cluster this run writes to."""
-        return self._cluster
-
-    @property
-    def records(self) -> Cluster:
-        """Give the cluster for what is kept of the environment: webhooks that start are waited for."""
-        return patient(self._cluster, clock=self._clock, on_event=self.tell, timeout_s=self._limit_s)
-
-    @property
-    def _limit_s(self) -> float:
-        return inf if self._timeout_s is None else self._timeout_s
-
-    def use(self, cluster: Cluster) -> None:
-        """Write through another view of the cluster from now on, as one that a lock fences."""
-        self._cluster = RetryingClient(
-            cluster,
-            clock=self._clock,
-            told=lambda text: self._say("waiting", None, text),
-            answered=True,
-            timeout_s=self._limit_s,
-            still=lambda text: self._say("still", None, text),
-        )
-        self._writer = ObjectWriter(
-            self._cluster, clock=self._clock, say=self._say, again=self._again, timeout_s=self._limit_s
-        )
-        self._gates = Barriers(
-            self._cluster,
-            clock=EndedClock(self._clock, self._stopped),
-            on_event=self.tell,
-            terms=self._terms,
-            rules=self._rules,
-            secrets=self._secrets,
-        )
-
-    def apply(self, changes: Sequence[Change], *, depends: Depends | None = None) -> None:
-        """Write what is wanted, each object as soon as what it depends on is done.
-
-        Args:
-            changes: what is to be done; what this run has done already is left out.
-            depends: for each component all components it depends on.
-
-        Raises:
-            MlstackError: objects failed, and what depends on them was skipped; all the others were done.
-        """
-        left = [change for change in changes if change.identity not in self.outcomes]
-        graph = order.graph([change.subject for change in left], depends)
-        self._go(graph, left, self._write, _APPLY)
-
-    def delete(
-        self,
-        changes: Sequence[Change],
-        *,
-        depends: Depends | None = None,
-        grace_period_s: int | None = None,
-        wait: bool = True,
-    ) -> None:
-        """Delete in reverse order; what depends on an object is gone before it goes.
-
-        Args:
-            changes: what is to be done.
-            depends: for each component all components it depends on.
-            grace_period_s: time that pods get to end, in seconds; None for their own.
-            wait: go on with what comes after an object only once that is gone.
-
-        Raises:
-            MlstackError: as `apply`.
-        """
-
-        def delete(change: Change) -> Steps:
-            return self._delete(change, grace_period_s, wait=wait)
-
-        graph = order.graph([change.subject for change in changes], depends, strict=False)
-        self._go(graph.reversed(), changes, delete, _DELETE)
-
-    def _go(
-        self,
-        graph: Graph,
-        changes: Sequence[Change],
-        work: Callable[[Change], Steps],
-        binding: frozenset[Dependency],
-    ) -> None:
-        by_identity = {change.identity: change for change in changes}
-        crossing = BarrierCrossing(graph, by_identity, self._gates) if binding == _APPLY else None
-
-        def do(node: Node) -> Steps:
-            if isinstance(node, Barrier):
-                if crossing is not None and crossing.waits(node):
-                    crossing.wait(node)
-            elif by_identity[node].writes:
-                yield from work(by_identity[node])
-            else:
-                self._idle(by_identity[node])
-
-        def is_idle(node: Node) -> bool:
-            if isinstance(node, Barrier):
-                return crossing is None or not crossing.waits(node)
-            return not by_identity[node].writes
-
-        def skipped(node: Node, why: str) -> None:
-            if not isinstance(node, Barrier):
-                self._end("skipped", by_identity[node], why)
-
-        deletions = DeletionWatcher(
-            self._cluster, clock=self._clock, on_event=self.tell, timeout_s=self._timeout_s
-        )
-        schedule = Schedule(
-            graph,
-            work=do,
-            wait=deletions.wait,
-            skipped=skipped,
-            is_idle=is_idle,
-            because=_because if binding == _APPLY else _because_still_there,
-            binding=binding,
-            stopped=self._stopped,
-        )
-        try:
-            schedule.run()
-        except KeyboardInterrupt:
-            self._close()
-            raise
-        finally:
-            deletions.close()
-        if schedule.failures:
-            raise _together(schedule.failures)
-
-    def skip(self, change: Change, kind: RunEventKind, text: str) -> None:
-        """Tell the end of a change that needs nothing done."""
-        self._end(kind, change, text)
-
-    def _idle(self, change: Change) -> None:
-        self._end("unchanged" if change.action == "unchanged" else "kept", change, change.reason)
-
-    def _write(self, change: Change) -> Steps:
-        with _Failure(self, change) as failure:
-            applied = yield from self._writer.write(change, failure.reached)
-        self.written[change.identity] = applied.object
-        for text in applied.warnings:
-            self._say("warning", change.identity, text)
-        self._end(_DONE.get(change.action, "unchanged"), change, "; ".join(change.notes))
-
-    def _delete(self, change: Change, grace_period_s: int | None, *, wait: bool) -> Steps:
-        with _Failure(self, change):
-            end = yield from self._writer.delete(change, grace_period_s=grace_period_s, wait=wait)
-        self._end(end.outcome, change, end.text)
-
-    def _close(self) -> None:
-        """Tell of what was under way when a person interrupted; what comes later is not heard any more."""
-        for change in list(self._begun.values()):
-            self.failed(change, "interrupted before the API server answered")
-        with self._lock:
-            self._closed = True
-
-    def _end(self, kind: RunEventKind, change: Change, text: str) -> None:
-        event = RunEvent(kind, change.identity, text)
-        with self._lock:
-            if not self._closed:
-                self._begun.pop(change.identity, None)
-                self.outcomes[change.identity] = event
-                self._on_event(event)
-
-    def _say(self, kind: RunEventKind, identity: Identity | None, text: str) -> None:
-        self.tell(RunEvent(kind, identity, text))
-
-    def tell(self, event: RunEvent) -> None:
-        """Tell of something, unless a person has ended the run; one thread at a time."""
-        with self._lock:
-            if not self._closed:
-                self._on_event(event)
-
-    def begin(self, change: Change) -> None:
-        """Remember that a change is under way."""
-        self._begun[change.identity] = change
-
-    def failed(self, change: Change, why: str) -> None:
-        """Remember that a change could not be made."""
-        self._end("failed", change, why)
-
-
-class _Failure:
-    """Records the failure of one change on its way out, and how far it had come."""
-
-    def __init__(self, run: Run, change: Change) -> None:
-        self._run, self._change = run, change
-        self._so_far = ""
-
-    def reached(self, so_far: str) -> None:
-        """Take note of how far the change came."""
-        self._so_far = so_far
-
-    def __enter__(self) -> _Failure:
-        self._run.begin(self._change)
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, MlstackError):
-            if error.where is None and self._change.component:
-                error.where = f"component {self._change.component}"
-            text = error.message.removeprefix(f"`{self._change.identity}`: ")  # its line begins with the name
-            self._run.failed(self._change, self._so_far + text)
-        elif isinstance(error, KeyboardInterrupt) and self._so_far:
-            self._run.failed(self._change, f"{self._so_far}interrupted")
-
-
-def _together(failures: Sequence[MlstackError]) -> MlstackError:
-    """Make one error of all failures; refusals of the cluster say more than what was not ready in time."""
-    ordered = sorted(failures, key=lambda one: isinstance(one, NotReadyError))
-    joined = parallel.together(ordered)
-    places = sorted({one.where for one in failures if one.where})
-    joined.where = ", ".join(places) or None
-    return joined
-
-
-def _usual_terms(found: KubeObject) -> Terms:
-    return terms_of(found, wait_for_jobs=True)
-
-
-def _because(node: Node, end: str, after: Node) -> str:
-    if isinstance(after, Barrier) and after.kind == "component" and not isinstance(node, Barrier):
-        return f"depends on {after}, where `{node}` {end}"
-    return f"depends on {node if isinstance(node, Barrier) else f'`{node}`'}, which {end}"
-
-
-def _because_still_there(node: Node, end: str, after: Node) -> str:
-    return f"`{node}`, which goes before it, {'was not deleted' if end == 'failed' else end}"

@@ -1,87 +1,396 @@
-"""`apply`: work out what would change, and after the question carry out exactly that.
+"""`apply`, and what is a plan through the same apply: `plan`, `delete`, `rollback`.
 
 Plan files and rollbacks are rare: what they need is imported when they come.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
-from mlstack.app.app import API_VERSION, ClusterIdentity, Environment
+from mlstack.app.app import API_VERSION, ClusterIdentity
 from mlstack.clock import Clock
-from mlstack.deploy import approve as planfile
-from mlstack.deploy import compare as sides
-from mlstack.deploy import drift, history, inventory_store, lock, permissions, replacement, result, wait
+from mlstack.deploy import history, inventory_store, permissions, replacement, wait
+from mlstack.deploy import lock as locking
 from mlstack.deploy import target as guard
-from mlstack.deploy.approve import approve
-from mlstack.deploy.changes import ApplyOptions, Changes
-from mlstack.deploy.compare import ComparedEnvironment
-from mlstack.deploy.deployment import ApplyPlan, ProposedPlan, compare, propose
-from mlstack.deploy.drift import Difference, DriftState, ObjectDrift
-from mlstack.deploy.history import History, Revision, open_history
+from mlstack.deploy.changes import ApplyOptions
+from mlstack.deploy.diff import context_of
+from mlstack.deploy.history import History
 from mlstack.deploy.inventory import Inventory
-from mlstack.deploy.prune import KeepOptions, PruneSet, prune_set
-from mlstack.deploy.result import ChangeReport, ObjectChange, RunKind, RunResult, report
-from mlstack.deploy.rollback import propose_rollback
+from mlstack.deploy.plan import ApplyPlan, diff_environment, make_plan, pretend, refuse_new
+from mlstack.deploy.prune import KeepOptions, prune_set
+from mlstack.deploy.result import ChangeReport, Interrupted, ObjectChange, RunResult, report, run_result
 from mlstack.deploy.run import Run
 from mlstack.deploy.target import Target, reach
 from mlstack.errors import (
     ClusterError,
-    LockedError,
+    ForbiddenError,
     MlstackError,
-    NotFoundError,
+    ObjectNotFoundError,
     OutdatedError,
     UnreachableError,
 )
 from mlstack.events import OnEvent, RunEvent, silent
-from mlstack.kube.client import Cluster, Opener
-from mlstack.kube.lease import Lease, Term
-from mlstack.objects import order
-from mlstack.objects.kube_object import Identity, KubeObject
-from mlstack.objects.masking import mask_object, mask_values
+from mlstack.kube import parallel
+from mlstack.kube.client import Cluster, ObjectRef, Opener
+from mlstack.kube.parallel import prefetch
+from mlstack.objects.kube_object import Identity
 from mlstack.readiness.assess import assess
+from mlstack.readiness.evaluate import hidden
 from mlstack.readiness.rule import Facts
 from mlstack.readiness.terms import Policy
-from mlstack.render.render import known_secrets
 
 if TYPE_CHECKING:
     from mlstack.deploy.rollback import KnownGood, Retreat
 
-
-# --- `apply`: work out what would change, and after the question carry out exactly that ---
-# Plan files and rollbacks are rare: what they need is imported when they come.
-
 _USUAL = ApplyOptions()
+_DRY_RUN = ApplyOptions(dry_run=True)
+_KEEP = KeepOptions()
 
 
 def plan_apply(target: Target, *, opener: Opener, options: ApplyOptions = _USUAL) -> ApplyPlan:
     """Work out what an apply would do; nothing is written.
 
-    Args:
-        target: what to deploy, and where.
-        opener: opens a cluster by its context.
-        options: how it is to be done.
-
     Raises:
         ConfigError: a file, parameter or template is wrong, or nothing would be deployed.
         ClusterError: the cluster cannot be asked, is another one, or refuses an object.
     """
-    return propose(reach(target, opener), options)
+    return make_plan(reach(target, opener), options)
+
+
+def apply(plan: ApplyPlan, *, clock: Clock, on_event: OnEvent = silent) -> RunResult:
+    """Carry out what was worked out; `on_event` is told about every object as it is done.
+
+    Raises:
+        LockedError: another run holds the lock.
+        MlstackError: an object failed; `partial` holds what was done.
+        Interrupted: a person stopped the run; `partial` as well.
+    """
+    if plan.options.dry_run:
+        return pretend(plan, on_event)
+    _bind(plan, on_event)
+    run = _begin(plan, clock, on_event)
+    try:
+        run.apply(plan.namespace)  # the lock lives in it
+        with _locked(plan, run, clock, on_event):
+            _carry_out(plan, run, clock)
+    except MlstackError as error:
+        error.partial = _result(plan, run)
+        raise
+    except KeyboardInterrupt as stop:
+        raise Interrupted(_result(plan, run)) from stop
+    return _result(plan, run)
+
+
+def _carry_out(plan: ApplyPlan, run: Run, clock: Clock) -> None:
+    """Do the steps of a plan in their order; the inventory covers at each moment what may be there."""
+    past = history.history(plan.reached, clock=clock, ahead=plan.writes and not plan.deletes)
+    inventory: Inventory | None = None
+    try:
+        now = _still_valid(plan, run)
+        inventory = _grow_inventory(now, run)
+        wanted = [change for change in now.changes.changes if change.desired is not None]
+        run.apply(wanted, depends=now.changes.depends)
+        if now.options.wait and not now.deletes:
+            changes = [change for change in wanted if change.action != "missing"]
+            wait.until_applied(
+                now.reached,
+                changes,
+                now.options,
+                written=run.written,
+                standings=run.standings,
+                clock=clock,
+                on_event=run.tell,
+            )
+        run.delete(
+            [change for change in now.changes.changes if change.desired is None],
+            depends=now.changes.depends,
+            grace_period_s=now.grace_period_s,
+            wait=now.options.wait,
+        )
+    except (MlstackError, KeyboardInterrupt) as error:
+        _keep_what_was_done(plan, run, past, inventory, error)
+        raise
+    if plan.deletes:
+        _forget(now, run, clock)
+        return
+    recorded = prefetch(partial(_write_history, plan, run, past, None))  # neither record needs the other
+    try:
+        _shrink_inventory(now, run, inventory, run.records)
+    finally:
+        recorded()
+
+
+# --- the steps of an apply ---
+
+
+def _bind(plan: ApplyPlan, on_event: OnEvent) -> None:
+    """Bind an environment that is new to its cluster, before the first write."""
+    if plan.pin is not None:
+        plan.reached.target.app.pin_identity(plan.environment, plan.pin)
+        who = guard.describe(plan.pin)
+        text = f"environment `{plan.environment}` is now bound to this cluster ({who})"
+        on_event(RunEvent("note", None, text))
+
+
+def _begin(plan: ApplyPlan, clock: Clock, on_event: OnEvent) -> Run:
+    for note in plan.changes.notes:
+        on_event(RunEvent("note", None, note))
+    reached, changes, applies = plan.reached, plan.changes, not plan.deletes
+    reached.cluster.expect(min(parallel.WORKERS, len(changes.writes)))
+    return Run(
+        reached.cluster,
+        on_event=on_event,
+        clock=clock,
+        context=context_of(reached, plan.options, plan.inventory) if applies else None,
+        component_s=reached.state.timeouts if applies else None,
+        rules=reached.rules if applies else None,
+        secrets=hidden([change.subject for change in changes.changes], changes.secrets),
+        timeout_s=plan.options.timeout_s,
+    )
+
+
+@contextmanager
+def _locked(plan: ApplyPlan, run: Run, clock: Clock, on_event: OnEvent) -> Iterator[None]:
+    """Let a run write while it holds the environment's lock, if there is anything to write or to lock."""
+    place, cluster, options = plan.place, plan.reached.cluster, plan.options
+    holder, app = plan.reached.target.holder, plan.changes.app
+    if not plan.writes:
+        locking.release_stale(cluster, place, app, holder=holder, clock=clock)
+        run.use(cluster)
+        yield
+        return
+    timeout_s = locking.WAIT_S if options.timeout_s is None else min(locking.WAIT_S, options.timeout_s)
+    if options.lock_timeout_s is not None:
+        timeout_s = options.lock_timeout_s
+    lock = locking.hold(
+        cluster, place, app, holder=holder, clock=clock, on_event=on_event, timeout_s=timeout_s
+    )
+    with ExitStack() as stack:
+        try:
+            fenced = stack.enter_context(lock) if plan.lock is None else plan.lock.cluster(lock)
+        except (ObjectNotFoundError, ForbiddenError):
+            if _has_namespace(plan):
+                raise
+            fenced = cluster
+        run.use(fenced)
+        yield
+
+
+def _has_namespace(plan: ApplyPlan) -> bool:
+    try:
+        live = plan.reached.cluster.get(ObjectRef("v1", "Namespace", "", plan.place.namespace))
+    except ForbiddenError:  # whoever may work in one namespace only may not read namespaces
+        return True
+    return live is not None and not live["metadata"].get("deletionTimestamp")
+
+
+def _still_valid(plan: ApplyPlan, run: Run) -> ApplyPlan:
+    """Give the plan made again if another run was faster, as long as it holds nothing new."""
+    if not plan.writes or not inventory_store.has_moved(run.cluster, plan.inventory):
+        return plan
+    if plan.deletes:
+        raise OutdatedError(
+            f"environment `{plan.environment}` was deployed since this was shown",
+            hint="nothing was deleted; run the command again to see what is there now",
+        )
+    empty = not plan.reached.state.objects
+    now = make_plan(plan.reached, plan.options, what=plan.what, may_be_empty=empty)
+    refuse_new(plan.changes, now.changes)
+    still = {change.identity for change in now.changes.changes}
+    for change in run.left(plan.changes.changes):
+        if change.identity not in still:
+            run.end("gone", change, "was gone already")
+    return now
+
+
+def _grow_inventory(plan: ApplyPlan, run: Run) -> Inventory:
+    if plan.deletes:
+        return plan.inventory
+    return inventory_store.grow(run.records, plan.inventory, plan.changes.changes, on_event=run.tell)
+
+
+def _shrink_inventory(plan: ApplyPlan, run: Run, inventory: Inventory, cluster: Cluster) -> Inventory:
+    return inventory_store.shrink(
+        cluster,
+        inventory,
+        plan.changes.changes,
+        outcomes=run.outcomes,
+        written=run.written,
+        forgotten=plan.forgotten,
+        on_event=run.tell,
+    )
+
+
+def _keep_what_was_done(
+    plan: ApplyPlan,
+    run: Run,
+    past: History,
+    inventory: Inventory | None,
+    error: MlstackError | KeyboardInterrupt,
+) -> None:
+    """Write down how far a run came that did not end well: in its inventory and its history."""
+    if isinstance(error, MlstackError):
+        if inventory is not None and not isinstance(error, UnreachableError):
+            with suppress(ClusterError):  # what it holds now covers everything; hashes only save time
+                _shrink_inventory(plan, run, inventory, run.cluster)
+        if not plan.deletes:
+            _write_history(plan, run, past, error)
+    elif not plan.deletes:
+        history.before_leaving(partial(_write_history, plan, run, past, error))
+    elif inventory is not None:
+        history.before_leaving(partial(_write_removal, plan, run, past.clock, error))
+
+
+def _write_history(
+    plan: ApplyPlan, run: Run, past: History, error: MlstackError | KeyboardInterrupt | None
+) -> None:
+    history.write(
+        plan.reached,
+        plan.changes,
+        run.outcomes,
+        what=plan.what,
+        error=error,
+        waited=plan.options.wait,
+        history=past,
+        clock=past.clock,
+        on_event=run.tell,
+    )
+
+
+def _write_removal(plan: ApplyPlan, run: Run, clock: Clock, error: KeyboardInterrupt | None) -> None:
+    history.write_removal(
+        plan.reached, plan.changes, run.outcomes, clock=clock, on_event=run.tell, error=error
+    )
+
+
+def _forget(plan: ApplyPlan, run: Run, clock: Clock) -> None:
+    """Take away what was kept of an environment, or of some components of it, that is deleted."""
+    namespace = run.outcomes.get(Identity("", "Namespace", "", plan.place.namespace))
+    if namespace is not None and namespace.kind in ("deleted", "terminating"):
+        return  # with everything that was kept in it
+    left = _shrink_inventory(plan, run, plan.inventory, run.records)
+    if plan.reached.selective:
+        _write_removal(plan, run, clock, None)
+        return
+    inventory_store.remove(run.cluster, left)
+    try:
+        History.of(plan.changes.app, plan.place, run.cluster, clock=clock).forget()
+    except ClusterError as error:  # what was asked for is done
+        run.tell(RunEvent("note", None, f"the history stays: {error.message}"))
+
+
+def _result(plan: ApplyPlan, run: Run) -> RunResult:
+    return run_result(plan.changes, run.outcomes, standings=run.standings, kind=plan.kind)
+
+
+# --- `diff`, and `plan`: what an apply would do, kept in a file so that exactly that can be done later ---
+
+
+def diff(target: Target, *, opener: Opener, options: ApplyOptions = _DRY_RUN) -> ChangeReport:
+    """Compare an environment with its cluster by a server-side dry run; `ok` if there are no changes.
+
+    Raises:
+        ConfigError: a file, parameter or template is wrong.
+        ClusterError: the cluster cannot be asked, is another one, or refuses an object; in the last case
+            `partial` is the report.
+    """
+    reached = reach(target, opener)
+    with permissions.explaining(reached, writing=False):
+        changes = diff_environment(reached, options).changes
+    result = report(changes)
+    fault = replacement.unanswered(changes.changes)
+    if fault is not None:
+        fault.partial = result
+        raise fault
+    return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedWait:
+    """What an apply would wait for after it wrote an object."""
+
+    object: str  # the object as people name it
+    # `required` objects fail the run when they do not work, `optional` ones are told of
+    policy: Policy
+    timeout_s: float  # for how many seconds at most
+    goes_on: bool  # it runs to an end or is optional: only the reason it waits for is waited for
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanResult:
+    """What an apply would do."""
+
+    api_version: str = API_VERSION  # version of this format
+    kind: Literal["PlanResult"] = "PlanResult"  # kind of this format
+    ok: bool = True  # always true: to have a plan is a success, whatever it holds
+    changed: bool  # whether it holds a change
+    app: str  # name of the app
+    environment: str  # name of the environment
+    namespace: str  # its namespace
+    context: str  # the kubectl context
+    cluster: ClusterIdentity | None  # who answered there
+    file: str | None  # the plan file that was written, null if none was
+    objects: tuple[ObjectChange, ...]  # one row an object, in the order of execution
+    counts: Mapping[str, int]  # number of objects of each action
+    # what would be waited for, in the order of execution; none with `--no-wait`
+    waits: tuple[PlannedWait, ...] = ()
+    notes: tuple[str, ...] = ()  # remarks on the run as a whole
+
+
+def plan(
+    target: Target, *, opener: Opener, clock: Clock, options: ApplyOptions = _DRY_RUN, out: Path | None = None
+) -> PlanResult:
+    """Work out what an apply would do; nothing is written but the plan file `out`.
+
+    Raises:
+        ConfigError: a file, parameter or template is wrong, or the plan file cannot be written.
+        ClusterError: the cluster cannot be asked, is another one, or refuses an object.
+    """
+    planned = make_plan(reach(target, opener), options)
+    if out is not None:
+        from mlstack.deploy import approve
+
+        approve.write(out, approve.approve(planned, now_s=clock.now_s(), salt=approve.new_salt()))
+    report = planned.report
+    return PlanResult(
+        changed=not report.ok,
+        app=report.app,
+        environment=report.environment,
+        namespace=report.namespace,
+        context=report.context,
+        cluster=planned.changes.cluster,
+        file=None if out is None else str(out),
+        objects=report.objects,
+        counts=report.counts,
+        waits=_planned_waits(planned),
+        notes=report.notes,
+    )
+
+
+def _planned_waits(plan: ApplyPlan) -> tuple[PlannedWait, ...]:
+    """Give the objects that change and do not work at once, with the terms of the wait."""
+    if not plan.options.wait:
+        return ()
+    reached = plan.reached
+    changed = [change.desired for change in plan.changes.visible if change.desired is not None]
+    slow = [wanted for wanted in changed if not assess(Facts(data=wanted.data), reached.rules).is_fine]
+    return tuple(
+        PlannedWait(object=str(identity), policy=terms.policy, timeout_s=terms.timeout_s, goes_on=terms.brief)
+        for identity, terms in wait.terms_of(slow, reached, plan.options).items()
+        if terms.policy != "none"
+    )
 
 
 def plan_approved(file: Path, target: Target, *, opener: Opener, options: ApplyOptions = _USUAL) -> ApplyPlan:
     """Work out what an apply of a plan file would do: what was approved, or nothing.
 
-    Args:
-        file: the plan file.
-        target: the app directory; of the rest another context and parameters that the file may not hold.
-        opener: opens a cluster by its context.
-        options: how it is to be done; what decides what happens is taken from the file.
+    Of `target` count the app directory, another context and parameters that the file may not hold; what
+    decides what happens is taken from the file, not from `options`.
 
     Raises:
         ConfigError: the file is damaged or another app's, or files of the app have changed since.
@@ -97,24 +406,85 @@ def plan_approved(file: Path, target: Target, *, opener: Opener, options: ApplyO
     reached = reach(planned, opener, state=state)
     approve.refuse_moved_cluster(approval, reached.identity, context=reached.place.context)
     what = f"apply of the plan of {approval.created}"
-    found = propose(reached, approve.options_of(approval, options), what=what)
+    found = make_plan(reached, approve.options_of(approval, options), what=what)
     approve.refuse_moved_objects(approval, found, where=str(file))
     return found
 
 
-def apply(plan: ApplyPlan, *, clock: Clock, on_event: OnEvent = silent) -> RunResult:
-    """Carry out what was worked out.
+# --- `delete`: take away what an environment has in its cluster, last wave first ---
 
-    Args:
-        plan: what was confirmed.
-        clock: for waits.
-        on_event: told about every object as it is done.
+
+def plan_delete(
+    target: Target,
+    *,
+    opener: Opener,
+    spare: KeepOptions = _KEEP,
+    grace_period_s: int | None = None,
+    wait: bool = True,
+    dry_run: bool = False,
+    timeout_s: float | None = None,
+    lock_timeout_s: float | None = None,
+) -> ApplyPlan:
+    """Find what would be deleted, but for the kinds that are spared; nothing is.
+
+    `grace_period_s` is the time that pods get to end (None for their own); without `wait` the run ends before
+    everything is gone; `timeout_s` is how long anything is waited for (None goes on as long as anything goes
+    now and then), `lock_timeout_s` how long another run on the environment (None for 30 s in `timeout_s`).
 
     Raises:
-        MlstackError: an object failed; `partial` holds what was done.
-        Interrupted: a person stopped the run; `partial` as well.
+        ConfigError: the environment's own file is wrong.
+        NotFoundError: neither the files nor the cluster know a component.
+        ClusterError: the cluster cannot be asked or is another one.
     """
-    return plan.run(clock=clock, on_event=on_event)
+    found = prune_set(target, opener, spare=spare)
+    plan = ApplyPlan(
+        kind="DeleteResult",
+        changes=found.changes,
+        reached=found.reached,
+        options=ApplyOptions(dry_run=dry_run, wait=wait, timeout_s=timeout_s, lock_timeout_s=lock_timeout_s),
+        inventory=found.inventory,
+        forgotten=found.forgotten,
+        grace_period_s=grace_period_s,
+    )
+    if plan.writes and not dry_run:
+        permissions.check(
+            plan.reached.cluster, plan.place, plan.changes.app, plan.changes.changes, plan.inventory
+        )
+    return plan
+
+
+def delete(plan: ApplyPlan, *, clock: Clock, on_event: OnEvent = silent) -> RunResult:
+    """Delete what the plan says; raises as `apply`."""
+    return apply(plan, clock=clock, on_event=on_event)
+
+
+# --- `rollback`: go back to an earlier revision, asked for or after an apply that failed ---
+
+
+def plan_rollback(
+    target: Target,
+    number: int | None = None,
+    *,
+    opener: Opener,
+    clock: Clock,
+    options: ApplyOptions = _USUAL,
+) -> ApplyPlan:
+    """Work out what going back would do; nothing is written, and the files need not render.
+
+    Without a number it is the newest revision before the last one that worked.
+
+    Raises:
+        NotFoundError: there is no such revision, or none before the newest.
+        ClusterError: the cluster cannot be asked, is another one, or refuses an object.
+    """
+    from mlstack.deploy import rollback
+
+    return rollback.propose_rollback(target, opener, number=number, options=options, clock=clock)
+
+
+def rollback(plan: ApplyPlan, *, clock: Clock, on_event: OnEvent = silent) -> RunResult:
+    """Go back as the plan says, which becomes a revision of its own; raises as `apply`."""
+    return apply(plan, clock=clock, on_event=on_event)
 
 
 def known_good(plan: ApplyPlan, *, clock: Clock) -> KnownGood | None:
@@ -128,14 +498,15 @@ def known_good(plan: ApplyPlan, *, clock: Clock) -> KnownGood | None:
     return rollback.known_good(plan, clock=clock)
 
 
-def retreat(failed: ApplyPlan, error: MlstackError, *, known: KnownGood | None, clock: Clock) -> Retreat:
-    """Work out how to go back after a failed apply; its proposal is carried out by `execute`.
+@contextmanager
+def locked_to_the_end(plan: ApplyPlan) -> Iterator[ApplyPlan]:
+    """Give a plan with a lock that it keeps until the block ends, over a retreat as well."""
+    with locking.LastingLock() as lock:
+        yield replace(plan, lock=lock)
 
-    Args:
-        failed: the apply.
-        error: what ended it.
-        known: what `known_good` gave before it began.
-        clock: tells the time.
+
+def retreat(failed: ApplyPlan, error: MlstackError, *, known: KnownGood | None, clock: Clock) -> Retreat:
+    """Work out how to go back after an apply that `error` ended, to what `known_good` gave before it began.
 
     Raises:
         ClusterError: the cluster cannot be asked, or refuses what was there before.
@@ -143,787 +514,3 @@ def retreat(failed: ApplyPlan, error: MlstackError, *, known: KnownGood | None, 
     from mlstack.deploy import rollback
 
     return rollback.retreat(failed, error, known=known, clock=clock)
-
-
-# --- `diff`: what `apply` would change, as a server-side dry run says ---
-
-_DIFF_OPTIONS = ApplyOptions(dry_run=True)
-
-
-def diff(target: Target, *, opener: Opener, options: ApplyOptions = _DIFF_OPTIONS) -> ChangeReport:
-    """Compare an environment with its cluster; nothing is written.
-
-    Args:
-        target: what to compare.
-        opener: opens a cluster by its context.
-        options: of the apply that is asked about, a dry run.
-
-    Returns:
-        The changes; `ok` if there are none.
-
-    Raises:
-        ConfigError: a file, parameter or template is wrong.
-        ClusterError: the cluster cannot be asked, is another one, or refuses an object; in the last case
-            `partial` is the report.
-    """
-    reached = reach(target, opener)
-    with permissions.explaining(reached, writing=False):
-        found = compare(reached, options)
-    result = report(found.changes)
-    fault = replacement.unanswered(found.changes.changes)
-    if fault is not None:
-        fault.partial = result
-        raise fault
-    return result
-
-
-# --- `plan`: what an apply would do, kept in a file so that exactly that can be done later ---
-
-_ASKING = ApplyOptions(dry_run=True)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlannedWait:
-    """What an apply would wait for after it wrote an object.
-
-    Attributes:
-        object: the object as people name it.
-        policy: `required` objects fail the run when they do not work, `optional` ones are told of.
-        timeout_s: for how many seconds at most.
-        goes_on: it runs to an end or is optional: only the reason it waits for is waited for.
-    """
-
-    object: str
-    policy: Policy
-    timeout_s: float
-    goes_on: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanResult:
-    """What an apply would do.
-
-    Attributes:
-        api_version: version of this format.
-        kind: kind of this format.
-        ok: always true: to have a plan is a success, whatever it holds.
-        changed: whether it holds a change.
-        app: name of the app.
-        environment: name of the environment.
-        namespace: its namespace.
-        context: the kubectl context.
-        cluster: who answered there.
-        file: the plan file that was written, null if none was.
-        objects: one row an object, in the order of execution.
-        counts: number of objects of each action.
-        waits: what would be waited for, in the order of execution; none with `--no-wait`.
-        notes: remarks on the run as a whole.
-    """
-
-    api_version: str = API_VERSION
-    kind: Literal["PlanResult"] = "PlanResult"
-    ok: bool = True
-    changed: bool
-    app: str
-    environment: str
-    namespace: str
-    context: str
-    cluster: ClusterIdentity | None
-    file: str | None
-    objects: tuple[ObjectChange, ...]
-    counts: Mapping[str, int]
-    waits: tuple[PlannedWait, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def plan(
-    target: Target, *, opener: Opener, clock: Clock, options: ApplyOptions = _ASKING, out: Path | None = None
-) -> PlanResult:
-    """Work out what an apply would do; nothing is written but the plan file.
-
-    Args:
-        target: what to deploy, and where.
-        opener: opens a cluster by its context.
-        clock: tells the time, which stands in the file.
-        options: how it would be done.
-        out: where the plan file is written; None writes none.
-
-    Raises:
-        ConfigError: a file, parameter or template is wrong, or the plan file cannot be written.
-        ClusterError: the cluster cannot be asked, is another one, or refuses an object.
-    """
-    found = propose(reach(target, opener), options)
-    if out is not None:
-        planfile.write(out, approve(found, now_s=clock.now_s(), salt=planfile.new_salt()))
-    report = found.report
-    return PlanResult(
-        changed=not report.ok,
-        app=report.app,
-        environment=report.environment,
-        namespace=report.namespace,
-        context=report.context,
-        cluster=found.changes.cluster,
-        file=None if out is None else str(out),
-        objects=report.objects,
-        counts=report.counts,
-        waits=_waits(found),
-        notes=report.notes,
-    )
-
-
-def _waits(found: ApplyPlan) -> tuple[PlannedWait, ...]:
-    """Give the objects that change and do not work at once, with the terms of the wait."""
-    if not found.options.wait:
-        return ()
-    changed = [change.desired for change in found.changes.visible if change.desired is not None]
-    slow = [one for one in changed if not assess(Facts(data=one.data), found.rules).is_fine]
-    terms = wait.terms_of(slow, found.reached, found.options)
-    return tuple(
-        PlannedWait(object=str(identity), policy=one.policy, timeout_s=one.timeout_s, goes_on=one.brief)
-        for identity, one in terms.items()
-        if one.policy != "none"
-    )
-
-
-# --- `delete`: find what an environment has in its cluster, and after the question take it away ---
-
-_DELETE_OPTIONS = KeepOptions()
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeletePlan(ProposedPlan):
-    """What one delete would do, each change a `delete`, or `kept` with the reason.
-
-    Attributes:
-        remains: what there is to take away.
-        grace_period_s: time that pods get to end, None for their own.
-        wait: whether the run goes on until everything is gone.
-    """
-
-    result_kind: ClassVar[RunKind] = "DeleteResult"
-
-    remains: PruneSet
-    grace_period_s: int | None
-    wait: bool
-
-    @property
-    def writes(self) -> bool:
-        """Tell whether anything is sent: what the environment keeps of itself in the cluster goes as well."""
-        return bool(self.changes.writes or self.remains.forgotten) or self.remains.inventory.exists
-
-    def run(self, run: Run, *, clock: Clock, on_event: OnEvent) -> None:
-        """Delete, then settle what the environment keeps of itself in the cluster."""
-        inventory, changes = self.remains.inventory, self.changes.changes
-        if self.writes and inventory_store.has_moved(run.cluster, inventory):
-            raise OutdatedError(
-                f"environment `{self.environment}` was deployed since this was shown",
-                hint="nothing was deleted; run the command again to see what is there now",
-            )
-
-        def shrink(cluster: Cluster, *, forgotten: frozenset[Identity] = frozenset()) -> Inventory:
-            return inventory_store.shrink(
-                cluster,
-                inventory,
-                changes,
-                outcomes=run.outcomes,
-                written=run.written,
-                forgotten=forgotten,
-                on_event=on_event,
-            )
-
-        removed = partial(
-            history.write_removal,
-            self.remains.reached,
-            self.changes,
-            run.outcomes,
-            clock=clock,
-            on_event=run.tell,
-        )
-        try:
-            run.delete(
-                changes, depends=self.changes.depends, grace_period_s=self.grace_period_s, wait=self.wait
-            )
-        except KeyboardInterrupt as stop:
-            history.before_leaving(partial(removed, error=stop))
-            raise
-        except UnreachableError:
-            raise
-        except MlstackError:
-            with suppress(ClusterError):  # it still lists everything that is there
-                shrink(run.cluster)
-            raise
-        namespace = run.outcomes.get(Identity("", "Namespace", "", self.place.namespace), _KEPT)
-        if namespace.kind in ("deleted", "terminating"):
-            return  # with everything that was kept in it
-        left = shrink(run.records, forgotten=self.remains.forgotten)
-        if self.remains.reached.selective:
-            removed()
-        else:
-            inventory_store.remove(run.cluster, left)
-            self._forget(run.cluster, clock=clock, on_event=on_event)
-
-    def _forget(self, cluster: Cluster, *, clock: Clock, on_event: OnEvent) -> None:
-        try:
-            History.of(self.changes.app, self.place, cluster, clock=clock).forget()
-        except ClusterError as error:  # what was asked for is done
-            on_event(RunEvent("note", None, f"the history stays: {error.message}"))
-
-
-_KEPT = RunEvent("kept", None)
-
-
-def plan_delete(
-    target: Target,
-    *,
-    opener: Opener,
-    spare: KeepOptions = _DELETE_OPTIONS,
-    grace_period_s: int | None = None,
-    wait: bool = True,
-    dry_run: bool = False,
-    timeout_s: float | None = None,
-    lock_timeout_s: float | None = None,
-) -> DeletePlan:
-    """Find what would be deleted; nothing is.
-
-    Args:
-        target: what to delete, and where.
-        opener: opens a cluster by its context.
-        spare: kinds that are kept.
-        grace_period_s: time that pods get to end, in seconds; None for their own.
-        wait: go on until everything is gone.
-        dry_run: make a plan that deletes nothing when carried out.
-        timeout_s: how long anything is waited for; None goes on as long as anything goes now and then.
-        lock_timeout_s: how long to wait for another run on the environment; None for 30 s in `timeout_s`.
-
-    Raises:
-        ConfigError: the environment's own file is wrong.
-        NotFoundError: neither the files nor the cluster know a component.
-        ClusterError: the cluster cannot be asked or is another one.
-    """
-    remains = prune_set(target, opener, spare=spare)
-    plan = DeletePlan(
-        changes=remains.changes,
-        place=remains.reached.place,
-        cluster=remains.reached.cluster,
-        remains=remains,
-        grace_period_s=grace_period_s,
-        wait=wait,
-        dry_run=dry_run,
-        holder=target.holder,
-        lock_timeout_s=lock_timeout_s,
-        timeout_s=timeout_s,
-    )
-    if plan.writes and not dry_run:
-        changes = remains.changes
-        permissions.check(plan.cluster, plan.place, changes.app, changes.changes, remains.inventory)
-    return plan
-
-
-def delete(plan: DeletePlan, *, clock: Clock, on_event: OnEvent = silent) -> RunResult:
-    """Delete what the plan says, last wave first.
-
-    Args:
-        plan: what was confirmed.
-        clock: for waits.
-        on_event: told about every object as it goes.
-
-    Raises:
-        MlstackError: an object could not be deleted; `partial` holds what was done.
-        Interrupted: a person stopped the run; `partial` as well.
-    """
-    return plan.carry_out(
-        lambda run: plan.run(run, clock=clock, on_event=on_event), clock=clock, on_event=on_event
-    )
-
-
-# --- `rollback`: work out how to go back to an earlier revision, and after the question do exactly
-# that
-
-
-def plan_rollback(
-    target: Target,
-    number: int | None = None,
-    *,
-    opener: Opener,
-    clock: Clock,
-    options: ApplyOptions = _USUAL,
-) -> ApplyPlan:
-    """Work out what going back would do; nothing is written.
-
-    Args:
-        target: the environment; its files need not render.
-        number: the revision; None for the newest before the last one that worked.
-        opener: opens a cluster by its context.
-        clock: tells the time.
-        options: how it is to be done.
-
-    Raises:
-        NotFoundError: there is no such revision, or none before the newest.
-        ClusterError: the cluster cannot be asked, is another one, or refuses an object.
-    """
-    return propose_rollback(target, opener, number=number, options=options, clock=clock)
-
-
-def rollback(plan: ApplyPlan, *, clock: Clock, on_event: OnEvent = silent) -> RunResult:
-    """Carry out what was worked out; it becomes a revision of its own.
-
-    Args:
-        plan: what was confirmed.
-        clock: for waits.
-        on_event: told about every object as it is done.
-
-    Raises:
-        MlstackError: an object failed; `partial` holds what was done.
-        Interrupted: a person stopped the run; `partial` as well.
-    """
-    return plan.run(clock=clock, on_event=on_event)
-
-
-# --- `unlock`: free an environment whose lock a dead run has left behind ---
-
-
-@dataclass(frozen=True, kw_only=True)
-class UnlockPlan:
-    """What would be freed.
-
-    Attributes:
-        place: the environment as it is used by this run.
-        lease: its lock.
-        term: who holds it; None if nobody does.
-        left_s: how long it lasts unless its run goes on.
-    """
-
-    place: Environment
-    lease: Lease
-    term: Term | None
-    left_s: float
-
-    @property
-    def holder(self) -> str:
-        """Say who holds it since when, and how long it lasts."""
-        if self.term is None:
-            return "nobody"
-        rest = f"expires in {self.left_s:.0f} s" if self.left_s > 0 else "expired"
-        return f"{lock.describe(self.term)}, {rest}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class UnlockResult:
-    """An environment that is free.
-
-    Attributes:
-        environment: its name.
-        context: the kubectl context.
-        namespace: its namespace.
-        unlocked: whether it was locked before.
-        holder: who held it since when.
-    """
-
-    environment: str
-    context: str
-    namespace: str
-    unlocked: bool
-    holder: str
-
-
-def plan_unlock(target: Target, *, opener: Opener, clock: Clock) -> UnlockPlan:
-    """Find who holds the lock of an environment; nothing is written, nothing is rendered.
-
-    Raises:
-        NotFoundError: there is no such environment.
-        ClusterError: the cluster cannot be asked or is another one.
-    """
-    place = target.place()
-    cluster = opener(place.context)
-    guard.check_cluster(place, cluster)
-    lease = lock.lease_of(cluster, place, target.app.app().name, holder=target.holder, clock=clock)
-    term = lease.read()
-    return UnlockPlan(place=place, lease=lease, term=term, left_s=lease.left_s() if term else 0.0)
-
-
-def unlock(plan: UnlockPlan) -> UnlockResult:
-    """Free the environment; a run that still holds the lock writes nothing more.
-
-    Raises:
-        LockedError: another run has taken the lock since.
-        ClusterError: the cluster does not answer or refuses.
-    """
-    if plan.term is not None:
-        plan.lease.release(plan.term)
-        now = plan.lease.read()
-        if now is not None:
-            raise LockedError(
-                f"another run has locked environment `{plan.place.name}` meanwhile: {lock.describe(now)}",
-                hint="it was left alone; if that run is dead too, repeat the command",
-            )
-    return UnlockResult(
-        environment=plan.place.name,
-        context=plan.place.context,
-        namespace=plan.place.namespace,
-        unlocked=plan.term is not None,
-        holder=plan.holder,
-    )
-
-
-# --- `diff A B`: two environments side by side, as their files say or as their clusters have them ---
-
-
-@dataclass(frozen=True, kw_only=True)
-class CompareResult:
-    """What changes on the way from one environment to another.
-
-    Attributes:
-        api_version: version of this format.
-        kind: kind of this format.
-        ok: true if there is no difference.
-        app: name of the app.
-        left: what is compared: `local:ENV` for its files, `remote:ENV` for its cluster.
-        right: what it is compared with.
-        objects: one row an object, named as in the environment it was compared in; `create` is on the right
-            alone, `delete` on the left alone.
-        counts: number of objects of each action.
-        notes: remarks on the comparison as a whole.
-    """
-
-    api_version: str = API_VERSION
-    kind: Literal["CompareResult"] = "CompareResult"
-    ok: bool
-    app: str
-    left: str
-    right: str
-    objects: tuple[ObjectChange, ...]
-    counts: Mapping[str, int]
-    notes: tuple[str, ...] = ()
-
-
-def compare_environments(
-    target: Target, left: ComparedEnvironment, right: ComparedEnvironment, *, opener: Opener
-) -> CompareResult:
-    """Compare two sides; nothing is written.
-
-    Args:
-        target: the app directory, components and parameters, for both sides.
-        left: the side that is compared.
-        right: the side it is compared with.
-        opener: opens a cluster by its context.
-
-    Raises:
-        NotFoundError: there is no such environment.
-        ConfigError: a file, parameter or template is wrong.
-        ClusterError: a cluster cannot be asked, or is another than the environment's.
-    """
-    changes, notes = sides.compare(target, left, right, opener=opener)
-    told = report(
-        Changes(
-            app=target.app.app().name,
-            environment=right.environment,
-            namespace="",
-            context="",
-            cluster=None,
-            changes=changes,
-            notes=notes,
-        )
-    )
-    return CompareResult(
-        ok=told.ok,
-        app=told.app,
-        left=str(left),
-        right=str(right),
-        objects=told.objects,
-        counts=told.counts,
-        notes=told.notes,
-    )
-
-
-# --- `diff --live`: what became of an environment since it was applied, and who did it ---
-
-
-@dataclass(frozen=True, kw_only=True)
-class DriftRow:
-    """How one live object stands against the files and the last apply.
-
-    Attributes:
-        object: the object as people name it: `Deployment kubeflow/tf-hub`.
-        kind: its kind.
-        namespace: its namespace, empty for cluster-scoped objects.
-        name: its name.
-        component: full name of the component that brings it.
-        state: `same`, `changed`, `missing` (was applied and is not there), `new` (was not applied so far)
-            or `extra` (is there with our marks, and not in the files).
-        reason: what happened to the object as a whole, empty if nothing did.
-        manager: the field manager that made an extra object ours, empty if nobody is recorded.
-        time: when it did.
-        differences: fields that are not as the files say.
-    """
-
-    object: str
-    kind: str
-    namespace: str
-    name: str
-    component: str
-    state: DriftState
-    reason: str
-    manager: str
-    time: str
-    differences: tuple[Difference, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class DriftResult:
-    """What became of an environment since it was applied.
-
-    Attributes:
-        api_version: version of this format.
-        kind: kind of this format.
-        ok: true if the live objects are as the files say.
-        app: name of the app.
-        environment: name of the environment.
-        namespace: its namespace.
-        context: the kubectl context.
-        objects: one row an object: those of the files in their order, then those only the cluster has.
-        counts: number of differences by cause: `person`, `controller`, `stale` (the files have changed
-            since the last apply), `unknown`, `missing` and `extra`.
-        notes: what could not be seen.
-    """
-
-    api_version: str = API_VERSION
-    kind: Literal["DriftResult"] = "DriftResult"
-    ok: bool
-    app: str
-    environment: str
-    namespace: str
-    context: str
-    objects: tuple[DriftRow, ...]
-    counts: Mapping[str, int]
-    notes: tuple[str, ...] = ()
-
-
-def find_drift(target: Target, *, opener: Opener) -> DriftResult:
-    """Classify every difference of the live objects; nothing is written.
-
-    Args:
-        target: what to look at.
-        opener: opens a cluster by its context.
-
-    Raises:
-        ConfigError: a file, parameter or template is wrong.
-        ClusterError: the cluster cannot be asked or is another one.
-    """
-    reached = reach(target, opener)
-    found = drift.find_drift(reached)
-    return DriftResult(
-        ok=all(row.state == "same" for row in found.objects),
-        app=reached.state.app,
-        environment=reached.state.environment,
-        namespace=reached.state.namespace,
-        context=reached.place.context,
-        objects=tuple(_row(row) for row in found.objects),
-        counts=drift.summary(found.objects),
-        notes=found.notes,
-    )
-
-
-def _row(found: ObjectDrift) -> DriftRow:
-    identity = found.identity
-    return DriftRow(
-        object=str(identity),
-        kind=identity.kind,
-        namespace=identity.namespace,
-        name=identity.name,
-        component=found.component,
-        state=found.state,
-        reason=found.reason,
-        manager=found.manager,
-        time=found.time,
-        differences=found.differences,
-    )
-
-
-# --- `history`: what was applied to an environment when and by whom, one revision of it, and two
-# compared
-
-
-@dataclass(frozen=True, kw_only=True)
-class HistoryResult:
-    """What is known of an environment's past.
-
-    Attributes:
-        api_version: version of this format.
-        kind: kind of this format.
-        app: name of the app.
-        environment: name of the environment.
-        namespace: where the history is kept.
-        context: the kubectl context.
-        revisions: newest first.
-        notes: remarks, as on revisions that are damaged.
-    """
-
-    api_version: str = API_VERSION
-    kind: Literal["HistoryResult"] = "HistoryResult"
-    app: str
-    environment: str
-    namespace: str
-    context: str
-    revisions: tuple[Revision, ...]
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class RevisionObject:
-    """One object of a revision.
-
-    Attributes:
-        object: the object as people name it: `Deployment kubeflow/tf-hub`.
-        component: full name of the component that brought it.
-        manifest: the whole object, secrets masked.
-    """
-
-    object: str
-    component: str
-    manifest: Mapping[str, Any]
-
-
-@dataclass(frozen=True, kw_only=True)
-class RevisionResult:
-    """One revision with its objects.
-
-    Attributes:
-        api_version: version of this format.
-        kind: kind of this format.
-        app: name of the app.
-        environment: name of the environment.
-        namespace: where the history is kept.
-        context: the kubectl context.
-        revision: what is known of the run.
-        objects: the whole set, in the order it is applied.
-    """
-
-    api_version: str = API_VERSION
-    kind: Literal["RevisionResult"] = "RevisionResult"
-    app: str
-    environment: str
-    namespace: str
-    context: str
-    revision: Revision
-    objects: tuple[RevisionObject, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class RevisionDiff:
-    """What changed from one revision to another.
-
-    Attributes:
-        api_version: version of this format.
-        kind: kind of this format.
-        ok: true if nothing did.
-        app: name of the app.
-        environment: name of the environment.
-        context: the kubectl context.
-        older: number of the one that is compared.
-        newer: number of the one it is compared with.
-        objects: what came, changed and went, secrets masked.
-        counts: number of objects of each action.
-    """
-
-    api_version: str = API_VERSION
-    kind: Literal["RevisionDiff"] = "RevisionDiff"
-    ok: bool
-    app: str
-    environment: str
-    context: str
-    older: int
-    newer: int
-    objects: tuple[ObjectChange, ...]
-    counts: Mapping[str, int] = field(default_factory=dict)
-
-
-def list_history(target: Target, *, opener: Opener, clock: Clock) -> HistoryResult:
-    """List the revisions of an environment.
-
-    Raises:
-        ClusterError: the cluster cannot be asked, or is another one.
-    """
-    kept = open_history(target, opener, clock=clock)
-    return HistoryResult(
-        app=kept.app,
-        environment=kept.environment,
-        namespace=kept.namespace,
-        context=target.place().context,
-        revisions=kept.revisions()[::-1],
-        notes=tuple(history.damaged(number).message for number in kept.impossible()),
-    )
-
-
-def show_revision(
-    target: Target, number: int | None = None, *, opener: Opener, clock: Clock
-) -> RevisionResult:
-    """Give one revision with its objects, the newest unless it is named.
-
-    Raises:
-        NotFoundError: there is no such revision.
-        ClusterError: the cluster cannot be asked, is another one, or the revision is damaged.
-    """
-    kept = open_history(target, opener, clock=clock)
-    found = _newest(kept) if number is None else kept.find(number)
-    state, secrets = kept.load(found), known_secrets(target.app, target.environment)
-    return RevisionResult(
-        app=kept.app,
-        environment=kept.environment,
-        namespace=kept.namespace,
-        context=target.place().context,
-        revision=found,
-        objects=tuple(
-            _object(one, (*state.secrets, *secrets)) for one in order.ordered(state.objects, state.depends)
-        ),
-    )
-
-
-def _object(found: KubeObject, secrets: Sequence[str]) -> RevisionObject:
-    manifest = mask_values(mask_object(found.data), secrets)
-    return RevisionObject(object=str(found.identity), component=found.component, manifest=manifest)
-
-
-def diff_revisions(
-    target: Target, older: int, newer: int | None = None, *, opener: Opener, clock: Clock
-) -> RevisionDiff:
-    """Compare a revision with another, the newest unless it is named.
-
-    Raises:
-        NotFoundError: one of them is not there.
-        ClusterError: the cluster cannot be asked, is another one, or a revision is damaged.
-    """
-    kept = open_history(target, opener, clock=clock)
-    first = kept.find(older)
-    second = _newest(kept) if newer is None else kept.find(newer)
-    before, after = kept.load(first), kept.load(second)
-    context = target.place().context
-    changes = Changes(
-        app=kept.app,
-        environment=kept.environment,
-        namespace=kept.namespace,
-        context=context,
-        cluster=None,
-        changes=history.changes_between(before, after),
-        secrets=(*before.secrets, *after.secrets, *known_secrets(target.app, target.environment)),
-    )
-    told = result.report(changes)
-    return RevisionDiff(
-        ok=told.ok,
-        app=kept.app,
-        environment=kept.environment,
-        context=context,
-        older=first.number,
-        newer=second.number,
-        objects=told.objects,
-        counts=told.counts,
-    )
-
-
-def _newest(kept: History) -> Revision:
-    known = kept.revisions()
-    if known:
-        return known[-1]
-    raise NotFoundError(
-        f"environment `{kept.environment}` has no history in namespace `{kept.namespace}`",
-        hint=f"mlstack apply {kept.environment}",
-    )

@@ -7,11 +7,11 @@ from mlstack.app.app_dir import AppDir
 from mlstack.clock import Clock
 from mlstack.deploy import inventory_store
 from mlstack.deploy.changes import Change
+from mlstack.deploy.deletion import Gone, holders, obstacles
 from mlstack.deploy.live import namespaces_of, placed
 from mlstack.deploy.prune import candidates
 from mlstack.deploy.result import ComponentStatus, LeftOver, ObjectStatus, PodStatus, StatusResult
 from mlstack.deploy.target import Reached, Target, reach
-from mlstack.deploy.wait import Gone, holders, obstacles
 from mlstack.deploy.write import ref_of
 from mlstack.errors import ClusterError, ForbiddenError
 from mlstack.kube.client import Cluster, ObjectRef, Opener

@@ -15,6 +15,7 @@ from mlstack.errors import ConflictError, OutdatedError
 from mlstack.kube import connect
 from mlstack.kube.client import ObjectRef
 from mlstack.operations import deploy
+from mlstack.operations.history import find_drift
 from tests.support.cluster import TestCluster
 from tests.support.counted import Counted
 from tests.support.deploying import Stack, config_map, crd, deployment, is_established, secret
@@ -539,10 +540,10 @@ def test_the_number_of_a_foreign_autoscaler_is_told_and_comes_back_once_that_is_
     theirs = autoscaler()
     theirs["metadata"] = {"name": "theirs", "namespace": namespace}
     minikube.request("POST", path(namespace, "", "horizontalpodautoscalers").rstrip("/"), theirs)
-    (note,) = deploy.find_drift(stack.target(), opener=stack.opener).notes
+    (note,) = find_drift(stack.target(), opener=stack.opener).notes
     assert note == f"`Deployment {namespace}/web` {left} (2 in the cluster, 2 in the files)"
     scaled(minikube, where, 5)
-    found = deploy.find_drift(stack.target(), opener=stack.opener)
+    found = find_drift(stack.target(), opener=stack.opener)
     assert (found.ok, found.notes) == (True, (note.replace("(2 in", "(5 in"),))
     assert stack.diff().notes == (f"`Deployment {namespace}/web` {left}",)
     if applied:
@@ -552,7 +553,7 @@ def test_the_number_of_a_foreign_autoscaler_is_told_and_comes_back_once_that_is_
         assert (live["replicas"], live["template"]["spec"]["containers"][0]["image"]) == (5, "nginx:1.28")
         assert stack.apply().counts == {"unchanged": 1}
     minikube.kubectl("delete", "hpa", "theirs", "-n", namespace)
-    found = deploy.find_drift(stack.target(), opener=stack.opener)
+    found = find_drift(stack.target(), opener=stack.opener)
     ((one,),) = [row.differences for row in found.objects]
     assert (one.path, one.live, one.wanted, one.manager) == ("spec.replicas", 5, 2, "kube-controller-manager")
     assert stack.apply().counts == {"updated": 1}

@@ -13,8 +13,7 @@ from mlstack.deploy.compare import read_side
 from mlstack.deploy.result import ChangeReport
 from mlstack.errors import InvalidError
 from mlstack.kube import connect
-from mlstack.operations import deploy
-from mlstack.operations.deploy import CompareResult
+from mlstack.operations.history import CompareResult, compare_environments
 from tests.support.cluster import TestCluster
 from tests.support.deploying import Stack, config_map, deployment, secret
 
@@ -61,9 +60,7 @@ def many() -> list[dict[str, Any]]:
 
 
 def look(stack: Stack, left: str, right: str, **facts: Any) -> CompareResult:
-    return deploy.compare_environments(
-        stack.target(**facts), read_side(left), read_side(right), opener=stack.opener
-    )
+    return compare_environments(stack.target(**facts), read_side(left), read_side(right), opener=stack.opener)
 
 
 def different(found: Any) -> dict[str, str]:

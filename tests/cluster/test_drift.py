@@ -14,7 +14,7 @@ from mlstack.deploy.drift import Difference
 from mlstack.errors import OutdatedError
 from mlstack.kube import connect
 from mlstack.operations import deploy
-from mlstack.operations.deploy import DriftResult, DriftRow
+from mlstack.operations.history import DriftResult, DriftRow, find_drift
 from tests.support.cluster import TestCluster
 from tests.support.counted import Counted
 from tests.support.deploying import Stack, config_map, crd, deployment, is_established, secret
@@ -51,7 +51,7 @@ def objects() -> list[dict[str, Any]]:
 
 
 def look(stack: Stack, **facts: Any) -> DriftResult:
-    return deploy.find_drift(stack.target(**facts), opener=stack.opener)
+    return find_drift(stack.target(**facts), opener=stack.opener)
 
 
 def rows(found: DriftResult) -> dict[str, DriftRow]:

@@ -13,7 +13,7 @@ import pytest
 from mlstack.app import files
 from mlstack.app.app_dir import AppDir
 from mlstack.deploy.changes import ApplyOptions
-from mlstack.deploy.deployment import ApplyPlan
+from mlstack.deploy.plan import ApplyPlan
 from mlstack.deploy.target import Target
 from mlstack.elastic import pods as children
 from mlstack.elastic import status, training_job

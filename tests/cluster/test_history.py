@@ -18,6 +18,7 @@ from mlstack.deploy.prune import KeepOptions
 from mlstack.errors import ClusterError, MlstackError, WrongClusterError
 from mlstack.kube import connect
 from mlstack.operations import deploy
+from mlstack.operations.history import show_revision
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
 from tests.support.deploying import Stack, config_map, crd, deployment, secret
@@ -175,7 +176,7 @@ def test_a_run_killed_while_it_writes_its_revision_leaves_nothing_behind(
         assert status == 0, ran.err
         newest = stack.revisions()[0]
         assert newest.number >= max(offered, default=0)
-        found = deploy.show_revision(stack.target(), opener=stack.opener, clock=stack.clock).objects
+        found = show_revision(stack.target(), opener=stack.opener, clock=stack.clock).objects
         noise = {one.manifest["metadata"]["name"]: one.manifest["data"]["noise"] for one in found}
         assert noise["big-3"] == incompressible("big-3", 10 * seed + 3)["data"]["noise"]
         assert len(secrets(minikube, namespace)) == sum(one.parts for one in stack.revisions())
@@ -315,7 +316,7 @@ def test_an_apply_that_is_not_ready_is_rolled_back(
 def test_secrets_are_in_the_cluster_alone(stack: Stack) -> None:
     stack.write("web", secret(token="hunter2"))
     stack.apply()
-    shown = deploy.show_revision(stack.target(), opener=stack.opener, clock=stack.clock)
+    shown = show_revision(stack.target(), opener=stack.opener, clock=stack.clock)
     assert "aHVudGVyMg" not in json.dumps([dict(one.manifest) for one in shown.objects])
     assert shown.objects[0].manifest["data"] == {"token": "********"}
 

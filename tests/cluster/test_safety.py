@@ -24,6 +24,7 @@ from mlstack.errors import ClusterError, ConflictError, ForbiddenError, InvalidE
 from mlstack.kube import connect
 from mlstack.kube.client import ObjectRef
 from mlstack.operations import deploy
+from mlstack.operations.history import find_drift
 from mlstack.yaml import write
 from tests.support.cluster import TestCluster
 from tests.support.controlplane import ControlPlane
@@ -325,7 +326,7 @@ def test_a_job_made_anew_is_shown_as_it_will_be(
         ("spec.template.spec.containers[main].image", "job:1", "job:2"),
         ("spec.suspend", True, False),
     ]
-    (drifted,) = deploy.find_drift(stack.target(), opener=stack.opener).objects
+    (drifted,) = find_drift(stack.target(), opener=stack.opener).objects
     assert [(one.path, one.live, one.wanted) for one in drifted.differences] == fields
     assert [one.cause for one in drifted.differences] == ["stale", "person"]
     assert "probe" not in repr((row, drifted))

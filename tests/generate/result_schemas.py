@@ -19,14 +19,8 @@ from mlstack.app import schema as schemas
 from mlstack.app.app import API_VERSION
 from mlstack.cli.output import camel
 from mlstack.deploy.result import ChangeReport, RunResult, StatusResult
-from mlstack.operations.deploy import (
-    CompareResult,
-    DriftResult,
-    HistoryResult,
-    PlanResult,
-    RevisionDiff,
-    RevisionResult,
-)
+from mlstack.operations.deploy import PlanResult
+from mlstack.operations.history import CompareResult, DriftResult, HistoryResult, RevisionDiff, RevisionResult
 
 RESULTS: Mapping[str, type] = {
     "ApplyResult": RunResult,

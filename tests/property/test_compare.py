@@ -9,7 +9,7 @@ from mlstack.app import app
 from mlstack.app.app import Environment
 from mlstack.app.app_dir import AppDir
 from mlstack.deploy.changes import ApplyOptions, Changes
-from mlstack.deploy.diff import context_of, diff_object
+from mlstack.deploy.diff import context_of
 from mlstack.deploy.inventory import Inventory, Member, owned_hash, payload_hash
 from mlstack.deploy.run import Run
 from mlstack.deploy.target import Reached, Target
@@ -57,12 +57,7 @@ class App(AppDir):
 
 def apply(about: Reached, changes: Changes | None = None) -> Changes:
     found = changes or compared(about)
-    run = Run(
-        about.cluster,
-        on_event=silent,
-        clock=VirtualClock(),
-        again=lambda one: diff_object(context_of(about), one.desired),
-    )
+    run = Run(about.cluster, on_event=silent, clock=VirtualClock(), context=context_of(about))
     run.apply(found.changes)
     return found
 

@@ -8,8 +8,8 @@ from threading import Event, Lock, Thread
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlstack.deploy.deletion import Gone, Steps
 from mlstack.deploy.run import Schedule
-from mlstack.deploy.wait import Gone, Steps
 from mlstack.errors import ConfigError, MlstackError
 from mlstack.kube.client import ObjectRef
 from mlstack.objects import order
@@ -130,6 +130,13 @@ def test_a_circle_is_found_or_there_is_an_order(before: dict[int, set[int]]) -> 
 # --- a run ----------------------------------------------------------------------------------------
 
 
+class AlreadyGone:
+    """A watcher to whom every object is gone a moment later."""
+
+    def wait(self, gone: Gone, then: Callable[[None], None]) -> None:
+        Thread(target=then, args=(None,)).start()
+
+
 def run(graph: Graph, work: Callable[[Node], None]) -> tuple[list[Node], dict[Node, str], Schedule]:
     """Go through a graph; gives what was done, and what was skipped and why."""
     done: list[Node] = []
@@ -143,16 +150,18 @@ def run(graph: Graph, work: Callable[[Node], None]) -> tuple[list[Node], dict[No
         with mutex:
             done.append(node)
 
-    schedule = Schedule(
-        graph,
-        work=do,
-        wait=lambda gone, then: Thread(target=then, args=(None,)).start(),
-        skipped=skipped.__setitem__,
-        is_idle=lambda node: isinstance(node, Barrier),
-        because=lambda node, end, after: f"{node} {end}",
-        binding=frozenset({"user", "needs"}),
-        stopped=Event(),
-    )
+    class Doing:
+        binding = frozenset({"user", "needs"})
+        steps = staticmethod(do)
+        skip = staticmethod(skipped.__setitem__)
+
+        def is_idle(self, node: Node) -> bool:
+            return isinstance(node, Barrier)
+
+        def because(self, node: Node, end: str, after: Node) -> str:
+            return f"{node} {end}"
+
+    schedule = Schedule(graph, Doing(), AlreadyGone(), Event())  # type: ignore[arg-type]
     schedule.run()
     return done, skipped, schedule
 

@@ -11,13 +11,14 @@ from typing import Any
 
 from mlstack.app.app_dir import AppDir
 from mlstack.deploy.changes import ApplyOptions
-from mlstack.deploy.deployment import ApplyPlan
 from mlstack.deploy.history import Revision
+from mlstack.deploy.plan import ApplyPlan
 from mlstack.deploy.result import ChangeReport, RunResult, StatusResult
 from mlstack.deploy.target import Target
 from mlstack.events import RunEvent
 from mlstack.kube.client import Cluster
 from mlstack.operations import deploy, status
+from mlstack.operations.history import list_history
 from mlstack.yaml import write
 from tests.support.builders import MINIMAL_APP, write_tree
 
@@ -144,7 +145,7 @@ class Stack:
 
     def revisions(self, environment: str = "minikube", **options: Any) -> tuple[Revision, ...]:
         """Give the history, newest first."""
-        found = deploy.list_history(self.target(environment, **options), opener=self.opener, clock=self.clock)
+        found = list_history(self.target(environment, **options), opener=self.opener, clock=self.clock)
         return found.revisions
 
     @property

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mlstack.deploy.wait import Found, until_ready
+from mlstack.deploy.wait import until_ready
 from mlstack.errors import MlstackError
 from mlstack.events import RunEvent
 from mlstack.kube.client import ObjectRef, WatchEvent
 from mlstack.objects.kube_object import Identity, KubeObject
 from mlstack.readiness.rule import Readiness
-from mlstack.readiness.terms import Terms, terms_of
+from mlstack.readiness.terms import ReadinessState, Terms, terms_of
 from mlstack.readiness.watcher import ReadinessWatcher
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.testing.controllers import Simulation
@@ -89,6 +89,7 @@ class Watched:
     def wait(self, *wanted: KubeObject, labels: str = "", balancer: bool = False, **how: Any) -> float:
         """Wait for objects and give the seconds that this took."""
         begun_s = self.clock.now_s()
+        standings: dict[Identity, ReadinessState] = {}
         terms: dict[Identity, Terms] = {one.identity: terms_of(one, **how) for one in wanted}
         try:
             until_ready(
@@ -96,9 +97,10 @@ class Watched:
                 terms,
                 clock=self.clock,
                 on_event=self.events.append,
-                found=self._take,
+                standings=standings,
             )
         finally:
+            self.found = {who: one.readiness for who, one in standings.items()}
             self.waited_s = self.clock.now_s() - begun_s
         return self.waited_s
 
@@ -106,6 +108,3 @@ class Watched:
     def told(self) -> list[tuple[str, str]]:
         """Give what was told: about whom, and what; not what was said again after a long time."""
         return [(str(event.identity or ""), event.text) for event in self.events if event.kind != "still"]
-
-    def _take(self, found: Found) -> None:
-        self.found = {who: one.readiness for who, one in found.items()}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mlstack.deploy.changes import ApplyOptions
     from mlstack.deploy.target import Target
     from mlstack.objects.kube_object import DesiredState
-    from mlstack.operations.deploy import UnlockPlan
+    from mlstack.operations.history import UnlockPlan
 
 top = family()
 history = family(
@@ -120,7 +120,7 @@ def diff(
 ) -> int:
     """Show what apply would change; exits with 1 when there is anything."""
     from mlstack.deploy import compare
-    from mlstack.operations import deploy
+    from mlstack.operations import deploy, history
 
     env = session.given["env"]
     if other is not None:
@@ -130,13 +130,13 @@ def diff(
         left, right = compare.read_side(env or ""), compare.read_side(other)
         target = session.target(left.environment)
         with page.waiting(f"comparing {left} with {right}"):
-            result: object = deploy.compare_environments(target, left, right, opener=session.opener())
+            result: object = history.compare_environments(target, left, right, opener=session.opener())
         return _emit_diff(session, result, summary=summary)
     target = session.target(env if env is None else compare.read_side(env).environment)
     try:
         with page.waiting("comparing with the cluster"):
             if live:
-                result = deploy.find_drift(target, opener=session.opener())
+                result = history.find_drift(target, opener=session.opener())
             else:
                 how = session.apply_options(dry_run=True)
                 result = deploy.diff(target, opener=session.opener(), options=how)
@@ -405,11 +405,11 @@ def status(
 )
 def list_history(session: Session) -> object:
     """List what was applied to an environment: number, when, by whom, how it ended."""
-    from mlstack.operations import deploy
+    from mlstack.operations import history
 
     target = session.target(session.given["env"])
     with page.waiting("reading the history"):
-        return deploy.list_history(target, opener=session.opener(), clock=session.ports.clock)
+        return history.list_history(target, opener=session.opener(), clock=session.ports.clock)
 
 
 @history.command(
@@ -429,12 +429,12 @@ def show_revision(
     ] = None,
 ) -> object:
     """Show one revision with its objects; secrets are masked in every format."""
-    from mlstack.operations import deploy
+    from mlstack.operations import history
 
     env, numbers = split_words(words, most=1)
     target = session.target(env)
     with page.waiting("reading the history"):
-        return deploy.show_revision(target, *numbers, opener=session.opener(), clock=session.ports.clock)
+        return history.show_revision(target, *numbers, opener=session.opener(), clock=session.ports.clock)
 
 
 @history.command(
@@ -454,14 +454,14 @@ def diff_revisions(
     ] = None,
 ) -> object:
     """Show what changed from one revision to another; exits with 1 when anything did."""
-    from mlstack.operations import deploy
+    from mlstack.operations import history
 
     env, numbers = split_words(words, most=2)
     if not numbers:
         raise UsageError("which revision?", hint="mlstack history diff ENV N, or ENV N M")
     target = session.target(env)
     with page.waiting("reading the history"):
-        return deploy.diff_revisions(target, *numbers, opener=session.opener(), clock=session.ports.clock)
+        return history.diff_revisions(target, *numbers, opener=session.opener(), clock=session.ports.clock)
 
 
 def split_words(words: list[str] | None, *, most: int) -> tuple[str | None, list[int]]:
@@ -488,14 +488,14 @@ def unlock(session: Session) -> object:
     A lock expires by itself within seconds of the end of its run. A run that still holds it stops before its
     next write.
     """
-    from mlstack.operations import deploy
+    from mlstack.operations import history
 
     target = session.target(session.given["env"])
     with page.waiting("looking at the lock"):
-        plan = deploy.plan_unlock(target, opener=session.opener(), clock=session.ports.clock)
+        plan = history.plan_unlock(target, opener=session.opener(), clock=session.ports.clock)
     if plan.term is not None and not _unlock_confirmed(plan, session):
         return 1
-    return deploy.unlock(plan)
+    return history.unlock(plan)
 
 
 def _unlock_confirmed(plan: UnlockPlan, session: Session) -> bool:

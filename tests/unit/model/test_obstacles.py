@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy.wait import obstacles
+from mlstack.deploy.deletion import obstacles
 
 
 def live(*finalizers: str, **conditions: str) -> dict[str, Any]:

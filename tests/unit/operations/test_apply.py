@@ -348,14 +348,14 @@ def test_an_interruption_between_deletion_and_creation_is_told(
     stack.apply()
     stack.write("a", tfjob(workers=3), TFJOBS)
     plan = stack.plan()
-    write = plan.cluster.apply
+    write = plan.reached.cluster.apply
 
     def interrupt(data: dict[str, Any], **how: Any) -> Applied:
         if data["kind"] == "TFJob":
             raise KeyboardInterrupt
         return write(data, **how)
 
-    monkeypatch.setattr(plan.cluster, "apply", interrupt)
+    monkeypatch.setattr(plan.reached.cluster, "apply", interrupt)
     with pytest.raises(Interrupted) as caught:
         deploy.apply(plan, clock=stack.clock)
     row = next(one for one in caught.value.partial.objects if one.name == "cnn")

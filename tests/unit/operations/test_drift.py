@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from mlstack.kube.client import ObjectRef
-from mlstack.operations import deploy
-from mlstack.operations.deploy import DriftResult, DriftRow
+from mlstack.operations.history import DriftResult, DriftRow, find_drift
 from mlstack.testing.cluster import MemoryCluster
 from tests.support.deploying import Stack, config_map, crd, deployment, secret
 
@@ -30,7 +29,7 @@ def applied(stack: Stack) -> Stack:
 
 
 def look(stack: Stack, **facts: Any) -> DriftResult:
-    return deploy.find_drift(stack.target(**facts), opener=stack.opener)
+    return find_drift(stack.target(**facts), opener=stack.opener)
 
 
 def rows(found: DriftResult) -> dict[str, DriftRow]:

@@ -24,6 +24,7 @@ from mlstack.errors import (
 )
 from mlstack.kube.client import ObjectRef
 from mlstack.operations import deploy
+from mlstack.operations.history import list_history
 from mlstack.testing.cluster import MemoryCluster
 from tests.support.cut import CutCluster
 from tests.support.deploying import Stack, config_map, secret
@@ -365,7 +366,7 @@ def test_numbers_that_nobody_wrote_end_at_once_with_one_message(
     with pytest.raises(ClusterError, match="revision 3 is damaged: its Secrets are not what was written"):
         twice.rollback(3)
     assert time.monotonic() - begun_s < 2
-    listed = deploy.list_history(twice.target(), opener=twice.opener, clock=twice.clock)
+    listed = list_history(twice.target(), opener=twice.opener, clock=twice.clock)
     assert (len(listed.notes) == 1) == (content is None)
     twice.write("a", config_map(a="3"))
     assert twice.apply().ok

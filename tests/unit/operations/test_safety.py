@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mlstack.deploy import lock
 from mlstack.deploy.result import ObjectChange, RunResult
 from mlstack.deploy.target import Holder
 from mlstack.errors import ClusterError, ConfigError, ConflictError, InvalidError, LockedError
@@ -321,14 +322,12 @@ def test_a_version_in_use_stays_served(stack: Stack, clusters: Clusters, used: b
 def test_two_environments_do_not_lock_each_other(stack: Stack, clusters: Clusters) -> None:
     clusters["gke"] = clusters["minikube"]
     stack.write("a", config_map())
-    plan = stack.plan(holder=Holder(name="ada@laptop/1/x"))
-    with plan._locked(stack.clock, lambda event: None):
-        live = clusters["minikube"].get(LEASE)
-        assert live is None  # its namespace is not there yet
     stack.apply()
     stack.write("a", config_map(a="2"))
-    plan = stack.plan(holder=Holder(name="ada@laptop/1/x"))
-    with plan._locked(stack.clock, lambda event: None):
+    place, holder = stack.target().place(), Holder(name="ada@laptop/1/x")
+    with lock.hold(
+        clusters["minikube"], place, "demo", holder=holder, clock=stack.clock, on_event=lambda event: None
+    ):
         assert clusters["minikube"].get(LEASE) is not None
         with pytest.raises(LockedError, match=r"held by ada@laptop \(pid 1\)"):
             stack.apply(holder=Holder(name="grace@ci/2/y"), lock_timeout_s=0)

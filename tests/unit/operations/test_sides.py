@@ -10,8 +10,7 @@ from mlstack.deploy.compare import read_side
 from mlstack.deploy.result import ObjectChange
 from mlstack.errors import NotFoundError, UsageError
 from mlstack.kube.client import ObjectRef
-from mlstack.operations import deploy
-from mlstack.operations.deploy import CompareResult
+from mlstack.operations.history import CompareResult, compare_environments
 from mlstack.testing.cluster import MemoryCluster
 from tests.support.deploying import Stack, config_map, deployment
 
@@ -30,7 +29,7 @@ def two(stack: Stack) -> Stack:
 
 def look(stack: Stack, left: str, right: str, **facts: Any) -> CompareResult:
     sides = read_side(left), read_side(right)
-    return deploy.compare_environments(stack.target(**facts), *sides, opener=stack.opener)
+    return compare_environments(stack.target(**facts), *sides, opener=stack.opener)
 
 
 def different(found: CompareResult) -> dict[str, ObjectChange]:

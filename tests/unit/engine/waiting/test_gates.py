@@ -11,7 +11,6 @@ from mlstack.errors import ForbiddenError, NotReadyError
 from mlstack.events import RunEvent
 from mlstack.kube.client import Listing, ObjectRef
 from mlstack.objects.kube_object import Identity, KubeObject
-from mlstack.readiness.terms import Terms
 from mlstack.testing.cluster import MemoryCluster
 from mlstack.testing.controllers import Simulation
 from mlstack.validate.validate import load_schemas
@@ -52,10 +51,7 @@ class World:
         if moves:
             self.clock.simulation = Simulation(self.cluster)
         self.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}})
-        self.terms = Terms(timeout_s=20)
-        self.gates = Barriers(
-            self.cluster, clock=self.clock, on_event=self.events.append, terms=lambda found: self.terms
-        )
+        self.gates = Barriers(self.cluster, clock=self.clock, on_event=self.events.append, timeout_s=20)
 
     def make(self, data: dict[str, Any]) -> KubeObject:
         found = KubeObject(data={**data, "metadata": {**data["metadata"], "namespace": "ml"}})
@@ -100,8 +96,9 @@ def test_a_gate_that_does_not_open_says_why() -> None:
 
 def test_what_is_not_waited_for_opens_its_gate_at_once() -> None:
     world = World(moves=False)
-    world.terms = Terms(policy="none")
-    world.gates.ready("`web`", [world.make(deployment())])
+    web = deployment()
+    web["metadata"]["annotations"] = {"mlstack.dev/wait": "none"}
+    world.gates.ready("`web`", [world.make(web)])
     assert world.waited_s < 3
 
 

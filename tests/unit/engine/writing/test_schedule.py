@@ -9,14 +9,18 @@ from typing import Any
 
 import pytest
 
+from mlstack.deploy.deletion import DeletionWatcher, Steps
 from mlstack.deploy.run import Schedule
-from mlstack.deploy.wait import Steps
 from mlstack.errors import ForbiddenError, LockedError, MlstackError, UnreachableError
+from mlstack.events import silent
 from mlstack.kube.parallel import WORKERS
 from mlstack.objects import order
 from mlstack.objects.kube_object import KubeObject
 from mlstack.objects.order import Barrier as Gate
 from mlstack.objects.order import Node
+from mlstack.testing.cluster import MemoryCluster
+from mlstack.validate.validate import load_schemas
+from tests.support.deploying import VirtualClock
 
 
 def config_maps(count: int) -> list[KubeObject]:
@@ -26,21 +30,33 @@ def config_maps(count: int) -> list[KubeObject]:
     ]
 
 
-def schedule(count: int, work: Callable[[Node], None], stopped: Event | None = None) -> Schedule:
-    def steps(node: Node) -> Steps:
-        work(node)
+class Plain:
+    """Work that waits for nothing to be gone."""
+
+    binding = frozenset({"user", "needs"})
+
+    def __init__(self, work: Callable[[Node], None]) -> None:
+        self._work = work
+
+    def is_idle(self, node: Node) -> bool:
+        return isinstance(node, Gate)
+
+    def steps(self, node: Node) -> Steps:
+        self._work(node)
         yield from ()
 
-    return Schedule(
-        order.graph(config_maps(count)),
-        work=steps,
-        wait=lambda gone, then: then(None),
-        skipped=lambda node, why: None,
-        is_idle=lambda node: isinstance(node, Gate),
-        because=lambda node, end, after: end,
-        binding=frozenset({"user", "needs"}),
-        stopped=stopped or Event(),
+    def skip(self, node: Node, why: str) -> None:
+        pass
+
+    def because(self, node: Node, end: str, after: Node) -> str:
+        return end
+
+
+def schedule(count: int, work: Callable[[Node], None], stopped: Event | None = None) -> Schedule:
+    watcher = DeletionWatcher(
+        MemoryCluster(load_schemas("1.36")), clock=VirtualClock(), on_event=silent, timeout_s=None
     )
+    return Schedule(order.graph(config_maps(count)), Plain(work), watcher, stopped or Event())
 
 
 @pytest.mark.parametrize(

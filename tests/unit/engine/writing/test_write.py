@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from mlstack.deploy import wait, write
+from mlstack.deploy import deletion, write
 from mlstack.deploy.changes import Change
+from mlstack.deploy.deletion import DeletionWatcher, Gone
 from mlstack.deploy.inventory_store import WEBHOOK_S
-from mlstack.deploy.wait import DeletionWatcher, Gone
 from mlstack.deploy.write import ObjectWriter
 from mlstack.errors import (
     ConflictError,
@@ -78,16 +78,15 @@ class Told:
     def __init__(self, cluster: MemoryCluster, clock: VirtualClock | None = None) -> None:
         self.cluster, self.clock = cluster, clock or VirtualClock(0)
         self.said: list[str] = []
-        self.reached: list[str] = []
         self.writer = ObjectWriter(
-            cluster, clock=self.clock, say=lambda kind, identity, text: self.said.append(f"{kind}: {text}")
+            cluster, clock=self.clock, tell=lambda event: self.said.append(f"{event.kind}: {event.text}")
         )
 
     def write(self, one: Change) -> Applied:
-        return self.go(self.writer.write(one, self.reached.append))
+        return self.go(self.writer.write(one))
 
     def delete(self, one: Change) -> str:
-        return self.go(self.writer.delete(one, grace_period_s=None)).outcome
+        return self.go(self.writer.delete(one)).outcome
 
     def go(self, steps: Generator[Gone, None, Result]) -> Result:
         """Do all steps of a change."""
@@ -213,7 +212,7 @@ def test_a_recreation_says_how_far_it_came() -> None:
     told = Told(cluster)
     with pytest.raises(InvalidError):
         told.write(change("recreate", live_uid=uid))
-    assert told.reached == ["was deleted and is not made anew yet: "]
+    assert list(told.writer.progress.values()) == ["was deleted and is not made anew yet: "]
     assert cluster.get(REF) is None
 
 
@@ -241,4 +240,4 @@ def test_what_does_not_go_is_told_with_what_holds_it() -> None:
     told = Told(cluster)
     with pytest.raises(NotReadyError, match=r"finalizers are still there: ex\.com/hold"):
         told.delete(change("delete", live_uid=uid))
-    assert told.clock.now_s() >= wait.GONE_S
+    assert told.clock.now_s() >= deletion.GONE_S

@@ -1,0 +1,249 @@
+"""What a run would do, worked out and waiting for a yes: the whole difference, and the plan of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from mlstack.app.app import ClusterIdentity, Environment
+from mlstack.deploy import history, inventory, inventory_store, permissions, replacement, result, target, wait
+from mlstack.deploy.changes import Action, ApplyOptions, Change, Changes, what_moved
+from mlstack.deploy.diff import diff
+from mlstack.deploy.inventory import Inventory
+from mlstack.deploy.live import fetch
+from mlstack.deploy.lock import LastingLock
+from mlstack.deploy.prune import Pruning, candidates, refuse_too_much
+from mlstack.deploy.result import ChangeReport, RunKind, RunResult
+from mlstack.deploy.target import Reached
+from mlstack.errors import OutdatedError
+from mlstack.events import OnEvent, RunEvent, RunEventKind
+from mlstack.objects import kube_object
+from mlstack.objects.kube_object import Identity
+
+_OUTCOMES: Mapping[Action, RunEventKind] = {
+    "create": "created",
+    "update": "updated",
+    "recreate": "recreated",
+    "delete": "deleted",
+    "unchanged": "unchanged",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApplyPlan:
+    """What one run would do, ready to be confirmed and carried out; a delete and a rollback are plans too.
+
+    `kind` tells a deletion of everything from an apply.
+    """
+
+    changes: Changes
+    reached: Reached  # what is wanted, and where
+    options: ApplyOptions
+    inventory: Inventory  # what the environment had in its cluster when this was worked out
+    forgotten: frozenset[Identity] = frozenset()  # its members that are not there any more, or another's
+    what: str = ""  # the run in a few words, for the history
+    kind: RunKind = "ApplyResult"
+    pin: ClusterIdentity | None = None  # what the environment is bound to before the first write
+    grace_period_s: int | None = None  # time that deleted pods get to end, None for their own
+    lock: LastingLock | None = None  # holds the lock over this run and others; None for this run alone
+
+    @property
+    def report(self) -> ChangeReport:
+        """Give what a person confirms."""
+        return result.report(self.changes)
+
+    @property
+    def place(self) -> Environment:
+        """Give the environment as it is used by this run."""
+        return self.reached.place
+
+    @property
+    def environment(self) -> str:
+        """Give the name of the environment."""
+        return self.place.name
+
+    @property
+    def protected(self) -> bool:
+        """Tell whether the environment wants every change confirmed."""
+        return self.place.protected
+
+    @property
+    def destructive(self) -> bool:
+        """Tell whether anything is deleted, if only to be made anew."""
+        return self.changes.destructive
+
+    @property
+    def changes_existing(self) -> bool:
+        """Tell whether anything that exists changes or goes."""
+        return self.changes.changes_existing
+
+    @property
+    def deletes(self) -> bool:
+        """Tell whether this takes everything away, with what is kept of the environment."""
+        return self.kind == "DeleteResult"
+
+    @cached_property
+    def writes(self) -> bool:
+        """Tell whether anything is sent, if only to set the inventory right, so that a lock is needed."""
+        if self.deletes:
+            return bool(self.changes.writes or self.forgotten) or self.inventory.exists
+        grown = inventory.grown(self.inventory, self.changes.changes)
+        shrunk = inventory.shrunk(grown, self.changes.changes, written={}, gone=self.forgotten)
+        return bool(self.changes.writes) or inventory_store.needs_writing(self.inventory, shrunk)
+
+    @property
+    def namespace(self) -> tuple[Change, ...]:
+        """Give the creation of the environment's namespace, if there is one: the lock lives in it."""
+        own = Identity("", "Namespace", "", self.place.namespace)
+        return tuple(
+            change for change in self.changes.writes if change.identity == own and change.action == "create"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentDiff:
+    """Everything that a deploy of an environment would do, and what it was compared with."""
+
+    changes: Changes
+    inventory: Inventory
+    pruning: Pruning  # what becomes of what the files no longer bring
+    may_all: bool | None  # whether we may do everything in the cluster; None if that was not asked
+
+
+def diff_environment(reached: Reached, options: ApplyOptions) -> EnvironmentDiff:
+    """Compare what is wanted with what is there and what was deployed before; nothing is written.
+
+    Raises:
+        ClusterError: the cluster cannot be asked or refuses an object.
+    """
+    reached = _as_members(reached)
+    live = fetch(reached, options, writing=not options.dry_run)
+    changes = diff(reached, live, options, check_new=options.dry_run)
+    known = live.inventory
+    was_deployed = live.was_deployed or any(change.live_uid for change in changes.changes)
+    if not known.exists and options.prune and was_deployed:
+        known = inventory_store.find_by_labels(reached.cluster, known)
+    pruning = candidates(reached, known, changes.changes) if options.prune else Pruning()
+    notes = (
+        *changes.notes,
+        *known.notes,
+        *pruning.notes,
+        *_large_prune(pruning, options),
+        *_elsewhere(reached, live.elsewhere),
+        *(_former_environments(reached, known) if options.adopt else ()),
+    )
+    return EnvironmentDiff(
+        changes=replace(changes, changes=(*changes.changes, *pruning.changes), notes=notes),
+        inventory=known,
+        pruning=pruning,
+        may_all=live.may_all,
+    )
+
+
+def _as_members(reached: Reached) -> Reached:
+    """Label all that is wanted as members of the environment's inventory."""
+    state = reached.state
+    inventory.refuse_member_labels(wanted.data for wanted in state.objects)
+    empty = Inventory(app=state.app, environment=state.environment, namespace=reached.place.namespace)
+    members = tuple(wanted.with_data(empty.label(wanted.data)) for wanted in state.objects)
+    return replace(reached, state=replace(state, objects=members))
+
+
+def _large_prune(pruning: Pruning, options: ApplyOptions) -> Iterator[str]:
+    if pruning.is_too_much and not options.allow_large_prune:
+        yield f"{pruning.warning}: more than half, which an apply does only with --allow-large-prune"
+
+
+def _elsewhere(reached: Reached, namespaces: Sequence[str]) -> Iterator[str]:
+    """Say it when an environment comes to another namespace: what it has in the old one is left there."""
+    name = reached.place.name
+    for namespace in namespaces:
+        yield (
+            f"environment `{name}` has objects in namespace `{namespace}` too:"
+            f" mlstack delete {name} -n {namespace}"
+        )
+
+
+def _former_environments(reached: Reached, known: Inventory) -> Iterator[str]:
+    """Say what is left of environments that the app does not have, whose objects are adopted."""
+    place, names = reached.place, set(map(kube_object.label_of, reached.target.app.environment_names()))
+    for former in inventory_store.other_environments(reached.cluster, known):
+        if former not in names:
+            yield (
+                f"environment `{former}`, which the app does not have, keeps its inventory and history in"
+                f" namespace `{place.namespace}`; for what it has left: mlstack env add {former}"
+                f" --context {place.context} --namespace {place.namespace}, then mlstack delete {former}"
+                f" and mlstack env rm {former}"
+            )
+
+
+def make_plan(
+    reached: Reached, options: ApplyOptions, *, what: str = "", may_be_empty: bool = False
+) -> ApplyPlan:
+    """Work out what a deploy would do; nothing is written.
+
+    `what` is the run in a few words, for the history (empty for an apply); nothing may be wanted only where
+    that is said, as by a set that was recorded so.
+
+    Raises:
+        ConfigError: nothing would be deployed.
+        ForbiddenError: rights are missing; names all of them.
+        ClusterError: the cluster cannot be asked or refuses an object.
+    """
+    if not may_be_empty:
+        target.refuse_empty(reached.state)
+    wait.terms_of(reached.state.objects, reached, options)  # a wrong annotation ends the run here
+    with permissions.explaining(reached, writing=not options.dry_run):
+        found = diff_environment(reached, options)
+    changes, place, identity = found.changes, reached.place, reached.identity
+    replacement.refuse(changes.changes)
+    if not options.allow_large_prune:
+        refuse_too_much(found.pruning)
+    # What lies in no namespace is known for sure only now: the server tells it of custom resources.
+    target.refuse_outside(place, (change.subject for change in changes.changes if change.component))
+    fresh = place.cluster is None and reached.target.context is None and target.is_known(identity)
+    plan = ApplyPlan(
+        changes=changes,
+        reached=reached,
+        options=options,
+        inventory=found.inventory,
+        forgotten=found.pruning.forgotten,
+        what=what or history.run_summary(reached.target, "apply"),
+        pin=identity if fresh else None,
+    )
+    if plan.writes and not options.dry_run:
+        permissions.check(
+            reached.cluster, place, changes.app, changes.changes, found.inventory, may_all=found.may_all
+        )
+    return plan
+
+
+def refuse_new(approved: Changes, now: Changes) -> None:
+    """Raise if anything is to be done now that was not approved; what is done already may be missing.
+
+    Raises:
+        OutdatedError: naming the first such object.
+    """
+    shown = {change.identity: change for change in approved.changes}
+    for change in now.writes:
+        before = shown.get(change.identity)
+        if before is None or before.digest != change.digest:
+            what = what_moved(before, change) if before is not None else f"{change.action} is new"
+            raise OutdatedError(
+                f"another run was faster, and `{change.identity}` is not as it was shown: {what}",
+                hint="nothing was done; run the command again to see what is left",
+            )
+
+
+def pretend(plan: ApplyPlan, on_event: OnEvent) -> RunResult:
+    """Tell how each object would end; nothing is sent."""
+    outcomes = {}
+    for note in plan.changes.notes:
+        on_event(RunEvent("note", None, note))
+    for change in plan.changes.changes:
+        text = change.reason or "; ".join(change.notes)
+        event = RunEvent(_OUTCOMES.get(change.action, "kept"), change.identity, text)
+        outcomes[change.identity] = event
+        on_event(event)
+    return result.run_result(plan.changes, outcomes, kind=plan.kind, dry_run=True)

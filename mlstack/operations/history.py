@@ -1,0 +1,375 @@
+"""What became of an environment: its lock, its history, drift, and two environments side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from mlstack.app.app import API_VERSION, Environment
+from mlstack.clock import Clock
+from mlstack.deploy import compare as sides
+from mlstack.deploy import drift, history, lock, result
+from mlstack.deploy import target as guard
+from mlstack.deploy.changes import Changes
+from mlstack.deploy.compare import ComparedEnvironment
+from mlstack.deploy.drift import Difference, DriftState, ObjectDrift
+from mlstack.deploy.history import History, Revision, open_history
+from mlstack.deploy.result import ObjectChange, report
+from mlstack.deploy.target import Target, reach
+from mlstack.errors import LockedError, NotFoundError
+from mlstack.kube.client import Opener
+from mlstack.kube.lease import Lease, Term
+from mlstack.objects import order
+from mlstack.objects.kube_object import KubeObject
+from mlstack.objects.masking import mask_object, mask_values
+from mlstack.render.render import known_secrets
+
+# --- `unlock`: free an environment whose lock a dead run has left behind ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnlockPlan:
+    """What would be freed."""
+
+    place: Environment  # the environment as it is used by this run
+    lease: Lease  # its lock
+    term: Term | None  # who holds it; None if nobody does
+    left_s: float  # how long it lasts unless its run goes on
+
+    @property
+    def holder(self) -> str:
+        """Say who holds it since when, and how long it lasts."""
+        if self.term is None:
+            return "nobody"
+        rest = f"expires in {self.left_s:.0f} s" if self.left_s > 0 else "expired"
+        return f"{lock.describe(self.term)}, {rest}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnlockResult:
+    """An environment that is free."""
+
+    environment: str  # its name
+    context: str  # the kubectl context
+    namespace: str  # its namespace
+    unlocked: bool  # whether it was locked before
+    holder: str  # who held it since when
+
+
+def plan_unlock(target: Target, *, opener: Opener, clock: Clock) -> UnlockPlan:
+    """Find who holds the lock of an environment; nothing is written, nothing is rendered.
+
+    Raises:
+        NotFoundError: there is no such environment.
+        ClusterError: the cluster cannot be asked or is another one.
+    """
+    place = target.place()
+    cluster = opener(place.context)
+    guard.check_cluster(place, cluster)
+    lease = lock.lease_of(cluster, place, target.app.app().name, holder=target.holder, clock=clock)
+    term = lease.read()
+    return UnlockPlan(place=place, lease=lease, term=term, left_s=lease.left_s() if term else 0.0)
+
+
+def unlock(plan: UnlockPlan) -> UnlockResult:
+    """Free the environment; a run that still holds the lock writes nothing more.
+
+    Raises:
+        LockedError: another run has taken the lock since.
+        ClusterError: the cluster does not answer or refuses.
+    """
+    if plan.term is not None:
+        plan.lease.release(plan.term)
+        now = plan.lease.read()
+        if now is not None:
+            raise LockedError(
+                f"another run has locked environment `{plan.place.name}` meanwhile: {lock.describe(now)}",
+                hint="it was left alone; if that run is dead too, repeat the command",
+            )
+    return UnlockResult(
+        environment=plan.place.name,
+        context=plan.place.context,
+        namespace=plan.place.namespace,
+        unlocked=plan.term is not None,
+        holder=plan.holder,
+    )
+
+
+# --- `diff A B`: two environments side by side, as their files say or as their clusters have them ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareResult:
+    """What changes on the way from one environment to another."""
+
+    api_version: str = API_VERSION  # version of this format
+    kind: Literal["CompareResult"] = "CompareResult"  # kind of this format
+    ok: bool  # true if there is no difference
+    app: str  # name of the app
+    left: str  # what is compared: `local:ENV` for its files, `remote:ENV` for its cluster
+    right: str  # what it is compared with
+    # one row an object, named as in the environment it was compared in; `create` is on the right alone,
+    # `delete` on the left alone
+    objects: tuple[ObjectChange, ...]
+    counts: Mapping[str, int]  # number of objects of each action
+    notes: tuple[str, ...] = ()  # remarks on the comparison as a whole
+
+
+def compare_environments(
+    target: Target, left: ComparedEnvironment, right: ComparedEnvironment, *, opener: Opener
+) -> CompareResult:
+    """Compare two sides; nothing is written.
+
+    Raises:
+        NotFoundError: there is no such environment.
+        ConfigError: a file, parameter or template is wrong.
+        ClusterError: a cluster cannot be asked, or is another than the environment's.
+    """
+    changes, notes = sides.compare(target, left, right, opener=opener)
+    told = report(
+        Changes(
+            app=target.app.app().name,
+            environment=right.environment,
+            namespace="",
+            context="",
+            cluster=None,
+            changes=changes,
+            notes=notes,
+        )
+    )
+    return CompareResult(
+        ok=told.ok,
+        app=told.app,
+        left=str(left),
+        right=str(right),
+        objects=told.objects,
+        counts=told.counts,
+        notes=told.notes,
+    )
+
+
+# --- `diff --live`: what became of an environment since it was applied, and who did it ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftRow:
+    """How one live object stands against the files and the last apply."""
+
+    object: str  # the object as people name it: `Deployment kubeflow/tf-hub`
+    kind: str  # its kind
+    namespace: str  # its namespace, empty for cluster-scoped objects
+    name: str  # its name
+    component: str  # full name of the component that brings it
+    # `same`, `changed`, `missing` (was applied and is not there), `new` (was not applied so far) or
+    # `extra` (is there with our marks, and not in the files)
+    state: DriftState
+    reason: str  # what happened to the object as a whole, empty if nothing did
+    manager: str  # the field manager that made an extra object ours, empty if nobody is recorded
+    time: str  # when it did
+    differences: tuple[Difference, ...]  # fields that are not as the files say
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftResult:
+    """What became of an environment since it was applied."""
+
+    api_version: str = API_VERSION  # version of this format
+    kind: Literal["DriftResult"] = "DriftResult"  # kind of this format
+    ok: bool  # true if the live objects are as the files say
+    app: str  # name of the app
+    environment: str  # name of the environment
+    namespace: str  # its namespace
+    context: str  # the kubectl context
+    # one row an object: those of the files in their order, then those only the cluster has
+    objects: tuple[DriftRow, ...]
+    # number of differences by cause: `person`, `controller`, `stale` (the files have changed since the
+    # last apply), `unknown`, `missing` and `extra`
+    counts: Mapping[str, int]
+    notes: tuple[str, ...] = ()  # what could not be seen
+
+
+def find_drift(target: Target, *, opener: Opener) -> DriftResult:
+    """Classify every difference of the live objects; nothing is written.
+
+    Raises:
+        ConfigError: a file, parameter or template is wrong.
+        ClusterError: the cluster cannot be asked or is another one.
+    """
+    reached = reach(target, opener)
+    found = drift.find_drift(reached)
+    return DriftResult(
+        ok=all(row.state == "same" for row in found.objects),
+        app=reached.state.app,
+        environment=reached.state.environment,
+        namespace=reached.state.namespace,
+        context=reached.place.context,
+        objects=tuple(_row(row) for row in found.objects),
+        counts=drift.summary(found.objects),
+        notes=found.notes,
+    )
+
+
+def _row(found: ObjectDrift) -> DriftRow:
+    identity = found.identity
+    return DriftRow(
+        object=str(identity),
+        kind=identity.kind,
+        namespace=identity.namespace,
+        name=identity.name,
+        component=found.component,
+        state=found.state,
+        reason=found.reason,
+        manager=found.manager,
+        time=found.time,
+        differences=found.differences,
+    )
+
+
+# --- `history`: what was applied to an environment when and by whom, one revision of it, and two
+# compared
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryResult:
+    """What is known of an environment's past."""
+
+    api_version: str = API_VERSION  # version of this format
+    kind: Literal["HistoryResult"] = "HistoryResult"  # kind of this format
+    app: str  # name of the app
+    environment: str  # name of the environment
+    namespace: str  # where the history is kept
+    context: str  # the kubectl context
+    revisions: tuple[Revision, ...]  # newest first
+    notes: tuple[str, ...] = ()  # remarks, as on revisions that are damaged
+
+
+@dataclass(frozen=True, kw_only=True)
+class RevisionObject:
+    """One object of a revision."""
+
+    object: str  # the object as people name it: `Deployment kubeflow/tf-hub`
+    component: str  # full name of the component that brought it
+    manifest: Mapping[str, Any]  # the whole object, secrets masked
+
+
+@dataclass(frozen=True, kw_only=True)
+class RevisionResult:
+    """One revision with its objects."""
+
+    api_version: str = API_VERSION  # version of this format
+    kind: Literal["RevisionResult"] = "RevisionResult"  # kind of this format
+    app: str  # name of the app
+    environment: str  # name of the environment
+    namespace: str  # where the history is kept
+    context: str  # the kubectl context
+    revision: Revision  # what is known of the run
+    objects: tuple[RevisionObject, ...]  # the whole set, in the order it is applied
+
+
+@dataclass(frozen=True, kw_only=True)
+class RevisionDiff:
+    """What changed from one revision to another."""
+
+    api_version: str = API_VERSION  # version of this format
+    kind: Literal["RevisionDiff"] = "RevisionDiff"  # kind of this format
+    ok: bool  # true if nothing did
+    app: str  # name of the app
+    environment: str  # name of the environment
+    context: str  # the kubectl context
+    older: int  # number of the one that is compared
+    newer: int  # number of the one it is compared with
+    objects: tuple[ObjectChange, ...]  # what came, changed and went, secrets masked
+    counts: Mapping[str, int] = field(default_factory=dict)  # number of objects of each action
+
+
+def list_history(target: Target, *, opener: Opener, clock: Clock) -> HistoryResult:
+    """List the revisions of an environment.
+
+    Raises:
+        ClusterError: the cluster cannot be asked, or is another one.
+    """
+    kept = open_history(target, opener, clock=clock)
+    return HistoryResult(
+        app=kept.app,
+        environment=kept.environment,
+        namespace=kept.namespace,
+        context=target.place().context,
+        revisions=kept.revisions()[::-1],
+        notes=tuple(history.damaged(number).message for number in kept.impossible()),
+    )
+
+
+def show_revision(
+    target: Target, number: int | None = None, *, opener: Opener, clock: Clock
+) -> RevisionResult:
+    """Give one revision with its objects, the newest unless it is named.
+
+    Raises:
+        NotFoundError: there is no such revision.
+        ClusterError: the cluster cannot be asked, is another one, or the revision is damaged.
+    """
+    kept = open_history(target, opener, clock=clock)
+    found = _newest(kept) if number is None else kept.find(number)
+    state, secrets = kept.load(found), known_secrets(target.app, target.environment)
+    return RevisionResult(
+        app=kept.app,
+        environment=kept.environment,
+        namespace=kept.namespace,
+        context=target.place().context,
+        revision=found,
+        objects=tuple(
+            _object(one, (*state.secrets, *secrets)) for one in order.ordered(state.objects, state.depends)
+        ),
+    )
+
+
+def _object(found: KubeObject, secrets: Sequence[str]) -> RevisionObject:
+    manifest = mask_values(mask_object(found.data), secrets)
+    return RevisionObject(object=str(found.identity), component=found.component, manifest=manifest)
+
+
+def diff_revisions(
+    target: Target, older: int, newer: int | None = None, *, opener: Opener, clock: Clock
+) -> RevisionDiff:
+    """Compare a revision with another, the newest unless it is named.
+
+    Raises:
+        NotFoundError: one of them is not there.
+        ClusterError: the cluster cannot be asked, is another one, or a revision is damaged.
+    """
+    kept = open_history(target, opener, clock=clock)
+    first = kept.find(older)
+    second = _newest(kept) if newer is None else kept.find(newer)
+    before, after = kept.load(first), kept.load(second)
+    context = target.place().context
+    changes = Changes(
+        app=kept.app,
+        environment=kept.environment,
+        namespace=kept.namespace,
+        context=context,
+        cluster=None,
+        changes=history.changes_between(before, after),
+        secrets=(*before.secrets, *after.secrets, *known_secrets(target.app, target.environment)),
+    )
+    told = result.report(changes)
+    return RevisionDiff(
+        ok=told.ok,
+        app=kept.app,
+        environment=kept.environment,
+        context=context,
+        older=first.number,
+        newer=second.number,
+        objects=told.objects,
+        counts=told.counts,
+    )
+
+
+def _newest(kept: History) -> Revision:
+    known = kept.revisions()
+    if known:
+        return known[-1]
+    raise NotFoundError(
+        f"environment `{kept.environment}` has no history in namespace `{kept.namespace}`",
+        hint=f"mlstack apply {kept.environment}",
+    )
