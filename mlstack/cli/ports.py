@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from mlstack.deploy.target import Holder, Target
     from mlstack.disk_cache import Cache
     from mlstack.kube.client import Cluster
-    from mlstack.kube.http import Counted
     from mlstack.kube.kubeconfig import Kubeconfig
+    from mlstack.kube.transport import Counted
 
 Connect = Callable[[str, str | None], "Cluster"]
 ConnectOnce = Callable[[str, str | None, "Counted"], "Cluster"]

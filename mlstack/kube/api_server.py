@@ -37,8 +37,8 @@ from mlstack.kube.client import (
     WatchEvent,
     written,
 )
-from mlstack.kube.http import APPLY, BrokenError, Request, Response, Transport, decoded, quote
 from mlstack.kube.parallel import prefetch
+from mlstack.kube.transport import APPLY, BrokenError, Request, Response, Transport, decoded, quote
 from mlstack.objects.kinds import Kind, Kinds
 from mlstack.objects.kube_object import MANAGER
 

@@ -14,19 +14,11 @@ from threading import Lock
 from mlstack.errors import ClusterError, MlstackError
 from mlstack.kube import login as logins
 from mlstack.kube.api_server import ApiServerClient
-from mlstack.kube.http import (
-    AGENT,
-    READ_TIMEOUT_S,
-    ConnectionPool,
-    Counted,
-    Sent,
-    Transport,
-    fingerprint,
-    tls_context,
-)
+from mlstack.kube.http import ConnectionPool, Sent, fingerprint, tls_context
 from mlstack.kube.id_tokens import IdTokens
 from mlstack.kube.kubeconfig import LOOK, Login
 from mlstack.kube.login import ContextLogin, IdToken, Plugin, Proof, TokenFile
+from mlstack.kube.transport import AGENT, READ_TIMEOUT_S, Counted, Transport
 
 
 def connect(

@@ -1,53 +1,40 @@
-"""Requests to one API server over urllib3: limits of time and size, patience, streams, faults as ours."""
+"""Connections to one server over urllib3: kept, with limits of time and size, every fault in a few words."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
 import io
-import json
 import math
 import re
 import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from http.client import HTTPException, HTTPResponse, IncompleteRead, RemoteDisconnected
-from itertools import accumulate
 from threading import Lock, Thread
-from typing import Any, Protocol
+from typing import Any
 
 from urllib3 import HTTPHeaderDict, PoolManager, ProxyManager, Timeout, disable_warnings
 from urllib3 import exceptions as urllib3_errors
 from urllib3.util import parse_url
 
-import mlstack
-from mlstack.errors import ClusterError, InvalidError, TransientError, UnreachableError
+from mlstack.errors import ClusterError
 from mlstack.kube.kubeconfig import Address, Login, address, basic, host_name
 
-AGENT = f"mlstack/{mlstack.__version__}"
 CONNECT_TIMEOUT_S = 10.0
-READ_TIMEOUT_S = 60.0
-PATIENCE_S = 30.0
-"""How long one request goes on when the server asks it to come again later."""
-LONGEST_PAUSE_S = 10.0
-_SHORTEST_PAUSE_S = 0.1
 CONNECTIONS = 32
 """How many connections are kept for the next request: as many as ever write and wait at once."""
 MOST_BYTES = 128 << 20
 """How much an answer may have, as it comes and unpacked: ten times of what a large cluster lists at once."""
 MOST_HEAD_BYTES = 1 << 20
 """How much may come before the body of an answer."""
-_MOST_REDIRECTS = 10  # Go's
 _LONGEST_LINE = 16 << 20
 _PIECE = 1 << 16
 
-APPLY = "application/apply-patch+yaml"
 Sent = Mapping[str, "str | tuple[str, ...]"]
 """Headers to send by name; those that have several values are sent several times."""
-Counted = Callable[[str, int | None], None]
-"""Told of each request that is sent: its verb, and the HTTP status of its answer, None for no answer."""
 
 _KUBECONFIG = "check `server` of the kubectl context, and that the cluster runs: kubectl cluster-info"
 _TLS = "check certificate-authority, tls-server-name and client certificate of the kubectl context"
@@ -261,13 +248,27 @@ class ConnectionPool:
             # A server that ended one connection, as at a restart, has ended them all.
             self._manager.clear()
             # What is wrong with a header repeats it, a token included.
-            raise _fault(error, self._is_proxied) from (None if type(error) is ValueError else error)
+            raise _fault(error, self._is_proxied) from (None if isinstance(error, ValueError) else error)
         return Received(status=raw.status, headers=raw.headers, data=data, raw=raw)
 
 
 def _bounded(pool: Any) -> Any:
     near = type("BoundedConnection", (_BoundedConnection, pool.ConnectionCls), {})
     return type("BoundedPool", (pool,), {"ConnectionCls": near})
+
+
+def redirect_of(answer: Received, server: Address) -> str:
+    """Give the path that an answer leads to on the same server; empty where it leads nowhere or elsewhere."""
+    location = answer.raw.get_redirect_location()
+    if not location:
+        return ""
+    try:
+        url = parse_url(location)
+        there = address(f"{url.scheme}://{url.netloc}") if url.host else server
+    except (urllib3_errors.LocationParseError, ValueError):
+        return ""
+    is_same = (there.scheme, there.host, there.port) == (server.scheme, server.host, server.port)
+    return url.request_uri if is_same else ""
 
 
 def _manager_of(login: Login) -> Callable[..., PoolManager]:
@@ -321,6 +322,28 @@ def _body(raw: Any, whole: bool) -> bytes:
         raw.close()
         raise
     return b"".join(pieces)
+
+
+def lines_of(raw: Any) -> Iterator[bytes]:
+    """Give the lines of an answer that was not read whole, as they come; they end whatever ends it."""
+    rest: list[bytes] = []
+    size = 0
+    try:
+        for chunk in raw.stream(_PIECE, decode_content=True):
+            *lines, last = chunk.split(b"\n")
+            if lines:
+                lines[0] = b"".join((*rest, lines[0]))
+                yield from (line for line in lines if line)
+                rest, size = [], 0
+            rest.append(last)
+            size += len(last)
+            if size > _LONGEST_LINE:
+                return
+    except (NoAnswerError, urllib3_errors.HTTPError, OSError, ValueError):
+        # A stream ends in many ways (server restarted, a proxy's limit, silence): all mean "watch again".
+        return
+    finally:
+        raw.close()
 
 
 def _check_length(lengths: list[str]) -> None:
@@ -448,321 +471,3 @@ def fingerprint(pem: str) -> str | None:
     """Hash CA certificates by their DER, so that order, comments and line ends do not count; None without."""
     ders = sorted({ssl.PEM_cert_to_DER_cert(certificate) for certificate in _CERTIFICATE.findall(pem)})
     return f"sha256:{hashlib.sha256(b''.join(ders)).hexdigest()}" if ders else None
-
-
-# --- requests ---
-
-
-class Credentials(Protocol):
-    """Gives the headers that say who we are; safe for many threads."""
-
-    def __call__(self, *, refused: Sent | None = None) -> Sent | None:
-        """Give the headers, or others than those that a server refused; None if there are no others."""
-        ...
-
-
-_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """One request; `path` stands below the server's address and is quoted already, `body` is sent as JSON.
-
-    Sending what `is_idempotent` twice does no harm, so a broken connection is tried again once; or whoever
-    sends it looks at what is there when the answer says that it was `repeated`.
-    """
-
-    method: str
-    path: str
-    query: Mapping[str, str] = field(default_factory=dict)
-    body: Any = None
-    content_type: str = "application/json"
-    accept: str = "application/json"
-    is_idempotent: bool = False
-
-    @property
-    def verb(self) -> str:
-        """Say what is asked, as Kubernetes does, but `get` for lists too, and `apply` apart from `patch`."""
-        if "watch" in self.query:
-            return "watch"
-        return "apply" if self.content_type == APPLY else _VERBS.get(self.method, "get")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Response:
-    """One answer, read to its end: its JSON, or the text where it is none.
-
-    Where it is `repeated`, the server may have done already what it was asked.
-    """
-
-    code: int
-    content_type: str
-    warnings: tuple[str, ...]
-    body: Any
-    repeated: bool = False
-
-
-class BrokenError(UnreachableError):
-    """The connection broke after it was made: the server may or may not have seen the request."""
-
-
-class Transport:
-    """Sends requests to one server; safe for many threads.
-
-    Args:
-        pool: the connections.
-        server: address of the server.
-        label: how people call it: "context `minikube`".
-        credentials: gives the headers that say who we are.
-        read_timeout_s: how long the server may take for one answer.
-        sleep: pauses between tries.
-        clock: seconds that only go forward.
-        counted: told of each request, each try of one included; from any thread.
-    """
-
-    def __init__(
-        self,
-        pool: ConnectionPool,
-        server: str,
-        *,
-        label: str,
-        credentials: Credentials,
-        read_timeout_s: float = READ_TIMEOUT_S,
-        sleep: Callable[[float], None] = time.sleep,
-        clock: Callable[[], float] = time.monotonic,
-        counted: Counted = lambda verb, status: None,
-    ) -> None:
-        # A password or token is in no message.
-        self.server = re.sub(r"(?<=//)[^/@]*@", "", server.partition("?")[0].rstrip("/"))
-        self.label, self.expect = label, pool.expect
-        self._pool, self._credentials, self._read_timeout_s = pool, credentials, read_timeout_s
-        self._sleep, self._clock, self._counted = sleep, clock, counted
-
-    @property
-    def why_nobody(self) -> str:
-        """Say why the server is not told who we are, nothing if it may be told."""
-        if self._pool.address.is_secure or self._pool.address.is_here:
-            return ""
-        return "nothing that shows who you are is sent over http://: let `server` begin with https://"
-
-    def send(self, request: Request) -> Response:
-        """Send a request and read the answer, whatever its code.
-
-        A 429, and a 5xx that names a time, are tried again until `PATIENCE_S` is over; refused credentials
-        are renewed once.
-
-        Raises:
-            UnreachableError: no answer.
-            ClusterError: the answer is not Kubernetes'.
-        """
-        deadline_s = self._clock() + PATIENCE_S
-        while True:
-            answer = self._answer(request, self._read_timeout_s, whole=True)
-            pause_s = _pause_s(answer.status, answer.headers.get("Retry-After"))
-            if pause_s is None or self._clock() + pause_s > deadline_s:
-                return self._response(answer)
-            self._sleep(pause_s)
-
-    def text(self, request: Request, *, timeout_s: float) -> Response | str:
-        """Send a request once and give its answer as text, or the answer if it is no 200.
-
-        Raises:
-            UnreachableError: no answer, or not all of it, within `timeout_s`.
-        """
-        answer = self._answer(request, timeout_s, whole=True)
-        return answer.data.decode("utf-8", "replace") if answer.status == 200 else self._response(answer)
-
-    def stream(self, request: Request, *, timeout_s: float) -> Response | Iterator[bytes]:
-        """Send a request and give the lines of its answer as they come, or the answer if it is no 200.
-
-        The lines end when the server ends them, the connection breaks, or `timeout_s` is over.
-
-        Raises:
-            UnreachableError: no answer at all.
-        """
-        answer = self._answer(request, timeout_s, whole=False)
-        return _lines(answer.raw) if answer.status == 200 else self._response(answer)
-
-    def _answer(self, request: Request, timeout_s: float, *, whole: bool) -> Received:
-        """Get an answer: with newer credentials if these are refused, on another connection if one broke."""
-        headers = self._credentials() or {}
-        answer = self._answer_as(headers, request, timeout_s, whole=whole)
-        newer = self._credentials(refused=headers) if answer.status == 401 else None
-        return answer if newer is None else self._answer_as(newer, request, timeout_s, whole=whole)
-
-    def _answer_as(self, headers: Sent, request: Request, timeout_s: float, *, whole: bool) -> Received:
-        try:
-            return self._follow(headers, request, timeout_s, whole=whole)
-        except BrokenError:  # the server closed a kept connection just as we used it
-            if not request.is_idempotent:
-                raise
-        return replace(self._follow(headers, request, timeout_s, whole=whole), repeated=True)
-
-    def _follow(self, headers: Sent, request: Request, timeout_s: float, *, whole: bool) -> Received:
-        """Send a request; where reading is led elsewhere on the same server, go there."""
-        body = None if request.body is None else _encode(request.body)
-        sent = {**headers, "Accept": request.accept}
-        if body is not None:
-            sent["Content-Type"] = request.content_type
-        query = "&".join(f"{key}={quote(value)}" for key, value in request.query.items())
-        path = f"{self._pool.address.path}{request.path}{f'?{query}' if query else ''}"
-        for _ in range(1 + _MOST_REDIRECTS):
-            try:
-                answer = self._pool.send(
-                    request.method, path, body=body, headers=sent, timeout_s=timeout_s, whole=whole
-                )
-            except NoAnswerError as error:
-                self._counted(request.verb, None)
-                kind = BrokenError if error.broken else UnreachableError
-                text = f"no answer from the API server of {self.label} at {self.server}: {error.text}"
-                raise kind(text, hint=error.hint) from error
-            self._counted(request.verb, answer.status)
-            path = _redirect(answer, self._pool.address) if request.method == "GET" else ""
-            if not path:
-                break
-        return answer
-
-    def _response(self, answer: Received) -> Response:
-        content_type = str(answer.headers.get("Content-Type") or "")
-        return Response(
-            code=answer.status,
-            content_type=content_type,
-            warnings=tuple(answer.headers.getlist("Warning")),
-            body=self._decoded(answer.status, content_type, answer.data),
-            repeated=answer.repeated,
-        )
-
-    def _decoded(self, code: int, content_type: str, data: bytes) -> Any:
-        try:
-            return decoded(data)
-        except ValueError:
-            text = data.decode("utf-8", "replace").strip()
-        if code >= 400 and "html" not in content_type:
-            return text
-        if code in (429, 502, 503, 504):
-            raise TransientError(f"{self.label}: something before the API server answers {code}")
-        raise self.no_api(f"HTTP {code}, {content_type or 'no content type'}")
-
-    def no_api(self, why: str) -> ClusterError:
-        """Give the fault that something else answers than an API server."""
-        return ClusterError(
-            f"what answers for {self.label} at {self.server} is no Kubernetes API server ({why})",
-            hint="check `server` in the kubeconfig, and whether a proxy or login page stands in between",
-        )
-
-
-def _redirect(answer: Received, server: Address) -> str:
-    """Give the path that an answer leads to on the same server; empty where it leads nowhere or elsewhere."""
-    location = answer.raw.get_redirect_location()
-    if not location:
-        return ""
-    try:
-        url = parse_url(location)
-        there = address(f"{url.scheme}://{url.netloc}") if url.host else server
-    except (urllib3_errors.LocationParseError, ValueError):
-        return ""
-    is_same = (there.scheme, there.host, there.port) == (server.scheme, server.host, server.port)
-    return url.request_uri if is_same else ""
-
-
-def _lines(raw: Any) -> Iterator[bytes]:
-    rest: list[bytes] = []
-    size = 0
-    try:
-        for chunk in raw.stream(_PIECE, decode_content=True):
-            *lines, last = chunk.split(b"\n")
-            if lines:
-                lines[0] = b"".join((*rest, lines[0]))
-                yield from (line for line in lines if line)
-                rest, size = [], 0
-            rest.append(last)
-            size += len(last)
-            if size > _LONGEST_LINE:
-                return
-    except (NoAnswerError, urllib3_errors.HTTPError, OSError, ValueError):
-        # A stream ends in many ways (server restarted, a proxy's limit, silence): all mean "watch again".
-        return
-    finally:
-        raw.close()
-
-
-def _pause_s(code: int, asked: str | None) -> float | None:
-    """Give the pause the server asks for, None if the request is not to be sent again."""
-    if code != 429 and not (code in (500, 503) and asked):
-        return None
-    try:
-        pause_s = float(asked or 1)
-    except ValueError:
-        pause_s = 1.0
-    return (
-        min(max(pause_s, _SHORTEST_PAUSE_S), LONGEST_PAUSE_S) if math.isfinite(pause_s) else LONGEST_PAUSE_S
-    )
-
-
-# --- JSON and paths ---
-
-_DEEPEST = 200
-_STEPS = [1 if code in b"[{" else -1 for code in range(256)]
-_NO_BRACKETS = bytes(code for code in range(256) if code not in b"[{]}")
-_PLAIN = re.compile(r"[A-Za-z0-9._~:-]*")
-
-
-def decoded(data: bytes) -> Any:
-    """Read JSON as an API server means it: halves of characters are none.
-
-    Raises:
-        ValueError: it is none, or nested deeper than any object is.
-    """
-    text = data.decode("utf-8")
-    try:
-        value = _JSON.decode(text)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    brackets = data.translate(None, _NO_BRACKETS)  # those of texts too, so that only a hint is had cheaply
-    is_suspect = len(brackets) > _DEEPEST and max(accumulate(map(_STEPS.__getitem__, brackets))) > _DEEPEST
-    if is_suspect and _depth(value) > _DEEPEST:
-        raise ValueError("nested too deeply")
-    return _without_halves(value) if "\\ud" in text or "\\uD" in text else value
-
-
-def _depth(value: Any) -> int:
-    depth, inside = 0, [value]
-    while inside := [
-        item
-        for part in inside
-        if isinstance(part, dict | list)
-        for item in (part.values() if isinstance(part, dict) else part)
-    ]:
-        depth += 1
-    return depth
-
-
-def _without_halves(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, list):
-        return [_without_halves(item) for item in value]
-    if isinstance(value, dict):
-        return {_without_halves(key): _without_halves(item) for key, item in value.items()}
-    return value
-
-
-def _refuse_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no number of JSON")
-
-
-_JSON = json.JSONDecoder(parse_constant=_refuse_constant)
-
-
-def _encode(body: Any) -> bytes:
-    try:
-        return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-    except (ValueError, TypeError) as error:
-        raise InvalidError(f"the object cannot be written as JSON: {error}") from error
-
-
-def quote(text: str) -> str:
-    """Quote one part of a path or query: all but letters, digits and `-._~:` as percent codes."""
-    if _PLAIN.fullmatch(text):
-        return text
-    return "".join(c if _PLAIN.fullmatch(c) else "".join(f"%{b:02X}" for b in c.encode()) for c in text)

@@ -17,10 +17,11 @@ from typing import Any
 
 from mlstack.errors import ConfigError, ForbiddenError
 from mlstack.kube import login
-from mlstack.kube.http import ConnectionPool, NoAnswerError, Received, Sent, decoded, quote, tls_context
+from mlstack.kube.http import ConnectionPool, NoAnswerError, Received, Sent, tls_context
 from mlstack.kube.kubeconfig import Login, address, basic, pem_text, proxy_of, read_bounded
 from mlstack.kube.login import AUTHORITY, ContextLogin, IdToken, Proof, id_token_proof
 from mlstack.kube.parallel import prefetch
+from mlstack.kube.transport import decoded, quote
 
 ID_TOKEN, REFRESH_TOKEN = "id-token", "refresh-token"
 TIMEOUT_S = 20.0

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mlstack.cli.main import main
-from mlstack.kube.http import Request, Transport
+from mlstack.kube.transport import Request, Transport
 from tests.bench.apps import MLSTACK, crowded_app, serving_app, settings_app
 from tests.bench.delay import delayed
 from tests.bench.measure import Command, Timing, run_in_turn, run_once, show

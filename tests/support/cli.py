@@ -17,7 +17,7 @@ from mlstack.kube.kubeconfig import Context, Kubeconfig
 
 if TYPE_CHECKING:
     from mlstack.kube.client import Cluster
-    from mlstack.kube.http import Counted
+    from mlstack.kube.transport import Counted
 
 
 @dataclass(frozen=True)

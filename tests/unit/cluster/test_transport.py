@@ -11,7 +11,7 @@ import pytest
 
 from mlstack.cli import ports
 from mlstack.errors import ClusterError, InvalidError, TransientError, UnreachableError, WatchExpiredError
-from mlstack.kube import http
+from mlstack.kube import transport
 from mlstack.kube.client import ObjectRef
 from tests.support.fakeapi import Answer, Asked, Serve, always, in_turn, kubeconfig, serve, status
 from tests.unit.cluster.conftest import Connect
@@ -28,12 +28,12 @@ REF = ObjectRef("v1", "ConfigMap", "q", "a")
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Let no test wait: the pauses that would have been made."""
     made: list[float] = []
-    original = http.Transport.__init__
+    original = transport.Transport.__init__
 
-    def patched(self: http.Transport, *args: Any, **given: Any) -> None:
+    def patched(self: transport.Transport, *args: Any, **given: Any) -> None:
         original(self, *args, **given, sleep=made.append, clock=lambda: sum(made))
 
-    monkeypatch.setattr(http.Transport, "__init__", patched)
+    monkeypatch.setattr(transport.Transport, "__init__", patched)
     return made
 
 
@@ -51,7 +51,7 @@ def test_patience_ends(pauses: list[float], served: Serve) -> None:
     _, cluster = served(always(asks))
     with pytest.raises(TransientError):
         cluster.apply(MAP)
-    assert 0 < sum(pauses) <= http.PATIENCE_S
+    assert 0 < sum(pauses) <= transport.PATIENCE_S
 
 
 def test_a_wrong_manifest_is_sent_once(pauses: list[float], served: Serve) -> None:
