@@ -148,24 +148,21 @@ class StatusEvaluator:
         self._cluster, self._balancer, self._rules = cluster, wait_for_load_balancer, rules or {}
         self._answers: dict[tuple[str, ...], tuple[float, Any]] = {}
 
-    def judge(self, wanted: KubeObject, live: Data | None, *, now_s: float) -> Seen:
+    def evaluate(self, wanted: KubeObject, live: Data | None, *, now_s: float) -> Seen:
         """Judge one object and its pods."""
         if live is None:
             return Seen(wanted=wanted, live=None, readiness=MISSING)
         try:
-            return self._judged(wanted, live, now_s)
+            pods = self.relatives.pods_of(live)
+            shown = () if wanted.kind in ("Pod", "PersistentVolumeClaim") else pods
+            return Seen(
+                wanted=wanted,
+                live=live,
+                readiness=self._assess(live, pods, now_s),
+                pods=tuple((pod, self._assess(pod, (), now_s, is_detail=True)) for pod in shown),
+            )
         except ODD:
             return Seen(wanted=wanted, live=live, readiness=unjudged(live))
-
-    def _judged(self, wanted: KubeObject, live: Data, now_s: float) -> Seen:
-        pods = self.relatives.pods_of(live)
-        shown = () if wanted.kind in ("Pod", "PersistentVolumeClaim") else pods
-        return Seen(
-            wanted=wanted,
-            live=live,
-            readiness=self._assess(live, pods, now_s),
-            pods=tuple((pod, self._assess(pod, (), now_s, is_detail=True)) for pod in shown),
-        )
 
     def _assess(
         self, data: Data, pods: Sequence[Data], now_s: float, *, is_detail: bool = False
@@ -301,7 +298,7 @@ def inspect(
         rules: the app's own readiness rules.
         logs: reads the logs of what crashed; None reads none.
     """
-    judge = StatusEvaluator(
+    evaluator = StatusEvaluator(
         cluster, Relatives(), wait_for_load_balancer=wait_for_load_balancer, rules=rules, logs=logs
     )
     listed = _listed(wanted, cluster, labels) if labels else {}
@@ -312,14 +309,14 @@ def inspect(
 
     live = parallel.whole(parallel.run(look, wanted))
     pairs = list(zip(wanted, live, strict=True))
-    _read_pods(cluster, [data for data in live if data is not None], judge)
-    seen = [judge.judge(found, data, now_s=now_s) for found, data in pairs]
+    _read_pods(cluster, [data for data in live if data is not None], evaluator)
+    seen = [evaluator.evaluate(found, data, now_s=now_s) for found, data in pairs]
     troubled = {one.wanted.namespace for one in seen if not one.readiness.is_fine and one.live}
     if not troubled:
-        return tuple(seen), tuple(judge.notes)
-    _read(cluster, [("v1", "Event", name) for name in sorted(troubled) if name], judge)
-    again = tuple(judge.judge(found, data, now_s=now_s) for found, data in pairs)
-    return again, tuple(judge.notes)
+        return tuple(seen), tuple(evaluator.notes)
+    _read(cluster, [("v1", "Event", name) for name in sorted(troubled) if name], evaluator)
+    again = tuple(evaluator.evaluate(found, data, now_s=now_s) for found, data in pairs)
+    return again, tuple(evaluator.notes)
 
 
 def _listed(wanted: Sequence[KubeObject], cluster: Cluster, labels: str) -> Mapping[Identity, Data]:
@@ -337,7 +334,7 @@ def _listed(wanted: Sequence[KubeObject], cluster: Cluster, labels: str) -> Mapp
     return {KubeObject(data=item).identity: item for item in items}
 
 
-def _read_pods(cluster: Cluster, live: Iterable[Data], judge: StatusEvaluator) -> None:
+def _read_pods(cluster: Cluster, live: Iterable[Data], evaluator: StatusEvaluator) -> None:
     """Read pods and what owns them, a request a kind and namespace."""
     below: dict[str, list[Data]] = {}
     for data in live:
@@ -345,20 +342,20 @@ def _read_pods(cluster: Cluster, live: Iterable[Data], judge: StatusEvaluator) -
         if namespace:
             below.setdefault(namespace, []).append(data)
     wanted = [(*kind, name) for name, found in sorted(below.items()) for kind in kinds_below(found)]
-    _read(cluster, wanted, judge)
+    _read(cluster, wanted, evaluator)
 
 
-def _read(cluster: Cluster, wanted: Sequence[tuple[str, str, str]], judge: StatusEvaluator) -> None:
+def _read(cluster: Cluster, wanted: Sequence[tuple[str, str, str]], evaluator: StatusEvaluator) -> None:
     def read(one: tuple[str, str, str]) -> Sequence[Data]:
         api_version, kind, namespace = one
         try:
             return cluster.list(api_version, kind, namespace=namespace).items
         except ForbiddenError as error:
-            judge.note(error)
+            evaluator.note(error)
         except ObjectNotFoundError:  # a kind that is not there has no objects
             pass
         return ()
 
     for items in parallel.whole(parallel.run(read, wanted)):
         for item in items:
-            judge.relatives.put(item)
+            evaluator.relatives.put(item)

@@ -45,7 +45,7 @@ class News:
 
 @dataclass
 class _Stream:
-    """One watch as it goes on; the thread writes, others read under the feed's lock."""
+    """One watch as it goes on; the thread writes, others read under its lock."""
 
     source: WatchSource
     reflector: Reflector
@@ -220,10 +220,10 @@ class ReadinessWatcher:
         logs: Logs | None = None,
     ) -> None:
         self._cluster, self._clock = cluster, clock
-        self._feed = ResourceWatcher(cluster)
+        self._watches = ResourceWatcher(cluster)
         self._relatives = Relatives()
         self._rules = rules or {}
-        self._judge = StatusEvaluator(
+        self._evaluator = StatusEvaluator(
             cluster,
             self._relatives,
             wait_for_load_balancer=wait_for_load_balancer,
@@ -257,24 +257,24 @@ class ReadinessWatcher:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop listening."""
-        self._feed.close()
+        self._watches.close()
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Give remarks on what could not be read."""
-        for error in self._feed.errors():
+        for error in self._watches.errors():
             if isinstance(error, ForbiddenError):
-                self._judge.note(error)
-        return tuple(self._judge.notes)
+                self._evaluator.note(error)
+        return tuple(self._evaluator.notes)
 
     def outage(self) -> MlstackError | None:
         """Give what keeps the server from being heard, None if it is."""
-        return next((error for error in self._feed.errors() if not _is_tolerable(error)), None)
+        return next((error for error in self._watches.errors() if not _is_tolerable(error)), None)
 
     def rounds(self) -> Iterator[tuple[Seen, ...]]:
         """Give every object as it is now, again and again: as soon as one changes, and every second."""
         while True:
-            self._take(self._feed.collect(timeout_s=TICK_S))
+            self._take(self._watches.collect(timeout_s=TICK_S))
             seen = tuple(self._look(found) for found in self._wanted)
             self._stirred.clear()
             yield seen
@@ -283,7 +283,7 @@ class ReadinessWatcher:
     def _pass_time(self) -> None:
         """Let time pass where nothing can be heard, and take up watches that have ended."""
         now_s = self._clock.now_s()
-        if self._feed.is_idle:
+        if self._watches.is_idle:
             self._clock.sleep(self._tick_s)
             self._tick_s = min(self._tick_s * 1.5, _LONGEST_TICK_S)
         elif now_s - self._resumed_s < TICK_S:
@@ -292,7 +292,7 @@ class ReadinessWatcher:
             self._tick_s = TICK_S
         self._resumed_s = now_s
         self._narrow_down()
-        self._feed.resume()
+        self._watches.resume()
 
     def _take(self, news: Iterable[News]) -> None:
         for one in news:
@@ -339,7 +339,7 @@ class ReadinessWatcher:
         uid = str(live["metadata"].get("uid"))
         if self._is_jealous and self._uids.setdefault(identity, uid) != uid:
             return Seen(wanted=wanted, live=live, readiness=REPLACED)
-        return self._judge.judge(wanted, live, now_s=now_s + self._ahead_s)
+        return self._evaluator.evaluate(wanted, live, now_s=now_s + self._ahead_s)
 
     def _absent(self, wanted: KubeObject) -> Readiness:
         if wanted.identity not in self._answers:
@@ -352,8 +352,8 @@ class ReadinessWatcher:
     def _asked(self, wanted: KubeObject, now_s: float) -> Data | None:
         """Ask for an object that no watch tells of: it is gone, or lost its labels, or may not be watched."""
         source = self._sources[wanted.identity]
-        if not self._feed.has_listed(source) and not isinstance(
-            self._feed.error(source), ForbiddenError | ObjectNotFoundError
+        if not self._watches.has_listed(source) and not isinstance(
+            self._watches.error(source), ForbiddenError | ObjectNotFoundError
         ):
             return None
         asked_s, live = self._answers.get(wanted.identity, (-ASK_S, None))
@@ -362,7 +362,7 @@ class ReadinessWatcher:
         try:
             live = self._cluster.get(ObjectRef.of(wanted.data))
         except ForbiddenError as refusal:
-            self._judge.note(refusal)
+            self._evaluator.note(refusal)
             return None
         except ClusterError:  # the server is away: what it said last must do
             return live
@@ -377,7 +377,7 @@ class ReadinessWatcher:
             namespace = None if is_wide or not found.namespace else found.namespace
             source = WatchSource(*key, namespace, self._labels, metadata_only=self._is_plain(found))
             self._sources[found.identity] = source
-            self._feed.open(source)
+            self._watches.open(source)
 
     def _is_static(self, found: KubeObject) -> bool:
         """Tell whether there is nothing to wait for once an object is written."""
@@ -395,7 +395,7 @@ class ReadinessWatcher:
     def _narrow_down(self) -> None:
         """Watch namespace by namespace what may not be watched in all of them."""
         for source in set(self._sources.values()):
-            if source.namespace is None and isinstance(self._feed.error(source), ForbiddenError):
+            if source.namespace is None and isinstance(self._watches.error(source), ForbiddenError):
                 self._narrow.add((source.api_version, source.kind))
         if self._narrow:
             self._open_own()
@@ -404,7 +404,7 @@ class ReadinessWatcher:
         if not wanted.namespace or not has_pods(wanted.data):
             return
         for api_version, kind in (*kinds_below([wanted.data]), ("v1", "Event")):
-            self._feed.open(WatchSource(api_version, kind, wanted.namespace))
+            self._watches.open(WatchSource(api_version, kind, wanted.namespace))
 
 
 def _is_tolerable(error: MlstackError) -> bool:
