@@ -1,4 +1,4 @@
-"""Names that can become folders and labels, package references, and the order of versions."""
+"""Names that can become folders and labels, package references, versions, and what was meant."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,9 @@ import pytest
 
 from mlstack import names
 from mlstack.app.app import parse_package_ref
-from mlstack.errors import UsageError
+from mlstack.errors import NotFoundError, UsageError
+from mlstack.names import nearest
+from mlstack.table import Table
 
 
 @pytest.mark.parametrize("name", ["cnn", "kubeflow-core", "a_b", "A1", "x" * 63])
@@ -72,3 +74,64 @@ def test_versions_sort_semantically() -> None:
         "v1.0.0",
     ]
     assert sorted(reversed(ordered), key=names.version_key) == ordered
+
+
+KNOWN = ["num_gpus", "num_workers", "batch_size", "image"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("num_gpu", "num_gpus"),
+        ("num-gpus", "num_gpus"),
+        ("NumWorkers", "num_workers"),
+        ("batchsize", "batch_size"),
+        ("imgae", "image"),
+        ("gpus", "num_gpus"),
+    ],
+)
+def test_nearest_finds_what_was_meant(typed: str, meant: str) -> None:
+    assert nearest(typed, KNOWN) == meant
+
+
+@pytest.mark.parametrize("typed", ["replicas", "", "x"])
+def test_nothing_near_is_none(typed: str) -> None:
+    assert nearest(typed, KNOWN) is None
+
+
+def test_nearest_of_nothing_known_is_none() -> None:
+    assert nearest("image", []) is None
+
+
+def test_order_of_known_names_does_not_matter() -> None:
+    assert nearest("ab", ["abd", "abc"]) == nearest("ab", ["abc", "abd"])
+
+
+def table() -> Table[str]:
+    rows: Table[str] = Table("format")
+    rows.register("yaml", "yml")("Y")
+    rows.register("json")("J")
+    return rows
+
+
+def test_a_thing_is_found_under_each_of_its_names() -> None:
+    assert [table().find(name) for name in ("yaml", "yml", "json")] == ["Y", "Y", "J"]
+
+
+def test_rows_are_listed_by_name() -> None:
+    assert table().names() == ("json", "yaml", "yml")
+    assert next(iter(table())) == ("json", "J")
+    assert len(table()) == 3
+    assert "json" in table()
+
+
+def test_an_unknown_name_tells_the_nearest() -> None:
+    with pytest.raises(NotFoundError, match="no format `yamll`; known: `json`") as caught:
+        table().find("yamll")
+    assert caught.value.near == "yaml"
+    assert table().get("yamll") is None
+
+
+def test_a_name_taken_twice_is_our_own_mistake() -> None:
+    with pytest.raises(ValueError, match="two entries claim the format `json`"):
+        table().register("json")("K")

@@ -1,4 +1,4 @@
-"""A set of files is written whole or not at all, whatever fails on the way."""
+"""Files are written whole, together, or not at all."""
 
 import errno
 import os

@@ -1,11 +1,13 @@
-"""An app directory is read into the model; whatever is wrong is told with its file and line."""
+"""An app directory is read as a whole, and what was read is known."""
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from mlstack.app import files
+from mlstack.app import app_dir, files
 from mlstack.app.app import Component, Manifest, PackageRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.params import Overrides, parse_set
@@ -18,6 +20,7 @@ from mlstack.errors import (
     SchemaError,
     YamlError,
 )
+from mlstack.render import render
 from tests.support.builders import Tree, write_tree
 from tests.support.packages import COMMON, JOBS, installed_app, vendored
 from tests.support.registry import Passed
@@ -580,3 +583,46 @@ print([name for name in heavy if name in sys.modules])
             [sys.executable, "-c", code, *arguments], check=True, capture_output=True, text=True
         )
         assert done.stdout.strip() == expected
+
+
+ENVIRONMENT_FILE = "apiVersion: mlstack.dev/v1\nkind: Environment\ncontext: gke\n"
+SETTINGS = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n"
+FILES = {"components/one.yaml": SETTINGS, "environments/gke/environment.yaml": ENVIRONMENT_FILE}
+
+
+def read(root: Path, **options: object) -> dict[str, str]:
+    app = AppDir.find(root)
+    render.load(app, "gke", **options)  # type: ignore[arg-type]
+    return app_dir.digests(app)
+
+
+def test_every_file_that_was_read_is_named(app: Callable[[Tree], Path]) -> None:
+    found = read(app(FILES))
+    assert {"app.yaml", "components/one.yaml", "environments/gke/environment.yaml"} <= found.keys()
+    assert found["environments/gke/params.yaml"] == ""
+
+
+def test_what_was_not_selected_does_not_count(app: Callable[[Tree], Path]) -> None:
+    root = app({**FILES, "components/two.yaml": SETTINGS.replace("settings", "two")})
+    assert "components/two.yaml" not in read(root, components=["one"])
+    assert "components/two.yaml" in read(root)
+
+
+def test_a_file_that_comes_later_is_a_difference(app: Callable[[Tree], Path]) -> None:
+    root = app(FILES)
+    before = read(root)
+    (root / "environments/gke/params.yaml").write_text(
+        "apiVersion: mlstack.dev/v1\nkind: EnvironmentParams\n"
+    )
+    after = read(root)
+    assert {name for name in after if after[name] != before.get(name)} == {"environments/gke/params.yaml"}
+
+
+def test_the_bound_cluster_is_no_input(app: Callable[[Tree], Path]) -> None:
+    root = app(FILES)
+    before = read(root)
+    file = root / "environments/gke/environment.yaml"
+    file.write_text(ENVIRONMENT_FILE + "cluster: {uid: abc}\n")
+    assert read(root) == before
+    file.write_text(ENVIRONMENT_FILE + "namespace: other\n")
+    assert read(root) != before

@@ -1,0 +1,231 @@
+"""Folders that come with mlstack, and files of values, locks and rules are read."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mlstack.app import document as documents
+from mlstack.app import files
+from mlstack.app.app import ConditionSign, FieldSign, Lock, LockedPackage, LockedRegistry, ReadyRule, Retired
+from mlstack.app.app_dir import AppDir
+from mlstack.app.app_files import read_lock, write_lock
+from mlstack.app.files import read, read_values
+from mlstack.app.schema import check_file
+from mlstack.errors import ConfigError, MlstackError, NotFoundError, SchemaError, UsageError, YamlError
+from mlstack.objects import managed_fields
+from tests.support.builders import Tree, write_tree
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(files, "__file__", str(tmp_path / "mlstack/app/files.py"))
+    return tmp_path
+
+
+def test_the_checkout_is_taken_where_nothing_is_bundled(package: Path) -> None:
+    write_tree(package, {"registry/registry.yaml": "x"})
+    assert files.folder("registry") == package / "registry"
+
+
+def test_the_installed_package_comes_first(package: Path) -> None:
+    write_tree(package, {"registry/registry.yaml": "x", "mlstack/_bundled/registry/registry.yaml": "x"})
+    assert files.folder("registry") == package / "mlstack/_bundled/registry"
+
+
+def test_a_broken_installation_is_told(package: Path) -> None:
+    with pytest.raises(MlstackError, match="the folder `registry` that comes with mlstack is missing"):
+        files.folder("registry")
+
+
+def test_every_preset_fits_its_schema() -> None:
+    from mlstack.app import document as documents
+    from mlstack.app.schema import check_file
+
+    for name in files.presets():
+        folder = files.preset(name)
+        assert folder is not None
+        for file, kind in (("environment.yaml", "Environment"), ("params.yaml", "EnvironmentParams")):
+            if (folder / file).is_file():
+                document = documents.read((folder / file).read_bytes(), file=file)
+                check_file(kind, document.value, source=f"{name}/{file}", origins=document.origins())
+
+
+def test_sections_speak_to_all_and_to_one(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"v.yaml": "globals:\n  a: 1\ncomponents:\n  cnn:\n    b: 2\n  web:\n"})
+    found = read_values(tmp_path / "v.yaml")
+    assert found.globals.values == {"a": 1}
+    assert found.globals.skips_undeclared
+    assert found.components["cnn"].values == {"b": 2}
+    assert not found.components["cnn"].skips_undeclared
+    assert found.components["web"].values == {}
+    assert str(found.components["cnn"].origins[("b",)]) == f"{tmp_path}/v.yaml:5"
+
+
+def test_a_flat_map_speaks_to_all(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"v.yaml": "a: 1\nlabels: {b: c}\n"})
+    found = read_values(tmp_path / "v.yaml")
+    assert found.globals.values == {"a": 1, "labels": {"b": "c"}}
+    assert str(found.globals.origins[("a",)]) == f"{tmp_path}/v.yaml:1"
+
+
+def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"v.yaml": "# nothing\n"})
+    assert read_values(tmp_path / "v.yaml").globals.values == {}
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        ("a: [", YamlError),
+        ("- a\n", ConfigError),
+        ("a: 1\n---\nb: 1\n", ConfigError),
+        ("globals: 5\n", ConfigError),
+        ("components: {cnn: 5}\n", ConfigError),
+    ],
+)
+def test_other_files_are_refused(tmp_path: Path, content: str, kind: type[ConfigError]) -> None:
+    write_tree(tmp_path, {"v.yaml": content})
+    with pytest.raises(kind):
+        read_values(tmp_path / "v.yaml")
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="no values file"):
+        read([], [tmp_path / "nothing.yaml"])
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot read the values file"):
+        read([], [tmp_path])
+
+
+def test_options_are_read_in_order(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"1.yaml": "a: 1\n", "2.yaml": "a: 2\n"})
+    found = read(["a=3"], [tmp_path / "1.yaml", tmp_path / "2.yaml"])
+    assert [each.globals.values["a"] for each in found.files] == [1, 2]
+    assert found.sets[0].text == "3"
+
+
+def locked(name: str, version: str) -> LockedPackage:
+    return LockedPackage(
+        registry="k", name=name, version=version, digest="sha256:" + "a" * 64, source="bundled"
+    )
+
+
+RETIRED = (
+    Retired(names=("old", "older"), reason="it is done"),
+    Retired(names=("x",), reason="r", instead="do y"),
+)
+LOCK = Lock(
+    registries=(
+        LockedRegistry(name="k", address="bundled"),
+        LockedRegistry(name="z", address="u", revision="abc", retired=RETIRED),
+    ),
+    packages=(
+        locked("a", "0.9.0"),
+        locked("a", "0.10.0"),
+        locked("b", "1.0"),
+    ),
+)
+
+
+def test_what_is_written_reads_back_and_fits_its_schema() -> None:
+    document = documents.read(write_lock(LOCK), file="mlstack.lock")
+    check_file("Lock", document.value, source="mlstack.lock")
+    assert read_lock(document) == LOCK
+
+
+def test_the_order_of_things_does_not_matter() -> None:
+    other = Lock(registries=LOCK.registries[::-1], packages=LOCK.packages[::-1])
+    assert write_lock(other) == write_lock(LOCK)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "{locked: core, version: '1', digest: x}",
+        "{locked: k/a, digest: x}",
+        "{locked: k/a, version: 1}",
+        "[]",
+    ],
+)
+def test_a_wrong_entry_is_told_with_its_line(entry: str) -> None:
+    text = f"apiVersion: mlstack.dev/v1\nkind: Lock\npackages:\n- {entry}\n"
+    with pytest.raises(SchemaError) as caught:
+        read_lock(documents.read(text.encode(), file="mlstack.lock"))
+    assert caught.value.where == "mlstack.lock:4"
+
+
+Build = Callable[[Tree], Path]
+HEAD = "apiVersion: mlstack.dev/v1\nkind: App\nname: x\nreadiness:\n"
+
+
+def rules(app: Build, text: str) -> tuple[ReadyRule, ...]:
+    return AppDir(app({"app.yaml": HEAD + text})).app().readiness
+
+
+def test_an_app_without_rules_has_none(app: Build) -> None:
+    assert AppDir(app({"app.yaml": HEAD.removesuffix("readiness:\n")})).app().readiness == ()
+
+
+def test_conditions_and_fields(app: Build) -> None:
+    text = """\
+- kind: example.com/Widget
+  ready: {condition: Ready}
+  failed: {condition: Ready, status: False, reason: Broken}
+  done: {field: status.phase, values: [Sold, 1, true]}
+  observedGeneration: true
+- kind: Pod
+  ready: {field: 'status.parts[*].state', value: ok}
+"""
+    assert rules(app, text) == (
+        ReadyRule(
+            kind="example.com/Widget",
+            ready=ConditionSign(condition="Ready"),
+            failed=ConditionSign(condition="Ready", status="False", reason="Broken"),
+            done=FieldSign(path=managed_fields.read("status.phase"), values=("Sold", 1, True)),
+            observed_generation=True,
+        ),
+        ReadyRule(
+            kind="Pod", ready=FieldSign(path=managed_fields.read("status.parts[*].state"), values=("ok",))
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ("{kind: a.com/W, ready: {condition: R}, faild: {condition: F}}", "did you mean `failed`?"),
+        ("{kind: a.com/W, ready: {conditon: R}}", "did you mean `condition`?"),
+        ("{kind: a.com/W, failed: {condition: F}}", "`readiness.0.ready` is required"),
+        ("{ready: {condition: R}}", "`readiness.0.kind` is required"),
+        ("{kind: a.com/v1/W, ready: {condition: R}}", "`readiness.0.kind` is no kind: `a.com/v1/W`"),
+        ("{kind: W.a.com, ready: {condition: R}}", "is no kind: `W.a.com`"),
+        ("{kind: a.com/W, ready: {}}", "`readiness.0.ready` needs `condition` or `field`"),
+        ("{kind: a.com/W, ready: {condition: R, field: a.b, value: c}}", "has both `condition` and `field`"),
+        ("{kind: a.com/W, ready: {condition: R, value: c}}", "`readiness.0.ready.value` does not go with"),
+        ("{kind: a.com/W, ready: {field: a.b, status: 'True', value: c}}", "does not go with `field`"),
+        ("{kind: a.com/W, ready: {condition: R, status: Yes!}}", "must be one of `True`, `False`, `Unknown`"),
+        ("{kind: a.com/W, ready: {field: a.b}}", "needs `value` or `values`"),
+        ("{kind: a.com/W, ready: {field: a.b, value: c, values: [d]}}", "has both `value` and `values`"),
+        ("{kind: a.com/W, ready: {field: 'a[', value: c}}", "`readiness.0.ready.field` is no path"),
+        ("{kind: a.com/W, ready: {field: a.b, values: []}}", "must"),
+        ("{kind: a.com/W, ready: {field: a.b, value: {c: d}}}", "must be"),
+        ("{kind: a.com/W, ready: R}", "must be a map"),
+        ("{kind: a.com/W, ready: {condition: R}, observedGeneration: often}", "must be true or false"),
+    ],
+)
+def test_a_wrong_rule_is_told_with_its_line(app: Build, rule: str, told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        rules(app, f"- {rule}\n")
+    assert caught.value.exit_code == 3
+    assert told in caught.value.describe()
+    assert "app.yaml:5" in caught.value.describe()
+
+
+def test_two_rules_for_one_kind_are_refused(app: Build) -> None:
+    one = "- kind: a.com/W\n  ready: {condition: R}\n"
+    with pytest.raises(ConfigError, match=r"has a rule already: `a\.com/W`") as caught:
+        rules(app, one + one)
+    assert "(app.yaml:7)" in caught.value.describe()
