@@ -1,43 +1,37 @@
-"""Create an app directory."""
+"""The app directory itself: `init`, its environments, and the JSON Schemas of what is read and printed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mlstack.app import files, layout, schema
 from mlstack.app.app import ClusterScoped, Component, Environment, RegistryRef
 from mlstack.app.app_dir import AppDir
-from mlstack.app.app_files import EnvironmentFiles, read_preset
+from mlstack.app.app_files import read_preset
 from mlstack.app.edit import app_lock
 from mlstack.app.files import read_folder
 from mlstack.app.params import Layer, merge
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
-from mlstack.kube.kubeconfig import Context, Kubeconfig
 from mlstack.names import check_environment_name, check_namespace, nearest
 from mlstack.objects import masking
 from mlstack.objects.masking import MASK
-from mlstack.validate.validate import check_version
+from mlstack.operations import row
 
-# --- Create an app directory ---
+if TYPE_CHECKING:
+    from mlstack.kube.kubeconfig import Context, Kubeconfig
 
 DEFAULT_REGISTRY = RegistryRef(name="kubeflow", address="bundled", protocol="directory")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Initialised:
-    """A new app.
-
-    Attributes:
-        app: its name.
-        folder: where it lies, as given.
-        registries: the registries it starts with.
-    """
+    """A new app, with the registries it starts with."""
 
     app: str
-    folder: str
+    folder: str  # as given
     registries: tuple[str, ...]
 
 
@@ -57,28 +51,19 @@ def init(folder: Path, name: str, *, default_registry: bool = True) -> Initialis
     return Initialised(app=name, folder=str(folder), registries=tuple(ref.name for ref in registries))
 
 
-# --- Environments of an app: add, list, describe, change, remove, choose ---
+# --- environments ---
 
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentAdded:
-    """A new environment.
-
-    Attributes:
-        name: its name.
-        context: the kubectl context it goes to.
-        namespace: the namespace it deploys to.
-        preset: the preset its values come from, None without one.
-        extends: the environment whose values lie below.
-        file: its file below the app directory.
-    """
+    """A new environment."""
 
     name: str
     context: str
     namespace: str
-    preset: str | None
-    extends: str | None
-    file: str
+    preset: str | None  # the preset its values come from
+    extends: str | None  # the environment whose values lie below
+    file: str  # below the app directory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,12 +88,7 @@ class EnvironmentList:
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentDescription:
-    """One environment with everything it inherits.
-
-    Attributes:
-        globals: parameters for all components that declare them.
-        components: parameters by component.
-    """
+    """One environment with everything it inherits; `globals` are for all components that declare them."""
 
     name: str
     file: str
@@ -144,17 +124,11 @@ class EnvironmentSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentChanged:
-    """What was changed about an environment.
+    """What was changed about an environment."""
 
-    Attributes:
-        name: its name, the new one after a renaming.
-        changes: new values by the key of its file.
-        cluster_forgotten: whether the next contact binds it to the cluster it meets.
-    """
-
-    name: str
-    changes: Mapping[str, Any] = field(default_factory=dict)
-    cluster_forgotten: bool = False
+    name: str  # the new one after a renaming
+    changes: Mapping[str, Any] = field(default_factory=dict)  # new values by the key of its file
+    cluster_forgotten: bool = False  # the next contact binds it to the cluster it meets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +161,7 @@ def add_environment(
         app: the app directory.
         name: parts joined by `/` nest.
         kubeconfig: where contexts are known.
-        context: the context; None is the current one, or the one of `extends`.
+        context: None is the current one, or the one of `extends`.
         namespace: None takes the preset's, then the context's.
         extends: the environment whose values lie below.
         use_preset: start from the preset of that name, if there is one.
@@ -200,74 +174,40 @@ def add_environment(
     if namespace is not None:
         check_namespace(namespace)
     with app.locked():
-        return _add(app, name, kubeconfig, context, namespace, extends, use_preset=use_preset)
-
-
-def _add(
-    app: AppDir,
-    name: str,
-    kubeconfig: Kubeconfig,
-    context: str | None,
-    namespace: str | None,
-    extends: str | None,
-    *,
-    use_preset: bool,
-) -> EnvironmentAdded:
-    parent = app.environment(extends) if extends is not None else None
-    chosen = _context(kubeconfig, context, inherits=parent is not None and bool(parent.context))
-    folder = files.preset(name) if use_preset else None
-    preset = read_preset(folder) if folder is not None else None
-    made = replace(
-        preset.environment if preset is not None else Environment(name=name),
-        context=chosen.name if chosen is not None else "",
-        namespace=namespace or _namespace(preset, chosen),
-        extends=extends,
+        parent = app.environment(extends) if extends is not None else None
+        chosen: Context | None = None
+        if context is not None or parent is None or not parent.context:
+            chosen = kubeconfig.context(context) if context is not None else kubeconfig.current()
+        folder = files.preset(name) if use_preset else None
+        preset = read_preset(folder) if folder is not None else None
+        if preset is not None and "namespace" in preset.given:
+            usual = preset.environment.namespace
+        else:  # `default` leaves it to what is extended
+            usual = chosen.namespace if chosen is not None else "default"
+        environment = replace(
+            preset.environment if preset is not None else Environment(name=name),
+            context=chosen.name if chosen is not None else "",
+            namespace=namespace or usual,
+            extends=extends,
+        )
+        seed = {str(path): data for path, data in read_folder(folder).items()} if folder is not None else None
+        file = app.add_environment(environment, seed=seed)
+        whole = app.environment(name)
+    return row(
+        EnvironmentAdded, whole, preset=name if preset is not None else None, extends=extends, file=file
     )
-    file = app.add_environment(made, seed=_seed(folder) if folder is not None else None)
-    whole = app.environment(name)
-    return EnvironmentAdded(
-        name=name,
-        context=whole.context,
-        namespace=whole.namespace,
-        preset=name if preset is not None else None,
-        extends=extends,
-        file=file,
-    )
-
-
-def _namespace(preset: EnvironmentFiles | None, context: Context | None) -> str:
-    """Give the preset's namespace, else the context's; `default` leaves it to what is extended."""
-    if preset is not None and "namespace" in preset.given:
-        return preset.environment.namespace
-    return context.namespace if context is not None else "default"
-
-
-def _context(kubeconfig: Kubeconfig, wanted: str | None, *, inherits: bool) -> Context | None:
-    if wanted is None and inherits:
-        return None
-    return kubeconfig.context(wanted) if wanted is not None else kubeconfig.current()
-
-
-def _seed(folder: Path) -> dict[str, bytes]:
-    return {str(path): data for path, data in read_folder(folder).items()}
 
 
 def list_environments(app: AppDir) -> EnvironmentList:
     """List the environments of an app, by name."""
     chosen = app.current_environment()
-    rows = tuple(
-        EnvironmentRow(
-            name=each.name,
-            current=each.name == chosen,
-            context=each.context,
-            namespace=each.namespace,
-            kubernetes_version=each.kubernetes_version,
-            extends=each.extends,
-            protected=each.protected,
+    environments = app.environments()
+    return EnvironmentList(
+        environments=tuple(
+            row(EnvironmentRow, environment, current=environment.name == chosen)
+            for environment in environments
         )
-        for each in app.environments()
     )
-    return EnvironmentList(environments=rows)
 
 
 def describe_environment(app: AppDir, name: str) -> EnvironmentDescription:
@@ -276,39 +216,31 @@ def describe_environment(app: AppDir, name: str) -> EnvironmentDescription:
     Raises:
         NotFoundError: no such environment; carries the nearest one.
     """
-    found = app.environment(name)
+    environment = app.environment(name)
     chain = app.files.environment_chain(name)
-    components = sorted({component for each in chain for component in each.components})
-    return EnvironmentDescription(
+    components = sorted({component for layer in chain for component in layer.components})
+    values = {
+        component: _merged(layer.components[component] for layer in chain if component in layer.components)
+        for component in components
+    }
+    return row(
+        EnvironmentDescription,
+        environment,
         name=name,
-        file=found.file,
-        context=found.context,
-        namespace=found.namespace,
-        kubernetes_version=found.kubernetes_version,
-        extends=found.extends,
-        targets=found.targets,
-        protected=found.protected,
-        allowed_namespaces=found.allowed_namespaces,
-        cluster_scoped=found.cluster_scoped,
-        wait_for_load_balancer=found.wait_for_load_balancer,
-        cluster=asdict(found.cluster) if found.cluster is not None else None,
-        globals=_masked(_together(each.globals for each in chain), _secret_names(app)),
+        cluster=asdict(environment.cluster) if environment.cluster is not None else None,
+        globals=_masked(_merged(layer.globals for layer in chain), _secret_names(app)),
         components={
-            component: _masked(
-                _together(each.components[component] for each in chain if component in each.components),
-                _secret_names(app, component),
-            )
-            for component in components
+            component: _masked(values[component], _secret_names(app, component)) for component in components
         },
     )
 
 
-def _together(layers: Iterable[Layer]) -> dict[str, Any]:
+def _merged(layers: Iterable[Layer]) -> dict[str, Any]:
     """Lay the values of an environment over those it inherits."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for layer in layers:
-        found = merge(found, layer.values)
-    return found
+        values = merge(values, layer.values)
+    return values
 
 
 def _secret_names(app: AppDir, component: str | None = None) -> frozenset[str] | None:
@@ -321,7 +253,7 @@ def _secret_names(app: AppDir, component: str | None = None) -> frozenset[str] |
             prototypes = (app.prototype(known.prototype),) if isinstance(known, Component) else ()
     except MlstackError:  # a package that is not installed, a component that is gone
         return None
-    secret = [param for each in prototypes for param in each.params.values() if param.secret]
+    secret = [param for prototype in prototypes for param in prototype.params.values() if param.secret]
     return frozenset(spelling for param in secret for spelling in (param.name, *param.aliases))
 
 
@@ -333,73 +265,62 @@ def _masked(values: Mapping[str, Any], secret: frozenset[str] | None) -> dict[st
 
 
 def change_environment(
-    app: AppDir, name: str, wanted: EnvironmentSettings, *, kubeconfig: Kubeconfig | None = None
+    app: AppDir, name: str, settings: EnvironmentSettings, *, kubeconfig: Kubeconfig | None = None
 ) -> EnvironmentChanged:
-    """Change an environment; what is None stays as it is.
+    """Change an environment; another context, or `forget_cluster`, takes the binding to a cluster away.
 
-    Another context, or `forget_cluster`, takes the binding to a cluster away.
-
-    Args:
-        app: the app directory.
-        name: the environment.
-        wanted: what to change.
-        kubeconfig: where a new context must be known.
+    A new context must be known to `kubeconfig`, if there is one.
 
     Raises:
         NotFoundError: no such environment, context, component or module.
         UsageError: the new name is taken, or a name is unfit.
         ConfigError: mlstack does not know the Kubernetes version.
     """
+    from mlstack.validate.validate import check_version
+
     with app.locked():
-        return _change(app, name, wanted, kubeconfig)
-
-
-def _change(
-    app: AppDir, name: str, wanted: EnvironmentSettings, kubeconfig: Kubeconfig | None
-) -> EnvironmentChanged:
-    found = app.environment(name)
-    if wanted.namespace is not None:
-        check_namespace(wanted.namespace)
-    for allowed in wanted.allowed_namespaces or ():
-        check_namespace(allowed)
-    if wanted.kubernetes_version is not None:
-        try:
-            version = check_version(wanted.kubernetes_version, environment=name)
-        except ConfigError as error:  # it was typed
-            raise UsageError(error.message, hint=error.hint) from error
-        wanted = replace(wanted, kubernetes_version=version)
-    if wanted.context is not None and kubeconfig is not None:
-        kubeconfig.context(wanted.context)
-    if wanted.targets:
-        app.selected(None, wanted.targets)
-    changes = _changes(wanted)
-    forget = wanted.forget_cluster or (wanted.context is not None and wanted.context != found.context)
-    if changes or forget:
-        app.edit_environment(name, {**changes, **({"cluster": None} if forget else {})})
-    if wanted.name is not None and wanted.name != name:
-        app.rename_environment(name, wanted.name)
-        changes["name"] = wanted.name
+        environment = app.environment(name)
+        for namespace in (settings.namespace, *(settings.allowed_namespaces or ())):
+            if namespace is not None:
+                check_namespace(namespace)
+        version = settings.kubernetes_version
+        if version is not None:
+            try:
+                version = check_version(version, environment=name)
+            except ConfigError as error:  # it was typed
+                raise UsageError(error.message, hint=error.hint) from error
+        if settings.context is not None and kubeconfig is not None:
+            kubeconfig.context(settings.context)
+        if settings.targets:
+            app.selected(None, settings.targets)
+        changes = _changes(replace(settings, kubernetes_version=version))
+        forget = settings.forget_cluster or settings.context not in (None, environment.context)
+        if changes or forget:
+            app.edit_environment(name, {**changes, **({"cluster": None} if forget else {})})
+        if settings.name is not None and settings.name != name:
+            app.rename_environment(name, settings.name)
+            changes["name"] = settings.name
     return EnvironmentChanged(
-        name=wanted.name or name, changes=changes, cluster_forgotten=forget and found.cluster is not None
+        name=settings.name or name,
+        changes=changes,
+        cluster_forgotten=forget and environment.cluster is not None,
     )
 
 
-def _changes(wanted: EnvironmentSettings) -> dict[str, Any]:
+def _changes(settings: EnvironmentSettings) -> dict[str, Any]:
     """Give the new values by the key of the file; an empty list removes the key."""
-    found = {
-        "context": wanted.context,
-        "namespace": wanted.namespace,
-        "kubernetesVersion": wanted.kubernetes_version,
-        "protected": wanted.protected,
-        "clusterScoped": wanted.cluster_scoped,
-        "waitForLoadBalancer": wanted.wait_for_load_balancer,
+    values = {
+        "context": settings.context,
+        "namespace": settings.namespace,
+        "kubernetesVersion": settings.kubernetes_version,
+        "protected": settings.protected,
+        "clusterScoped": settings.cluster_scoped,
+        "waitForLoadBalancer": settings.wait_for_load_balancer,
     }
-    changes: dict[str, Any] = {key: value for key, value in found.items() if value is not None}
-    if wanted.targets is not None:
-        changes["targets"] = list(wanted.targets) or None
-    if wanted.allowed_namespaces is not None:
-        changes["allowedNamespaces"] = list(wanted.allowed_namespaces) or None
-    return changes
+    lists = {"targets": settings.targets, "allowedNamespaces": settings.allowed_namespaces}
+    return {key: value for key, value in values.items() if value is not None} | {
+        key: list(names) or None for key, names in lists.items() if names is not None
+    }
 
 
 def remove_environment(app: AppDir, name: str) -> EnvironmentRemoved:
@@ -429,23 +350,16 @@ def current_environment(app: AppDir, *, chosen: str | None = None, unset: bool =
     return CurrentEnvironment(name=app.current_environment())
 
 
-# --- `schema`: the JSON Schemas of files that people write and of results that programs read ---
+# --- schemas ---
 
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaRow:
-    """One schema.
+    """One schema: of a file, or of what a command prints with `-o json` and `-o yaml`."""
 
-    Attributes:
-        name: the `kind` that it describes.
-        describes: a file, or what a command prints with `-o json` and `-o yaml`.
-        id: its `$id`, which never changes within a version.
-        summary: what the thing is for.
-    """
-
-    name: str
+    name: str  # the `kind` that it describes
     describes: Literal["file", "result"]
-    id: str
+    id: str  # its `$id`, which never changes within a version
     summary: str
 
 
@@ -458,12 +372,7 @@ class SchemaList:
 
 @dataclass(frozen=True, kw_only=True)
 class Schema:
-    """One schema, printed as it is.
-
-    Attributes:
-        name: the `kind` that it describes.
-        content: the JSON Schema.
-    """
+    """One schema, printed as it is."""
 
     name: str
     content: Mapping[str, Any]
@@ -475,12 +384,12 @@ class Schema:
 
 def list_schemas() -> SchemaList:
     """List the schemas there are."""
-    files = [_row("file", schema.file_schema(kind)) for kind in schema.file_kinds()]
-    results = [_row("result", schema.result_schema(kind)) for kind in schema.result_kinds()]
+    files = [_schema_row("file", schema.file_schema(kind)) for kind in schema.file_kinds()]
+    results = [_schema_row("result", schema.result_schema(kind)) for kind in schema.result_kinds()]
     return SchemaList(schemas=(*files, *results))
 
 
-def _row(describes: Literal["file", "result"], schema: dict[str, Any]) -> SchemaRow:
+def _schema_row(describes: Literal["file", "result"], schema: dict[str, Any]) -> SchemaRow:
     summary = str(schema.get("description", "")).partition(". ")[0].rstrip(".")
     return SchemaRow(name=schema["title"], describes=describes, id=schema["$id"], summary=summary)
 

@@ -1,9 +1,9 @@
-"""Packages of an app: install, list, describe, remove."""
+"""What an app is made from: packages, registries, prototypes and components."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +13,6 @@ from mlstack.app import atomic, layout
 from mlstack.app.app import (
     Component,
     Environment,
-    LockedPackage,
     Manifest,
     PackageRef,
     RegistryRef,
@@ -22,12 +21,13 @@ from mlstack.app.app import (
 )
 from mlstack.app.app_dir import AppDir
 from mlstack.app.draft import ComponentRequest, draft
-from mlstack.app.package import FetchedPackage, PackageFolder
+from mlstack.app.package import PackageFolder
 from mlstack.app.prototype import Package, Param, Prototype
 from mlstack.app.schema import PassedStore
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.names import check_registry_name, nearest, version_key
 from mlstack.objects.kube_object import DesiredState
+from mlstack.operations import row
 from mlstack.registries.registry import (
     INDEX_FILE,
     RegistryIndex,
@@ -43,24 +43,17 @@ from mlstack.registries.registry import (
 from mlstack.render import render
 from mlstack.render.template import CodeStore
 
-# --- Packages of an app: install, list, describe, remove ---
+# --- packages ---
 
 
 @dataclass(frozen=True, kw_only=True)
 class InstalledPackage:
-    """One package that is in `vendor/` now.
+    """One package that is in `vendor/` now."""
 
-    Attributes:
-        package: `registry/name`.
-        version: exact version.
-        digest: `sha256:…` of its content.
-        state: `installed`, or `kept` if it was there before.
-    """
-
-    package: str
+    package: str  # `registry/name`
     version: str
-    digest: str
-    state: str
+    digest: str  # `sha256:…` of its content
+    state: str  # `installed`, or `kept` if it was there before
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,18 +65,11 @@ class Installed:
 
 @dataclass(frozen=True, kw_only=True)
 class PackageRow:
-    """One package in a list.
+    """One package in a list."""
 
-    Attributes:
-        package: `registry/name`.
-        version: newest version of the registry; the installed one where no registry was asked.
-        installed: newest installed version, None without any.
-        summary: one line.
-    """
-
-    package: str
-    version: str
-    installed: str | None
+    package: str  # `registry/name`
+    version: str  # the newest of the registry; the installed one where no registry was asked
+    installed: str | None  # the newest installed version
     summary: str
 
 
@@ -105,20 +91,11 @@ class PrototypeSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class PackageDescription:
-    """One package with its prototypes.
+    """One package with its prototypes."""
 
-    Attributes:
-        package: `registry/name`.
-        version: the version that is described.
-        installed: that version if it is installed, None if it is not.
-        requires: packages of the same registry that it needs.
-        digest: `sha256:…` of its content.
-        prototypes: by name.
-    """
-
-    package: str
-    version: str
-    installed: str | None
+    package: str  # `registry/name`
+    version: str  # the version that is described
+    installed: str | None  # that version if it is installed
     summary: str
     description: str
     license: str
@@ -152,73 +129,49 @@ def install_package(app: AppDir, text: str, *, force: bool = False) -> Installed
     registries = app.app().registries
     fetched, registry = fetch_all(registries, wanted, root=app.root)  # takes its time: others may edit
     with app.locked():
-        _refuse_other_registry(app, wanted.registry, registries)
+        if _registry(app.app().registries, wanted.registry) != _registry(registries, wanted.registry):
+            raise ConfigError(
+                f"the registry `{wanted.registry}` was changed by another command meanwhile;"
+                " nothing was installed",
+                where=layout.APP_FILE,
+                hint="try again",
+            )
         before = {(locked.full_name, locked.version, locked.digest) for locked in app.lock().packages}
         app.install(wanted, fetched, registry)
-    rows = [
-        InstalledPackage(
-            package=f"{each.registry}/{each.name}",
-            version=each.version,
-            digest=each.digest,
-            state="kept" if _key(each) in before and not force else "installed",
-        )
-        for each in fetched
-    ]
+    rows = []
+    for package in fetched:
+        name = f"{package.registry}/{package.name}"
+        is_kept = (name, package.version, package.digest) in before and not force
+        rows.append(row(InstalledPackage, package, package=name, state="kept" if is_kept else "installed"))
     return Installed(packages=(*rows[1:], rows[0]))
 
 
-def _refuse_other_registry(app: AppDir, name: str, before: Sequence[RegistryRef]) -> None:
-    now, then = (
-        next((each for each in refs if each.name == name), None) for refs in (app.app().registries, before)
-    )
-    if now != then:
-        raise ConfigError(
-            f"the registry `{name}` was changed by another command meanwhile; nothing was installed",
-            where=layout.APP_FILE,
-            hint="try again",
-        )
-
-
-def _key(fetched: FetchedPackage) -> tuple[str, str, str]:
-    return f"{fetched.registry}/{fetched.name}", fetched.version, fetched.digest
+def _registry(registries: Sequence[RegistryRef], name: str) -> RegistryRef | None:
+    return next((registry for registry in registries if registry.name == name), None)
 
 
 def list_packages(app: AppDir, *, installed_only: bool = False) -> PackageList:
     """List the packages of all registries and the installed ones, by name.
 
-    Args:
-        app: the app directory.
-        installed_only: ask no registry.
+    A registry that does not answer is noted; with `installed_only` none is asked.
     """
-    notes: list[str] = []
-    rows = {row.package: row for row in _installed_rows(app)}
-    if not installed_only:
-        for row in _offered_rows(app, notes):
-            rows[row.package] = row
-    return PackageList(packages=tuple(row for _, row in sorted(rows.items())), notes=tuple(notes))
-
-
-def _installed_rows(app: AppDir) -> Iterator[PackageRow]:
+    rows = {}
     for package in app.packages():
-        yield PackageRow(
-            package=f"{package.registry}/{package.name}",
-            version=package.version,
-            installed=package.version,
-            summary=package.summary,
-        )
-
-
-def _offered_rows(app: AppDir, notes: list[str]) -> Iterator[PackageRow]:
-    installed = newest(app.lock().packages)
-    for registry, index in indexes(app.app().registries, root=app.root, notes=notes):
-        for name, package in index.packages.items():
-            full_name = f"{registry}/{name}"
-            yield PackageRow(
-                package=full_name,
-                version=package.newest.version,
-                installed=installed[full_name].version if full_name in installed else None,
-                summary=package.summary,
-            )
+        name = f"{package.registry}/{package.name}"
+        rows[name] = row(PackageRow, package, package=name, installed=package.version)
+    notes: list[str] = []
+    if not installed_only:
+        installed = newest(app.lock().packages)
+        for registry, index in indexes(app.app().registries, root=app.root, notes=notes):
+            for short_name, offer in index.packages.items():
+                name = f"{registry}/{short_name}"
+                rows[name] = PackageRow(
+                    package=name,
+                    version=offer.newest.version,
+                    installed=installed[name].version if name in installed else None,
+                    summary=offer.summary,
+                )
+    return PackageList(packages=tuple(row for _, row in sorted(rows.items())), notes=tuple(notes))
 
 
 def describe_package(app: AppDir, text: str) -> PackageDescription:
@@ -230,45 +183,36 @@ def describe_package(app: AppDir, text: str) -> PackageDescription:
         RegistryError: it is not installed, and its registry does not answer.
     """
     wanted = parse_package_ref(text)
-    installed = _find_installed(app, wanted)
-    if installed is not None:
-        return _described(installed, installed=True)
-    fetched, _ = fetch_all(app.app().registries, wanted, root=app.root)
-    first, *libraries = (
-        PackageFolder(
-            each.files, source=f"{each.registry}/{each.name}@{each.version}", registry=each.registry
-        )
-        for each in fetched
-    )
-    return _described(first.package({each.head.name: each for each in libraries}), installed=False)
-
-
-def _find_installed(app: AppDir, wanted: PackageRef) -> Package | None:
-    """Give the newest installed version that meets a requirement."""
-    found = [
+    installed = [
         package
         for package in app.packages()
         if (package.registry, package.name) == (wanted.registry, wanted.name)
         and wanted.version in ("", package.version)
     ]
-    return max(found, key=lambda package: version_key(package.version), default=None)
+    if installed:
+        newest_installed = max(installed, key=lambda package: version_key(package.version))
+        return _package_description(newest_installed, installed=newest_installed.version)
+    fetched, _ = fetch_all(app.app().registries, wanted, root=app.root)
+    folder, *libraries = (
+        PackageFolder(
+            package.files,
+            source=f"{package.registry}/{package.name}@{package.version}",
+            registry=package.registry,
+        )
+        for package in fetched
+    )
+    package = folder.package({library.head.name: library for library in libraries})
+    return _package_description(package, installed=None)
 
 
-def _described(package: Package, *, installed: bool) -> PackageDescription:
-    return PackageDescription(
+def _package_description(package: Package, *, installed: str | None) -> PackageDescription:
+    prototypes = sorted(package.prototypes.items())
+    return row(
+        PackageDescription,
+        package,
         package=f"{package.registry}/{package.name}",
-        version=package.version,
-        installed=package.version if installed else None,
-        summary=package.summary,
-        description=package.description,
-        license=package.license,
-        keywords=package.keywords,
-        requires=package.requires,
-        digest=package.digest,
-        prototypes=tuple(
-            PrototypeSummary(name=prototype.name, summary=prototype.summary)
-            for _, prototype in sorted(package.prototypes.items())
-        ),
+        installed=installed,
+        prototypes=tuple(row(PrototypeSummary, prototype) for _, prototype in prototypes),
     )
 
 
@@ -281,33 +225,37 @@ def remove_package(app: AppDir, text: str) -> PackageRemoved:
     """
     wanted = parse_package_ref(text)
     with app.locked():
-        if not any(wanted.version in ("", each.version) for each in _locked(app, wanted)):
-            known = sorted({locked.full_name for locked in app.lock().packages})
-            near = nearest(wanted.full_name, known)
+        packages = app.lock().packages
+        versions = [locked for locked in packages if locked.full_name == wanted.full_name]
+        meant = [locked for locked in versions if wanted.version in ("", locked.version)]
+        if not meant:
+            near = nearest(wanted.full_name, sorted({locked.full_name for locked in packages}))
             hint = None if near else "mlstack pkg list --installed"
             raise NotFoundError(f"package `{wanted}` is not installed", near=near, hint=hint)
-        _refuse_used(app, wanted)
+        if users := list(_users(app, wanted)):
+            names = ", ".join(f"`{user}`" for user in users)
+            hint = f"mlstack component rm {users[0]}"
+            raise UsageError(f"package `{wanted}` is used by {names}", hint=hint)
+        needing = list(_needing(app, wanted)) if len(meant) == len(versions) else []
+        if needing:
+            names = ", ".join(f"`{package}`" for package in needing)
+            hint = f"mlstack pkg rm {needing[0]}"
+            raise UsageError(f"package `{wanted}` is required by {names}", hint=hint)
         return PackageRemoved(packages=tuple(str(locked.ref) for locked in app.remove_package(wanted)))
 
 
-def _refuse_used(app: AppDir, wanted: PackageRef) -> None:
-    users = [
-        component.full_name
-        for component in app.components()
-        if isinstance(component, Component) and _is_of(app, component, wanted)
-    ]
-    if users:
-        named = ", ".join(f"`{user}`" for user in users)
-        raise UsageError(f"package `{wanted}` is used by {named}", hint=f"mlstack component rm {users[0]}")
-    others = [each for each in _locked(app, wanted) if wanted.version not in ("", each.version)]
-    needing = [] if others else list(_needing(app, wanted))
-    if needing:
-        named = ", ".join(f"`{package}`" for package in needing)
-        raise UsageError(f"package `{wanted}` is required by {named}", hint=f"mlstack pkg rm {needing[0]}")
-
-
-def _locked(app: AppDir, wanted: PackageRef) -> list[LockedPackage]:
-    return [each for each in app.lock().packages if each.full_name == wanted.full_name]
+def _users(app: AppDir, wanted: PackageRef) -> Iterator[str]:
+    """Give the components that are made from a package."""
+    for component in app.components():
+        if not isinstance(component, Component):
+            continue
+        try:
+            prototype = app.prototype(component.prototype)
+            owner, version = f"{prototype.registry}/{prototype.package}", prototype.version
+        except MlstackError:  # the package is broken, or gone: what the name says must do
+            owner, _, version = component.prototype.rpartition("/")[0].partition("@")
+        if owner == wanted.full_name and wanted.version in ("", version):
+            yield component.full_name
 
 
 def _needing(app: AppDir, wanted: PackageRef) -> Iterator[str]:
@@ -317,40 +265,19 @@ def _needing(app: AppDir, wanted: PackageRef) -> Iterator[str]:
                 yield locked.full_name
 
 
-def _is_of(app: AppDir, component: Component, wanted: PackageRef) -> bool:
-    try:
-        prototype = app.prototype(component.prototype)
-    except MlstackError:  # the package is broken, or gone: what the name says must do
-        owner, _, version = component.prototype.rpartition("/")[0].partition("@")
-        return owner == wanted.full_name and wanted.version in ("", version)
-    return (prototype.registry, prototype.package) == (wanted.registry, wanted.name) and wanted.version in (
-        "",
-        prototype.version,
-    )
-
-
-# --- Registries of an app: add, list, describe; and the index of a registry of one's own ---
+# --- registries ---
 
 
 @dataclass(frozen=True, kw_only=True)
 class RegistryAdded:
-    """A registry that the app knows now.
-
-    Attributes:
-        name: the app's own name for it.
-        address: where it is, as `app.yaml` says it.
-        protocol: how it is read.
-        packages: how many packages it offers.
-        bundled: whether the address leads to the registry that comes with mlstack.
-        known: whether the app knew it before; nothing was changed then.
-    """
+    """A registry that the app knows now."""
 
     name: str
-    address: str
+    address: str  # as `app.yaml` says it
     protocol: str
-    packages: int
-    bundled: bool
-    known: bool
+    packages: int  # how many it offers
+    bundled: bool  # the address leads to the registry that comes with mlstack
+    known: bool  # the app knew it before; nothing was changed then
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -372,20 +299,12 @@ class RegistryList:
 
 @dataclass(frozen=True, kw_only=True)
 class OfferedPackage:
-    """One package of a registry.
-
-    Attributes:
-        name: its name in the registry.
-        version: the newest version.
-        versions: all versions, ascending.
-        installed: the newest installed version, None without any.
-        summary: one line.
-    """
+    """One package of a registry."""
 
     name: str
-    version: str
-    versions: tuple[str, ...]
-    installed: str | None
+    version: str  # the newest
+    versions: tuple[str, ...]  # ascending
+    installed: str | None  # the newest installed version
     summary: str
 
 
@@ -403,19 +322,11 @@ class RegistryDescription:
 
 @dataclass(frozen=True, kw_only=True)
 class Indexed:
-    """The index of a registry's folder.
+    """The index of a registry's folder."""
 
-    Attributes:
-        ok: false if it is stale and was left so.
-        folder: the registry's folder, as given.
-        stale: whether it differed from what the packages say.
-        written: whether it was rewritten.
-        packages: how many packages it lists.
-    """
-
-    ok: bool
-    folder: str
-    stale: bool
+    ok: bool  # false if it is stale and was left so
+    folder: str  # as given
+    stale: bool  # it differed from what the packages say
     written: bool
     packages: int
 
@@ -429,10 +340,10 @@ def add_registry(app: AppDir, name: str, address: str) -> RegistryAdded:
     """
     check_registry_name(name)
     ref = RegistryRef(name=name, address=address, protocol=protocol_of(address))
-    _known(app, ref)
+    _known_registry(app, ref)
     index = open_registry(ref, root=app.root).index()  # it may take its time: others may edit meanwhile
     with app.locked():
-        known = _known(app, ref)
+        known = _known_registry(app, ref)
         if known is None:
             app.add_registry(ref)
     return RegistryAdded(
@@ -445,32 +356,26 @@ def add_registry(app: AppDir, name: str, address: str) -> RegistryAdded:
     )
 
 
-def _known(app: AppDir, ref: RegistryRef) -> RegistryRef | None:
-    known = next((each for each in app.app().registries if each.name == ref.name), None)
-    if known is not None and not _same(known.address, ref.address):
-        raise UsageError(
-            f"`{ref.name}` is the registry {known.address} already", hint="choose another name for this one"
-        )
-    return known
-
-
-def _same(one: str, other: str) -> bool:
-    return one == other or (is_bundled(one) and is_bundled(other))
+def _known_registry(app: AppDir, ref: RegistryRef) -> RegistryRef | None:
+    known = _registry(app.app().registries, ref.name)
+    if (
+        known is None
+        or known.address == ref.address
+        or (is_bundled(known.address) and is_bundled(ref.address))
+    ):
+        return known
+    hint = "choose another name for this one"
+    raise UsageError(f"`{ref.name}` is the registry {known.address} already", hint=hint)
 
 
 def list_registries(app: AppDir) -> RegistryList:
     """List the registries of an app; none of them is asked."""
-    return RegistryList(
-        registries=tuple(
-            RegistryRow(
-                name=ref.name,
-                protocol=ref.protocol or protocol_of(ref.address),
-                address=ref.address,
-                bundled=is_bundled(ref.address),
-            )
-            for ref in app.app().registries
-        )
-    )
+    return RegistryList(registries=tuple(_registry_row(ref) for ref in app.app().registries))
+
+
+def _registry_row(ref: RegistryRef) -> RegistryRow:
+    protocol = ref.protocol or protocol_of(ref.address)
+    return row(RegistryRow, ref, protocol=protocol, bundled=is_bundled(ref.address))
 
 
 def describe_registry(app: AppDir, name: str) -> RegistryDescription:
@@ -480,36 +385,25 @@ def describe_registry(app: AppDir, name: str) -> RegistryDescription:
         NotFoundError: the app knows no such registry; carries the nearest one.
         RegistryError: it does not answer.
     """
-    refs = {each.name: each for each in app.app().registries}
-    if name not in refs:
-        near = nearest(name, refs)
+    ref = _registry(app.app().registries, name)
+    if ref is None:
+        near = nearest(name, [ref.name for ref in app.app().registries])
         hint = None if near else f"mlstack registry add {name} ADDRESS"
         raise NotFoundError(f"no registry `{name}`", near=near, hint=hint)
-    ref = refs[name]
     index = open_registry(ref, root=app.root).index()
-    return RegistryDescription(
-        name=name,
-        protocol=ref.protocol or protocol_of(ref.address),
-        address=ref.address,
-        bundled=is_bundled(ref.address),
-        revision=index.revision,
-        packages=_offers(app, name, index),
-    )
-
-
-def _offers(app: AppDir, registry: str, index: RegistryIndex) -> tuple[OfferedPackage, ...]:
     locked = newest(app.lock().packages).values()
-    installed = {each.name: each.version for each in locked if each.registry == registry}
-    return tuple(
+    installed = {package.name: package.version for package in locked if package.registry == name}
+    offers = tuple(
         OfferedPackage(
-            name=name,
+            name=package_name,
             version=package.newest.version,
-            versions=tuple(each.version for each in package.versions),
-            installed=installed.get(name),
+            versions=tuple(release.version for release in package.versions),
+            installed=installed.get(package_name),
             summary=package.summary,
         )
-        for name, package in sorted(index.packages.items())
+        for package_name, package in sorted(index.packages.items())
     )
+    return row(RegistryDescription, _registry_row(ref), revision=index.revision, packages=offers)
 
 
 def index_registry(folder: Path, *, check: bool = False) -> Indexed:
@@ -524,41 +418,32 @@ def index_registry(folder: Path, *, check: bool = False) -> Indexed:
         ConfigError: the index cannot be written.
     """
     file = folder / INDEX_FILE
-    wanted = build_index(folder)
-    stale = not file.is_file() or file.read_text(encoding="utf-8") != wanted
+    index = build_index(folder)
+    stale = not file.is_file() or file.read_text(encoding="utf-8") != index
     if stale and not check:
-        atomic.write_files({file: wanted})
+        atomic.write_files({file: index})
     return Indexed(
         ok=not (stale and check),
         folder=str(folder),
         stale=stale,
         written=stale and not check,
-        packages=wanted.count("\n- name: "),
+        packages=index.count("\n- name: "),
     )
 
 
-# --- Prototypes: what is there, what a prototype takes, and what would come of it ---
+# --- prototypes ---
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrototypeRow:
-    """One prototype in a list; one of a package that is not installed stands for that package.
-
-    Attributes:
-        name: short name.
-        package: package and version, empty for a retired name.
-        full_name: name that is never ambiguous.
-        summary: one line; why a name is retired, and what to do instead.
-        installed: whether components can be made from it now.
-        retired: whether its registry does not offer it any more.
-    """
+    """One prototype in a list; one of a package that is not installed stands for that package."""
 
     name: str
-    package: str
-    full_name: str
-    summary: str
-    installed: bool = True
-    retired: bool = False
+    package: str  # package and version, empty for a retired name
+    full_name: str  # never ambiguous
+    summary: str  # one line; why a name is retired, and what to do instead
+    installed: bool = True  # components can be made from it now
+    retired: bool = False  # its registry does not offer it any more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -571,42 +456,23 @@ class PrototypeList:
 
 @dataclass(frozen=True, kw_only=True)
 class ParameterRow:
-    """One parameter as a person has to know it.
-
-    Attributes:
-        name: canonical name.
-        type: its JSON types, `list` or `map`.
-        default: what it is when nothing sets it, None if it is unset then.
-        required: whether it must be set.
-        unit: what a number counts.
-        limits: bounds and choices in words, empty without any.
-        description: what it does.
-        aliases: old spellings.
-        secret: whether its value is masked.
-        deprecated: why, and what to use instead.
-    """
+    """One parameter as a person has to know it."""
 
     name: str
-    type: str
-    default: Any
+    type: str  # its JSON types, `list` or `map`
+    default: Any  # None if it is unset then
     required: bool
-    unit: str
-    limits: str
+    unit: str  # what a number counts
+    limits: str  # bounds and choices in words
     description: str
-    aliases: tuple[str, ...]
-    secret: bool
-    deprecated: str | None
+    aliases: tuple[str, ...]  # old spellings
+    secret: bool  # its value is masked
+    deprecated: str | None  # why, and what to use instead
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrototypeDescription:
-    """One prototype with all its parameters.
-
-    Attributes:
-        aliases: its other names.
-        alias_params: what it is under some of them: alias → parameters that differ from the defaults.
-        examples: summaries of worked examples by name.
-    """
+    """One prototype with all its parameters."""
 
     name: str
     full_name: str
@@ -614,41 +480,34 @@ class PrototypeDescription:
     summary: str
     description: str
     aliases: tuple[str, ...]
-    alias_params: Mapping[str, Mapping[str, Any]]
+    alias_params: Mapping[str, Mapping[str, Any]]  # alias -> parameters that differ from the defaults
     parameters: tuple[ParameterRow, ...]
-    examples: Mapping[str, str]
+    examples: Mapping[str, str]  # summaries of worked examples by name
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrototypeMatches:
-    """The prototypes that a name may mean, the nearest first.
+    """The prototypes that a name may mean, the nearest first."""
 
-    Attributes:
-        prototypes: the one of that name, or without one all that match.
-        others: what else matches, where there is one of that name.
-    """
-
-    prototypes: tuple[PrototypeDescription, ...]
-    others: tuple[PrototypeRow, ...] = ()
+    prototypes: tuple[PrototypeDescription, ...]  # the one of that name, or without one all that match
+    others: tuple[PrototypeRow, ...] = ()  # what else matches, where there is one of that name
 
 
 def list_prototypes(app: AppDir) -> PrototypeList:
     """List the prototypes of the installed packages."""
-    return PrototypeList(prototypes=tuple(_row(found) for found in _sorted(app)))
+    return PrototypeList(prototypes=tuple(_prototype_row(prototype) for prototype in _sorted(app)))
 
 
 def _sorted(app: AppDir) -> list[Prototype]:
-    return sorted(app.prototypes(), key=lambda found: (found.name, found.full_name))
+    return sorted(app.prototypes(), key=lambda prototype: (prototype.name, prototype.full_name))
 
 
-def _row(found: Prototype) -> PrototypeRow:
-    return PrototypeRow(
-        name=found.name, package=_package(found), full_name=found.full_name, summary=found.summary
-    )
+def _prototype_row(prototype: Prototype) -> PrototypeRow:
+    return row(PrototypeRow, prototype, package=_package_of(prototype), installed=True, retired=False)
 
 
-def _package(found: Prototype) -> str:
-    return f"{found.registry}/{found.package}@{found.version}"
+def _package_of(prototype: Prototype) -> str:
+    return f"{prototype.registry}/{prototype.package}@{prototype.version}"
 
 
 def matching_prototypes(app: AppDir, name: str) -> PrototypeMatches:
@@ -660,45 +519,37 @@ def matching_prototypes(app: AppDir, name: str) -> PrototypeMatches:
     Raises:
         NotFoundError: there is none; carries the nearest name, or says that the name is retired.
     """
-    known = sorted(_sorted(app), key=lambda each: _rank(each, name))
-    found = [each for each in known if _rank(each, name) < _NO_MATCH]
-    found = found or [each for each in known if any(name in alias for alias in each.aliases)]
-    if not found:
+    prototypes = sorted(_sorted(app), key=lambda prototype: _rank(prototype, name))
+    matches = [prototype for prototype in prototypes if _rank(prototype, name) < _NO_MATCH]
+    matches = matches or [
+        prototype for prototype in prototypes if any(name in alias for alias in prototype.aliases)
+    ]
+    if not matches:
         refuse_if_retired(app, name)
-        raise _nothing(app, name)
-    exact = [each for each in found if _rank(each, name) == 0]
+        names = [prototype.name for prototype in _sorted(app)]
+        near = nearest(name, names)
+        hint = f"did you mean `{near}`?" if near else "mlstack prototype list" if names else _INSTALL
+        raise NotFoundError(f"no prototype matches `{name}`", near=near, hint=hint)
+    exact = [prototype for prototype in matches if _rank(prototype, name) == 0]
     return PrototypeMatches(
-        prototypes=tuple(_describe(each) for each in exact or found),
-        others=tuple(_row(each) for each in found if exact and each not in exact),
+        prototypes=tuple(_prototype_description(prototype) for prototype in exact or matches),
+        others=tuple(_prototype_row(match) for match in matches if exact and match not in exact),
     )
 
 
 _NO_MATCH = 4
+_INSTALL = "no package is installed: mlstack pkg list, then mlstack pkg install REGISTRY/PACKAGE"
 
 
-def _rank(found: Prototype, name: str) -> int:
+def _rank(prototype: Prototype, name: str) -> int:
     """Tell how well a name fits, 0 the best."""
     fits = (
-        name in (found.name, found.full_name),
-        name in (found.package, f"{found.registry}/{found.package}"),
-        found.name.endswith(name),
-        name in found.full_name,
+        name in (prototype.name, prototype.full_name),
+        name in (prototype.package, f"{prototype.registry}/{prototype.package}"),
+        prototype.name.endswith(name),
+        name in prototype.full_name,
     )
     return fits.index(True) if True in fits else _NO_MATCH
-
-
-def _names(found: Prototype) -> tuple[str, ...]:
-    return (found.name, found.full_name, *found.aliases)
-
-
-def _nothing(app: AppDir, name: str) -> NotFoundError:
-    known = [each.name for each in _sorted(app)]
-    near = nearest(name, known)
-    hint = f"did you mean `{near}`?" if near else "mlstack prototype list" if known else _INSTALL
-    return NotFoundError(f"no prototype matches `{name}`", near=near, hint=hint)
-
-
-_INSTALL = "no package is installed: mlstack pkg list, then mlstack pkg install REGISTRY/PACKAGE"
 
 
 def search_prototypes(app: AppDir, text: str) -> PrototypeList:
@@ -706,47 +557,47 @@ def search_prototypes(app: AppDir, text: str) -> PrototypeList:
 
     A registry that does not answer is left out and noted.
     """
-    wanted = text.lower()
-    rows = [_row(found) for found in _sorted(app) if wanted in _searched(found)]
+    text_sought = text.lower()
+    rows = [
+        _prototype_row(prototype)
+        for prototype in _sorted(app)
+        if text_sought
+        in "\n".join(
+            (
+                prototype.name,
+                prototype.full_name,
+                *prototype.aliases,
+                prototype.summary,
+                prototype.description,
+            )
+        ).lower()
+    ]
     notes: list[str] = []
     for registry, index in indexes(app.app().registries, root=app.root, notes=notes):
-        rows += _offered_prototypes(app, registry, index, wanted)
-        rows += _retired(registry, index, wanted)
+        installed = {locked.name for locked in app.lock().packages if locked.registry == registry}
+        rows += _offered_prototypes(registry, index, text_sought, installed)
     if not rows:
         notes.append(f"no prototype matches `{text}`: mlstack prototype list shows the installed ones")
     return PrototypeList(prototypes=tuple(rows), notes=tuple(notes))
 
 
-def _searched(found: Prototype) -> str:
-    return "\n".join((*_names(found), found.summary, found.description)).lower()
-
-
 def _offered_prototypes(
-    app: AppDir, registry: str, index: RegistryIndex, wanted: str
+    registry: str, index: RegistryIndex, text: str, installed: Collection[str]
 ) -> Iterator[PrototypeRow]:
-    """Give the packages of a registry that are not installed and whose name or summary holds the text."""
-    installed = {locked.name for locked in app.lock().packages if locked.registry == registry}
+    """Give what a registry has of that text: packages that are not installed, then retired names."""
     for _, package in sorted(index.packages.items()):
-        if package.name not in installed and wanted in f"{package.name}\n{package.summary}".lower():
-            full_name = f"{registry}/{package.name}"
-            yield PrototypeRow(
-                name=package.name,
-                package=full_name,
-                full_name=full_name,
-                summary=package.summary,
-                installed=False,
-            )
-
-
-def _retired(registry: str, index: RegistryIndex, wanted: str) -> Iterator[PrototypeRow]:
+        if package.name not in installed and text in f"{package.name}\n{package.summary}".lower():
+            name = f"{registry}/{package.name}"
+            yield row(PrototypeRow, package, package=name, full_name=name, installed=False, retired=False)
     for retired in index.retired:
+        summary = "; ".join(filter(None, (f"retired: {retired.reason}", retired.instead)))
         for name in retired.names:
-            if wanted in name.lower():
+            if text in name.lower():
                 yield PrototypeRow(
                     name=name,
                     package="",
                     full_name=f"{registry}/{name}",
-                    summary="; ".join(filter(None, (f"retired: {retired.reason}", retired.instead))),
+                    summary=summary,
                     installed=False,
                     retired=True,
                 )
@@ -758,35 +609,26 @@ def describe_prototype(app: AppDir, name: str) -> PrototypeDescription:
     Raises:
         NotFoundError: no such prototype, or several; of a retired name what to do instead.
     """
-    return _describe(find_prototype(app, name))
+    return _prototype_description(find_prototype(app, name))
 
 
-def _describe(found: Prototype) -> PrototypeDescription:
-    return PrototypeDescription(
-        name=found.name,
-        full_name=found.full_name,
-        package=_package(found),
-        summary=found.summary,
-        description=found.description,
-        aliases=found.aliases,
-        alias_params=found.alias_params,
-        parameters=tuple(_parameter(param) for param in found.params.values()),
-        examples={name: example.summary for name, example in found.examples.items()},
+def _prototype_description(prototype: Prototype) -> PrototypeDescription:
+    parameters = tuple(
+        row(
+            ParameterRow,
+            param,
+            type=_type(param),
+            default=param.default if param.has_default else None,
+            limits="; ".join(_limits(param.schema)),
+        )
+        for param in prototype.params.values()
     )
-
-
-def _parameter(param: Param) -> ParameterRow:
-    return ParameterRow(
-        name=param.name,
-        type=_type(param),
-        default=param.default if param.has_default else None,
-        required=param.required,
-        unit=param.unit,
-        limits="; ".join(_limits(param.schema)),
-        description=param.description,
-        aliases=param.aliases,
-        secret=param.secret,
-        deprecated=param.deprecated,
+    return row(
+        PrototypeDescription,
+        prototype,
+        package=_package_of(prototype),
+        parameters=parameters,
+        examples={name: example.summary for name, example in prototype.examples.items()},
     )
 
 
@@ -812,15 +654,11 @@ def _limits(schema: Mapping[str, Any]) -> Iterator[str]:
 
 
 def preview_prototype(
-    app: AppDir, wanted: ComponentRequest, *, environment: str | None = None, store: CodeStore | None = None
+    app: AppDir, request: ComponentRequest, *, environment: str | None = None, store: CodeStore | None = None
 ) -> DesiredState:
     """Give the objects that a component would bring; nothing is written.
 
-    Args:
-        app: the app directory.
-        wanted: the component; without a name it takes the prototype's.
-        environment: where it would be deployed; None takes the namespace `default` and no overrides.
-        store: keeps compiled templates and passed parameter sets.
+    Without a name it takes the prototype's; without an environment the namespace `default` and no overrides.
 
     Raises:
         UsageError: an unknown parameter, or a required one missing.
@@ -828,60 +666,41 @@ def preview_prototype(
         ParamError: a value does not fit its parameter.
         TemplateError: a template does not render.
     """
-    prototype = find_prototype(app, wanted.prototype)
-    if wanted.name is None and "name" not in wanted.texts:
-        wanted = replace(wanted, name=prototype.name)
-    found = draft(app, wanted, prototype, passed=store)
+    prototype = find_prototype(app, request.prototype)
+    if request.name is None and "name" not in request.texts:
+        request = replace(request, name=prototype.name)
+    component = draft(app, request, prototype, passed=store)
     place = app.environment(environment) if environment is not None else Environment(name="preview")
     return render.preview(
-        app, found.component, found.prototype, found.resolved, environment=place, store=store
+        app, component.component, component.prototype, component.resolved, environment=place, store=store
     )
 
 
-# --- Components of an app: generate one from a prototype, list, remove ---
+# --- components ---
 
 
 @dataclass(frozen=True, kw_only=True)
 class Generated:
-    """A component that was made.
-
-    Attributes:
-        name: its full name.
-        prototype: full name of its prototype.
-        file: its file below the app directory.
-        replaced: whether there was one of that name before.
-        notes: which prototype an alias stood for, deprecated parameters, and what the prototype says
-            about its use.
-    """
+    """A component that was made."""
 
     name: str
     prototype: str
-    file: str
-    replaced: bool
-    notes: tuple[str, ...] = ()
+    file: str  # below the app directory
+    replaced: bool  # there was one of that name before
+    notes: tuple[str, ...] = ()  # of its alias, deprecated parameters, and the prototype's own
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentRow:
-    """One component in a list.
-
-    Attributes:
-        name: its full name.
-        type: `prototype` or `manifest`.
-        module: its module, empty at the root.
-        prototype: full name of its prototype, None for manifests.
-        package: package and version of its prototype, None for manifests.
-        file: its file below the app directory.
-        depends_on: components and modules that have to work before its objects are written.
-    """
+    """One component in a list."""
 
     name: str
-    type: str
-    module: str
+    type: str  # `prototype` or `manifest`
+    module: str  # empty at the root
     prototype: str | None
-    package: str | None
-    file: str
-    depends_on: tuple[str, ...] = ()
+    package: str | None  # package and version of its prototype
+    file: str  # below the app directory
+    depends_on: tuple[str, ...] = ()  # what has to work before its objects are written
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -893,19 +712,14 @@ class ComponentList:
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentRemoved:
-    """A component that is gone from the app.
-
-    Attributes:
-        name: its full name.
-        files: the files that were deleted or changed, below the app directory.
-    """
+    """A component that is gone from the app."""
 
     name: str
-    files: tuple[str, ...]
+    files: tuple[str, ...]  # those that were deleted or changed, below the app directory
 
 
 def generate(
-    app: AppDir, wanted: ComponentRequest, *, replace: bool = False, store: PassedStore | None = None
+    app: AppDir, request: ComponentRequest, *, replace: bool = False, store: PassedStore | None = None
 ) -> Generated:
     """Make a component; only what was given is written, the rest follows the package.
 
@@ -917,17 +731,21 @@ def generate(
         ParamError: a value does not fit its parameter.
     """
     with app.locked():
-        prototype = find_prototype(app, wanted.prototype)
-        found = draft(app, wanted, prototype, passed=store)
-        told = (prototype.alias_note(wanted.prototype), *found.resolved.notes, *prototype.notes.splitlines())
-        name = found.component.full_name
+        prototype = find_prototype(app, request.prototype)
+        component = draft(app, request, prototype, passed=store)
+        notes = (
+            prototype.alias_note(request.prototype),
+            *component.resolved.notes,
+            *prototype.notes.splitlines(),
+        )
+        name = component.component.full_name
         exists = name in app.component_names()
         return Generated(
             name=name,
-            prototype=found.prototype.full_name,
-            file=app.add_component(found.component, replace=replace),
+            prototype=component.prototype.full_name,
+            file=app.add_component(component.component, replace=replace),
             replaced=exists,
-            notes=tuple(line for line in told if line.strip()),
+            notes=tuple(note for note in notes if note.strip()),
         )
 
 
@@ -937,25 +755,16 @@ def list_components(app: AppDir) -> ComponentList:
 
 
 def _component_row(app: AppDir, component: Component | Manifest) -> ComponentRow:
-    if not isinstance(component, Component):
-        return ComponentRow(
-            name=component.full_name,
-            type="manifest",
-            module=component.module,
-            prototype=None,
-            package=None,
-            file=component.file,
-        )
-    prototype = app.prototype(component.prototype)
-    return ComponentRow(
-        name=component.full_name,
-        type="prototype",
-        module=component.module,
-        prototype=prototype.name,
-        package=f"{prototype.registry}/{prototype.package}@{prototype.version}",
-        file=component.file,
-        depends_on=component.depends_on,
-    )
+    about: dict[str, Any] = {"type": "manifest", "prototype": None, "package": None, "depends_on": ()}
+    if isinstance(component, Component):
+        prototype = app.prototype(component.prototype)
+        about = {
+            "type": "prototype",
+            "prototype": prototype.name,
+            "package": _package_of(prototype),
+            "depends_on": component.depends_on,
+        }
+    return row(ComponentRow, component, name=component.full_name, **about)
 
 
 def remove_component(app: AppDir, name: str) -> ComponentRemoved:
@@ -966,12 +775,12 @@ def remove_component(app: AppDir, name: str) -> ComponentRemoved:
         ConfigError: another component depends on it.
     """
     with app.locked():
-        found = app.component(name).full_name
+        full_name = app.component(name).full_name
         for other in app.components():
-            if isinstance(other, Component) and found in other.depends_on:
+            if isinstance(other, Component) and full_name in other.depends_on:
                 raise ConfigError(
-                    f"component `{other.full_name}` depends on `{found}`",
-                    where=app.files.position(other.file, ("dependsOn", other.depends_on.index(found))),
+                    f"component `{other.full_name}` depends on `{full_name}`",
+                    where=app.files.position(other.file, ("dependsOn", other.depends_on.index(full_name))),
                     hint="take it out of `dependsOn` there first",
                 )
-        return ComponentRemoved(name=found, files=app.remove_component(found))
+        return ComponentRemoved(name=full_name, files=app.remove_component(full_name))

@@ -38,13 +38,7 @@ ENVIRONMENT_LAYERS = ("environment globals", "environment")
 
 @dataclass(frozen=True, kw_only=True)
 class ParamPlace:
-    """The level of an app that a value is set at; with nothing given, the app itself.
-
-    Attributes:
-        component: full name of a component.
-        environment: an environment, for all its components or for the one.
-        module: a module, for all its components.
-    """
+    """The level of an app that a value is set at; with nothing given, the app itself."""
 
     component: str | None = None
     environment: str | None = None
@@ -84,16 +78,7 @@ _KINDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class ParamChanged:
-    """A value that was set.
-
-    Attributes:
-        name: the parameter's canonical name, dots for places inside it.
-        value: the value as it was understood, masked if it is secret.
-        place: the level it was set at.
-        file: the file that holds it, below the app directory.
-        changed: false if it had that value before.
-        notes: what else a person should know, as a higher level that still wins.
-    """
+    """A value that was set."""
 
     name: str
     value: Any
@@ -105,14 +90,7 @@ class ParamChanged:
 
 @dataclass(frozen=True, kw_only=True)
 class ParamUnset:
-    """A value that was taken back.
-
-    Attributes:
-        name: the parameter's canonical name, dots for places inside it.
-        place: the level it stood at.
-        file: the file that held it.
-        notes: what counts now.
-    """
+    """A value that was taken back."""
 
     name: str
     place: str
@@ -122,15 +100,7 @@ class ParamUnset:
 
 @dataclass(frozen=True, kw_only=True)
 class ParamRow:
-    """One value of one component.
-
-    Attributes:
-        component: its full name.
-        name: the parameter.
-        value: masked if it is secret.
-        level: the level that decided it.
-        origin: file and line, or the prototype.
-    """
+    """One value of one component."""
 
     component: str
     name: str
@@ -141,13 +111,7 @@ class ParamRow:
 
 @dataclass(frozen=True, kw_only=True)
 class ParamList:
-    """The values that a render would use.
-
-    Attributes:
-        environment: None for what all environments share.
-        rows: by component, in the order that parameters are declared.
-        notes: values for all components that no prototype declares.
-    """
+    """The values that a render would use."""
 
     environment: str | None
     rows: tuple[ParamRow, ...]
@@ -444,14 +408,7 @@ class ExplainedSetting:
 
 @dataclass(frozen=True, kw_only=True)
 class Reach:
-    """A field of a rendered object that a parameter decides.
-
-    Attributes:
-        object: the object as people name it.
-        path: the field: `spec.template.spec.containers[0].image`.
-        value: what stands there now, None if the field is absent; of a text with many lines only
-            those that the parameter decides.
-    """
+    """A field of a rendered object that a parameter decides."""
 
     object: str
     path: str
@@ -460,19 +417,7 @@ class Reach:
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainedParameter:
-    """All about one parameter of a component.
-
-    Attributes:
-        name: canonical spelling.
-        value: the value that counts, None if unset; masked if secret.
-        unit: what a number counts.
-        description: what it is for.
-        layer: the layer that decides, empty if none says anything.
-        where: its file and line.
-        chain: who said what, lowest layer first.
-        reaches: the fields it decides.
-        notes: remarks, as why nothing could be found out about its reach.
-    """
+    """All about one parameter of a component."""
 
     name: str
     value: Any
@@ -487,14 +432,7 @@ class ExplainedParameter:
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainResult:
-    """The parameters of a component, explained.
-
-    Attributes:
-        component: its full name.
-        environment: name of the environment, empty if none was asked for.
-        prototype: full name of the prototype.
-        parameters: in the order they are declared.
-    """
+    """The parameters of a component, explained."""
 
     component: str
     environment: str
