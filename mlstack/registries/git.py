@@ -45,15 +45,11 @@ _SETTINGS = {
 
 @dataclass(frozen=True, kw_only=True)
 class GitAddress:
-    """An address taken apart.
-
-    Args:
-        url: what git fetches from.
-        revisions: branch, tag or commit, with the folder behind it: the readings to try in turn, since a
-            branch's name may hold `/`.
-    """
+    """An address taken apart."""
 
     url: str
+    # Branch, tag or commit, with the folder behind it: the readings to try in turn, since a branch's name
+    # may hold `/`.
     revisions: tuple[tuple[str, str], ...] = (("HEAD", ""),)
 
     def at(self, revision: str) -> GitAddress:
@@ -101,7 +97,6 @@ class GitRegistry:
     """A folder of a git repository at one commit."""
 
     def __init__(self, ref: RegistryRef, *, root: Path) -> None:
-        """Hold the address; nothing is fetched."""
         self._ref = ref
         self._root = root
         self._address = parse_address(ref.address)
@@ -160,7 +155,6 @@ class GitCheckout:
     """
 
     def __init__(self, store: str, *, commit: str, base: str) -> None:
-        """Hold the commit; nothing is read."""
         self._store = store
         finalize(self, rmtree, store, ignore_errors=True)
         self.commit = commit
@@ -172,14 +166,13 @@ class GitCheckout:
         listed = _git(self._store, "ls-tree", "-r", "-z", "--long", self.commit).decode(
             "utf-8", "surrogateescape"
         )
-        found = {}
-        for line in listed.split("\0"):
-            if line:
-                facts, _, path = line.partition("\t")
-                mode, kind, object_id, size = facts.split()
-                if kind == "blob":
-                    found[PurePosixPath(path)] = _Entry(mode, object_id, int(size))
-        return found
+        entries = {}
+        for line in filter(None, listed.split("\0")):
+            facts, _, path = line.partition("\t")
+            mode, kind, object_id, size = facts.split()
+            if kind == "blob":
+                entries[PurePosixPath(path)] = _Entry(mode, object_id, int(size))
+        return entries
 
     @property
     def is_there(self) -> bool:
@@ -209,8 +202,8 @@ class GitCheckout:
             raise RegistryError(f"the folder `{path}` holds a link", hint="put the file itself there")
         if len(inside) > MAX_FILES or sum(self._entries[p].size for p in inside) > MAX_BYTES:
             raise RegistryError(f"the folder `{path}` holds more than {LIMITS}")
-        for each in inside:
-            check_name(each.relative_to(place), str(path))
+        for file in inside:
+            check_name(file.relative_to(place), str(path))
         contents = self._contents(inside)
         return {p.relative_to(place): contents[p] for p in sorted(inside, key=lambda p: p.parts)}
 
@@ -235,12 +228,12 @@ class GitCheckout:
         """Read files in one run of git; each answer is `<id> blob <size>`, the bytes, a newline."""
         wanted = "".join(f"{self._entries[path].object_id}\n" for path in paths)
         answer = _git(self._store, "cat-file", "--batch", stdin=wanted.encode())
-        found, position = {}, 0
+        contents, position = {}, 0
         for path in paths:
             start = answer.index(b"\n", position) + 1
             position = start + self._entries[path].size + 1
-            found[path] = answer[start : position - 1]
-        return found
+            contents[path] = answer[start : position - 1]
+        return contents
 
 
 def _is_hidden(path: PurePosixPath) -> bool:
@@ -306,19 +299,15 @@ def _fetch(store: str, url: str, revision: str) -> str:
     """Fetch a revision and give its commit; servers that hand out no single commits send all branches."""
     try:
         _git(store, "fetch", "--quiet", "--depth=1", "--no-tags", "--end-of-options", url, revision)
-        found = "FETCH_HEAD"
+        fetched = "FETCH_HEAD"
     except ProgramError as error:
         if not (_COMMIT.fullmatch(revision) and _is_about_revision(error)):
             raise
         everything = ("+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*")
         _git(store, "fetch", "--quiet", "--end-of-options", url, *everything)
-        found = revision
-    return _commit(store, found, revision)
-
-
-def _commit(store: str, found: str, revision: str) -> str:
+        fetched = revision
     try:
-        return _git(store, "rev-parse", "--verify", "--quiet", f"{found}^{{commit}}").decode().strip()
+        return _git(store, "rev-parse", "--verify", "--quiet", f"{fetched}^{{commit}}").decode().strip()
     except ProgramError as error:
         raise ProgramError(f"couldn't find remote ref {revision}", status=error.status) from error
 

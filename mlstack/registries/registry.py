@@ -1,4 +1,4 @@
-"""What a registry is: an index of packages and their versions, and the files of each version."""
+"""Registries: an index of packages and their versions, and the files of each; registries in folders."""
 
 from __future__ import annotations
 
@@ -25,23 +25,17 @@ from mlstack.names import nearest, version_key
 from mlstack.table import Table
 from mlstack.yaml import write
 
-# --- What a registry is: an index of packages and their versions, and the files of each version ---
-
 Files = Mapping[PurePosixPath, bytes]
 
 
 @dataclass(frozen=True, kw_only=True)
 class IndexVersion:
-    """One version of a package in an index.
-
-    Args:
-        version: the package's version.
-        path: its folder, relative to the index.
-        digest: `sha256:…` that its content must have.
-    """
+    """One version of a package in an index."""
 
     version: str
+    # Its folder, relative to the index.
     path: str
+    # `sha256:…` that its content must have.
     digest: str
 
 
@@ -56,27 +50,22 @@ class IndexPackage:
     @property
     def newest(self) -> IndexVersion:
         """Give the highest version."""
-        return max(self.versions, key=lambda each: version_key(each.version))
+        return max(self.versions, key=lambda version: version_key(version.version))
 
 
 @dataclass(frozen=True, kw_only=True)
 class RegistryIndex:
-    """What a registry offers.
+    """What a registry offers."""
 
-    Args:
-        name: the registry's own name.
-        summary: one line.
-        aliases: addresses that this registry stands in for.
-        packages: by name.
-        retired: names that it does not offer any more.
-        revision: the commit the index was read at; empty where there are no commits.
-    """
-
+    # The registry's own name.
     name: str
     summary: str = ""
+    # Addresses that this registry stands in for.
     aliases: tuple[str, ...] = ()
     packages: Mapping[str, IndexPackage]
+    # Names that it does not offer any more.
     retired: tuple[Retired, ...] = ()
+    # The commit the index was read at; empty where there are no commits.
     revision: str = ""
 
     def package(self, name: str) -> IndexPackage:
@@ -101,10 +90,10 @@ class RegistryIndex:
         package = self.package(name)
         if version in ("", "latest"):
             return package.newest
-        for each in package.versions:
-            if each.version == version:
-                return each
-        known = ", ".join(each.version for each in package.versions)
+        for entry in package.versions:
+            if entry.version == version:
+                return entry
+        known = ", ".join(entry.version for entry in package.versions)
         raise NotFoundError(f"package `{name}` has no version `{version}`", hint=f"known versions: {known}")
 
 
@@ -114,10 +103,10 @@ def refuse_retired(name: str, retired: Iterable[Retired], *, registry: str) -> N
     Raises:
         NotFoundError: with the reason, and what to do instead.
     """
-    for each in retired:
-        if name in each.names:
-            hint = each.instead or f"registry `{registry}` has nothing in its place"
-            raise NotFoundError(f"`{name}` is retired: {each.reason}", hint=hint)
+    for entry in retired:
+        if name in entry.names:
+            hint = entry.instead or f"registry `{registry}` has nothing in its place"
+            raise NotFoundError(f"`{name}` is retired: {entry.reason}", hint=hint)
 
 
 class Registry(Protocol):
@@ -161,8 +150,7 @@ PROTOCOLS: Table[RegistryType] = Table("registry protocol")
 protocol = PROTOCOLS.register
 
 
-# --- A registry whose packages lie in a tree of files: a folder of the disk, or a commit of a
-# repository
+# --- packages that lie in a tree of files: a folder of the disk, or a commit of a repository ---
 
 INDEX_FILE = "registry.yaml"
 _Read = TypeVar("_Read")
@@ -182,14 +170,9 @@ class Tree(Protocol):
 
 
 class FolderTree:
-    """The files of a registry's folder and of the folders beside it.
-
-    Args:
-        folder: the registry's folder.
-    """
+    """The files of a registry's folder and of the folders beside it."""
 
     def __init__(self, folder: Path) -> None:
-        """Hold the place; nothing is read."""
         self._root = folder
 
     def read(self, path: PurePosixPath) -> bytes | None:
@@ -247,7 +230,7 @@ def _parsed(data: bytes, source: str, revision: str) -> RegistryIndex:
         "apiVersion", "kind", "name", "summary", "aliases", "retired", "packages"
     )
     check_file("Registry", document.value, source=document.file, origins=document.all_origins())
-    packages = (_package(entry) for entry in fields.each("packages"))
+    packages = [_package(entry) for entry in fields.each("packages")]
     return RegistryIndex(
         name=fields.text("name"),
         summary=fields.text("summary", ""),
@@ -259,16 +242,13 @@ def _parsed(data: bytes, source: str, revision: str) -> RegistryIndex:
 
 
 def _package(fields: FieldReader) -> IndexPackage:
-    versions = [_version(entry) for entry in fields.each("versions")]
-    versions.sort(key=lambda each: version_key(each.version))
+    versions = [
+        IndexVersion(version=entry.text("version"), path=entry.text("path"), digest=entry.text("digest"))
+        for entry in fields.each("versions")
+    ]
+    versions.sort(key=lambda version: version_key(version.version))
     return IndexPackage(
         name=fields.text("name"), summary=fields.text("summary", ""), versions=tuple(versions)
-    )
-
-
-def _version(fields: FieldReader) -> IndexVersion:
-    return IndexVersion(
-        version=fields.text("version"), path=fields.text("path"), digest=fields.text("digest")
     )
 
 
@@ -300,11 +280,10 @@ def fetch_package(tree: Tree, index: RegistryIndex, package: str, version: str) 
     files = guarded(lambda: tree.folder(PurePosixPath(wanted.path)), named)
     if not files:
         raise RegistryError(f"the folder of package `{named}` is missing: `{wanted.path}`")
-    found = digest(files)
-    if found != wanted.digest:
+    if digest(files) != wanted.digest:
         raise RegistryError(
             f"the content of package `{named}` is not what the registry's index says:"
-            f" {found}, the index has {wanted.digest}",
+            f" {digest(files)}, the index has {wanted.digest}",
             hint="nothing was changed; ask the registry's keeper, whose index may be stale",
         )
     return files
@@ -415,21 +394,9 @@ def is_local(ref: RegistryRef) -> bool:
 
 @cache
 def _bundled_aliases() -> tuple[str, ...]:
-    folder = files.folder("registry")
-
-    class OnlyIndex:
-        """The index alone: packages are not looked at."""
-
-        def read(self, path: PurePosixPath) -> bytes | None:
-            return (folder / path).read_bytes()
-
-        def folder(self, path: PurePosixPath) -> dict[PurePosixPath, bytes]:
-            return {}
-
-        def names(self) -> Iterable[str]:
-            return ()
-
-    return read_index(OnlyIndex(), source=f"registry/{INDEX_FILE}", name=BUNDLED).aliases
+    # The index alone: packages are not looked at.
+    tree = FolderTree(files.folder("registry"))
+    return read_index(tree, source=f"registry/{INDEX_FILE}", name=BUNDLED).aliases
 
 
 def _normal(address: str) -> str:
@@ -456,32 +423,39 @@ def fetch_all(
         NotFoundError: no such registry, package or version.
         RegistryError: it cannot be fetched, a digest differs, or what it holds is wrong.
     """
-    known = {each.name: each for each in refs}
+    known = {ref.name: ref for ref in refs}
     ref = known.get(wanted.registry)
     if ref is None:
         near = nearest(wanted.registry, known)
         hint = None if near else f"mlstack registry add {wanted.registry} ADDRESS"
         raise NotFoundError(f"no registry `{wanted.registry}` in app.yaml", near=near, hint=hint)
     registry, version = _at_version(open_registry(ref, root=root), wanted)
-    found: dict[str, FetchedPackage] = {}
+    fetched: dict[str, FetchedPackage] = {}
     waiting = [(wanted.name, version)]
     while waiting:
         name, version = waiting.pop(0)
-        if name not in found:
-            found[name] = _fetched(registry, ref, name, version)
-            waiting += [(needed, "") for needed in _requires(found[name])]
-    _check(found)
-    return tuple(found.values()), _locked(ref, registry.index())
+        if name not in fetched:
+            fetched[name] = _fetch(registry, ref, name, version)
+            requires = _folder_of(fetched[name]).head.requires
+            waiting += [(required, "") for required in requires]
+    _check(fetched)
+    index = registry.index()
+    # Retired names of a registry on this machine are asked of it: what it says then is never stale.
+    retired = () if is_local(ref) else index.retired
+    locked = LockedRegistry(name=ref.name, address=ref.address, revision=index.revision, retired=retired)
+    return tuple(fetched.values()), locked
+
+
+def _folder_of(package: FetchedPackage) -> PackageFolder:
+    source = f"{package.registry}/{package.name}"
+    return PackageFolder(package.files, source=source, registry=package.registry)
 
 
 def _check(fetched: Mapping[str, FetchedPackage]) -> None:
     """Read packages whole, so that what cannot be used or removed again is never written into an app."""
-    folders = {
-        name: PackageFolder(package.files, source=f"{package.registry}/{name}", registry=package.registry)
-        for name, package in fetched.items()
-    }
+    folders = {name: _folder_of(package) for name, package in fetched.items()}
     for name, folder in folders.items():
-        others = {each: folders[each] for each in folders if each != name}
+        others = {other: folders[other] for other in folders if other != name}
         package = guarded(partial(folder.package, others), name)
         if (package.name, package.version) != (name, fetched[name].version):
             raise RegistryError(
@@ -489,12 +463,6 @@ def _check(fetched: Mapping[str, FetchedPackage]) -> None:
                 where=f"{folder.source}/package.yaml",
                 hint="tell who keeps the registry: `mlstack registry index` writes what its packages say",
             )
-
-
-def _locked(ref: RegistryRef, index: RegistryIndex) -> LockedRegistry:
-    # Retired names of a registry on this machine are asked of it: what it says then is never stale.
-    retired = () if is_local(ref) else index.retired
-    return LockedRegistry(name=ref.name, address=ref.address, revision=index.revision, retired=retired)
 
 
 def _at_version(registry: Registry, wanted: PackageRef) -> tuple[Registry, str]:
@@ -515,16 +483,12 @@ def _at_version(registry: Registry, wanted: PackageRef) -> tuple[Registry, str]:
     return registry, wanted.version
 
 
-def _fetched(registry: Registry, ref: RegistryRef, name: str, version: str) -> FetchedPackage:
+def _fetch(registry: Registry, ref: RegistryRef, name: str, version: str) -> FetchedPackage:
     exact = registry.index().version(name, version).version
     files = registry.fetch(name, exact)
     return FetchedPackage(
         registry=ref.name, name=name, version=exact, digest=digest(files), source=ref.address, files=files
     )
-
-
-def _requires(package: FetchedPackage) -> tuple[str, ...]:
-    return PackageFolder(package.files, source=f"{package.registry}/{package.name}").head.requires
 
 
 # --- Write the index of a registry from its package folders ---
@@ -552,15 +516,17 @@ def build_index(folder: Path, *, packages: Path | None = None) -> str:
             f"no package folder in `{source}`", hint="a package is a folder with package.yaml"
         )
     known = _known(folder)
-    found = {name: dict(versions) for name, versions in _kept(known, folder)}
+    packages_of = {package.name: _kept(package, folder) for package in known.packages.values()}
     summaries = {package.name: package.summary for package in known.packages.values()}
     for path in sorted(file.parent for file in source.glob("*/package.yaml")):
         read = PackageFolder.read(path, source=path.name)
         summaries[read.head.name] = read.head.summary
         entry = IndexVersion(version=read.head.version, path=_relative(path, folder), digest=read.digest)
-        found.setdefault(read.head.name, {})[entry.version] = entry
+        packages_of.setdefault(read.head.name, {})[entry.version] = entry
     listed = [
-        _package_map(name, summaries.get(name, ""), versions) for name, versions in sorted(found.items())
+        _package_map(name, summaries.get(name, ""), versions)
+        for name, versions in sorted(packages_of.items())
+        if versions
     ]
     return _HEADER + write.to_yaml(_index_map(known, listed))
 
@@ -576,20 +542,16 @@ def _known(folder: Path) -> RegistryIndex:
     return RegistryIndex(name=name, packages={})
 
 
-def _kept(known: RegistryIndex, folder: Path) -> Iterator[tuple[str, Mapping[str, IndexVersion]]]:
-    for package in known.packages.values():
-        kept = {each.version: each for each in package.versions if _still_there(package, each, folder)}
-        if kept:
-            yield package.name, kept
-
-
-def _still_there(package: IndexPackage, version: IndexVersion, folder: Path) -> bool:
-    """Tell whether a version's folder still holds that version."""
-    place = folder / version.path
-    if not (place / "package.yaml").is_file():
-        return False
-    head = PackageFolder.read(place, source=version.path).head
-    return (head.name, head.version) == (package.name, version.version)
+def _kept(package: IndexPackage, folder: Path) -> dict[str, IndexVersion]:
+    """Give the versions whose folder still holds that version."""
+    kept = {}
+    for version in package.versions:
+        place = folder / version.path
+        if (place / "package.yaml").is_file():
+            head = PackageFolder.read(place, source=version.path).head
+            if (head.name, head.version) == (package.name, version.version):
+                kept[version.version] = version
+    return kept
 
 
 def _relative(path: Path, folder: Path) -> str:
@@ -597,8 +559,8 @@ def _relative(path: Path, folder: Path) -> str:
 
 
 def _package_map(name: str, summary: str, versions: Mapping[str, IndexVersion]) -> dict[str, Any]:
-    ordered = sorted(versions.values(), key=lambda each: version_key(each.version))
-    listed = [{"version": each.version, "path": each.path, "digest": each.digest} for each in ordered]
+    ordered = sorted(versions.values(), key=lambda entry: version_key(entry.version))
+    listed = [{"version": entry.version, "path": entry.path, "digest": entry.digest} for entry in ordered]
     return {"name": name, **({"summary": summary} if summary else {}), "versions": listed}
 
 
@@ -637,22 +599,15 @@ def refuse_if_retired(app: AppDir, name: str) -> None:
         NotFoundError: with the reason, and what to do instead.
     """
     short = name.removeprefix("io.ksonnet.pkg.").rpartition("/")[2]
-    for registry, retired in _retired(app):
-        refuse_retired(short, retired, registry=registry)
-
-
-def _retired(app: AppDir) -> Iterator[tuple[str, tuple[Retired, ...]]]:
-    """Give the retired names by registry: asked now of those on this machine, else as they were locked."""
-    locked = {each.name: each.retired for each in app.lock().registries}
+    locked = {entry.name: entry.retired for entry in app.lock().registries}
     for ref in app.app().registries:
+        retired = locked.get(ref.name, ())
         try:
-            yield ref.name, _asked(app, ref) if is_local(ref) else locked.get(ref.name, ())
+            if is_local(ref):  # what it says now is never stale
+                retired = open_registry(ref, root=app.root).index().retired
         except MlstackError:  # the name was not found: that error is the one to show
             continue
-
-
-def _asked(app: AppDir, ref: RegistryRef) -> tuple[Retired, ...]:
-    return open_registry(ref, root=app.root).index().retired
+        refuse_retired(short, retired, registry=ref.name)
 
 
 # --- Registries that are folders of the disk; relative addresses start at the app's folder ---
@@ -663,7 +618,6 @@ class DirectoryRegistry:
     """A folder with `registry.yaml`, or with package folders."""
 
     def __init__(self, ref: RegistryRef, *, root: Path) -> None:
-        """Hold the place; nothing is read."""
         self._ref = ref
         self._folder = (root / Path(ref.address).expanduser()).resolve()
 
