@@ -1,18 +1,50 @@
-"""What is said about objects as a whole: kinds, versions, places."""
+"""What is said of objects: sound, odd and broken ones, kinds, versions, places, training jobs.
+
+The API server's word on each variant is in `tests/cluster/test_validation_agrees.py`.
+"""
 
 from typing import Any
 
 import pytest
+import yaml
 
 from mlstack.objects.kube_object import KubeObject, Source
 from mlstack.validate.formats import Fault, Field, path_of, shown
 from mlstack.validate.validate import load_schemas, validate_objects
+from tests.generate.crds import FOLDER
+from tests.support.jobs import JOB_VARIANTS, JOBS
 from tests.support.manifests import MANIFESTS
-from tests.support.variants import Variant
+from tests.support.variants import VARIANTS, Variant
+
+CRDS = [yaml.load(path.read_text("utf-8"), yaml.CSafeLoader) for path in sorted(FOLDER.glob("*.yaml"))]
 
 
 def faults(data: dict[str, Any], version: str = "1.36") -> list[Fault]:
-    return validate_objects([KubeObject(data=data, component="c")], load_schemas(version))
+    crds = CRDS if data.get("apiVersion") == "kubeflow.org/v1" else []
+    return validate_objects([KubeObject(data=data, component="c")], load_schemas(version), crds=crds)
+
+
+def errors(data: dict[str, Any]) -> list[str]:
+    return [fault.message for fault in faults(data) if fault.severity == "error"]
+
+
+@pytest.mark.parametrize("name", sorted({**MANIFESTS, **JOBS}))
+def test_sound_objects_have_no_faults(name: str) -> None:
+    assert errors({**MANIFESTS, **JOBS}[name]) == []
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.id)
+def test_verdicts_are_those_of_the_api_server(variant: Variant) -> None:
+    assert bool(errors(variant.build())) == variant.refused
+
+
+@pytest.mark.parametrize("variant", JOB_VARIANTS, ids=lambda variant: variant.id)
+def test_verdicts_on_jobs_are_those_of_the_api_server(variant: Variant) -> None:
+    assert bool(errors(variant.build(JOBS))) == variant.refused
+
+
+def test_the_set_of_variants_is_large_enough() -> None:
+    assert sum(variant.refused for variant in VARIANTS) >= 200
 
 
 def message(api_version: str, kind: str, version: str = "1.36") -> str:
@@ -142,3 +174,39 @@ def test_what_stands_in_a_secret_is_not_told(path: str, value: Any) -> None:
 def test_a_time_zone_names_the_nearest() -> None:
     (fault,) = faults(Variant("CronJob", "spec.timeZone", "Europe/Berln", refused=True).build())
     assert fault.message.endswith("got `Europe/Berln`, did you mean `Europe/Berlin`?")
+
+
+# --- training jobs ---
+
+
+def test_rules_speak_their_own_words() -> None:
+    broken = Variant("TFJob", "spec.tfReplicaSpecs.Worker.replicas", 0, refused=True)
+    message = "without a Chief at least one Worker is needed: with 0 the job counts as succeeded at once"
+    assert errors(broken.build(JOBS)) == [message]
+
+
+def test_a_misspelt_field_names_the_nearest() -> None:
+    path = "spec.tfReplicaSpecs.Worker.template.spec.containers[0].comand"
+    (fault,) = faults(Variant("TFJob", path, ["a"], refused=True).build(JOBS))
+    assert (fault.path, fault.message) == (path, "unknown field `comand`, did you mean `command`?")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ("spec.tfReplicaSpecs.Worker.restartPolicy", "ExitCode", "retries without end"),
+        ("spec.runPolicy.activeDeadlineSeconds", 60, "may be passed"),
+        ("spec.tfReplicaSpecs.Worker.template.spec.restartPolicy", "Never", "is overridden"),
+        (
+            "spec.tfReplicaSpecs.Worker.template.spec.containers[0].resources.requests.memory",
+            "2Gi",
+            "must not be above the limit `1.5Gi`, got `2Gi` (the job is taken, its pods are refused)",
+        ),
+    ],
+    ids=["exit code", "deadline", "template's policy", "pods that are refused"],
+)
+def test_what_is_taken_in_vain_is_warned_of(path: str, value: Any, words: str) -> None:
+    data = Variant("TFJob", path, value, refused=False).build(JOBS)
+    (fault,) = faults(data)
+    assert fault.severity == "warning"
+    assert words in fault.message
