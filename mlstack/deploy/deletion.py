@@ -12,6 +12,7 @@ from mlstack.errors import ClusterError, MlstackError, NotReadyError
 from mlstack.events import STILL_S, OnEvent, RunEvent, listed
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef
+from mlstack.kube.retrying import backoff
 from mlstack.kube.watch import WatchSource
 from mlstack.objects.kinds import kinds_of_crd
 from mlstack.objects.kube_object import Identity, group_of
@@ -103,7 +104,7 @@ class DeletionWatcher:
         self._waiting: dict[ObjectRef, _Awaited] = {}
         self._uids: dict[ObjectRef, str] = {}
         self._moved_s = self._told_s = self._resumed_s = clock.now_s()
-        self._pause_s = _FIRST_WAIT_S
+        self._pauses = backoff(_FIRST_WAIT_S, _LONGEST_WAIT_S)
         self._thread: Thread | None = None
 
     def wait(self, gone: Gone, then: Then) -> None:
@@ -224,7 +225,7 @@ class DeletionWatcher:
             if not self._is_waiting(awaited):
                 return
             del self._waiting[awaited.gone.ref]
-            self._moved_s, self._pause_s = self._clock.now_s(), _FIRST_WAIT_S
+            self._moved_s, self._pauses = self._clock.now_s(), backoff(_FIRST_WAIT_S, _LONGEST_WAIT_S)
         awaited.then(error)
 
     def _pass_time(self) -> None:
@@ -233,8 +234,7 @@ class DeletionWatcher:
             if not self._waiting:
                 return
         if self._feed.is_idle:
-            self._clock.sleep(self._pause_s)
-            self._pause_s = min(self._pause_s * 2, _LONGEST_WAIT_S)
+            self._clock.sleep(next(self._pauses))
         elif self._clock.now_s() - self._resumed_s < _AGAIN_S:
             return
         self._resumed_s = self._clock.now_s()

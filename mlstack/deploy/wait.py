@@ -14,6 +14,7 @@ from mlstack.deploy.target import Reached
 from mlstack.errors import ForbiddenError, MlstackError, NotReadyError, ObjectNotFoundError
 from mlstack.events import STILL_S, OnEvent, RunEvent
 from mlstack.kube.client import Cluster, ObjectRef
+from mlstack.kube.retrying import backoff
 from mlstack.objects import kube_object
 from mlstack.objects.kube_object import Identity, KubeObject
 from mlstack.readiness.assess import assess
@@ -337,7 +338,7 @@ class Barriers:
 
     def _until(self, holds: Callable[[], bool], timeout_s: float, told: RunEvent) -> bool:
         begun_s = self._clock.now_s()
-        pause, due_s = _FIRST_PAUSE_S, _SAY_AFTER_S
+        pauses, due_s = backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S), _SAY_AFTER_S
         while not holds():
             waited_s = self._clock.now_s() - begun_s
             if waited_s >= timeout_s:
@@ -345,8 +346,7 @@ class Barriers:
             if waited_s >= due_s:
                 self._on_event(told if due_s == _SAY_AFTER_S else replace(told, kind="still"))
                 due_s = waited_s + STILL_S
-            self._clock.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE_S)
+            self._clock.sleep(next(pauses))
         return True
 
 
@@ -385,7 +385,7 @@ def until_established(
 
 
 def _until(holds: Callable[[], bool], timeout_s: float, clock: Clock, still: Callable[[], None]) -> bool:
-    begun_s, pause, due_s = clock.now_s(), 0.05, STILL_S
+    begun_s, pauses, due_s = clock.now_s(), backoff(0.05, _LONGEST_PAUSE_S), STILL_S
     while not holds():
         waited_s = clock.now_s() - begun_s
         if waited_s >= timeout_s:
@@ -393,6 +393,5 @@ def _until(holds: Callable[[], bool], timeout_s: float, clock: Clock, still: Cal
         if waited_s >= due_s:
             due_s = waited_s + STILL_S
             still()
-        clock.sleep(pause)
-        pause = min(pause * 2, _LONGEST_PAUSE_S)
+        clock.sleep(next(pauses))
     return True

@@ -94,10 +94,6 @@ def test_a_login_may_be_spread_over_files(tmp_path: Path) -> None:
     assert login.find("test", None, {"KUBECONFIG": files}).source == Proof(authorization="Bearer t")
 
 
-def test_without_a_name_the_current_context_counts(tmp_path: Path) -> None:
-    assert login.find("", config(tmp_path / "k"), {}).context == "test"
-
-
 def test_a_user_without_anything_is_nobody(tmp_path: Path) -> None:
     assert proof(tmp_path, {}) == Proof()
 
@@ -268,23 +264,6 @@ def test_who_acts_as_somebody_else_says_so(tmp_path: Path) -> None:
         "Impersonate-Group": ("dev", "ops"),
         "Impersonate-Extra-a%2Fb": ("1",),
     }
-
-
-@pytest.mark.parametrize("text", ["", "\n# nothing yet\n"])
-def test_empty_files_are_passed_over(tmp_path: Path, text: str) -> None:
-    (tmp_path / "empty").write_text(text)
-    files = os.pathsep.join((str(tmp_path / "empty"), config(tmp_path / "k")))
-    assert login.find("test", None, {"KUBECONFIG": files}).context == "test"
-
-
-@pytest.mark.parametrize(
-    "text", ["[]", "a: [", "contexts: 3", "contexts: [3]", "users: [{user: {}}]", "\t- x"]
-)
-def test_what_is_no_kubeconfig_is_refused(tmp_path: Path, text: str) -> None:
-    file = tmp_path / "k"
-    file.write_text(text)
-    with pytest.raises(ClusterError, match="the kubeconfig cannot be read"):
-        login.find("test", str(file), {})
 
 
 def account(folder: Path) -> Path:

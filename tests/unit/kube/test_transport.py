@@ -14,7 +14,7 @@ from mlstack.errors import ClusterError, InvalidError, TransientError, Unreachab
 from mlstack.kube import transport
 from mlstack.kube.client import ObjectRef
 from tests.support.fakeapi import Answer, Asked, Serve, always, in_turn, kubeconfig, serve, status
-from tests.unit.cluster.conftest import Connect
+from tests.unit.kube.conftest import Connect
 
 MAP = {
     "apiVersion": "v1",
