@@ -17,54 +17,38 @@ _NUMBERS = re.compile(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?(?:-([0-9A-Za-z.-]+))?(?:
 
 MAX_NAME = 63
 _OF_ENVIRONMENTS = ("environment.yaml", "params.yaml", "patches")
+_PLAIN = "letters, digits, `-` and `_`"
+_DOTTED = "letters, digits, `-`, `_` and `.`"
+
+# Each `check_…` gives its name back, or raises a UsageError that says what is allowed.
 
 
 def check_component_name(name: str) -> str:
-    """Give `name` back when it can name a component (63 characters, letters, digits, `-` and `_`).
-
-    Raises:
-        UsageError: it cannot.
-    """
-    return _check(name, _COMPONENT, "a component name", "letters, digits, `-` and `_`")
+    """Refuse what cannot name a component: its file and a label."""
+    return _check(name, _COMPONENT, "a component name", _PLAIN)
 
 
 def check_module_name(name: str) -> str:
-    """Give the dotted `name` back when every part can name a folder.
-
-    Raises:
-        UsageError: a part cannot.
-    """
+    """Refuse a dotted name with a part that cannot name a folder."""
     for part in name.split("."):
-        _check(part, _COMPONENT, "a module name", "letters, digits, `-` and `_`, parts joined by `.`")
+        _check(part, _COMPONENT, "a module name", f"{_PLAIN}, parts joined by `.`")
     return name
 
 
 def check_environment_name(name: str) -> str:
-    """Give `name` back when it can name an environment; nested names hold `/` (`us-west/staging`).
-
-    Raises:
-        UsageError: it cannot.
-    """
+    """Refuse what cannot name an environment; nested names hold `/` (`us-west/staging`)."""
     parts = name.split("/")
     for part in parts:
-        _check(
-            part, _PACKAGE, "an environment name", "letters, digits, `-`, `_` and `.`, parts joined by `/`"
-        )
+        _check(part, _PACKAGE, "an environment name", f"{_DOTTED}, parts joined by `/`")
     for part in parts[1:]:
         if part.lower() in _OF_ENVIRONMENTS:
-            raise UsageError(
-                f"`{name}` cannot be an environment name: `{part}` in an environment's folder is its own",
-                hint="choose another name",
-            )
+            message = f"cannot be an environment name: `{part}` in an environment's folder is its own"
+            raise UsageError(f"`{name}` {message}", hint="choose another name")
     return name
 
 
 def check_new_name(name: str, known: Iterable[str], what: str) -> str:
-    """Give `name` back when no other name has the same file on systems that do not tell letter case apart.
-
-    Raises:
-        UsageError: there is one.
-    """
+    """Refuse a name whose file is another's on systems that do not tell letter case apart."""
     for other in known:
         if other != name and other.casefold() == name.casefold():
             raise UsageError(
@@ -74,63 +58,41 @@ def check_new_name(name: str, known: Iterable[str], what: str) -> str:
     return name
 
 
-def is_parameter_name(name: str) -> bool:
-    """Tell whether a prototype may call a parameter so: letters, digits, `_` and `-`, as an option is."""
-    return len(name) <= MAX_NAME and _PARAMETER.fullmatch(name) is not None
-
-
 def check_app_name(name: str) -> str:
-    """Give `name` back when it can name an app: it becomes a label value.
-
-    Raises:
-        UsageError: it cannot.
-    """
-    return _check(name, _PACKAGE, "an app name", "letters, digits, `-`, `_` and `.`")
+    """Refuse what cannot name an app, which becomes a label value."""
+    return _check(name, _PACKAGE, "an app name", _DOTTED)
 
 
 def check_namespace(name: str) -> str:
-    """Give `name` back when it can name a Kubernetes namespace.
-
-    Raises:
-        UsageError: it cannot.
-    """
+    """Refuse what cannot name a Kubernetes namespace."""
     return _check(name, _NAMESPACE, "a namespace", "lower-case letters, digits and `-`")
 
 
 def check_object_name(name: str) -> str:
-    """Give `name` back when it can name an object of Kubernetes, as a Lease: a subdomain of DNS.
-
-    Raises:
-        UsageError: it cannot.
-    """
+    """Refuse what cannot name an object of Kubernetes, as a Lease: a subdomain of DNS."""
     return _check(name, _OBJECT, "the name of an object", "lower-case letters, digits, `-` and `.`", most=253)
 
 
 def check_registry_name(name: str) -> str:
-    """Give `name` back when it can name a registry: it becomes a folder of `vendor/`.
-
-    Raises:
-        UsageError: it cannot.
-    """
-    return _check(name, _PACKAGE, "a registry name", "letters, digits, `-`, `_` and `.`")
+    """Refuse what cannot name a registry, which becomes a folder of `vendor/`."""
+    return _check(name, _PACKAGE, "a registry name", _DOTTED)
 
 
 def check_package_name(name: str) -> str:
-    """Give `name` back when it can name a package: it becomes a folder of `vendor/`.
-
-    Raises:
-        UsageError: it cannot.
-    """
-    return _check(name, _PACKAGE, "a package name", "letters, digits, `-`, `_` and `.`")
+    """Refuse what cannot name a package, which becomes a folder of `vendor/`."""
+    return _check(name, _PACKAGE, "a package name", _DOTTED)
 
 
 def _check(name: str, pattern: re.Pattern[str], what: str, allowed: str, *, most: int = MAX_NAME) -> str:
     if pattern.fullmatch(name) and len(name) <= most:
         return name
-    raise UsageError(
-        f"`{name}` cannot be {what}",
-        hint=f"use up to {most} {allowed}; start and end with a letter or digit",
-    )
+    hint = f"use up to {most} {allowed}; start and end with a letter or digit"
+    raise UsageError(f"`{name}` cannot be {what}", hint=hint)
+
+
+def is_parameter_name(name: str) -> bool:
+    """Tell whether a prototype may call a parameter so: letters, digits, `_` and `-`, as an option is."""
+    return len(name) <= MAX_NAME and _PARAMETER.fullmatch(name) is not None
 
 
 def names_a_package(registry: str, name: str, version: str) -> bool:
@@ -153,17 +115,10 @@ def version_key(version: str) -> tuple[int, int, int, int, tuple[tuple[int, int,
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Find the known name that a mistyped one most likely stands for.
+    """Find the known name that a mistyped one most likely stands for, or None when nothing is near.
 
-    Letter case and the difference between `-` and `_` do not count, nor does the order of the known
-    names, so that messages are the same everywhere.
-
-    Args:
-        name: what was typed.
-        known: the names that exist.
-
-    Returns:
-        The nearest known name, or None when nothing is near.
+    Letter case and the difference between `-` and `_` do not count, nor does the order of the known names,
+    so that messages are the same everywhere.
     """
     from difflib import get_close_matches  # only wrong input pays for this import
 

@@ -1,37 +1,32 @@
-"""The built-in kinds of Kubernetes 1.30 to 1.37, by tests/generate/kubernetes_schemas.py."""
+"""Which kinds of object exist, how they are addressed, and the schemas of the built-in ones."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
+from collections.abc import Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from mlstack.objects.kinds_table import BUILTIN
 
-# --- Which kinds of object exist, how their addresses are spelt and whether they live in a
-# namespace
-
 CRD_GROUP = "apiextensions.k8s.io"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """One kind of object under one API version.
-
-    `first_minor` and `last_minor` are the first and last Kubernetes 1.x that serve a built-in kind, as far
-    as the shipped table reaches; 0 where that is not known (custom resources, kinds read from a cluster).
-    `has_status` says whether it has a status that only its controller writes; None where that is not known.
-    """
+    """One kind of object under one API version."""
 
     group: str
     version: str
     kind: str
     plural: str
     namespaced: bool
+    # The first and last Kubernetes 1.x of the shipped table that serve a built-in kind; 0 where that is not
+    # known (custom resources, kinds read from a cluster).
     first_minor: int = 0
     last_minor: int = 0
+    # Whether it has a status that only its controller writes; None where that is not known.
     has_status: bool | None = field(default=None, compare=False)
 
     @property
@@ -55,9 +50,21 @@ class Kinds:
         self._by_name = {(kind.api_version, kind.kind): kind for kind in kinds}
 
     @classmethod
+    @cache
     def builtin(cls) -> Kinds:
         """Give the built-in kinds of Kubernetes 1.30 to 1.37."""
-        return _builtin()
+        return cls(
+            Kind(
+                group=group,
+                version=version,
+                kind=kind,
+                plural=plural,
+                namespaced=namespaced,
+                first_minor=first,
+                last_minor=last,
+            )
+            for group, version, kind, plural, namespaced, first, last in BUILTIN
+        )
 
     def __iter__(self) -> Iterator[Kind]:
         """Go through the kinds in the order they were given."""
@@ -111,24 +118,7 @@ def is_group(data: Mapping[str, Any], group: str) -> bool:
     return str(data.get("apiVersion", "")).rpartition("/")[0] == group
 
 
-@cache
-def _builtin() -> Kinds:
-    return Kinds(
-        Kind(
-            group=group,
-            version=version,
-            kind=kind,
-            plural=plural,
-            namespaced=namespaced,
-            first_minor=first,
-            last_minor=last,
-        )
-        for group, version, kind, plural, namespaced, first, last in BUILTIN
-    )
-
-
-# --- The schemas of the built-in kinds of one Kubernetes version, each decoded when it is first
-# asked for
+# --- schemas of the built-in kinds of one Kubernetes version, each decoded when first asked for --------
 
 Schema = Mapping[str, Any]
 
@@ -143,15 +133,10 @@ class ListType:
     keys: tuple[str, ...] = ()  # the fields that together name an item of a `map` list
 
 
-ATOMIC = ListType("atomic")
-
-
 class Schemas:
-    """The definitions of one Kubernetes version.
+    """The definitions of one Kubernetes version, 36 for 1.36.
 
-    Args:
-        text: lines of definition name, minor versions (`30-33,35-37`) and JSON, separated by tabs.
-        minor: the Kubernetes version, 36 for 1.36.
+    They come as lines of definition name, minor versions (`30-33,35-37`) and JSON, separated by tabs.
     """
 
     def __init__(self, text: str, *, minor: int) -> None:
@@ -191,36 +176,6 @@ class Schemas:
     def resolve(self, schema: Schema) -> Schema:
         """Follow the reference of a schema, if it is one."""
         return self.definition(schema["$ref"]) if "$ref" in schema else schema
-
-    def at(self, group: str, version: str, kind: str, path: Iterable[str | int]) -> Schema | None:
-        """Give the schema of a field, None where there is no such field.
-
-        Args:
-            group: API group, empty for the core group.
-            version: version within the group.
-            kind: kind of the object.
-            path: field names and map keys; integers stand for the items of a list and may be left out.
-        """
-        schema = self.root(group, version, kind)
-        for key in path:
-            if schema is None:
-                return None
-            if not isinstance(key, int) and "items" in schema:
-                schema = self.resolve(schema["items"])
-            schema = self._step(schema, key)
-        return schema
-
-    def _step(self, schema: Schema, key: str | int) -> Schema | None:
-        if isinstance(key, int):
-            inner = schema.get("items")
-        else:
-            inner = schema.get("properties", {}).get(key, schema.get("additionalProperties"))
-        return self.resolve(inner) if isinstance(inner, Mapping) else None
-
-    def list_type(self, group: str, version: str, kind: str, path: Sequence[str | int]) -> ListType:
-        """Say how the list at `path` is merged; what is not declared otherwise is atomic."""
-        schema = self.at(group, version, kind, path)
-        return ATOMIC if schema is None else list_type_of(schema)
 
 
 def list_type_of(schema: Schema) -> ListType:
