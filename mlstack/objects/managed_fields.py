@@ -15,11 +15,6 @@ from typing import Any, Literal
 
 from mlstack.objects.kube_object import MANAGER
 
-# --- Sets of fields as `metadata.managedFields` writes them: who owns what, and what differs there ---
-# A tree maps `f:name` (map key), `k:{…}` (list item by its keys), `v:…` (item of a set), `i:0` (index) to
-# trees; an empty tree, and `.` inside one, say that the thing itself is owned. See the Kubernetes page
-# "Server-Side Apply" and KEP-555.
-
 Tree = Mapping[str, Any]
 
 _SELF = "."
@@ -70,29 +65,24 @@ class ManagedFieldsEntry:
 
 def entries(data: Mapping[str, Any]) -> tuple[ManagedFieldsEntry, ...]:
     """Read the field managers of a live object; entries of one manager are merged."""
-    merged: dict[tuple[str, str, str], Tree] = {}
+    trees: dict[tuple[str, str, str], Tree] = {}
     times: dict[tuple[str, str, str], str] = {}
-    for found in (data.get("metadata") or {}).get("managedFields") or ():
-        key = (
-            str(found.get("manager", "")),
-            str(found.get("operation", "")),
-            str(found.get("subresource") or ""),
-        )
-        tree = found.get("fieldsV1") or {}
-        merged[key] = union(merged[key], tree) if key in merged else tree
-        times[key] = max(times.get(key, ""), str(found.get("time") or ""))
+    for entry in (data.get("metadata") or {}).get("managedFields") or ():
+        manager, operation = str(entry.get("manager", "")), str(entry.get("operation", ""))
+        key = (manager, operation, str(entry.get("subresource") or ""))
+        tree = entry.get("fieldsV1") or {}
+        trees[key] = union(trees[key], tree) if key in trees else tree
+        times[key] = max(times.get(key, ""), str(entry.get("time") or ""))
     return tuple(
         ManagedFieldsEntry(manager=key[0], operation=key[1], subresource=key[2], tree=tree, time=times[key])
-        for key, tree in merged.items()
+        for key, tree in trees.items()
     )
 
 
 def owned(data: Mapping[str, Any], manager: str) -> Tree:
     """Give the fields a manager has applied; empty if it never did."""
-    for entry in entries(data):
-        if entry.key == (manager, "Apply", ""):
-            return entry.tree
-    return {}
+    trees = (entry.tree for entry in entries(data) if entry.key == (manager, "Apply", ""))
+    return next(trees, {})
 
 
 def union(one: Tree, other: Tree) -> dict[str, Any]:
@@ -110,16 +100,10 @@ def minus(one: Tree, other: Tree) -> dict[str, Any]:
     """Give the fields of one tree that the other has not."""
     result: dict[str, Any] = {}
     for key, tree in one.items():
-        if key not in other:
+        if key not in other or not (tree or _is_member(other[key])):
             result[key] = tree
-        elif not tree:
-            if not _is_member(other[key]):
-                result[key] = tree
-        else:
-            against = {_SELF: {}} if not other[key] else other[key]
-            left = minus(tree, against)
-            if left:
-                result[key] = left
+        elif tree and (left := minus(tree, other[key] or {_SELF: {}})):
+            result[key] = left
     return result
 
 
@@ -188,17 +172,13 @@ def located(
         yield path, FieldChange(path=path_text(path), action="added", new=project(wanted, tree))
     elif wanted is MISSING:
         yield path, FieldChange(path=path_text(path), action="removed", old=project(live, tree))
-    elif not tree or not _same_shape(live, wanted):
+    elif not tree or not any(isinstance(live, kind) and isinstance(wanted, kind) for kind in (Mapping, list)):
         if live != wanted:
             yield path, FieldChange(path=path_text(path), action="changed", old=live, new=wanted)
     else:
         for key, inner in tree.items():
             if key != _SELF:
                 yield from located(take_step(live, key), take_step(wanted, key), inner, (*path, key))
-
-
-def _same_shape(one: Any, other: Any) -> bool:
-    return any(isinstance(one, shape) and isinstance(other, shape) for shape in (Mapping, list))
 
 
 def take_step(value: Any, key: str) -> Any:
@@ -213,11 +193,8 @@ def take_step(value: Any, key: str) -> Any:
     sought = json.loads(rest)
     if kind == "v":
         return sought if sought in value else MISSING
-    return next((item for item in value if _has_keys(item, sought)), MISSING)
-
-
-def _has_keys(item: Any, keys: Mapping[str, Any]) -> bool:
-    return isinstance(item, Mapping) and all(item.get(name) == value for name, value in keys.items())
+    items = (item for item in value if isinstance(item, Mapping))
+    return next((item for item in items if all(item.get(name) == sought[name] for name in sought)), MISSING)
 
 
 def project(value: Any, tree: Tree) -> Any:
@@ -237,7 +214,7 @@ def tree_of(data: Mapping[str, Any]) -> dict[str, Any]:
     return {f"f:{key}": tree_of(value) if isinstance(value, Mapping) else {} for key, value in data.items()}
 
 
-# --- Take fields out of what is sent, or give them another value, along the paths of a field tree ---
+# --- cut fields out of what is sent, or give them another value, along the paths of a field tree -------
 
 Path = tuple[str, ...]
 
@@ -256,26 +233,17 @@ def cut(data: Mapping[str, Any], paths: Iterable[Path]) -> dict[str, Any]:
 
 def _cut(value: Any, path: Path) -> Any:
     step, rest = path[0], path[1:]
-    if step.startswith("f:") and isinstance(value, Mapping):
-        return _cut_named(value, step[2:], rest)
-    if isinstance(value, list) and not step.startswith("f:"):
-        return _cut_item(value, step, rest)
-    return value
-
-
-def _cut_named(value: Mapping[str, Any], name: str, rest: Path) -> Any:
-    if name not in value:
-        return value
-    left = _cut(value[name], rest) if rest else MISSING
-    if left is value[name]:
-        return value
-    if left is MISSING or left in ({}, []):
-        return {key: inner for key, inner in value.items() if key != name}
-    return {**value, name: left}
-
-
-def _cut_item(value: list[Any], step: str, rest: Path) -> Any:
-    place = item_place(value, step)
+    if step.startswith("f:"):
+        name = step[2:]
+        if not isinstance(value, Mapping) or name not in value:
+            return value
+        left = _cut(value[name], rest) if rest else MISSING
+        if left is value[name]:
+            return value
+        if left is MISSING or left in ({}, []):
+            return {key: inner for key, inner in value.items() if key != name}
+        return {**value, name: left}
+    place = item_place(value, step) if isinstance(value, list) else None
     if place is None:
         return value
     if not rest:
@@ -297,18 +265,13 @@ def item_place(value: Sequence[Any], step: str) -> int | None:
         return sought if sought < len(value) else None
     if kind == "v":
         return next((place for place, item in enumerate(value) if item == sought), None)
-    for said in (True, False):
+    for must_say_all in (True, False):
         for place, item in enumerate(value):
-            if isinstance(item, Mapping) and _is_item(item, sought, said=said):
+            known = [name for name in sought if isinstance(item, Mapping) and name in item]
+            is_enough = len(known) == len(sought) or not must_say_all
+            if known and is_enough and all(item[name] == sought[name] for name in known):
                 return place
     return None
-
-
-def _is_item(item: Mapping[str, Any], keys: Mapping[str, Any], *, said: bool) -> bool:
-    known = [name for name in keys if name in item]
-    if not known or (said and len(known) < len(keys)):
-        return False
-    return all(item[name] == keys[name] for name in known)
 
 
 def removals(data: Mapping[str, Any], paths: Iterable[Path]) -> tuple[Mapping[str, Any], ...]:
@@ -375,29 +338,27 @@ def _put(value: Any, path: Path, wanted: Any) -> Any:
 
 def value_at(data: Any, path: Path) -> Any:
     """Give the value of a field, `MISSING` if it is not there."""
-    value = data
     for step in path:
-        value = take_step(value, step)
-        if value is MISSING:
+        data = take_step(data, step)
+        if data is MISSING:
             return MISSING
-    return value
+    return data
 
 
 def says(data: Any, path: Path) -> bool:
     """Tell whether an object as it is written has a field; keys of a list item that it leaves out fit."""
-    value = data
     for step in path:
-        if isinstance(value, list) and not step.startswith("f:"):
-            place = item_place(value, step)
-            value = MISSING if place is None else value[place]
+        if isinstance(data, list) and not step.startswith("f:"):
+            place = item_place(data, step)
+            data = MISSING if place is None else data[place]
         else:
-            value = take_step(value, step)
-        if value is MISSING:
+            data = take_step(data, step)
+        if data is MISSING:
             return False
     return True
 
 
-# --- Paths of fields as people write them: `spec.template.spec.containers[main].image` ---
+# --- paths of fields as people write them: `spec.template.spec.containers[main].image` -----------------
 
 _STEP = re.compile(r'\.?(?P<name>[^.\[\],"\s]+)|\[(?P<inner>"(?:[^"\\]|\\.)*"|[^\[\]]*)\]')
 _ITEM = re.compile(r'(?:\[(?:"(?:[^"\\]|\\.)*"|[^\[\]]*)\]|[^,\[])+')
@@ -430,13 +391,10 @@ def read(text: str) -> FieldPattern:
         ValueError: it is no path.
     """
     steps, position, cleaned = [], 0, text.strip().removeprefix(".")
-    while position < len(cleaned):
-        found = _STEP.match(cleaned, position)
-        if found is None:
-            break
-        inner = found["inner"]
-        steps.append(found["name"] if inner is None else _unquoted(inner.strip()))
-        position = found.end()
+    while match := _STEP.match(cleaned, position):
+        inner = (match["inner"] or "").strip()
+        steps.append(match["name"] or (str(json.loads(inner)) if inner.startswith('"') else inner))
+        position = match.end()
     if not steps or position < len(cleaned) or "" in steps:
         raise ValueError(f"`{text.strip()}` is no path of a field")
     return FieldPattern(text=cleaned, steps=tuple(steps))
@@ -448,11 +406,7 @@ def read_list(text: str) -> tuple[FieldPattern, ...]:
     Raises:
         ValueError: one of them is no path.
     """
-    return tuple(read(found) for found in _ITEM.findall(text) if found.strip())
-
-
-def _unquoted(text: str) -> str:
-    return str(json.loads(text)) if text.startswith('"') else text
+    return tuple(read(part) for part in _ITEM.findall(text) if part.strip())
 
 
 def _spellings(part: str) -> Iterator[str]:
@@ -469,7 +423,7 @@ def _spellings(part: str) -> Iterator[str]:
         yield rest
 
 
-# --- Field managers: who writes to objects in a cluster, and which of them stand for people ---
+# --- field managers: who writes to objects in a cluster, and which of them stand for people ------------
 
 HANDOVER = f"{MANAGER}-handover"
 """Holds a field between us, who let go of it, and the autoscaler that has not written it yet."""
