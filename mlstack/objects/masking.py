@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 MASK = "********"
+_COPIES = "kubectl.kubernetes.io/last-applied-configuration"
 
 _WORDS = """
 admin administrator amazon basic bearer client cluster config database debug default development
@@ -33,6 +34,7 @@ _LEAST_CUT = 8
 _LONG = 4096
 """Longer values are looked for as they are and in base64 alone."""
 _CUTS = ("…", "...", "\n")
+_NOT_TELLING = ("-----", "apiVersion:", "kind:")
 
 
 class Secrets:
@@ -82,21 +84,17 @@ class Secrets:
                 known[form] = is_bounded and known.get(form, True)
         if not self._forms:
             return text
+        places = set(self._places(text))
+        if _ESCAPED.search(text) is not None:  # a program has escaped something
+            plain, edges = _unescaped(text)
+            places |= {(edges[start], edges[end]) for start, end in self._places(plain)}
         kept: list[str] = []
         at = 0
-        for start, end in sorted({*self._places(text), *self._places_in_plain(text)}):
+        for start, end in sorted(places):
             if start > at or not kept:
                 kept += [text[at:start], MASK]
             at = max(at, end)
         return "".join(kept) + text[at:] if kept else text
-
-    def _places_in_plain(self, text: str) -> Iterator[tuple[int, int]]:
-        """Give where secrets stand that a program has escaped."""
-        if _ESCAPED.search(text) is None:
-            return
-        plain, edges = _unescaped(text)
-        for start, end in self._places(plain):
-            yield edges[start], edges[end]
 
     def _places(self, text: str) -> Iterator[tuple[int, int]]:
         """Give where secrets stand, from left to right; places may overlap."""
@@ -134,7 +132,9 @@ def _forms(value: str | bytes) -> Iterator[tuple[str, bool]]:
     data = value if isinstance(value, bytes) else value.encode("utf-8", "surrogatepass")
     if isinstance(value, str) or _is_text(value):
         text = value if isinstance(value, str) else data.decode()
-        for part in dict.fromkeys((text, text.strip(), *_lines(text))):
+        lines = [line.strip() for line in text.splitlines()] if "\n" in text else []
+        telling = [line for line in lines if len(line) >= _LEAST_LINE and not line.startswith(_NOT_TELLING)]
+        for part in dict.fromkeys((text, text.strip(), *telling)):
             weight = _weight(part)
             plain = _unescaped(part)[0].strip("\\ ") if weight and len(part) <= _LONG else ""
             forms = (part, plain, plain.replace(" ", "+")) if weight else ()
@@ -153,14 +153,6 @@ def _is_text(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _lines(text: str) -> Iterator[str]:
-    """Give the lines of a text that tell something by themselves."""
-    if "\n" in text:
-        for line in map(str.strip, text.splitlines()):
-            if len(line) >= _LEAST_LINE and not line.startswith(("-----", "apiVersion:", "kind:")):
-                yield line
 
 
 def _weight(text: str) -> int:
@@ -249,8 +241,7 @@ def _in_base64(data: bytes) -> Iterator[tuple[str, bool]]:
 _URL_SAFE = str.maketrans("+/", "-_")
 
 
-# ------------------------------------------------------------------------------------ what a run knows
-
+# --- what a run knows ----------------------------------------------------------------------------------
 # One a run of the program, and known to all of it: a secret is met in a file, a render or an answer of the
 # server, and may leave in any error, log line or traceback of any thread.
 _of_run: Secrets | None = None
@@ -324,7 +315,7 @@ def scrubbed_value(value: Any) -> Any:
     return [scrubbed_value(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
-# ------------------------------------------------------------------------------------------ by the place
+# --- by the place --------------------------------------------------------------------------------------
 
 
 def is_secret(data: Mapping[str, Any]) -> bool:
@@ -337,9 +328,7 @@ def values_of_secret(data: Mapping[str, Any]) -> Iterator[str | bytes]:
     from base64 import b64decode
 
     for field in ("data", "stringData"):
-        entries = data.get(field)
-        values = entries.values() if isinstance(entries, Mapping) else [entries]
-        for value in _scalars(values):
+        for value in _scalars([data.get(field)]):
             yield value
             try:
                 decoded = b64decode(value, validate=True) if field == "data" else b""
@@ -347,23 +336,18 @@ def values_of_secret(data: Mapping[str, Any]) -> Iterator[str | bytes]:
                 decoded = b""
             if decoded:
                 yield decoded
-    annotations = (
-        (data.get("metadata") or {}).get("annotations") if isinstance(data.get("metadata"), Mapping) else None
-    )
+    metadata = data.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
     copy = annotations.get(_COPIES) if isinstance(annotations, Mapping) else None
     if isinstance(copy, str):
-        yield from _values_of_copy(copy)
+        import json
 
-
-def _values_of_copy(text: str) -> Iterator[str | bytes]:
-    import json
-
-    try:
-        inner = json.loads(text)
-    except (ValueError, RecursionError):
-        return
-    if isinstance(inner, Mapping) and is_secret(inner):
-        yield from values_of_secret({key: value for key, value in inner.items() if key != "metadata"})
+        try:
+            inner = json.loads(copy)
+        except (ValueError, RecursionError):
+            return
+        if isinstance(inner, Mapping) and is_secret(inner):
+            yield from values_of_secret({key: value for key, value in inner.items() if key != "metadata"})
 
 
 def _scalars(values: Iterable[Any]) -> Iterator[str]:
@@ -374,9 +358,6 @@ def _scalars(values: Iterable[Any]) -> Iterator[str]:
             yield from _scalars(value)
         elif value is not None and not isinstance(value, bool):
             yield str(value)
-
-
-_COPIES = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def mask_object(data: Mapping[str, Any]) -> dict[str, Any]:
