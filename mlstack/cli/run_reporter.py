@@ -249,7 +249,7 @@ def _go_back(
 
     say(f"failed: {error.message.partition(chr(10))[0]}")
     try:
-        retreat = deploy.retreat(plan, error, known=known, clock=clock)
+        retreat = deploy.retreat(plan, error, known=known)
         for note in retreat.notes:
             say(f"note: {note}")
         if retreat.proposal is None:

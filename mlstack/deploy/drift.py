@@ -14,9 +14,10 @@ from typing import Any, Literal
 from mlstack.deploy import adopt, inventory_store, result
 from mlstack.deploy.autoscaling import Replicas
 from mlstack.deploy.conflicts import with_uid
-from mlstack.deploy.diff import context_of, kept_labels
+from mlstack.deploy.diff import kept_labels
 from mlstack.deploy.inventory import Inventory, Member, other_owner_of, owned_hash, payload_hash
 from mlstack.deploy.live import placed
+from mlstack.deploy.object_diff import context_of
 from mlstack.deploy.target import Reached
 from mlstack.errors import ConflictError, InvalidError
 from mlstack.kube import parallel

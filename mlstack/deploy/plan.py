@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from mlstack.app.app import ClusterIdentity, Environment
-from mlstack.deploy import history, inventory, inventory_store, permissions, replacement, result, target, wait
+from mlstack.deploy import inventory, inventory_store, result
 from mlstack.deploy.changes import Action, ApplyOptions, Change, Changes, what_moved
 from mlstack.deploy.diff import diff
 from mlstack.deploy.inventory import Inventory
 from mlstack.deploy.live import fetch
 from mlstack.deploy.lock import LastingLock
-from mlstack.deploy.prune import Pruning, candidates, refuse_too_much
+from mlstack.deploy.prune import Pruning, candidates
 from mlstack.deploy.result import ChangeReport, RunKind, RunResult
 from mlstack.deploy.target import Reached
 from mlstack.errors import OutdatedError
@@ -176,47 +176,6 @@ def _former_environments(reached: Reached, known: Inventory) -> Iterator[str]:
                 f" --context {place.context} --namespace {place.namespace}, then mlstack delete {former}"
                 f" and mlstack env rm {former}"
             )
-
-
-def make_plan(
-    reached: Reached, options: ApplyOptions, *, what: str = "", may_be_empty: bool = False
-) -> ApplyPlan:
-    """Work out what a deploy would do; nothing is written.
-
-    `what` is the run in a few words, for the history (empty for an apply); nothing may be wanted only where
-    that is said, as by a set that was recorded so.
-
-    Raises:
-        ConfigError: nothing would be deployed.
-        ForbiddenError: rights are missing; names all of them.
-        ClusterError: the cluster cannot be asked or refuses an object.
-    """
-    if not may_be_empty:
-        target.refuse_empty(reached.state)
-    wait.terms_of(reached.state.objects, reached, options)  # a wrong annotation ends the run here
-    with permissions.explaining(reached, writing=not options.dry_run):
-        found = diff_environment(reached, options)
-    changes, place, identity = found.changes, reached.place, reached.identity
-    replacement.refuse(changes.changes)
-    if not options.allow_large_prune:
-        refuse_too_much(found.pruning)
-    # What lies in no namespace is known for sure only now: the server tells it of custom resources.
-    target.refuse_outside(place, (change.subject for change in changes.changes if change.component))
-    fresh = place.cluster is None and reached.target.context is None and target.is_known(identity)
-    plan = ApplyPlan(
-        changes=changes,
-        reached=reached,
-        options=options,
-        inventory=found.inventory,
-        forgotten=found.pruning.forgotten,
-        what=what or history.run_summary(reached.target, "apply"),
-        pin=identity if fresh else None,
-    )
-    if plan.writes and not options.dry_run:
-        permissions.check(
-            reached.cluster, place, changes.app, changes.changes, found.inventory, may_all=found.may_all
-        )
-    return plan
 
 
 def refuse_new(approved: Changes, now: Changes) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mlstack.clock import Clock
-from mlstack.deploy import history, replacement
+from mlstack.deploy import definition, history
 from mlstack.deploy.changes import DESTRUCTIVE, ApplyOptions, Change
 from mlstack.deploy.diff import diff
 from mlstack.deploy.history import DamagedHistoryError, History, Revision, open_history
 from mlstack.deploy.inventory import Inventory
 from mlstack.deploy.live import fetch
-from mlstack.deploy.plan import ApplyPlan, make_plan
+from mlstack.deploy.plan import ApplyPlan
 from mlstack.deploy.prune import is_claim
 from mlstack.deploy.result import RunResult
 from mlstack.deploy.target import Reached, Target, reach
@@ -22,24 +22,30 @@ from mlstack.objects.kinds import kinds_of_crd
 from mlstack.objects.kube_object import DesiredState, Identity, KubeObject
 
 
-def propose_rollback(
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """Where going back leads: what is to be planned, the set of today, and what is to be said."""
+
+    reached: Reached
+    options: ApplyOptions
+    what: str
+    now: DesiredState
+    revision: int
+    notes: tuple[str, ...]
+    created: frozenset[str] = frozenset()  # what the apply made that failed
+
+
+def earlier_goal(
     target: Target, opener: Opener, *, number: int | None = None, options: ApplyOptions, clock: Clock
-) -> ApplyPlan:
-    """Work out what going back to a revision would do; nothing is written.
+) -> Goal:
+    """Find the revision to go back to; without a number the newest before the last one that worked.
 
     Claims stay as they are: those of today are neither deleted nor given the size they had. So do
     definitions that would lose something, unless the options allow that.
 
-    Args:
-        target: the environment.
-        opener: opens a cluster by its context.
-        number: the revision; None for the newest before the last one that worked.
-        options: how it is to be done.
-        clock: tells the time.
-
     Raises:
         NotFoundError: there is no such revision, or none before the newest.
-        ClusterError: the cluster cannot be asked, is another one, or refuses an object.
+        ClusterError: the cluster cannot be asked or is another one.
     """
     past = open_history(target, opener, clock=clock)
     known = past.revisions()
@@ -50,15 +56,21 @@ def propose_rollback(
     except DamagedHistoryError as error:  # what is there now is known from the inventory all the same
         now, notes = earlier, (*notes, error.message)
     state, stays = earlier_state(earlier, now, may_lose=options.allow_destructive)
-    reached = reach(target, lambda context: past.cluster, state=state)
-    plan = _plan(reached, options, f"rollback to {revision.number}", now=now)
-    notes = (*plan.changes.notes, *notes, *stays, *_files_differ(target, state))
-    return replace(plan, changes=replace(plan.changes, notes=notes))
+    return Goal(
+        reached=reach(target, lambda context: past.cluster, state=state),
+        options=options,
+        what=f"rollback to {revision.number}",
+        now=now,
+        revision=revision.number,
+        notes=(*notes, *stays, *_files_differ(target, state)),
+    )
 
 
-def _plan(reached: Reached, options: ApplyOptions, what: str, *, now: DesiredState) -> ApplyPlan:
-    plan = make_plan(reached, options, what=what, may_be_empty=True)
-    return replace(plan, changes=replace(plan.changes, changes=sparing_claims(plan.changes.changes, now)))
+def to_earlier(plan: ApplyPlan, goal: Goal) -> ApplyPlan:
+    """Give a plan of an earlier set without what it must not do to claims, and with what is to be said."""
+    changes = sparing_claims(plan.changes.changes, goal.now)
+    notes = (*plan.changes.notes, *goal.notes)
+    return replace(plan, changes=replace(plan.changes, changes=changes, notes=notes))
 
 
 def _before_newest(past: History, known: Sequence[Revision]) -> tuple[Revision, tuple[str, ...]]:
@@ -113,8 +125,8 @@ def _lasting(earlier: KubeObject, today: KubeObject | None, may_lose: bool) -> s
         return ""
     if is_claim(earlier.identity):
         return "a claim is not rolled back"
-    if kinds_of_crd(earlier.data) and not may_lose and not replacement.is_allowed(earlier.data):
-        lost = replacement.losses(today.data, earlier.data)
+    if kinds_of_crd(earlier.data) and not may_lose and not definition.is_allowed(earlier.data):
+        lost = definition.losses(today.data, earlier.data)
         if lost:
             return f"going back would lose something ({lost[0]}); if that is wanted: --allow-destructive-crds"
     return ""
@@ -208,45 +220,41 @@ def _borne_out(plan: ApplyPlan, earlier: DesiredState) -> frozenset[Identity]:
     return frozenset(one.identity for one in found.changes if one.action == "unchanged")
 
 
-def retreat(failed: ApplyPlan, error: MlstackError, *, known: KnownGood | None, clock: Clock) -> Retreat:
-    """Work out how to go back to the last revision that worked, after an apply failed; nothing is written.
+def known_goal(failed: ApplyPlan, error: MlstackError, known: KnownGood | None) -> Goal | str:
+    """Find what to go back to after an apply that `error` ended, or say why nothing is rolled back.
 
     Objects come back that were there when the apply began, and those go that it has made; nothing else
     that a revision says is done without a question.
-
-    Args:
-        failed: the apply; only the components it was about go back.
-        error: what ended it; `partial` holds what was done.
-        known: what `known_good` gave before it began.
-        clock: tells the time.
-
-    Raises:
-        ClusterError: the cluster cannot be asked, or refuses an object.
     """
     done = error.partial
     if not (isinstance(done, RunResult) and any(row.outcome in history.CHANGING for row in done.objects)):
-        return Retreat(proposal=None, notes=("nothing was changed, so nothing is rolled back",))
+        return "nothing was changed, so nothing is rolled back"
     if known is None:
-        why = "nothing is rolled back: no earlier revision of this environment worked"
-        return Retreat(proposal=None, notes=(why,))
+        return "nothing is rolled back: no earlier revision of this environment worked"
     reached, number = failed.reached, known.revision.number
     earlier = history.only(known.whole, reached.state.components) if reached.selective else known.whole
     vouched, doubted = _believed(earlier, known, reached.state, failed.environment)
     state, said = earlier_state(vouched, reached.state, may_lose=failed.options.allow_destructive)
-    # The set was whole once, so that what goes is what the failed apply brought.
-    options = replace(failed.options, prune=True, create=True, allow_large_prune=True)
-    back = _plan(
-        replace(reached, state=state, whole=known.whole),
-        options,
-        f"rollback to {number} after a failure",
+    return Goal(
+        reached=replace(reached, state=state, whole=known.whole),
+        # The set was whole once, so that what goes is what the failed apply brought.
+        options=replace(failed.options, prune=True, create=True, allow_large_prune=True),
+        what=f"rollback to {number} after a failure",
         now=reached.state,
+        revision=number,
+        created=frozenset(row.object for row in done.objects if row.outcome == "created"),
+        notes=(*said, *doubted, *_lost(done)),
     )
-    created = {row.object for row in done.objects if row.outcome == "created"}
-    changes = tuple(_only_of_the_run(one, created) for one in back.changes.changes)
-    stays = (f"{one.identity} stays: {one.reason}" for one in changes if one.action == "kept")
+
+
+def to_known(plan: ApplyPlan, goal: Goal, failed: ApplyPlan) -> Retreat:
+    """Give the retreat by a plan of what is known to be good: it takes away only what the apply made."""
+    spared = sparing_claims(plan.changes.changes, goal.now)
+    changes = tuple(_only_of_the_run(change, goal.created) for change in spared)
+    stays = (f"{change.identity} stays: {change.reason}" for change in changes if change.action == "kept")
     return Retreat(
-        proposal=replace(back, changes=replace(back.changes, changes=changes), pin=None, lock=failed.lock),
-        notes=(f"rolling back to revision {number}", *stays, *said, *doubted, *_lost(done)),
+        proposal=replace(plan, changes=replace(plan.changes, changes=changes), pin=None, lock=failed.lock),
+        notes=(f"rolling back to revision {goal.revision}", *stays, *goal.notes),
     )
 
 

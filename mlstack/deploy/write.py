@@ -12,8 +12,8 @@ from mlstack.clock import Clock
 from mlstack.deploy.changes import Change, what_moved
 from mlstack.deploy.conflicts import with_uid
 from mlstack.deploy.deletion import GONE_S, Gone, is_same, obstacles, own_finalizers
-from mlstack.deploy.diff import DiffContext, diff_object
 from mlstack.deploy.inventory_store import WEBHOOK_S
+from mlstack.deploy.object_diff import DiffContext, diff_object
 from mlstack.deploy.wait import ESTABLISHED_S, until_established
 from mlstack.errors import (
     ConflictError,
@@ -97,7 +97,8 @@ class ObjectWriter:
         elif change.action == "create" and change.live_uid:
             self._tell(RunEvent("waiting", identity, "is being deleted; until it is gone"))
             yield from _name_free(ref, change.live_uid)
-        applied = self._persist(change, partial(self._send, change))
+        send = self._create if change.action in ("create", "recreate") else self._update
+        applied = self._persist(change, partial(send, change))
         metadata = applied.object.get("metadata") or {}
         if metadata.get("deletionTimestamp"):  # what is written to such an object is lost
             self._tell(RunEvent("waiting", identity, "is being deleted by somebody; until it is gone"))
@@ -121,23 +122,6 @@ class ObjectWriter:
         if change.action == "update":
             self._redefined |= {(kind.group, kind.kind) for kind in kinds_of_crd(change.subject.data)}
 
-    def _send(self, change: Change) -> Applied:
-        """Write what a change says; nothing is taken that was not looked at before."""
-        if change.action in ("create", "recreate"):
-            return self._create(change)
-        for _ in range(_TIMES):
-            try:
-                return self._update(change)
-            except ConflictError as error:
-                change = self._look_again(change, error)
-            except InvalidError as error:
-                if not any(cause.field == "metadata.uid" for cause in error.causes):
-                    raise
-                change = self._look_again(change, error)
-            if not change.writes:
-                return Applied(object=change.seen or {})
-        raise ConflictError(f"`{change.identity}` changes faster than it can be written")
-
     def _create(self, change: Change) -> Applied:
         applied = self._cluster.apply(change.subject.data)
         if not change.handover:
@@ -149,14 +133,28 @@ class ObjectWriter:
             return applied
 
     def _update(self, change: Change) -> Applied:
-        """Write to the very version that the change was computed from, owners and hand-over first."""
-        version = change.live_version
-        if change.prepare:
-            version = _version(self._prepare(change))
-        if change.handover:
-            held = with_uid(change.handover, change.live_uid, version)
-            version = _version(self._cluster.apply(held, manager=HANDOVER))
-        return self._cluster.apply(with_uid(_payload(change), change.live_uid, version), force=True)
+        """Write to the very version that a change was computed from, owners and hand-over first.
+
+        An object that moved is looked at again; nothing is taken that was not looked at before.
+        """
+        for _ in range(_TIMES):
+            version = change.live_version
+            try:
+                if change.prepare:
+                    version = _version(self._prepare(change))
+                if change.handover:
+                    held = with_uid(change.handover, change.live_uid, version)
+                    version = _version(self._cluster.apply(held, manager=HANDOVER))
+                return self._cluster.apply(with_uid(_payload(change), change.live_uid, version), force=True)
+            except ConflictError as error:
+                change = self._look_again(change, error)
+            except InvalidError as error:
+                if not any(cause.field == "metadata.uid" for cause in error.causes):
+                    raise
+                change = self._look_again(change, error)
+            if not change.writes:
+                return Applied(object=change.seen or {})
+        raise ConflictError(f"`{change.identity}` changes faster than it can be written")
 
     def _prepare(self, change: Change) -> Applied:
         try:

@@ -18,14 +18,14 @@ from mlstack.deploy import history, inventory_store, permissions, replacement, w
 from mlstack.deploy import lock as locking
 from mlstack.deploy import target as guard
 from mlstack.deploy.changes import ApplyOptions
-from mlstack.deploy.diff import context_of
 from mlstack.deploy.history import History
 from mlstack.deploy.inventory import Inventory
-from mlstack.deploy.plan import ApplyPlan, diff_environment, make_plan, pretend, refuse_new
-from mlstack.deploy.prune import KeepOptions, prune_set
+from mlstack.deploy.object_diff import context_of
+from mlstack.deploy.plan import ApplyPlan, diff_environment, pretend, refuse_new
+from mlstack.deploy.prune import KeepOptions, prune_set, refuse_too_much
 from mlstack.deploy.result import ChangeReport, Interrupted, ObjectChange, RunResult, report, run_result
 from mlstack.deploy.run import Run
-from mlstack.deploy.target import Target, reach
+from mlstack.deploy.target import Reached, Target, reach
 from mlstack.errors import (
     ClusterError,
     ForbiddenError,
@@ -59,7 +59,43 @@ def plan_apply(target: Target, *, opener: Opener, options: ApplyOptions = _USUAL
         ConfigError: a file, parameter or template is wrong, or nothing would be deployed.
         ClusterError: the cluster cannot be asked, is another one, or refuses an object.
     """
-    return make_plan(reach(target, opener), options)
+    return _plan(reach(target, opener), options)
+
+
+def _plan(
+    reached: Reached, options: ApplyOptions, *, what: str = "", may_be_empty: bool = False
+) -> ApplyPlan:
+    """Work out what a deploy of what is wanted would do, by an apply unless it is said `what` else.
+
+    Raises:
+        ForbiddenError: rights are missing; names all of them.
+    """
+    place, identity = reached.place, reached.identity
+    if not may_be_empty:
+        guard.refuse_empty(reached.state)
+    wait.terms_of(reached.state.objects, reached, options)  # a wrong annotation ends the run here
+    with permissions.explaining(reached, writing=not options.dry_run):
+        found = diff_environment(reached, options)  # fetch what is live, diff each object, find what to prune
+    changes = found.changes.changes
+    replacement.refuse(changes)
+    if not options.allow_large_prune:
+        refuse_too_much(found.pruning)
+    # What lies in no namespace is known for sure only now: the server tells it of custom resources.
+    guard.refuse_outside(place, (change.subject for change in changes if change.component))
+    is_new = place.cluster is None and reached.target.context is None and guard.is_known(identity)
+    plan = ApplyPlan(
+        changes=found.changes,
+        reached=reached,
+        options=options,
+        inventory=found.inventory,
+        forgotten=found.pruning.forgotten,
+        what=what or history.run_summary(reached.target, "apply"),
+        pin=identity if is_new else None,
+    )
+    if plan.writes and not options.dry_run:
+        app = found.changes.app
+        permissions.check(reached.cluster, place, app, changes, found.inventory, may_all=found.may_all)
+    return plan
 
 
 def apply(plan: ApplyPlan, *, clock: Clock, on_event: OnEvent = silent) -> RunResult:
@@ -199,7 +235,7 @@ def _still_valid(plan: ApplyPlan, run: Run) -> ApplyPlan:
             hint="nothing was deleted; run the command again to see what is there now",
         )
     empty = not plan.reached.state.objects
-    now = make_plan(plan.reached, plan.options, what=plan.what, may_be_empty=empty)
+    now = _plan(plan.reached, plan.options, what=plan.what, may_be_empty=empty)
     refuse_new(plan.changes, now.changes)
     still = {change.identity for change in now.changes.changes}
     for change in run.left(plan.changes.changes):
@@ -351,7 +387,7 @@ def plan(
         ConfigError: a file, parameter or template is wrong, or the plan file cannot be written.
         ClusterError: the cluster cannot be asked, is another one, or refuses an object.
     """
-    planned = make_plan(reach(target, opener), options)
+    planned = _plan(reach(target, opener), options)
     if out is not None:
         from mlstack.deploy import approve
 
@@ -406,7 +442,7 @@ def plan_approved(file: Path, target: Target, *, opener: Opener, options: ApplyO
     reached = reach(planned, opener, state=state)
     approve.refuse_moved_cluster(approval, reached.identity, context=reached.place.context)
     what = f"apply of the plan of {approval.created}"
-    found = make_plan(reached, approve.options_of(approval, options), what=what)
+    found = _plan(reached, approve.options_of(approval, options), what=what)
     approve.refuse_moved_objects(approval, found, where=str(file))
     return found
 
@@ -479,7 +515,8 @@ def plan_rollback(
     """
     from mlstack.deploy import rollback
 
-    return rollback.propose_rollback(target, opener, number=number, options=options, clock=clock)
+    goal = rollback.earlier_goal(target, opener, number=number, options=options, clock=clock)
+    return rollback.to_earlier(_plan(goal.reached, options, what=goal.what, may_be_empty=True), goal)
 
 
 def rollback(plan: ApplyPlan, *, clock: Clock, on_event: OnEvent = silent) -> RunResult:
@@ -505,7 +542,7 @@ def locked_to_the_end(plan: ApplyPlan) -> Iterator[ApplyPlan]:
         yield replace(plan, lock=lock)
 
 
-def retreat(failed: ApplyPlan, error: MlstackError, *, known: KnownGood | None, clock: Clock) -> Retreat:
+def retreat(failed: ApplyPlan, error: MlstackError, *, known: KnownGood | None) -> Retreat:
     """Work out how to go back after an apply that `error` ended, to what `known_good` gave before it began.
 
     Raises:
@@ -513,4 +550,8 @@ def retreat(failed: ApplyPlan, error: MlstackError, *, known: KnownGood | None, 
     """
     from mlstack.deploy import rollback
 
-    return rollback.retreat(failed, error, known=known, clock=clock)
+    goal = rollback.known_goal(failed, error, known)
+    if isinstance(goal, str):
+        return rollback.Retreat(proposal=None, notes=(goal,))
+    plan = _plan(goal.reached, goal.options, what=goal.what, may_be_empty=True)
+    return rollback.to_known(plan, goal, failed)
