@@ -120,15 +120,15 @@ def moved_to(state: DesiredState, place: Environment, there: Environment) -> Des
     """Give the objects of one environment as if they were another's: its namespace and its mark."""
     mark = marks(app=state.app, environment=there.name, component="")[ENVIRONMENT_LABEL]
 
-    def moved(found: KubeObject) -> KubeObject:
-        metadata = dict(found.metadata)
-        if found.namespace == place.namespace:
+    def moved(obj: KubeObject) -> KubeObject:
+        metadata = dict(obj.metadata)
+        if obj.namespace == place.namespace:
             metadata["namespace"] = there.namespace
-        if (found.metadata.get("labels") or {}).get(ENVIRONMENT_LABEL):
+        if (obj.metadata.get("labels") or {}).get(ENVIRONMENT_LABEL):
             metadata["labels"] = {**metadata["labels"], ENVIRONMENT_LABEL: mark}
-        if (found.api_version, found.kind, found.name) == ("v1", "Namespace", place.namespace):
+        if (obj.api_version, obj.kind, obj.name) == ("v1", "Namespace", place.namespace):
             metadata["name"] = there.namespace
-        return found.with_data({**found.data, "metadata": metadata})
+        return obj.with_data({**obj.data, "metadata": metadata})
 
     objects = tuple(map(moved, state.objects))
     return replace(state, environment=there.name, namespace=there.namespace, objects=objects)
@@ -137,8 +137,8 @@ def moved_to(state: DesiredState, place: Environment, there: Environment) -> Des
 def turned(change: Change) -> Change:
     """Give a change as it is seen from the other side."""
     fields = tuple(
-        FieldChange(path=one.path, action=_TURNED[one.action], old=one.new, new=one.old)
-        for one in change.fields
+        FieldChange(path=field.path, action=_TURNED[field.action], old=field.new, new=field.old)
+        for field in change.fields
     )
     action = _BACK.get(change.action, change.action)
     return replace(change, action=action, fields=fields, desired=None, reason="", notes=())
@@ -159,7 +159,7 @@ def live_state(reached: Reached) -> DesiredState:
     objects = parallel.whole(parallel.run(fetch, members))
     return replace(
         state,
-        objects=tuple(found for found in objects if found is not None),
+        objects=tuple(obj for obj in objects if obj is not None),
         notes=(*state.notes, *inventory.notes),
     )
 

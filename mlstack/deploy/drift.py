@@ -231,12 +231,12 @@ def find_drift(reached: Reached) -> Drift:
         cluster, app=state.app, environment=state.environment, namespace=reached.place.namespace
     )
     labelled = inventory.label if inventory.members else dict
-    members = tuple(found.with_data(labelled(found.data)) for found in state.objects)
+    members = tuple(obj.with_data(labelled(obj.data)) for obj in state.objects)
     reached = replace(reached, state=replace(state, objects=members))
     wanted = placed(members, cluster)
     finder = _DriftFinder(reached, inventory)
     rows = parallel.whole(parallel.run(finder.find, wanted))
-    extra, unseen = _extra(reached, inventory, {found.identity for found in wanted})
+    extra, unseen = _extra(reached, inventory, {obj.identity for obj in wanted})
     return Drift(
         objects=(*rows, *extra),
         notes=tuple(dict.fromkeys((*state.notes, *inventory.notes, *finder.notes, *unseen))),
@@ -285,14 +285,14 @@ class _DriftFinder:
             self._left[wanted.identity] = f"`{wanted.identity}` {number.note[0]} ({values})"
         if member is not None and self._is_as_left(wanted, live, member):
             return ObjectDrift(identity=wanted.identity, component=wanted.component, state="same")
-        found = self._differences(wanted, live, member, number)
+        differing = self._differences(wanted, live, member, number)
         again = member is not None and bool(member.uid) and member.uid != live["metadata"]["uid"]
         return ObjectDrift(
             identity=wanted.identity,
             component=wanted.component,
-            state="changed" if found or again else "same",
+            state="changed" if differing or again else "same",
             reason="was deleted and made anew since it was applied" if again else "",
-            differences=found,
+            differences=differing,
         )
 
     def _is_as_left(self, wanted: KubeObject, live: Mapping[str, Any], member: Member) -> bool:
@@ -371,14 +371,14 @@ def _extra(
 
 
 def _extra_row(item: Mapping[str, Any], inventory: Inventory) -> ObjectDrift | None:
-    found, maker = inventory_store.member_of(item), marked_by(item)
+    member, maker = inventory_store.member_of(item), marked_by(item)
     is_ours = inventory_store.is_ours(item, inventory)
     if not is_ours and not _is_copy(item, maker, inventory):
         return None
     left = "the files do not bring it any more"
     return ObjectDrift(
-        identity=found.identity,
-        component=found.component,
+        identity=member.identity,
+        component=member.component,
         state="extra",
         reason=left if is_ours else "carries our labels, and mlstack did not make it",
         manager=maker.manager if maker else "",

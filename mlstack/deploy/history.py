@@ -117,8 +117,8 @@ def last_good(known: Sequence[Revision], components: Collection[str] = ()) -> Re
 
 def merged(known: DesiredState, applied: DesiredState) -> DesiredState:
     """Give the whole set after some components were applied: theirs as applied, the others as known."""
-    fresh = {found.identity for found in applied.objects}
-    kept = [found for found in without(known, applied.components).objects if found.identity not in fresh]
+    fresh = {obj.identity for obj in applied.objects}
+    kept = [obj for obj in without(known, applied.components).objects if obj.identity not in fresh]
 
     def of_others(facts: Mapping[str, T]) -> dict[str, T]:
         return {name: fact for name, fact in facts.items() if name not in applied.components}
@@ -139,7 +139,7 @@ def without(known: DesiredState, components: Iterable[str]) -> DesiredState:
     gone = set(components)
     return replace(
         known,
-        objects=tuple(found for found in known.objects if found.component not in gone),
+        objects=tuple(obj for obj in known.objects if obj.component not in gone),
         components=tuple(name for name in known.components if name not in gone),
     )
 
@@ -147,7 +147,7 @@ def without(known: DesiredState, components: Iterable[str]) -> DesiredState:
 def only(known: DesiredState, components: Iterable[str]) -> DesiredState:
     """Give what a set has of some components; those are its components, whether it has anything of them."""
     asked = set(components)
-    objects = tuple(found for found in known.objects if found.component in asked)
+    objects = tuple(obj for obj in known.objects if obj.component in asked)
     return replace(known, objects=objects, components=tuple(sorted(asked)))
 
 
@@ -160,8 +160,8 @@ def unsettled(previous: Revision | None, applied: Iterable[str], result: Result)
 
 def changes_between(older: DesiredState, newer: DesiredState) -> tuple[Change, ...]:
     """Give what came, changed and went between two sets; values of Secrets are masked."""
-    before = {found.identity: found for found in older.objects}
-    after = {found.identity: found for found in newer.objects}
+    before = {obj.identity: obj for obj in older.objects}
+    after = {obj.identity: obj for obj in newer.objects}
     changes = (_change(before.get(key), after.get(key)) for key in {**after, **before})
     return tuple(change for change in changes if change is not None)
 
@@ -221,7 +221,7 @@ class EncodedRevision:
 
 def encode(state: DesiredState, *, part_bytes: int = PART_BYTES) -> EncodedRevision:
     """Compress a set; the same set gives the same bytes, in whatever order its objects stand."""
-    objects = sorted(state.objects, key=lambda found: found.identity)
+    objects = sorted(state.objects, key=lambda obj: obj.identity)
     document = {
         "app": state.app,
         "environment": state.environment,
@@ -230,7 +230,7 @@ def encode(state: DesiredState, *, part_bytes: int = PART_BYTES) -> EncodedRevis
         "depends": {name: list(others) for name, others in state.depends.items()},
         "timeouts": dict(state.timeouts),
         **({"secrets": sorted(state.secrets)} if state.secrets else {}),  # to be masked where it is shown
-        "objects": [{"component": found.component, "object": found.data} for found in objects],
+        "objects": [{"component": obj.component, "object": obj.data} for obj in objects],
     }
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), default=dict).encode()
     packer = zlib.compressobj(6, zlib.DEFLATED, _GZIP)
@@ -496,7 +496,7 @@ class History:
 
         names = part_names(self.name, revision.number, revision.parts)
         state = decode(revision, parallel.whole(parallel.run(part, names)))
-        masking.note_objects({"items": [found.data for found in state.objects]})
+        masking.note_objects({"items": [obj.data for obj in state.objects]})
         masking.note(*state.secrets)
         return state
 
@@ -671,7 +671,7 @@ def write(
     if isinstance(error, UnreachableError):  # whoever applies next makes up for it
         return
     # What was not to be created is not to be created by a later rollback either.
-    objects = tuple(found for found in reached.state.objects if found.identity not in missing)
+    objects = tuple(obj for obj in reached.state.objects if obj.identity not in missing)
     try:
         history.record(
             _draft(reached, changes, outcomes, what=what, error=error, clock=clock),

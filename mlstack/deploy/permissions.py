@@ -123,7 +123,7 @@ def _verbs(change: Change) -> tuple[str, ...]:
 def _ends_pods(change: Change) -> bool:
     if (change.identity.kind, change.action) != ("StatefulSet", "recreate"):
         return False
-    return any(one.path.startswith(("spec.selector", "spec.serviceName")) for one in change.fields)
+    return any(field.path.startswith(("spec.selector", "spec.serviceName")) for field in change.fields)
 
 
 def _deletes_all(changes: Sequence[Change]) -> bool:
@@ -147,12 +147,12 @@ def _of_records(
 
 def _of_looking(reached: Reached, *, writing: bool) -> Iterator[RequiredRight]:
     place, state = reached.place, reached.state
-    plurals = _Plurals(reached.cluster, [found.data for found in state.objects])
-    answers = parallel.run(lambda found: reached.cluster.get(ObjectRef.of(found.data)), state.objects)
-    for found, live in zip(state.objects, answers, strict=True):
+    plurals = _Plurals(reached.cluster, [obj.data for obj in state.objects])
+    answers = parallel.run(lambda obj: reached.cluster.get(ObjectRef.of(obj.data)), state.objects)
+    for obj, live in zip(state.objects, answers, strict=True):
         # New objects are tried out as well, so that looking needs the right to create them.
         verbs = ("get", "patch") if isinstance(live, Mapping) else ("get", "patch", "create")
-        yield from plurals.needs(found.api_version, found.kind, found.namespace, found.name, verbs)
+        yield from plurals.needs(obj.api_version, obj.kind, obj.namespace, obj.name, verbs)
     if writing:
         yield from _of_records(place, state.app, None, deletes=False)
         return
@@ -170,13 +170,13 @@ class _Plurals:
     def needs(
         self, api_version: str, kind: str, namespace: str, name: str, verbs: Iterable[str]
     ) -> Iterator[RequiredRight]:
-        found = self._known.lookup(api_version, kind) or self._cluster.kinds().lookup(api_version, kind)
-        if found is None:
+        served = self._known.lookup(api_version, kind) or self._cluster.kinds().lookup(api_version, kind)
+        if served is None:
             return
-        place = namespace if found.namespaced else ""
+        place = namespace if served.namespaced else ""
         names = frozenset({name} if name else ())
         for verb in verbs:
-            right = Right(group=found.group, resource=found.plural, namespace=place, verb=verb)
+            right = Right(group=served.group, resource=served.plural, namespace=place, verb=verb)
             yield RequiredRight(right=right, names=names)
 
 
@@ -211,8 +211,8 @@ def _missing(cluster: Cluster, needs: Sequence[RequiredRight]) -> Iterator[Right
     denied = [need for need in left if not answers[need.right]]
     alone = _ask(cluster, [right for need in denied for right in need.each()])
     for need in denied:
-        each = need.each()
-        if not each or not all(alone[right] for right in each):
+        rights = need.each()
+        if not rights or not all(alone[right] for right in rights):
             yield need.right
 
 
@@ -220,12 +220,12 @@ def _joined(needs: Sequence[RequiredRight]) -> list[RequiredRight]:
     names: dict[Right, frozenset[str]] = {}
     for need in needs:
         names[need.right] = names.get(need.right, frozenset()) | need.names
-    return [RequiredRight(right=right, names=found) for right, found in sorted(names.items())]
+    return [RequiredRight(right=right, names=objects) for right, objects in sorted(names.items())]
 
 
 def _given(need: RequiredRight, rights: Rights) -> bool:
-    each = need.each()
-    return rights.allow(need.right) or (bool(each) and all(rights.allow(right) for right in each))
+    single = need.each()
+    return rights.allow(need.right) or (bool(single) and all(rights.allow(right) for right in single))
 
 
 def _rules(cluster: Cluster, namespaces: Iterable[str]) -> dict[str, Rights]:

@@ -102,8 +102,10 @@ def judge(live: Live | None, member: Member, inventory: Inventory, *, spare: Kee
     owners, annotations = metadata.get("ownerReferences") or (), metadata.get("annotations") or {}
     owned = f"is owned by {owners[0].get('kind')} `{owners[0].get('name')}`" if owners else ""
     values = {name: str(annotations.get(name, "")).strip() for name in KEEP_ANNOTATIONS}
-    said = (f"is kept: annotation `{name}: {value}`" for name, value in values.items() if _keeps(name, value))
-    kept = owned or spare.reason(member.identity) or next(said, "")
+    reasons = (
+        f"is kept: annotation `{name}: {value}`" for name, value in values.items() if _keeps(name, value)
+    )
+    kept = owned or spare.reason(member.identity) or next(reasons, "")
     return PruneVerdict("kept", kept) if kept else PruneVerdict("delete")
 
 
@@ -190,14 +192,14 @@ def candidates(reached: Reached, inventory: Inventory, changes: Sequence[Change]
     if not unbrought:
         return Pruning(of=len(members))
     elsewhere, doubt = _brought_elsewhere(reached) if reached.selective else (frozenset[Identity](), "")
-    found = lookup(reached.cluster, [one for one in unbrought if one.identity not in elsewhere])
+    result = lookup(reached.cluster, [one for one in unbrought if one.identity not in elsewhere])
     uids = {change.live_uid for change in changes if change.desired is not None} - {""}
-    verdicts = {one.identity: _verdict(one, found, inventory, uids, doubt) for one in found.members}
+    verdicts = {one.identity: _verdict(one, result, inventory, uids, doubt) for one in result.members}
     deletions = {
         member.identity: _deletion(member, verdict, live, verdict.reason or _why(member, live))
-        for member in found.members
+        for member in result.members
         if (verdict := verdicts[member.identity]).fate in ("kept", "delete")
-        for live in [found.live.get(member.identity)]
+        for live in [result.live.get(member.identity)]
     }
     return Pruning(
         changes=tuple(deletions[key] for key in last_first([one.subject for one in deletions.values()])),
@@ -217,15 +219,15 @@ def _brought_elsewhere(reached: Reached) -> tuple[frozenset[Identity], str]:
         whole = reached.whole or replace(reached.target, components=()).desired()
     except MlstackError as error:
         return frozenset(), f"may have moved to a component that cannot be rendered: {error.message}"
-    return frozenset(found.identity for found in whole.objects), ""
+    return frozenset(obj.identity for obj in whole.objects), ""
 
 
 def _verdict(
-    member: Member, found: InventoryLookup, inventory: Inventory, uids: Collection[str], doubt: str
+    member: Member, result: InventoryLookup, inventory: Inventory, uids: Collection[str], doubt: str
 ) -> PruneVerdict:
-    if member.identity in found.hidden:
+    if member.identity in result.hidden:
         return _HIDDEN
-    live = found.live.get(member.identity)
+    live = result.live.get(member.identity)
     verdict = judge(live, member, inventory, spare=KeepOptions())
     if live is not None and live["metadata"].get("uid") in uids:
         return PruneVerdict("gone")  # the files bring it under another API group
@@ -280,19 +282,19 @@ def prune_set(target: Target, opener: Opener, *, spare: KeepOptions) -> PruneSet
     asked = [*members, *_of_files(reached, inventory)]
     if not spare.namespaces and not reached.selective:  # made before everything else, by no component
         asked.append(Member(identity=Identity("", "Namespace", "", place.namespace), api_version="v1"))
-    found = lookup(cluster, asked)
+    result = lookup(cluster, asked)
     verdicts = _with_namespaces(
         {
             one.identity: _HIDDEN
-            if one.identity in found.hidden
-            else judge(found.live.get(one.identity), one, inventory, spare=spare)
-            for one in found.members
+            if one.identity in result.hidden
+            else judge(result.live.get(one.identity), one, inventory, spare=spare)
+            for one in result.members
         },
-        found,
+        result,
         spare,
     )
     taken = refuse_along(cluster, inventory, verdicts, spare)
-    deletions = _deletions(reached, found, verdicts)
+    deletions = _deletions(reached, result, verdicts)
     going = [one.found for one in deletions if one.action == "delete" and one.found is not None]
     unrendered = fault and f"by the inventory alone, as the files cannot be rendered: {fault.message}"
     notes = (*inventory.notes, *([unrendered] if unrendered else []))
@@ -331,12 +333,16 @@ def _members(reached: Reached, inventory: Inventory) -> tuple[Member, ...]:
         heads = tuple(f"{name}." for name in reached.target.components)
         names |= set(reached.target.components)
         return tuple(
-            one for one in inventory.ordered() if one.component in names or one.component.startswith(heads)
+            member
+            for member in inventory.ordered()
+            if member.component in names or member.component.startswith(heads)
         )
     if not inventory.exists:  # rebuilt by the marks just now
         return inventory.ordered()
     labelled, _ = inventory_store.members_by_labels(reached.cluster, inventory)
-    return inventory.with_members(one for one in labelled if one.identity not in inventory.members).ordered()
+    return inventory.with_members(
+        member for member in labelled if member.identity not in inventory.members
+    ).ordered()
 
 
 def _of_files(reached: Reached, inventory: Inventory) -> Iterator[Member]:
@@ -346,31 +352,31 @@ def _of_files(reached: Reached, inventory: Inventory) -> Iterator[Member]:
             yield Member(identity=wanted.identity, api_version=wanted.api_version, component=wanted.component)
 
 
-def _with_namespaces(verdicts: Verdicts, found: InventoryLookup, spare: KeepOptions) -> Verdicts:
+def _with_namespaces(verdicts: Verdicts, result: InventoryLookup, spare: KeepOptions) -> Verdicts:
     """Let what is kept go, where it may, with a namespace that goes."""
     going = namespaces_going(verdicts)
     if spare.foreign or not going:
         return verdicts
     return {
         key: PruneVerdict("delete", f"goes with namespace `{key.namespace}`")
-        if key.namespace in going and verdict.fate == "kept" and not is_claim(key) and key in found.live
+        if key.namespace in going and verdict.fate == "kept" and not is_claim(key) and key in result.live
         else verdict
         for key, verdict in verdicts.items()
     }
 
 
-def _deletions(reached: Reached, found: InventoryLookup, verdicts: Verdicts) -> tuple[Change, ...]:
+def _deletions(reached: Reached, result: InventoryLookup, verdicts: Verdicts) -> tuple[Change, ...]:
     """Give what becomes of everything that is there, in the order of execution."""
-    going = [member for member in found.members if verdicts[member.identity].fate == "delete"]
+    going = [member for member in result.members if verdicts[member.identity].fate == "delete"]
     # Whole objects are read: what they hold says what they need and what goes with them.
     results = parallel.run(lambda member: reached.cluster.get(ref_of(member)), going)
-    lives = dict(found.live)
+    lives = dict(result.live)
     for member, live in zip(going, results, strict=True):
         if live is not None and not isinstance(live, MlstackError):
             lives[member.identity] = live
     brought = {wanted.identity for wanted in reached.state.objects}
     deletions = {}
-    for member in found.members:
+    for member in result.members:
         key, verdict = member.identity, verdicts[member.identity]
         if verdict.fate != "gone":
             obsolete = "the files no longer bring it" if brought and key not in brought else ""
@@ -450,8 +456,8 @@ def taken_along(going: Sequence[KubeObject], cluster: Cluster) -> Iterator[str]:
             items = cluster.list(served.api_version, served.kind, metadata_only=True).items
         except ObjectNotFoundError:
             continue
-        objects = [one for one in map(_object, items) if one.identity not in asked]
-        names = [f"{one.namespace}/{one.name}" if one.namespace else one.name for one in objects]
+        objects = [obj for obj in map(_object, items) if obj.identity not in asked]
+        names = [f"{obj.namespace}/{obj.name}" if obj.namespace else obj.name for obj in objects]
         if names:
             yield (
                 f"with definition `{definition.name}` go {len(names)} {served.kind} of all namespaces:"

@@ -111,10 +111,10 @@ def earlier_state(
     A claim holds data: it is neither replaced nor made smaller. A definition that would lose fields or
     versions would take along what is stored in them; it goes back only if it `may_lose` them.
     """
-    today = {found.identity: found for found in now.objects}
-    then = {found.identity: found for found in earlier.objects}
-    reasons = {key: _lasting(found, today.get(key), may_lose) for key, found in then.items()}
-    kept = [today[key] if reasons[key] else found for key, found in then.items()]
+    today = {obj.identity: obj for obj in now.objects}
+    then = {obj.identity: obj for obj in earlier.objects}
+    reasons = {key: _lasting(obj, today.get(key), may_lose) for key, obj in then.items()}
+    kept = [today[key] if reasons[key] else obj for key, obj in then.items()]
     notes = tuple(f"{key} stays as it is: {why}" for key, why in reasons.items() if why)
     return replace(earlier, objects=tuple(kept)), notes
 
@@ -137,7 +137,7 @@ def sparing_claims(changes: Iterable[Change], now: DesiredState) -> tuple[Change
 
     What is listed for deletion may be known by its metadata alone, so the set of today is asked as well.
     """
-    holding = {found.identity for found in now.objects if _takes_claims_along(found)}
+    holding = {obj.identity for obj in now.objects if _takes_claims_along(obj)}
     return tuple(
         replace(change, action="kept", reason=_ALONG, writes=False, desired=None)
         if change.action in DESTRUCTIVE and (change.identity in holding or _takes_claims_along(change.found))
@@ -199,7 +199,7 @@ def known_good(plan: ApplyPlan, *, clock: Clock) -> KnownGood | None:
         try:
             whole = kept.load(good)
         except DamagedHistoryError:  # the one before it may be whole
-            revisions = tuple(one for one in revisions if one.number < good.number)
+            revisions = tuple(revision for revision in revisions if revision.number < good.number)
             continue
         earlier = history.only(whole, components) if reached.selective else whole
         return KnownGood(revision=good, whole=whole, borne_out=_borne_out(plan, earlier))
@@ -210,14 +210,14 @@ def _borne_out(plan: ApplyPlan, earlier: DesiredState) -> frozenset[Identity]:
     """Give the objects of a set that are there as it says; the inventory's hashes are not asked."""
     reached = plan.reached
     nothing = Inventory(app=earlier.app, environment=earlier.environment, namespace=reached.place.namespace)
-    members = tuple(one.with_data(nothing.label(one.data)) for one in earlier.objects)
+    members = tuple(obj.with_data(nothing.label(obj.data)) for obj in earlier.objects)
     try:
         wanted = replace(reached, state=replace(earlier, objects=members))
         options = replace(plan.options, dry_run=True, create=False, adopt=False, keep_foreign_fields=True)
-        found = diff(wanted, fetch(wanted, options, inventory=nothing), options)
+        changes = diff(wanted, fetch(wanted, options, inventory=nothing), options)
     except ClusterError:  # a kind that the cluster does not have: the apply itself needs none of this
         return frozenset()
-    return frozenset(one.identity for one in found.changes if one.action == "unchanged")
+    return frozenset(change.identity for change in changes.changes if change.action == "unchanged")
 
 
 def known_goal(failed: ApplyPlan, error: MlstackError, known: KnownGood | None) -> Goal | str:
@@ -262,15 +262,15 @@ def _believed(
     earlier: DesiredState, known: KnownGood, now: DesiredState, environment: str
 ) -> tuple[DesiredState, tuple[str, ...]]:
     """Give a set with the objects that were there as it says; of the others what is wanted of them now."""
-    today = {one.identity: one for one in now.objects}
-    doubted = [one.identity for one in earlier.objects if one.identity not in known.borne_out]
-    instead = [today[one] for one in doubted if one in today]
-    kept = [one for one in earlier.objects if one.identity in known.borne_out]
+    today = {obj.identity: obj for obj in now.objects}
+    doubted = [obj.identity for obj in earlier.objects if obj.identity not in known.borne_out]
+    instead = [today[key] for key in doubted if key in today]
+    kept = [obj for obj in earlier.objects if obj.identity in known.borne_out]
     number = known.revision.number
     notes = tuple(
-        f"{one} is not brought back: before this run the cluster had not what revision {number} says of it;"
+        f"{key} is not brought back: before this run the cluster had not what revision {number} says of it;"
         f" if that is wanted: mlstack rollback {environment} {number}"
-        for one in doubted
+        for key in doubted
     )
     return replace(earlier, objects=(*kept, *instead)), notes
 

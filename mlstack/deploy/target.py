@@ -23,12 +23,12 @@ def check_cluster(environment: Environment, cluster: Cluster) -> ClusterIdentity
     Raises:
         WrongClusterError: the context now leads to another cluster; names both.
     """
-    found = cluster.identity()
-    refuse_other(environment, found)
-    return found
+    identity = cluster.identity()
+    refuse_other(environment, identity)
+    return identity
 
 
-def refuse_other(environment: Environment, found: ClusterIdentity) -> None:
+def refuse_other(environment: Environment, identity: ClusterIdentity) -> None:
     """Raise if a cluster is not the environment's.
 
     A restored copy of a cluster has the same UID and a cluster behind the same certificate authority
@@ -38,21 +38,21 @@ def refuse_other(environment: Environment, found: ClusterIdentity) -> None:
         WrongClusterError: the context now leads to another cluster; names both.
     """
     pinned = environment.cluster
-    if pinned is None or not differ(pinned, found):
+    if pinned is None or not differ(pinned, identity):
         return
     raise WrongClusterError(
         f"context `{environment.context}` leads to another cluster than environment `{environment.name}`:"
-        f" expected {describe(pinned)}, found {describe(found)}",
+        f" expected {describe(pinned)}, found {describe(identity)}",
         where=environment.file or None,
         hint=f"choose the right context with `mlstack env set {environment.name} --context CONTEXT`;"
         f" if the environment has moved: mlstack env set {environment.name} --forget-cluster",
     )
 
 
-def differ(pinned: ClusterIdentity, found: ClusterIdentity) -> bool:
+def differ(pinned: ClusterIdentity, identity: ClusterIdentity) -> bool:
     """Tell whether two clusters cannot be the same, as far as both say who they are."""
-    pairs = ((pinned.uid, found.uid), (pinned.ca, found.ca))
-    return any(one is not None and other is not None and one != other for one, other in pairs)
+    pairs = ((pinned.uid, identity.uid), (pinned.ca, identity.ca))
+    return any(known is not None and other is not None and known != other for known, other in pairs)
 
 
 def describe(identity: ClusterIdentity) -> str:
@@ -79,21 +79,21 @@ def refuse_outside(environment: Environment, wanted: Iterable[KubeObject]) -> No
     """
     allowed, refuses_unscoped = environment.allowed_namespaces, environment.cluster_scoped == "refused"
     outside = [
-        found
-        for found in wanted
-        if (allowed and _space(found) and _space(found) not in allowed)
-        or (refuses_unscoped and not found.namespace)
+        obj
+        for obj in wanted
+        if (allowed and _space(obj) and _space(obj) not in allowed)
+        or (refuses_unscoped and not obj.namespace)
     ]
     if not outside:
         return
     lines = [
-        f"  `{found.identity}` of component `{found.component}`"
-        + (f" ({found.source})" if found.source is not None else "")
-        for found in outside
+        f"  `{obj.identity}` of component `{obj.component}`"
+        + (f" ({obj.source})" if obj.source is not None else "")
+        for obj in outside
     ]
-    strange = sorted({_space(found) for found in outside} - {"", *allowed}) if allowed else []
+    strange = sorted({_space(obj) for obj in outside} - {"", *allowed}) if allowed else []
     options = [f"--allow-namespace {name}" for name in (*allowed, *strange)] if strange else []
-    if refuses_unscoped and any(not found.namespace for found in outside):
+    if refuses_unscoped and any(not obj.namespace for obj in outside):
         options.append("--cluster-scoped")
     count = f"{len(outside)} objects lie" if len(outside) > 1 else "an object lies"
     raise ConfigError(
@@ -103,9 +103,9 @@ def refuse_outside(environment: Environment, wanted: Iterable[KubeObject]) -> No
     )
 
 
-def _space(found: KubeObject) -> str:
-    is_namespace = (found.group, found.kind) == ("", "Namespace")
-    return found.name if is_namespace else found.namespace
+def _space(obj: KubeObject) -> str:
+    is_namespace = (obj.group, obj.kind) == ("", "Namespace")
+    return obj.name if is_namespace else obj.namespace
 
 
 def refuse_empty(state: DesiredState) -> None:
@@ -116,7 +116,9 @@ def refuse_empty(state: DesiredState) -> None:
     """
     if state.objects:
         return
-    what = f"component{'s' * (len(state.components) > 1)} {', '.join(f'`{one}`' for one in state.components)}"
+    what = (
+        f"component{'s' * (len(state.components) > 1)} {', '.join(f'`{name}`' for name in state.components)}"
+    )
     raise ConfigError(
         f"environment `{state.environment}` has no objects"
         + (f": {what} rendered none" if state.components else ": the app has no components for it"),

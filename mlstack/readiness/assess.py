@@ -47,10 +47,10 @@ def _is_observed(rule: ReadyRule, facts: Facts) -> bool:
     if not isinstance(generation, int) or facts.has_status is False:
         return True
     signs = (rule.ready, rule.failed, rule.done)
-    named = (facts.condition(one.condition) for one in signs if isinstance(one, ConditionSign))
-    told = [generation_of(one.get("observedGeneration")) for one in (facts.status, *named)]
-    seen = [one for one in told if one]
-    return bool(seen) and all(one == generation for one in seen)
+    named = (facts.condition(sign.condition) for sign in signs if isinstance(sign, ConditionSign))
+    generations = [generation_of(part.get("observedGeneration")) for part in (facts.status, *named)]
+    observed = [number for number in generations if number]
+    return bool(observed) and all(number == generation for number in observed)
 
 
 def _holds(sign: Sign, facts: Facts) -> bool:
@@ -79,8 +79,8 @@ def _field_text(sign: FieldSign, facts: Facts) -> str:
     if not values:
         return f"has no `{sign.path.text}` yet"
     shown = f"`{sign.path.text}` is {', '.join(_shown(value) for value in values)}"
-    said = condition_text(facts.status)
-    return f"{shown}: {said}" if said else shown
+    message = condition_text(facts.status)
+    return f"{shown}: {message}" if message else shown
 
 
 def _shown(value: object) -> str:
@@ -103,7 +103,7 @@ def _below(data: Any, step: str) -> Iterator[Any]:
     if isinstance(data, Mapping):
         yield from data.values() if step == ANY else (data[name] for name in (step,) if name in data)
     elif isinstance(data, list):
-        yield from (one for at, one in enumerate(data) if step in (ANY, str(at)) or _is_called(one, step))
+        yield from (item for at, item in enumerate(data) if step in (ANY, str(at)) or _is_called(item, step))
 
 
 def _is_called(item: object, name: str) -> bool:
@@ -159,7 +159,7 @@ def assess(facts: Facts, rules: ReadyRules | None = None) -> Readiness:
 
 def unjudged(*objects: object) -> Readiness:
     """Say that an object cannot be judged, and what is odd about it or what belongs to it."""
-    fields = (field for each in objects if (field := _odd_field(each)))
+    fields = (field for obj in objects if (field := _odd_field(obj)))
     return waiting(f"cannot be judged: {next(fields, 'it has a form that its kind never has')}")
 
 
@@ -199,7 +199,11 @@ def _unobserved(facts: Facts) -> Readiness | None:
     if observed is not None and observed != generation:
         return waiting(UNSEEN)
     dated = (generation_of(facts.condition(name).get("observedGeneration")) for name in _DATED)
-    return waiting(UNSEEN) if any(one is not None and 0 < one < generation for one in dated) else None
+    return (
+        waiting(UNSEEN)
+        if any(observed_at is not None and 0 < observed_at < generation for observed_at in dated)
+        else None
+    )
 
 
 def _standard(facts: Facts) -> Readiness | None:
@@ -211,12 +215,14 @@ def _standard(facts: Facts) -> Readiness | None:
 
 
 def _by_kind(facts: Facts) -> Readiness:
-    found = RULES.get(key_of(facts.data))
-    if found is not None:
-        return found(facts)
-    said = facts.condition("Ready")
-    if said:
-        return ready() if said.get("status") == "True" else pods.because(facts, condition_text(said))
+    rule = RULES.get(key_of(facts.data))
+    if rule is not None:
+        return rule(facts)
+    condition = facts.condition("Ready")
+    if condition:
+        return (
+            ready() if condition.get("status") == "True" else pods.because(facts, condition_text(condition))
+        )
     if not facts.status and _has_controller(facts):
         # Just created and ready at once would be a lie: its controller has had no time to say anything.
         silent = "no controller has written a status"

@@ -16,12 +16,12 @@ def pod(facts: Facts) -> Readiness:
         return Readiness(state="done")
     if pods.is_ready(facts.data):
         return ready()
-    found = pods.trouble(facts.data, facts)
-    if found is None:
+    trouble = pods.trouble(facts.data, facts)
+    if trouble is None:
         return waiting(pods.unready(facts.data))
-    if found.is_final or facts.status.get("phase") == "Failed":
-        return failed(found.reason)
-    return waiting(found.reason, resource=found.resource, queue=found.queue)
+    if trouble.is_final or facts.status.get("phase") == "Failed":
+        return failed(trouble.reason)
+    return waiting(trouble.reason, resource=trouble.resource, queue=trouble.queue)
 
 
 @rule("PersistentVolumeClaim")
@@ -39,9 +39,9 @@ def claim(facts: Facts) -> Readiness:
     own = [event for event in facts.events if (event.get("involvedObject") or {}).get("uid") == uid]
     if not facts.pods and (_binds_late(facts) or any(_says_late(event) for event in own)):
         return ready("is bound when its first pod starts")
-    found = pods.worst(facts.pods, facts)
-    if found is not None and found.queue and all(_says_late(event) for event in own):
-        return waiting(f"its pod waits: {found.reason}", resource=found.resource, queue=found.queue)
+    trouble = pods.worst(facts.pods, facts)
+    if trouble is not None and trouble.queue and all(_says_late(event) for event in own):
+        return waiting(f"its pod waits: {trouble.reason}", resource=trouble.resource, queue=trouble.queue)
     return waiting(pods.event_text(own[-1]) if own else "no volume is bound to it yet")
 
 

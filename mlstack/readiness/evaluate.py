@@ -99,9 +99,9 @@ def hidden(objects: Iterable[KubeObject], secrets: Iterable[str]) -> tuple[str, 
     """Give the texts that must stand in no log: those of secret parameters and of Secrets."""
     held = (
         value
-        for one in objects
-        if masking.is_secret(one.data)
-        for value in masking.values_of_secret(one.data)
+        for wanted in objects
+        if masking.is_secret(wanted.data)
+        for value in masking.values_of_secret(wanted.data)
     )
     texts = (value if isinstance(value, str) else value.decode("utf-8", "replace") for value in held)
     return tuple(dict.fromkeys((*secrets, *texts)))
@@ -176,19 +176,19 @@ class StatusEvaluator:
         )
         if facts.data.get("webhooks"):
             facts = replace(facts, endpoints=self._endpoints(facts, now_s))
-        found = assess(facts, self._rules)
-        more = {} if found.is_fine and not self._is_silent(facts) else self._more(facts, found, now_s)
-        if not found.is_fine:
+        readiness = assess(facts, self._rules)
+        more = {} if readiness.is_fine and not self._is_silent(facts) else self._more(facts, readiness, now_s)
+        if not readiness.is_fine:
             more |= self._said(facts, ask=not is_detail)
-        return assess(replace(facts, **more), self._rules) if more else found
+        return assess(replace(facts, **more), self._rules) if more else readiness
 
-    def _more(self, facts: Facts, found: Readiness, now_s: float) -> dict[str, Any]:
+    def _more(self, facts: Facts, readiness: Readiness, now_s: float) -> dict[str, Any]:
         """Ask for what tells more about an object that does not work."""
-        if found.queue == "node":
+        if readiness.queue == "node":
             return {"nodes": self._asked(now_s, self._nodes, "nodes")}
         if facts.data.get("kind") == "PersistentVolumeClaim" and not facts.pods:
             return {"late_classes": self._asked(now_s, self._late_classes, "classes")}
-        if self._is_silent(facts) or (found.reason == UNSEEN and _is_custom(facts)):
+        if self._is_silent(facts) or (readiness.reason == UNSEEN and _is_custom(facts)):
             key = (str(facts.data.get("apiVersion")), str(facts.data.get("kind")))
             answer = self._asked(now_s, lambda: self._has_status(*key), "status", *key, fresh_s=_SOON_S)
             return {"has_status": answer}
@@ -196,11 +196,11 @@ class StatusEvaluator:
 
     def _said(self, facts: Facts, *, ask: bool) -> dict[str, Any]:
         """Read the log of what crashed; of all the pods of an object that of one tells enough."""
-        found = crash(facts)
-        if self._logs is None or found is None:
+        crashed = crash(facts)
+        if self._logs is None or crashed is None:
             return {}
-        lines = self._logs.of(found, ask=ask)
-        return {"logs": {(found.uid, found.container): lines}} if lines else {}
+        lines = self._logs.of(crashed, ask=ask)
+        return {"logs": {(crashed.uid, crashed.container): lines}} if lines else {}
 
     def _asked(self, now_s: float, ask: Callable[[], T], *key: str, fresh_s: float = FRESH_S) -> T | None:
         """Give an answer of the cluster, a known one for a while; None if it gives none."""
@@ -228,8 +228,12 @@ class StatusEvaluator:
 
     def _late_classes(self) -> frozenset[str]:
         items = self._cluster.list("storage.k8s.io/v1", "StorageClass").items
-        late = (one for one in items if one.get("volumeBindingMode") == "WaitForFirstConsumer")
-        return frozenset(str(one["metadata"]["name"]) for one in late)
+        late = (
+            storage_class
+            for storage_class in items
+            if storage_class.get("volumeBindingMode") == "WaitForFirstConsumer"
+        )
+        return frozenset(str(storage_class["metadata"]["name"]) for storage_class in late)
 
     def _has_status(self, api_version: str, kind: str) -> bool | None:
         """Tell whether a kind has a status that only its controller writes; it may have come a moment ago."""
@@ -262,13 +266,13 @@ def has_endpoint(cluster: Cluster, namespace: str, name: str) -> bool:
     Raises:
         ClusterError: the cluster cannot be asked, or does not let us look.
     """
-    found = cluster.list(
+    slices = cluster.list(
         "discovery.k8s.io/v1", "EndpointSlice", namespace=namespace, labels=f"{SERVICE_LABEL}={name}"
     ).items
-    endpoints = [endpoint for one in found for endpoint in one.get("endpoints") or ()]
-    if any((one.get("conditions") or {}).get("ready") is not False for one in endpoints):
+    endpoints = [endpoint for item in slices for endpoint in item.get("endpoints") or ()]
+    if any((item.get("conditions") or {}).get("ready") is not False for item in endpoints):
         return True
-    service = None if found else cluster.get(ObjectRef("v1", "Service", namespace, name))
+    service = None if slices else cluster.get(ObjectRef("v1", "Service", namespace, name))
     return service is not None and service["spec"].get("type") == "ExternalName"
 
 
@@ -303,25 +307,25 @@ def inspect(
     )
     listed = _listed(wanted, cluster, labels) if labels else {}
 
-    def look(found: KubeObject) -> Data | None:
-        known = listed.get(found.identity)
-        return cluster.get(ObjectRef.of(found.data)) if known is None else known
+    def look(wanted_object: KubeObject) -> Data | None:
+        known = listed.get(wanted_object.identity)
+        return cluster.get(ObjectRef.of(wanted_object.data)) if known is None else known
 
     live = parallel.whole(parallel.run(look, wanted))
     pairs = list(zip(wanted, live, strict=True))
     _read_pods(cluster, [data for data in live if data is not None], evaluator)
-    seen = [evaluator.evaluate(found, data, now_s=now_s) for found, data in pairs]
-    troubled = {one.wanted.namespace for one in seen if not one.readiness.is_fine and one.live}
+    seen = [evaluator.evaluate(wanted_object, data, now_s=now_s) for wanted_object, data in pairs]
+    troubled = {status.wanted.namespace for status in seen if not status.readiness.is_fine and status.live}
     if not troubled:
         return tuple(seen), tuple(evaluator.notes)
     _read(cluster, [("v1", "Event", name) for name in sorted(troubled) if name], evaluator)
-    again = tuple(evaluator.evaluate(found, data, now_s=now_s) for found, data in pairs)
+    again = tuple(evaluator.evaluate(wanted_object, data, now_s=now_s) for wanted_object, data in pairs)
     return again, tuple(evaluator.notes)
 
 
 def _listed(wanted: Sequence[KubeObject], cluster: Cluster, labels: str) -> Mapping[Identity, Data]:
     """List kinds that there is much of; what is not among them is asked for by name."""
-    counts = Counter((found.api_version, found.kind, found.namespace) for found in wanted)
+    counts = Counter((answer.api_version, answer.kind, answer.namespace) for answer in wanted)
     many = sorted(key for key, count in counts.items() if count >= parallel.LIST_FROM)
 
     def read(key: tuple[str, str, str]) -> Sequence[Data]:
@@ -330,7 +334,7 @@ def _listed(wanted: Sequence[KubeObject], cluster: Cluster, labels: str) -> Mapp
         except (ForbiddenError, ObjectNotFoundError):  # whoever may not list asks for each object
             return ()
 
-    items = [item for found in parallel.whole(parallel.run(read, many)) for item in found]
+    items = [item for answer in parallel.whole(parallel.run(read, many)) for item in answer]
     return {KubeObject(data=item).identity: item for item in items}
 
 
@@ -341,13 +345,13 @@ def _read_pods(cluster: Cluster, live: Iterable[Data], evaluator: StatusEvaluato
         namespace = str(data["metadata"].get("namespace") or "")
         if namespace:
             below.setdefault(namespace, []).append(data)
-    wanted = [(*kind, name) for name, found in sorted(below.items()) for kind in kinds_below(found)]
+    wanted = [(*kind, name) for name, objects in sorted(below.items()) for kind in kinds_below(objects)]
     _read(cluster, wanted, evaluator)
 
 
 def _read(cluster: Cluster, wanted: Sequence[tuple[str, str, str]], evaluator: StatusEvaluator) -> None:
-    def read(one: tuple[str, str, str]) -> Sequence[Data]:
-        api_version, kind, namespace = one
+    def read(kind_and_place: tuple[str, str, str]) -> Sequence[Data]:
+        api_version, kind, namespace = kind_and_place
         try:
             return cluster.list(api_version, kind, namespace=namespace).items
         except ForbiddenError as error:

@@ -76,16 +76,16 @@ def _at_work_in_part(
     facts: Facts, counts: Sequence[tuple[str, int, int]], lacking: tuple[str, int, int]
 ) -> Readiness:
     role, have, want = lacking
-    others = [_counted(*one) for one in counts if one[0] != role]
+    others = [_counted(*count) for count in counts if count[0] != role]
     rest = f" ({', '.join(others)})" if others else ""
     text = f"{have} of {want} {_words(role)} run{rest}"
-    why, found = _why(facts, role)
+    why, trouble = _why(facts, role)
     who = _words(role)[:1].upper() + _words(role)[1:]
-    told = f"{text}. {who} wait: {why}" if why else text
-    if found is not None and found.is_stuck:
-        return failed(told)
-    resource, queue = (found.resource, found.queue) if found is not None else ("", _queue_of(why))
-    return waiting(told, resource=resource, queue=queue)
+    reason = f"{text}. {who} wait: {why}" if why else text
+    if trouble is not None and trouble.is_stuck:
+        return failed(reason)
+    resource, queue = (trouble.resource, trouble.queue) if trouble is not None else ("", _queue_of(why))
+    return waiting(reason, resource=resource, queue=queue)
 
 
 def _queue_of(why: str) -> Queue:
@@ -125,9 +125,9 @@ def _words(role: str) -> str:
 def _why(facts: Facts, role: str) -> tuple[str, Trouble | None]:
     """Give what a role waits for, and the trouble of its pods if that is it."""
     own = [pod for pod in facts.pods if _role_of(pod) == role.lower()]
-    found = pods.worst(own, facts)
-    if found is not None:
-        return found.reason, found
+    trouble = pods.worst(own, facts)
+    if trouble is not None:
+        return trouble.reason, trouble
     events = facts.own_events()
     if events:
         return _refusal(events[-1]), None
@@ -150,8 +150,8 @@ def _refusal(event: Mapping[str, Any]) -> str:
 def _failure(facts: Facts) -> str:
     """Give the job's own message, and the end of the first failed pod if it is still there."""
     text = condition_text(facts.condition("Failed"))
-    found = pods.worst(facts.pods, facts)
-    return f"{text} ({found.reason})" if found is not None and found.is_final else text
+    trouble = pods.worst(facts.pods, facts)
+    return f"{text} ({trouble.reason})" if trouble is not None and trouble.is_final else text
 
 
 @job_rule("trainer.kubeflow.org/TrainJob")
@@ -187,8 +187,10 @@ def _jobs_at_work(facts: Facts, counts: Any) -> Readiness | None:
     rows = [row for row in counts or () if number(row, "active") or number(row, "succeeded")]
     if not rows or any(number(row, "ready") < number(row, "active") for row in rows):
         return None
-    told = ", ".join(f"{row.get('name')} {number(row, 'ready') + number(row, 'succeeded')}" for row in rows)
-    return ready(f"running: {told}")
+    running = ", ".join(
+        f"{row.get('name')} {number(row, 'ready') + number(row, 'succeeded')}" for row in rows
+    )
+    return ready(f"running: {running}")
 
 
 def _started(facts: Facts) -> str:
@@ -249,8 +251,11 @@ def elastic_job(facts: Facts) -> Readiness:
 
 def _elastic_reason(facts: Facts) -> str:
     names = ("Admitted", "GangReady", "Progressing")
-    said = [facts.condition(name) for name in names]
-    return next((condition_text(one) for one in said if one.get("status") == "False"), "")
+    entries = [facts.condition(name) for name in names]
+    return next(
+        (condition_text(condition) for condition in entries if condition.get("status") == "False"),
+        "",
+    )
 
 
 # --- model serving and notebooks: KServe, Knative, Seldon, Argo Rollouts, Notebook ---
@@ -268,21 +273,21 @@ def inference_service(facts: Facts) -> Readiness:
     if transition not in ("UpToDate", "InProgress"):
         return failed(_model_failure(facts) or str(transition))
     conditions = [
-        one
-        for one in facts.status.get("conditions") or ()
-        if one.get("type") != "Stopped" and one.get("severity") != "Info"
+        condition
+        for condition in facts.status.get("conditions") or ()
+        if condition.get("type") != "Stopped" and condition.get("severity") != "Info"
     ]
-    lacking = [one for one in conditions if one.get("status") != "True"]
+    lacking = [condition for condition in conditions if condition.get("status") != "True"]
     if conditions and not lacking and transition == "UpToDate":
         return ready()
-    said = [text for one in lacking if (text := condition_text(one))]
-    text = said[0] if said else "its model is being loaded" if conditions else "is being started"
+    texts = [text for condition in lacking if (text := condition_text(condition))]
+    text = texts[0] if texts else "its model is being loaded" if conditions else "is being started"
     return unseen(facts) or pods.because(facts, text)
 
 
 def _model_failure(facts: Facts) -> str:
-    found = (facts.status.get("modelStatus") or {}).get("lastFailureInfo") or {}
-    parts = [str(found[name]) for name in ("reason", "message") if found.get(name)]
+    failure = (facts.status.get("modelStatus") or {}).get("lastFailureInfo") or {}
+    parts = [str(failure[name]) for name in ("reason", "message") if failure.get(name)]
     return ": ".join(parts)
 
 
@@ -291,8 +296,8 @@ def knative_service(facts: Facts) -> Readiness:
     """A Knative Service is ready when it says so."""
     if facts.has("Ready"):
         return ready()
-    said = condition_text(facts.condition("Ready"))
-    return unseen(facts) or pods.because(facts, said or "is being started")
+    reason = condition_text(facts.condition("Ready"))
+    return unseen(facts) or pods.because(facts, reason or "is being started")
 
 
 @rule("machinelearning.seldon.io/SeldonDeployment")
@@ -362,16 +367,19 @@ def ray_service(facts: Facts) -> Readiness:
     applications = _applications(facts.status.get("activeServiceStatus")) | _applications(
         facts.status.get("pendingServiceStatus")
     )
-    for name, found in sorted(applications.items()):
-        if found.get("status") == "DEPLOY_FAILED":
-            return failed(f"application {name}: {found.get('message') or 'cannot be deployed'}")
+    for name, application in sorted(applications.items()):
+        if application.get("status") == "DEPLOY_FAILED":
+            return failed(f"application {name}: {application.get('message') or 'cannot be deployed'}")
     if facts.has("Ready") or (
         not facts.condition("Ready") and facts.status.get("serviceStatus") == "Running"
     ):
         return ready()
-    said = condition_text(facts.condition("Ready"))
-    busy = [f"application {name} is {found.get('status')}" for name, found in sorted(applications.items())]
-    text = ", ".join(one for one in busy if not one.endswith("is RUNNING")) or said
+    reason = condition_text(facts.condition("Ready"))
+    busy = [
+        f"application {name} is {application.get('status')}"
+        for name, application in sorted(applications.items())
+    ]
+    text = ", ".join(state_text for state_text in busy if not state_text.endswith("is RUNNING")) or reason
     return unseen(facts) or pods.because(facts, text or "is being started")
 
 
@@ -399,8 +407,8 @@ def ray_job(facts: Facts) -> Readiness:
 @job_rule("sparkoperator.k8s.io/SparkApplication")
 def spark_application(facts: Facts) -> Readiness:
     """A SparkApplication is ready while it runs, done when completed."""
-    found = facts.status.get("applicationState") or {}
-    state, why = str(found.get("state") or ""), str(found.get("errorMessage") or "")
+    application = facts.status.get("applicationState") or {}
+    state, why = str(application.get("state") or ""), str(application.get("errorMessage") or "")
     if state in ("FAILED", "SUBMISSION_FAILED"):
         return failed(why or state.lower().replace("_", " "))
     if state == "COMPLETED":
@@ -428,8 +436,8 @@ def experiment(facts: Facts) -> Readiness:
             return done(condition_text(facts.condition(name)))
     if facts.has("Running"):
         return ready("running")
-    said = condition_text(facts.condition("Created"))
-    return unseen(facts) or pods.because(facts, said or "has not begun", is_job=True)
+    reason = condition_text(facts.condition("Created"))
+    return unseen(facts) or pods.because(facts, reason or "has not begun", is_job=True)
 
 
 @job_rule("argoproj.io/Workflow")
@@ -443,8 +451,8 @@ def workflow(facts: Facts) -> Readiness:
     if facts.spec.get("suspend"):
         return suspended()
     if phase == "Running":
-        found = pods.because(facts, "running", is_job=True)
-        return found if found.state == "failed" or found.queue else ready("running")
+        readiness = pods.because(facts, "running", is_job=True)
+        return readiness if readiness.state == "failed" or readiness.queue else ready("running")
     text = why or (f"is {phase.lower()}" if phase else "has not begun")
     return unseen(facts) or pods.because(facts, text, is_job=True)
 

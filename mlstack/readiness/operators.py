@@ -164,9 +164,9 @@ def unseen(facts: Facts) -> Readiness | None:
     return waiting(f"{_unseen_by(facts.data)} after {int(facts.age_s)} s")
 
 
-def is_unseen(data: Mapping[str, Any], found: Readiness) -> bool:
+def is_unseen(data: Mapping[str, Any], readiness: Readiness) -> bool:
     """Tell whether that is what an object waits for."""
-    return found.state == "waiting" and found.reason.startswith(_unseen_by(data))
+    return readiness.state == "waiting" and readiness.reason.startswith(_unseen_by(data))
 
 
 def _unseen_by(data: Mapping[str, Any]) -> str:

@@ -14,9 +14,9 @@ def definition(facts: Facts) -> Readiness:
     if facts.has("Terminating"):
         return Readiness(state="terminating", reason=condition_text(facts.condition("Terminating")))
     for name in ("NamesAccepted", "Established"):
-        found = facts.condition(name)
-        if found.get("status") == "False" and found.get("reason") != "Installing":
-            return failed(condition_text(found))
+        condition = facts.condition(name)
+        if condition.get("status") == "False" and condition.get("reason") != "Installing":
+            return failed(condition_text(condition))
     return ready() if facts.has("Established") else waiting("the API server does not serve it yet")
 
 
@@ -53,8 +53,8 @@ def certificate(facts: Facts) -> Readiness:
     """An issuer or certificate is ready when it says so; what fails is tried again."""
     if facts.has("Ready"):
         return ready()
-    said = condition_text(facts.condition("Ready")) or condition_text(facts.condition("Issuing"))
-    return unseen(facts) or waiting(said or "is not issued yet")
+    reason = condition_text(facts.condition("Ready")) or condition_text(facts.condition("Issuing"))
+    return unseen(facts) or waiting(reason or "is not issued yet")
 
 
 @rule("gateway.networking.k8s.io/Gateway")
@@ -65,8 +65,8 @@ def gateway(facts: Facts) -> Readiness:
     refused = facts.condition("Accepted")
     if refused.get("status") == "False" and refused.get("reason") not in ("Pending", "NotReconciled"):
         return failed(condition_text(refused))
-    said = condition_text(facts.condition("Programmed")) or condition_text(refused)
-    return unseen(facts) or waiting(said or "is not programmed yet")
+    reason = condition_text(facts.condition("Programmed")) or condition_text(refused)
+    return unseen(facts) or waiting(reason or "is not programmed yet")
 
 
 @rule("autoscaling/HorizontalPodAutoscaler")

@@ -74,10 +74,10 @@ class Crash:
 
 def crash(facts: Facts) -> Crash | None:
     """Give the crash that the reason of an object tells of; None without one, or if it left a message."""
-    found = _worst((facts.data,) if facts.data.get("kind") == "Pod" else facts.pods, facts)
-    if found is None:
+    troubled = _worst((facts.data,) if facts.data.get("kind") == "Pod" else facts.pods, facts)
+    if troubled is None:
         return None
-    pod, _ = found
+    pod, _ = troubled
     status = pod.get("status") or {}
     previous = status.get("phase") != "Failed"
     for container in _containers(status):
@@ -113,14 +113,14 @@ def worst(pods: Sequence[Pod], facts: Facts) -> Trouble | None:
 
     Pods that are being deleted say nothing about the workload any more.
     """
-    found = _worst(pods, facts)
-    return None if found is None else found[1]
+    troubled = _worst(pods, facts)
+    return None if troubled is None else troubled[1]
 
 
 def _worst(pods: Sequence[Pod], facts: Facts) -> tuple[Pod, Trouble] | None:
     staying = [pod for pod in pods if not (pod.get("metadata") or {}).get("deletionTimestamp")]
-    troubles = [(pod, found) for pod in staying if not is_ready(pod) and (found := trouble(pod, facts))]
-    return next((one for one in troubles if one[1].is_final), troubles[0] if troubles else None)
+    troubles = [(pod, why) for pod in staying if not is_ready(pod) and (why := trouble(pod, facts))]
+    return next((pair for pair in troubles if pair[1].is_final), troubles[0] if troubles else None)
 
 
 def because(facts: Facts, text: str, *, is_job: bool = False) -> Readiness:
@@ -132,15 +132,15 @@ def because(facts: Facts, text: str, *, is_job: bool = False) -> Readiness:
         is_job: whether a pod that ended badly is tried again, so that only one that cannot start counts.
     """
     living = [pod for pod in facts.pods if (pod.get("status") or {}).get("phase") not in _ENDED]
-    found = worst((living or facts.pods) if is_job else facts.pods, facts)
-    if found is None:
+    why = worst((living or facts.pods) if is_job else facts.pods, facts)
+    if why is None:
         own = facts.own_events()
         more = event_text(own[-1]) if own and not facts.pods else _first_unready(facts.pods)
         return waiting(": ".join(filter(None, dict.fromkeys([text, more]))))
-    joined = f"{text}: {found.reason}" if text and text != found.reason else found.reason
-    if found.is_final and (found.is_stuck or not is_job):
+    joined = f"{text}: {why.reason}" if text and text != why.reason else why.reason
+    if why.is_final and (why.is_stuck or not is_job):
         return failed(joined)
-    return waiting(joined, resource=found.resource, queue=found.queue)
+    return waiting(joined, resource=why.resource, queue=why.queue)
 
 
 def _first_unready(pods: Sequence[Pod]) -> str:
@@ -159,8 +159,8 @@ def unready(pod: Pod) -> str:
         if "running" in (container.get("state") or {}) and not container.get("ready"):
             return f"container {container.get('name')} runs, but {_awaited(pod, container)}"
     lacking = ", ".join(str(one.get("name")) for one in _containers(status) if not one.get("ready"))
-    said = condition_text(condition(pod, "Ready"))
-    return f"not ready: {lacking}" if lacking else said or "runs, but is not ready yet"
+    reason = condition_text(condition(pod, "Ready"))
+    return f"not ready: {lacking}" if lacking else reason or "runs, but is not ready yet"
 
 
 def _awaited(pod: Pod, container: Mapping[str, Any]) -> str:
@@ -182,7 +182,9 @@ def _awaited(pod: Pod, container: Mapping[str, Any]) -> str:
 def _spec_of(pod: Pod, container: Mapping[str, Any]) -> Mapping[str, Any]:
     spec = pod.get("spec") or {}
     declared = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-    return next((one for one in declared if one.get("name") == container.get("name")), {})
+    return next(
+        (declaration for declaration in declared if declaration.get("name") == container.get("name")), {}
+    )
 
 
 def refused(message: str) -> Readiness:
@@ -221,13 +223,13 @@ def _unscheduled(pod: Pod, facts: Facts) -> Trouble | None:
     coming = ""
     if facts.was_told(pod, "TriggeredScaleUp") or facts.was_told(pod, "Nominated"):
         queue, coming = "new-node", "; the autoscaler is adding a node"
-    found = _INSUFFICIENT.search(text)
-    if found is None:
+    insufficient = _INSUFFICIENT.search(text)
+    if insufficient is None:
         return Trouble(reason=text + coming, queue=queue)
     short = text.replace(" nodes are available: ", " nodes: ")
     short = re.sub(r"(nodes: )\d+ (Insufficient)", r"\1\2", short)
-    reason = f"{_scarcity(found[1], facts)} ({short}){coming}"
-    return Trouble(reason=reason, resource=found[1], queue=queue)
+    reason = f"{_scarcity(insufficient[1], facts)} ({short}){coming}"
+    return Trouble(reason=reason, resource=insufficient[1], queue=queue)
 
 
 def _scarcity(resource: str, facts: Facts) -> str:
@@ -293,8 +295,8 @@ def _log(pod: Pod, container: Mapping[str, Any], facts: Facts) -> Sequence[str]:
 def _ended(terminated: Mapping[str, Any], log: Sequence[str]) -> str:
     """Say how a container ended: exit code, reason, and the last lines it left behind or has written."""
     why = f" ({terminated['reason']})" if terminated.get("reason") not in (None, "", "Error") else ""
-    said = str(terminated.get("message") or "").strip().splitlines()[-_LOG_LINES:] or log
-    return f"exit code {terminated['exitCode']}{why}{': ' if said else ''}{' | '.join(said)}"
+    lines = str(terminated.get("message") or "").strip().splitlines()[-_LOG_LINES:] or log
+    return f"exit code {terminated['exitCode']}{why}{': ' if lines else ''}{' | '.join(lines)}"
 
 
 def _ending(pod: Pod, facts: Facts) -> str:
@@ -323,8 +325,8 @@ def _first_event(pod: Pod, facts: Facts) -> Trouble | None:
         return Trouble(reason=_told(events[-1]))
     if phase != "Running":
         return None
-    names = {one.get("name") for one in _containers(pod["status"]) if not one.get("ready")}
-    events = [one for one in _unhealthy(pod, facts) if not names or _container_of(one) in ("", *names)]
+    names = {item.get("name") for item in _containers(pod["status"]) if not item.get("ready")}
+    events = [item for item in _unhealthy(pod, facts) if not names or _container_of(item) in ("", *names)]
     return Trouble(reason=_told(events[-1])) if events else None
 
 

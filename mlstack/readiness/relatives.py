@@ -44,7 +44,7 @@ _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 def kinds_below(wanted: Iterable[Data]) -> tuple[Kind, ...]:
     """Give API version and kind of what has to be read to find the pods of objects, pods included."""
-    needed = {kind for one in wanted if has_pods(one) for kind in (("v1", "Pod"), *_between(one))}
+    needed = {kind for obj in wanted if has_pods(obj) for kind in (("v1", "Pod"), *_between(obj))}
     return tuple(sorted(needed))
 
 
@@ -62,13 +62,13 @@ def _between(data: Data) -> tuple[Kind, ...]:
 class Relatives:
     """Pods, their owners and events, kept as they come and found by whom they belong to."""
 
-    def __init__(self, found: Iterable[Data] = ()) -> None:
+    def __init__(self, objects: Iterable[Data] = ()) -> None:
         self._children: dict[str, dict[str, Data]] = {}
         self._pods: dict[str, dict[str, Data]] = {}
         self._events: dict[str, dict[str, Data]] = {}
         self._owners: dict[str, tuple[str, ...]] = {}
-        for one in found:
-            self.put(one)
+        for obj in objects:
+            self.put(obj)
 
     def put(self, data: Data) -> None:
         """Take a pod, an owner of pods or an event as it is now."""
@@ -96,15 +96,15 @@ class Relatives:
         if live.get("kind") == "Pod":
             return [live]
         if live.get("kind") == "PersistentVolumeClaim":
-            found: Iterable[Data] = self._mounting(live)
+            pods: Iterable[Data] = self._mounting(live)
         else:
-            found = _of_newest_revision(live, list(self._below(live)))
-        return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
+            pods = _of_newest_revision(live, list(self._below(live)))
+        return sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))
 
     def events_of(self, about: Iterable[Data]) -> list[Data]:
         """Give the events about any of these objects, oldest first."""
-        found = [event for one in about for event in self._events.get(_uid(one), {}).values()]
-        return sorted(found, key=_event_time)
+        events = [event for obj in about for event in self._events.get(_uid(obj), {}).values()]
+        return sorted(events, key=_event_time)
 
     def _mounting(self, claim: Data) -> Iterator[Data]:
         metadata = claim["metadata"]

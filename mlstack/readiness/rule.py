@@ -102,7 +102,7 @@ class Facts:
     def was_told(self, about: Mapping[str, Any], reason: str) -> bool:
         """Tell whether an event of that reason was ever sent about an object."""
         uid = (about.get("metadata") or {}).get("uid")
-        return any(one.get("reason") == reason and _about(one).get("uid") == uid for one in self.events)
+        return any(event.get("reason") == reason and _about(event).get("uid") == uid for event in self.events)
 
 
 Rule = Callable[[Facts], Readiness]
@@ -159,14 +159,14 @@ def failed(reason: str) -> Readiness:
 def condition(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Give the condition of that type of any object, empty if there is none; TypeError if odd."""
     conditions = (data.get("status") or {}).get("conditions") or ()
-    if isinstance(conditions, str | Mapping) or not all(isinstance(one, Mapping) for one in conditions):
+    if isinstance(conditions, str | Mapping) or not all(isinstance(entry, Mapping) for entry in conditions):
         raise TypeError("conditions")
-    return next((one for one in conditions if one.get("type") == name), {})
+    return next((entry for entry in conditions if entry.get("type") == name), {})
 
 
-def condition_text(found: Mapping[str, Any]) -> str:
+def condition_text(entry: Mapping[str, Any]) -> str:
     """Give a condition's message, else its reason."""
-    return str(found.get("message") or found.get("reason") or "")
+    return str(entry.get("message") or entry.get("reason") or "")
 
 
 def generation_of(observed: object) -> int | None:
@@ -189,8 +189,8 @@ def time_s(text: str) -> float:
 
 def number(values: Mapping[str, Any], name: str, default: int = 0) -> int:
     """Give a count of a status or specification, the default if it is not there."""
-    found = values.get(name)
-    return found if isinstance(found, int) else default
+    value = values.get(name)
+    return value if isinstance(value, int) else default
 
 
 def _about(event: Mapping[str, Any]) -> Mapping[str, Any]:

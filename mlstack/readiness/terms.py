@@ -56,7 +56,7 @@ class Terms:
         """Give the terms for an object that this run has not written."""
         return replace(self, brief_s=min(self.brief_s, UNTOUCHED_S))
 
-    def verdict(self, found: Readiness, *, waited_s: float, held_s: float = 0.0) -> Verdict:
+    def verdict(self, readiness: Readiness, *, waited_s: float, held_s: float = 0.0) -> Verdict:
         """Decide what a state means for the run.
 
         Args:
@@ -64,14 +64,14 @@ class Terms:
             waited_s: seconds since the wait began.
             held_s: seconds for which the object has been in this state, and queueing for the same thing.
         """
-        if self.policy == "none" or found.is_fine:
+        if self.policy == "none" or readiness.is_fine:
             return "fine"
-        if found.state in ("failed", "missing"):
+        if readiness.state in ("failed", "missing"):
             settled: Verdict = "left" if self.policy == "optional" else "failed"
             return settled if held_s >= SURE_S else "wait"
         if self.brief:
             return "left" if waited_s >= min(self.brief_s, self.timeout_s) else "wait"
-        lost = found.queue == "node" and held_s >= self.no_node_s
+        lost = readiness.queue == "node" and held_s >= self.no_node_s
         return "late" if waited_s >= self.timeout_s or lost else "wait"
 
 

@@ -59,15 +59,17 @@ class WaitReporter:
 
     def tell_left(self, left: Mapping[Identity, Readiness]) -> None:
         """Tell of what nobody waits for any longer."""
-        for who, found in left.items():
-            text = "failed, but is optional" if found.state in ("failed", "missing") else "goes on by itself"
-            reason = f": {found.reason}" if found.reason else ""
+        for who, readiness in left.items():
+            text = (
+                "failed, but is optional" if readiness.state in ("failed", "missing") else "goes on by itself"
+            )
+            reason = f": {readiness.reason}" if readiness.reason else ""
             self.on_event(RunEvent("note", who, f"{text}{reason}"))
 
     def _due(self, waiting: Mapping[Identity, Readiness]) -> Iterator[Identity]:
         now_s = self.clock.now_s()
-        for who, found in waiting.items():
-            reason = found.reason or found.state
+        for who, readiness in waiting.items():
+            reason = readiness.reason or readiness.state
             if self._seen.get(who, ("", 0.0))[0] != reason:
                 self._seen[who] = (reason, now_s)
             told, told_s = self._told.setdefault(who, ("", now_s))

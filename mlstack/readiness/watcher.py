@@ -97,14 +97,14 @@ class ResourceWatcher:
     def has_listed(self, source: WatchSource) -> bool:
         """Tell whether everything there is has been told once."""
         with self._changed:
-            found = self._streams.get(source)
-            return found is not None and found.synced
+            stream = self._streams.get(source)
+            return stream is not None and stream.synced
 
     def error(self, source: WatchSource) -> MlstackError | None:
         """Give what keeps a watch from going on."""
         with self._changed:
-            found = self._streams.get(source)
-            return found.error if found is not None else None
+            stream = self._streams.get(source)
+            return stream.error if stream is not None else None
 
     def errors(self) -> list[MlstackError]:
         """Give what keeps watches from going on."""
@@ -242,8 +242,8 @@ class ReadinessWatcher:
         self._labels, self._everything = labels, everything
         self._balancer = wait_for_load_balancer
         self._wanted = tuple(wanted)
-        self._static = {found.identity for found in wanted if not everything and self._is_static(found)}
-        self._watched = [found for found in self._wanted if found.identity not in self._static]
+        self._static = {obj.identity for obj in wanted if not everything and self._is_static(obj)}
+        self._watched = [obj for obj in self._wanted if obj.identity not in self._static]
         self._sources: dict[Identity, WatchSource] = {}
         self._resumed_s = clock.now_s()
         self._tick_s = TICK_S
@@ -275,9 +275,9 @@ class ReadinessWatcher:
         """Give every object as it is now, again and again: as soon as one changes, and every second."""
         while True:
             self._take(self._watches.collect(timeout_s=TICK_S))
-            seen = tuple(self._look(found) for found in self._wanted)
+            statuses = tuple(self._look(obj) for obj in self._wanted)
             self._stirred.clear()
-            yield seen
+            yield statuses
             self._pass_time()
 
     def _pass_time(self) -> None:
@@ -295,17 +295,17 @@ class ReadinessWatcher:
         self._watches.resume()
 
     def _take(self, news: Iterable[News]) -> None:
-        for one in news:
-            found = KubeObject(data=one.data).identity
-            self._stirred.add(found.namespace)
-            if found in self._sources:
-                self._dirty.add(found)
-                if one.what == "drop":
-                    self._live.pop(found, None)
+        for item in news:
+            identity = KubeObject(data=item.data).identity
+            self._stirred.add(identity.namespace)
+            if identity in self._sources:
+                self._dirty.add(identity)
+                if item.what == "drop":
+                    self._live.pop(identity, None)
                 else:
-                    self._live[found] = one.data
+                    self._live[identity] = item.data
             # A workload of ours may stand between another object of ours and its pods.
-            (self._relatives.put if one.what == "put" else self._relatives.drop)(one.data)
+            (self._relatives.put if item.what == "put" else self._relatives.drop)(item.data)
 
     def _look(self, wanted: KubeObject) -> Seen:
         identity = wanted.identity
@@ -370,25 +370,25 @@ class ReadinessWatcher:
         return live
 
     def _open_own(self) -> None:
-        namespaces = _namespaces((found.api_version, found.kind, found.namespace) for found in self._watched)
-        for found in self._watched:
-            key = (found.api_version, found.kind)
+        namespaces = _namespaces((obj.api_version, obj.kind, obj.namespace) for obj in self._watched)
+        for obj in self._watched:
+            key = (obj.api_version, obj.kind)
             is_wide = len(namespaces[key]) >= MANY_NAMESPACES and key not in self._narrow
-            namespace = None if is_wide or not found.namespace else found.namespace
-            source = WatchSource(*key, namespace, self._labels, metadata_only=self._is_plain(found))
-            self._sources[found.identity] = source
+            namespace = None if is_wide or not obj.namespace else obj.namespace
+            source = WatchSource(*key, namespace, self._labels, metadata_only=self._is_plain(obj))
+            self._sources[obj.identity] = source
             self._watches.open(source)
 
-    def _is_static(self, found: KubeObject) -> bool:
+    def _is_static(self, obj: KubeObject) -> bool:
         """Tell whether there is nothing to wait for once an object is written."""
-        is_waited_for = found.kind in _WAITED_FOR and key_of(found.data) not in self._rules
-        return is_waited_for or self._is_plain(found)
+        is_waited_for = obj.kind in _WAITED_FOR and key_of(obj.data) not in self._rules
+        return is_waited_for or self._is_plain(obj)
 
-    def _is_plain(self, found: KubeObject) -> bool:
+    def _is_plain(self, obj: KubeObject) -> bool:
         """Tell whether an object works as soon as it is there."""
-        if key_of(found.data) in self._rules:
+        if key_of(obj.data) in self._rules:
             return False
-        payload = {name: part for name, part in found.data.items() if name != "status"}
+        payload = {name: part for name, part in obj.data.items() if name != "status"}
         facts = Facts(data=payload, wait_for_load_balancer=self._balancer)
         return not payload.get("webhooks") and assess(facts).state == "ready"
 
@@ -413,8 +413,8 @@ def _is_tolerable(error: MlstackError) -> bool:
     return is_refusal or isinstance(error, ObjectNotFoundError)
 
 
-def _namespaces(found: Iterable[tuple[str, str, str]]) -> Mapping[tuple[str, str], Mapping[str, int]]:
+def _namespaces(keys: Iterable[tuple[str, str, str]]) -> Mapping[tuple[str, str], Mapping[str, int]]:
     places: dict[tuple[str, str], Counter[str]] = {}
-    for api_version, kind, namespace in found:
+    for api_version, kind, namespace in keys:
         places.setdefault((api_version, kind), Counter())[namespace] += 1
     return places

@@ -35,8 +35,8 @@ def deployment(facts: Facts) -> Readiness:
         return suspended("its rollout is paused")
     deadline = facts.condition("Progressing")
     if deadline.get("reason") == "ProgressDeadlineExceeded" and not _queues(facts):
-        found = pods.worst(facts.pods, facts)
-        return failed(found.reason if found else _refusal(facts) or condition_text(deadline))
+        trouble = pods.worst(facts.pods, facts)
+        return failed(trouble.reason if trouble else _refusal(facts) or condition_text(deadline))
     surplus = number(have, "replicas") - want
     new = _new_pods_ready(facts)
     if new < want or number(have, "readyReplicas") < want:
@@ -62,8 +62,8 @@ def _new_pods_ready(facts: Facts) -> int:
 
 
 def _queues(facts: Facts) -> bool:
-    found = pods.worst(facts.pods, facts)
-    return bool(found.queue if found else pods.refused(_refusal(facts)).queue)
+    trouble = pods.worst(facts.pods, facts)
+    return bool(trouble.queue if trouble else pods.refused(_refusal(facts)).queue)
 
 
 @rule("apps/StatefulSet")
@@ -148,9 +148,9 @@ def job(facts: Facts) -> Readiness:
         return done("complete")
     for name in ("Failed", "FailureTarget"):
         if facts.has(name):
-            found = pods.worst(facts.pods, facts)
+            trouble = pods.worst(facts.pods, facts)
             why = condition_text(facts.condition(name))
-            return failed(f"{why} ({found.reason})" if found and found.is_final else why)
+            return failed(f"{why} ({trouble.reason})" if trouble and trouble.is_final else why)
     queue = (facts.metadata.get("labels") or {}).get(_QUEUE_LABEL)
     if facts.has("Suspended") or facts.spec.get("suspend"):
         return suspended(f"waits in queue `{queue}`" if queue else "suspended")
@@ -179,8 +179,8 @@ def _pods_missing(
     refusal = _refusal(facts) if len(facts.pods) < want and not has_trouble else ""
     if not refusal:
         return pods.because(facts, counted, is_job=is_job)
-    found = pods.refused(refusal)
-    return waiting(f"{counted}: {found.reason}", queue=found.queue)
+    refused = pods.refused(refusal)
+    return waiting(f"{counted}: {refused.reason}", queue=refused.queue)
 
 
 def _refusal(facts: Facts) -> str:
