@@ -6,6 +6,7 @@ and every error, is left to the plain path, which prints the same for the rest.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -52,6 +53,8 @@ def _printed(environment: str, components: Sequence[str], noting: ExitStack) -> 
         return remembered
     from mlstack.objects import masking
 
+    gc.disable()  # looking for cycles, of which there are few, takes a tenth of a large render
+    noting.callback(gc.enable)
     noting.enter_context(masking.collecting())
     state = _rendered(root, store, environment, components)
     if state.has_secrets and sys.stdout.isatty():

@@ -1,10 +1,10 @@
-"""`render`: the objects of an environment, without a cluster."""
+"""`render` and `validate`: the objects of an environment, and what is wrong with them, without a cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mlstack.app.app_dir import AppDir
 from mlstack.app.params import Overrides
@@ -12,13 +12,12 @@ from mlstack.objects.kinds import Kinds
 from mlstack.objects.kube_object import DesiredState, KubeObject
 from mlstack.render import render
 from mlstack.render.template import CodeStore
-from mlstack.validate.formats import Fault
-from mlstack.validate.validate import check_version, load_schemas, validate_objects
 from mlstack.yaml import read
 
-# --- `render`: the objects of an environment, without a cluster ---
+if TYPE_CHECKING:
+    from mlstack.validate.formats import Fault
 
-_NONE = Overrides()
+_NO_OVERRIDES = Overrides()
 
 
 def render_environment(
@@ -26,49 +25,23 @@ def render_environment(
     environment: str,
     *,
     components: Sequence[str] = (),
-    overrides: Overrides = _NONE,
+    overrides: Overrides = _NO_OVERRIDES,
     store: CodeStore | None = None,
 ) -> DesiredState:
-    """Give the objects that `apply` would send, in its order.
-
-    Args:
-        app: the app directory.
-        environment: name of the environment.
-        components: only these components and modules; none means all that the environment deploys.
-        overrides: parameters for this run.
-        store: keeps compiled templates and passed parameter sets.
-
-    Raises:
-        ConfigError: a file, parameter or template is wrong.
-        NotFoundError: no such environment, component or prototype.
-    """
+    """Give the objects that `apply` would send, in its order; arguments and errors as of `render.load`."""
     return render.load(app, environment, components=components, overrides=overrides, store=store)
-
-
-# --- `validate`: every object against the schemas of Kubernetes and of its CRDs, without a cluster ---
-
-_NO_OVERRIDES = Overrides()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ValidateResult:
-    """What is wrong with the objects of an environment.
+    """What is wrong with the objects of an environment."""
 
-    Attributes:
-        ok: true if the API server would take every object.
-        environment: name of the environment.
-        kubernetes_version: the version whose schemas were asked.
-        count: number of objects looked at.
-        faults: all that was found, in the order of the objects.
-        notes: deprecations and the like.
-    """
-
-    ok: bool
+    ok: bool  # true if the API server would take every object
     environment: str
-    kubernetes_version: str
-    count: int
-    faults: tuple[Fault, ...]
-    notes: tuple[str, ...] = ()
+    kubernetes_version: str  # whose schemas were asked
+    count: int  # of objects
+    faults: tuple[Fault, ...]  # in the order of the objects
+    notes: tuple[str, ...] = ()  # deprecations and the like
 
 
 def validate_environment(
@@ -79,24 +52,20 @@ def validate_environment(
     overrides: Overrides = _NO_OVERRIDES,
     store: CodeStore | None = None,
 ) -> ValidateResult:
-    """Check every object of an environment offline.
+    """Check every object of an environment offline; arguments as of `render.load`.
 
     Custom resources are checked against definitions of the same render, else of the installed packages.
-
-    Args:
-        app: the app directory.
-        environment: name of the environment.
-        components: only these components and modules.
-        overrides: parameters for this run.
-        store: keeps compiled templates and passed parameter sets.
 
     Raises:
         ConfigError: a file, parameter or template is so wrong that there are no objects to check.
     """
+    from mlstack.validate.validate import check_version, load_schemas, validate_objects
+
     place = app.environment(environment)
     version = check_version(place.kubernetes_version, where=place.file, environment=environment)
     state = render.load(app, environment, components=components, overrides=overrides, store=store)
-    faults = _check(app, state.objects, version)
+    crds = _definitions(app, state.objects)
+    faults = validate_objects(state.objects, load_schemas(version), crds=crds)
     if faults:
         # Only now is it worth rendering again to know the template line of each part.
         located = render.load(
@@ -111,10 +80,6 @@ def validate_environment(
         faults=tuple(faults),
         notes=state.notes,
     )
-
-
-def _check(app: AppDir, objects: Sequence[KubeObject], version: str) -> list[Fault]:
-    return validate_objects(objects, load_schemas(version), crds=_definitions(app, objects))
 
 
 def _definitions(app: AppDir, objects: Sequence[KubeObject]) -> list[Mapping[str, Any]]:

@@ -1,7 +1,7 @@
 """What a render printed, remembered under the hash of everything it was made from.
 
-A render reads the files of the app directory and nothing else, so their content, the words of the command and
-the program itself say what it prints. What does not look like an app's ordinary files is not remembered.
+A render reads the files of the app directory and nothing else, so these, the words of the command and the
+program itself say what it prints. What does not look like an app's ordinary files is not remembered.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -18,32 +19,23 @@ from mlstack.disk_cache import Cache
 
 LARGEST_BYTES = 32 * 1024 * 1024
 """Longer outputs are not remembered: a few of them would drive out all the rest."""
-_FILES = (layout.APP_FILE, layout.LOCK_FILE)
-_FOLDERS = (layout.COMPONENTS, layout.ENVIRONMENTS, layout.VENDOR)
+SETTLED_S = 2.0
+"""From this age on a file's inode, size and times stand for its content: no later change can leave them as
+they are. Younger files are read, as a clock may tick only every few milliseconds, or every second."""
 
 
 class Outputs:
-    """The outputs of one app directory.
-
-    Args:
-        root: the app directory.
-        cache: where they are remembered.
-    """
+    """The outputs of one app directory, kept in `cache`."""
 
     def __init__(self, root: Path, cache: Cache) -> None:
-        """Hold the places; nothing is read."""
-        self._root = root
-        self._cache = cache
+        self._root, self._cache = str(root), cache
+        self._settled_ns = time.time_ns() - int(SETTLED_S * 1e9)
 
     def key(self, words: Sequence[str]) -> str | None:
-        """Give the name of what a command prints for the app as it is now; None when it has none.
-
-        Args:
-            words: the command, in one spelling.
-        """
+        """Give the name of what a command, in one spelling, prints for the app as it is now, if any."""
         hashed = hashlib.blake2b("\0".join(words).encode("utf-8", "surrogatepass"), digest_size=32)
         try:
-            for part in (program.identity().encode(), *_content(self._root)):
+            for part in (program.identity().encode(), *self._content()):
                 hashed.update(len(part).to_bytes(8, "big") + part)
         except OSError:
             return None
@@ -52,59 +44,53 @@ class Outputs:
     def get(self, key: str | None) -> tuple[str, str] | None:
         """Give what went to stderr and to stdout, if it is remembered."""
         data = self._cache.get(key) if key else None
-        if data is None:
-            return None
         try:
-            told, mark, text = data.decode("utf-8", "surrogatepass").partition("\0")
+            notes, mark, text = (data or b"").decode("utf-8", "surrogatepass").partition("\0")
         except UnicodeDecodeError:  # nothing that was stored here
             return None
-        return (told, text) if mark else None
+        return (notes, text) if mark else None
 
-    def put(self, key: str | None, told: str, text: str) -> None:
-        """Remember what goes to stderr and to stdout.
+    def put(self, key: str | None, notes: str, text: str) -> None:
+        """Remember what goes to stderr (which has no NUL) and to stdout.
 
-        Args:
-            key: asked for again after the work: files that changed meanwhile gave another one.
-            told: for stderr; without NUL, as every text that people are told.
-            text: for stdout.
+        Ask for the key again after the work: files that changed meanwhile give another one.
         """
-        data = f"{told}\0{text}".encode("utf-8", "surrogatepass")
+        data = f"{notes}\0{text}".encode("utf-8", "surrogatepass")
         if key and len(data) <= LARGEST_BYTES:
             self._cache.put(key, data)
 
+    def _content(self) -> Iterator[bytes]:
+        for name in (layout.APP_FILE, layout.LOCK_FILE):
+            try:
+                yield self._stamp(f"{self._root}/{name}", os.lstat(f"{self._root}/{name}"))
+            except FileNotFoundError:
+                yield b""
+        for name in (layout.COMPONENTS, layout.ENVIRONMENTS, layout.VENDOR):
+            yield from self._below(f"{self._root}/{name}")
 
-def _content(root: Path) -> Iterator[bytes]:
-    for name in _FILES:
-        file = root / name
-        if file.exists() and not _is_small_file(file.stat()):
-            raise OSError(f"`{file}` is no ordinary file")
-        yield (file.read_bytes() if file.exists() else b"")
-    for name in _FOLDERS:
-        for path in sorted(_files_below(str(root / name))):
-            yield path[len(str(root)) :].encode("utf-8", "surrogateescape")
-            if not path.endswith(os.sep):
-                yield Path(path).read_bytes()
+    def _below(self, folder: str) -> Iterator[bytes]:
+        """Give names and stamps of what a folder holds; one that is not there has nothing."""
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except FileNotFoundError:
+            return
+        for entry in entries:
+            name = entry.path[len(self._root) :].encode("utf-8", "surrogateescape")
+            if entry.is_dir(follow_symlinks=False):
+                yield name + b"/"
+                yield from self._below(entry.path)
+            else:
+                yield name
+                yield self._stamp(entry.path, entry.stat(follow_symlinks=False))
 
+    def _stamp(self, path: str, facts: os.stat_result) -> bytes:
+        """Give what stands for a file's content.
 
-def _is_small_file(found: os.stat_result) -> bool:
-    return stat.S_ISREG(found.st_mode) and found.st_size <= LARGEST_BYTES
-
-
-def _files_below(folder: str) -> Iterator[str]:
-    """Give files, and folders with a slash behind them; a folder that is not there has none.
-
-    Raises:
-        OSError: something there is neither file nor folder: a link may lead anywhere.
-    """
-    try:
-        entries = list(os.scandir(folder))
-    except FileNotFoundError:
-        return
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            yield entry.path + os.sep
-            yield from _files_below(entry.path)
-        elif _is_small_file(entry.stat(follow_symlinks=False)):
-            yield entry.path
-        else:
-            raise OSError(f"`{entry.path}` is no ordinary file")
+        Raises:
+            OSError: it is no ordinary file: a link may lead anywhere.
+        """
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size > LARGEST_BYTES:
+            raise OSError(f"`{path}` is no ordinary file")
+        if max(facts.st_mtime_ns, facts.st_ctime_ns) < self._settled_ns:
+            return b"%d %d %d %d" % (facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
+        return b"\0" + Path(path).read_bytes()

@@ -1,6 +1,7 @@
 """A remembered output belongs to the files, the command and the program it came from, and to no others."""
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -139,3 +140,18 @@ def test_long_outputs_are_not_kept(root: Path, monkeypatch: pytest.MonkeyPatch) 
     kept = Outputs(root, Cache(root / "cache"))
     kept.put("k", "", "a" * 10)
     assert kept.get("k") is None
+
+
+def test_a_settled_file_is_not_read_and_known_again_by_its_stamp(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outputs, "SETTLED_S", -1.0)
+    first = key(root)
+    monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail(f"read {path}"))
+    assert key(root) == first
+    file = root / "components/cnn.yaml"
+    before = file.stat()
+    time.sleep(0.02)  # more than a tick of the clock
+    file.write_text("dnn")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert key(root) not in (first, None)
