@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from typing import Any, TypeVar
 
 from mlstack.cli.page import Block, Page, TextLine, TextTable
@@ -20,10 +21,23 @@ def view(function: View) -> View:
     return function
 
 
+# Which module of views enters those of the results that a module of ours defines; one is enough to show one.
+_ROOMS = (
+    ("mlstack.deploy", "views_deploy"),
+    ("mlstack.operations.deploy", "views_deploy"),
+    ("mlstack.operations.history", "views_deploy"),
+    ("mlstack.operations.render", "views_deploy"),
+    ("mlstack.elastic", "views_elastic"),
+    ("mlstack.simulator", "views_elastic"),
+)
+
+
 def page(result: object) -> Page:
     """Give the view of a result; a type without one is shown as YAML."""
-    from mlstack.cli import views_app, views_deploy, views_elastic  # noqa: F401 - each enters its views
-
+    room = next(
+        (views for prefix, views in _ROOMS if type(result).__module__.startswith(prefix)), "views_app"
+    )
+    import_module(f"mlstack.cli.{room}")
     known = VIEWS.get(type(result).__name__)
     if known is not None:
         return known(result)

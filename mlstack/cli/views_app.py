@@ -11,7 +11,7 @@ from mlstack.cli.views import count, facts, notes, one_line_value, prose, senten
 
 if TYPE_CHECKING:
     from mlstack.cli.commands.shell import Versions
-    from mlstack.operations import app, packages, params
+    from mlstack.operations import app, explain, packages, params
 
 # --- the program and the app ---
 
@@ -361,7 +361,7 @@ def _param_diff(result: params.ParamDiff) -> Page:
 
 
 @view
-def _explained(result: params.ExplainResult) -> Page:
+def _explained(result: explain.ExplainResult) -> Page:
     """Show the chain of each value and the fields it reaches."""
     place = f" in `{result.environment}`" if result.environment else ""
     blocks: list[Block] = [TextLine(f"{result.component}{place}: {result.prototype}", "head")]
@@ -370,7 +370,7 @@ def _explained(result: params.ExplainResult) -> Page:
     return Page(tuple(blocks), tuple(parameter.name for parameter in result.parameters))
 
 
-def _explained_parameter(param: params.ExplainedParameter) -> Iterator[Block]:
+def _explained_parameter(param: explain.ExplainedParameter) -> Iterator[Block]:
     unit = f" {param.unit}" if param.unit else ""
     value = "not set" if param.value is None else one_line_value(param.value) + unit
     yield TextLine(f"{param.name} = {value}", "head")

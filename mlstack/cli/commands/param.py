@@ -164,6 +164,6 @@ def explain(
     env: options.EnvOption = None,
 ) -> object:
     """Show where a value comes from, level by level, and which fields of the objects it reaches."""
-    from mlstack.operations import params
+    from mlstack.operations.explain import explain_param
 
-    return params.explain_param(session.app, component, name, environment=env, store=code_store())
+    return explain_param(session.app, component, name, environment=env, store=code_store())

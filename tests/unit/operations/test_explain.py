@@ -9,7 +9,7 @@ import pytest
 
 from mlstack.app.app_dir import AppDir
 from mlstack.errors import NotFoundError, UsageError
-from mlstack.operations.params import ExplainedParameter, explain_param
+from mlstack.operations.explain import ExplainedParameter, explain_param
 from tests.support.builders import Tree
 from tests.support.packages import COMMON, JOBS, installed_app, vendored
 
