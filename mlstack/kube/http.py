@@ -194,8 +194,8 @@ class ConnectionPool:
             return
         pool: Any = self._manager.connection_from_url(self._origin)
         with self._lock:
-            open_already = sum(conn is not None for conn in list(pool.pool.queue))
-            missing = min(requests, CONNECTIONS) - open_already - self._opening
+            is_open = [conn is not None and conn.sock is not None for conn in list(pool.pool.queue)]
+            missing = min(requests, CONNECTIONS) - sum(is_open) - self._opening
             self._opening += max(0, missing)
         for _ in range(missing):
             Thread(target=self._open_ahead, args=(pool,), name="mlstack-connect", daemon=True).start()
@@ -212,9 +212,10 @@ class ConnectionPool:
             with self._lock:
                 self._opening -= 1
         if (places := pool.pool) is not None:
-            with places.mutex:
-                if None in places.queue:  # a free place becomes an open connection
-                    places.queue.remove(None)
+            with places.mutex:  # a free place becomes an open connection
+                free = [conn for conn in places.queue if conn is None or conn.sock is None]
+                if free:
+                    places.queue.remove(free[0])
                     places.queue.append(connection)
                     return
         connection.close()
@@ -319,7 +320,7 @@ def _body(raw: Any, whole: bool) -> bytes:
             if size > MOST_BYTES:
                 raise _too_long()
     except BaseException:  # a person interrupts: what is half read is of no use
-        raw.close()
+        give_up(raw)
         raise
     return b"".join(pieces)
 
@@ -343,7 +344,13 @@ def lines_of(raw: Any) -> Iterator[bytes]:
         # A stream ends in many ways (server restarted, a proxy's limit, silence): all mean "watch again".
         return
     finally:
-        raw.close()
+        give_up(raw)
+
+
+def give_up(raw: Any) -> None:
+    """Close an answer that may not have been read to its end; its place is free for another connection."""
+    raw.close()
+    raw.release_conn()
 
 
 def _check_length(lengths: list[str]) -> None:

@@ -19,7 +19,15 @@ import pytest
 from urllib3.exceptions import HTTPError
 from urllib3.util import connection
 
-from mlstack.kube.http import MOST_HEAD_BYTES, ConnectionPool, NoAnswerError, Received, tls_context
+from mlstack.kube.http import (
+    CONNECTIONS,
+    MOST_HEAD_BYTES,
+    ConnectionPool,
+    NoAnswerError,
+    Received,
+    give_up,
+    tls_context,
+)
 from mlstack.kube.kubeconfig import Login
 from tests.support.fakeapi import Answer, always, in_turn, serve
 from tests.support.waiting import wait_until
@@ -99,6 +107,19 @@ def test_what_is_expected_finds_open_connections(peers: list[Peer]) -> None:
     for _ in range(3):
         assert ask(pool).data == b"{}"
     assert peers[0].connections == 3
+
+
+def test_watches_that_have_ended_leave_their_places_to_others(peers: list[Peer]) -> None:
+    peers.append(Peer(stays=True))
+    pool = pool_of(peers[0].url)
+    for _ in range(CONNECTIONS):
+        give_up(ask(pool, whole=False).raw)
+    pool.expect(3)
+    wait_until(lambda: peers[0].connections == CONNECTIONS + 3, timeout_s=10, what="connections")
+    wait_until(lambda: not opening(), timeout_s=10, what="the attempts")
+    for _ in range(3):
+        assert ask(pool).data == b"{}"
+    assert peers[0].connections == CONNECTIONS + 3
 
 
 def test_that_nobody_answers_is_told_by_the_request_alone() -> None:
