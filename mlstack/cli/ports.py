@@ -154,7 +154,7 @@ def connect(context: str, kubeconfig: str | None) -> Cluster:
     return RetryingClient(
         connect.connect(context, kubeconfig=kubeconfig),
         clock=SystemClock(),
-        told=lambda text: say(f"waiting: {text}"),
+        notify=lambda text: say(f"waiting: {text}"),
         webhook_s=WEBHOOK_S,
     )
 

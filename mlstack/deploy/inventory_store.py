@@ -490,11 +490,11 @@ def patient(cluster: Cluster, *, clock: Clock, on_event: OnEvent, timeout_s: flo
     return RetryingClient(
         cluster,
         clock=clock,
-        told=lambda text: on_event(RunEvent("waiting", None, text)),
+        notify=lambda text: on_event(RunEvent("waiting", None, text)),
         answered=True,
         webhook_s=WEBHOOK_S,
         timeout_s=timeout_s,
-        still=lambda text: on_event(RunEvent("still", None, text)),
+        remind=lambda text: on_event(RunEvent("still", None, text)),
     )
 
 

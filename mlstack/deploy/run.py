@@ -85,10 +85,10 @@ class Run:
         self.cluster: Cluster = RetryingClient(
             cluster,
             clock=self._clock,
-            told=lambda text: self.tell(RunEvent("waiting", None, text)),
+            notify=lambda text: self.tell(RunEvent("waiting", None, text)),
             answered=True,
             timeout_s=limit_s,
-            still=lambda text: self.tell(RunEvent("still", None, text)),
+            remind=lambda text: self.tell(RunEvent("still", None, text)),
         )
         self.writer = ObjectWriter(
             self.cluster, clock=self._clock, tell=self.tell, context=self._context, timeout_s=limit_s

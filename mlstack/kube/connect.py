@@ -15,7 +15,6 @@ from mlstack.errors import ClusterError, MlstackError
 from mlstack.kube import login as logins
 from mlstack.kube.api_server import ApiServerClient
 from mlstack.kube.http import ConnectionPool, Sent, fingerprint, tls_context
-from mlstack.kube.id_tokens import IdTokens
 from mlstack.kube.kubeconfig import LOOK, Login
 from mlstack.kube.login import ContextLogin, IdToken, Plugin, Proof, TokenFile
 from mlstack.kube.transport import AGENT, READ_TIMEOUT_S, Counted, Transport
@@ -42,8 +41,8 @@ def connect(
         ForbiddenError: a credential plug-in fails, or an id-token cannot be renewed.
         ClusterError: the kubeconfig or a file it names, a certificate, a key or a proxy cannot be used.
     """
-    found = logins.find(context, kubeconfig, os.environ)
-    login = found.login
+    resolved = logins.find(context, kubeconfig, os.environ)
+    login = resolved.login
     pool = ConnectionPool(login)
     try:
         ca = fingerprint(login.ca_pem) if login.ca_pem and login.verify else None
@@ -53,7 +52,7 @@ def connect(
         pool,
         login.server,
         label=login.label,
-        credentials=Credentials(found, pool),
+        credentials=Credentials(resolved, pool),
         read_timeout_s=read_timeout_s,
         counted=counted,
     )
@@ -70,10 +69,10 @@ class Credentials:
     """
 
     def __init__(
-        self, found: ContextLogin, pool: ConnectionPool, *, clock: Callable[[], float] = time.time
+        self, resolved: ContextLogin, pool: ConnectionPool, *, clock: Callable[[], float] = time.time
     ) -> None:
-        self._login, self._pool, self._clock = found.login, pool, clock
-        self._prove, self._is_renewable = _prover(found), not isinstance(found.source, Proof)
+        self._login, self._pool, self._clock = resolved.login, pool, clock
+        self._prove, self._is_renewable = _prover(resolved), not isinstance(resolved.source, Proof)
         self._lock = Lock()
         self._failures = 0
         self._fault: MlstackError | None = None
@@ -112,14 +111,16 @@ class Credentials:
         self._headers: Sent = {"User-Agent": AGENT, **authorization, **self._login.impersonation}
 
 
-def _prover(found: ContextLogin) -> Callable[[], Proof]:
-    match found.source:
+def _prover(resolved: ContextLogin) -> Callable[[], Proof]:
+    match resolved.source:
         case Plugin() as plugin:
-            return partial(logins.ask_plugin, found, plugin)
+            return partial(logins.ask_plugin, resolved, plugin)
         case TokenFile() as token_file:
-            return partial(logins.read_token, found, token_file)
+            return partial(logins.read_token, resolved, token_file)
         case IdToken() as id_token:
-            return IdTokens(found, id_token)
+            from mlstack.kube.id_tokens import IdTokens
+
+            return IdTokens(resolved, id_token)
         case proof:
             return lambda: proof
 
@@ -131,7 +132,7 @@ def _tls(login: Login, proof: Proof) -> ssl.SSLContext:
                 ca_pem=login.ca_pem, cert_file=cert_file, key_file=key_file, verify=login.verify
             )
     except (OSError, ValueError) as error:
-        text = getattr(error, "strerror", None) or "no certificate is found in them"
+        text = getattr(error, "strerror", None) or "no certificate is resolved in them"
         reason = text.partition(" (_ssl")[0].rpartition("] ")[2]
         raise ClusterError(f"the certificates of {login.label} cannot be used: {reason}", hint=LOOK) from None
 

@@ -39,9 +39,9 @@ class IdTokens:
     """
 
     def __init__(
-        self, found: ContextLogin, source: IdToken, *, clock: Callable[[], float] = time.time
+        self, resolved: ContextLogin, source: IdToken, *, clock: Callable[[], float] = time.time
     ) -> None:
-        self._found, self._source, self._clock = found, source, clock
+        self._login, self._source, self._clock = resolved, source, clock
         self._given: str | None = None
 
     def __call__(self) -> Proof:
@@ -52,7 +52,7 @@ class IdTokens:
             MlstackError: the kubeconfig cannot be read any more.
         """
         if self._given:
-            source = login.find(self._found.context, self._found.option, os.environ).source
+            source = login.find(self._login.context, self._login.option, os.environ).source
             self._source = source if isinstance(source, IdToken) else self._source
         fault = self._fault()
         proof = self._renew(fault) if fault else self._source.proof
@@ -88,7 +88,7 @@ class IdTokens:
         return replace(proof, cert_pem=source.proof.cert_pem, key_pem=source.proof.key_pem)
 
     def _failed(self, text: str, hint: str = _LOG_IN) -> ForbiddenError:
-        return self._found.fault(f"the id-token of {self._found.login.label} {text}", hint)
+        return self._login.fault(f"the id-token of {self._login.login.label} {text}", hint)
 
 
 def _authority(source: IdToken) -> str | None:

@@ -257,13 +257,13 @@ def _pod_login(account: Path, environ: Mapping[str, str]) -> ContextLogin:
     return ContextLogin(login=login, source=TokenFile(path=str(account / "token")))
 
 
-def read_token(found: ContextLogin, source: TokenFile) -> Proof:
+def read_token(resolved: ContextLogin, source: TokenFile) -> Proof:
     """Read a token without the blanks around it; it counts before one that stands in the kubeconfig.
 
     Raises:
         ClusterError: there is none.
     """
-    label, place = found.login.label, found.files or source.path
+    label, place = resolved.login.label, resolved.files or source.path
     try:
         token = read_bounded(Path(source.path)).decode("utf-8").strip()
     except (OSError, ValueError) as error:
@@ -462,7 +462,7 @@ def _cluster_info(entry: ContextEntry, login: Login) -> dict[str, Any]:
     return {**{key: value for key, value in info.items() if value}, "config": own[0] if own else None}
 
 
-def ask_plugin(found: ContextLogin, plugin: Plugin) -> Proof:
+def ask_plugin(resolved: ContextLogin, plugin: Plugin) -> Proof:
     """Ask a credential plug-in.
 
     Raises:
@@ -470,11 +470,11 @@ def ask_plugin(found: ContextLogin, plugin: Plugin) -> Proof:
     """
     from mlstack import programs
 
-    hint = f"log in with it again, then try: kubectl --context {found.context} version"
-    subject = f"the credential plug-in `{plugin.command}` of {found.login.label}"
+    hint = f"log in with it again, then try: kubectl --context {resolved.context} version"
+    subject = f"the credential plug-in `{plugin.command}` of {resolved.login.label}"
     is_terminal = sys.stdin is not None and sys.stdin.isatty()
     if plugin.interactive is Interactive.ALWAYS and not is_terminal:
-        raise found.fault(
+        raise resolved.fault(
             f"{subject} wants to ask a person, and standard input is no terminal",
             "run it on a terminal, or log in for programs: a service account's token",
         )
@@ -485,12 +485,12 @@ def ask_plugin(found: ContextLogin, plugin: Plugin) -> Proof:
         return read_answer(plugin, output)
     except programs.ProgramMissingError:
         install = plugin.install_hint or "install it and make sure that it is on the PATH"
-        raise found.fault(f"{subject} is not installed", install) from None
+        raise resolved.fault(f"{subject} is not installed", install) from None
     except programs.ProgramError as error:
         text = f"failed with exit code {error.status}" if error.status is not None else "cannot run"
-        raise found.fault(f"{subject} {text}", hint) from None
+        raise resolved.fault(f"{subject} {text}", hint) from None
     except ValueError as error:  # says nothing of what may be secret
-        raise found.fault(f"{subject} gives no answer that can be used: {error}", hint) from None
+        raise resolved.fault(f"{subject} gives no answer that can be used: {error}", hint) from None
 
 
 def exec_info(plugin: Plugin, *, interactive: bool) -> str:

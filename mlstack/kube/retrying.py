@@ -48,11 +48,11 @@ class RetryingClient(ClientWrapper):
     Args:
         cluster: what is asked.
         clock: for pauses.
-        told: told in one sentence when waiting begins and when it ends.
+        notify: told in one sentence when waiting begins and when it ends.
         answered: whether the server is known to have answered already.
         webhook_s: how long a webhook may fail to answer.
         timeout_s: how long anything at all is waited for at most.
-        still: told every `STILL_S` what is waited for.
+        remind: told every `STILL_S` what is waited for.
     """
 
     def __init__(
@@ -60,17 +60,17 @@ class RetryingClient(ClientWrapper):
         cluster: Cluster,
         *,
         clock: Clock,
-        told: Callable[[str], None],
+        notify: Callable[[str], None],
         answered: bool = False,
         webhook_s: float = 0.0,
         timeout_s: float = inf,
-        still: Callable[[str], None] = lambda text: None,
+        remind: Callable[[str], None] = lambda text: None,
     ) -> None:
         super().__init__(cluster)
         self._outage_s, self._busy_s = min(OUTAGE_S, timeout_s), min(BUSY_S, timeout_s)
-        self._webhook_s, self._clock, self._told = min(webhook_s, timeout_s), clock, told
+        self._webhook_s, self._clock, self._notify = min(webhook_s, timeout_s), clock, notify
         self._lock = Lock()
-        self._still, self._still_s = still, -inf
+        self._remind, self._reminded_s = remind, -inf
         self._has_answered = answered
         self._silent_since: float | None = None
         self._noticed_s = 0.0
@@ -123,7 +123,7 @@ class RetryingClient(ClientWrapper):
             else:
                 self._note_answer(asked_s)
                 return answer
-            self._say_still(begun_s)
+            self._remind_of_waiting(begun_s)
             self._clock.sleep(pause_s)
         return None  # pragma: no cover # pauses have no end
 
@@ -139,18 +139,18 @@ class RetryingClient(ClientWrapper):
         if silent_s >= self._outage_s:
             raise error
         if first:
-            self._told(f"the API server does not answer; trying again for {self._outage_s:.0f} s")
+            self._notify(f"the API server does not answer; trying again for {self._outage_s:.0f} s")
 
-    def _say_still(self, begun_s: float) -> None:
+    def _remind_of_waiting(self, begun_s: float) -> None:
         """Say again what is waited for if nobody has for long; once for all that wait."""
         with self._lock:
             now_s = self._clock.now_s()
-            is_due = now_s - max(self._still_s, begun_s) >= STILL_S
+            is_due = now_s - max(self._reminded_s, begun_s) >= STILL_S
             if is_due:
-                self._still_s = now_s
+                self._reminded_s = now_s
             away = self._silent_since is not None
         if is_due:
-            self._still(
+            self._remind(
                 "until the API server answers" if away else "until the API server or a webhook is ready"
             )
 
@@ -164,7 +164,7 @@ class RetryingClient(ClientWrapper):
             if was_silent:
                 self._back_since = self._clock.now_s()
         if was_silent:
-            self._told("the API server answers again")
+            self._notify("the API server answers again")
 
     def _is_warming_up(self) -> bool:
         with self._lock:
@@ -175,7 +175,7 @@ class RetryingClient(ClientWrapper):
         with self._lock:
             first, self._busy = not self._busy, True
         if first:
-            self._told(error.message if error.webhook else f"the API server is busy: {error.message}")
+            self._notify(error.message if error.webhook else f"the API server is busy: {error.message}")
 
 
 def _may_be_early(error: MlstackError) -> bool:

@@ -154,7 +154,7 @@ def test_a_creation_that_was_heard_before_the_server_went_is_done(tmp_path: Path
             silent[0] = False
 
     with HostileServer(behave).running() as server:
-        one = RetryingClient(opened(tmp_path, server), clock=Clock(), told=lambda text: None)
+        one = RetryingClient(opened(tmp_path, server), clock=Clock(), notify=lambda text: None)
         one.create(config_map("first"))
         silent[0] = True
         assert one.create(config_map("m", a="b")).created

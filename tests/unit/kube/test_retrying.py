@@ -43,10 +43,10 @@ class Waiting:
         self.patient = RetryingClient(
             self.cluster,
             clock=self.clock,
-            told=self.told.append,
+            notify=self.told.append,
             answered=answered,
             timeout_s=timeout_s,
-            still=self.still.append,
+            remind=self.still.append,
         )
 
     def fails_until(self, time_s: float, error: MlstackError) -> None:
