@@ -7,11 +7,11 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
 from mlstack.elastic import snapshot
-from mlstack.elastic.policy.gangs import Admission, Demands, restore_meetings, seat_loose
+from mlstack.elastic.policy.gangs import Admission, Demands, place_unbound, restore_rendezvous
 from mlstack.elastic.policy.placement import Clearance, Transaction, can_go, clear
 from mlstack.elastic.policy.state import (
     ClusterState,
-    Disposal,
+    EvictionOrder,
     Fulfilment,
     JobState,
     NodeInfo,
@@ -31,46 +31,46 @@ from mlstack.table import Table
 
 
 class _Free:
-    """How many places for one kind of trainer are free, kept up to date from the ledger's log."""
+    """How many places for one kind of trainer are free, kept up to date from the cluster's log."""
 
-    def __init__(self, ledger: ClusterState, kind: Shape, percent: int) -> None:
-        self._ledger = ledger
+    def __init__(self, cluster: ClusterState, kind: Shape, percent: int) -> None:
+        self._cluster = cluster
         self._kind = kind
-        self._at = [count(host.later, kind) for host in ledger.hosts]
-        self._seen = len(ledger.log)
+        self._at = [count(node.later, kind) for node in cluster.nodes]
+        self._seen = len(cluster.log)
         self._total = sum(self._at)
-        places = sum(count(host.allocatable, kind) for host in ledger.hosts)
+        places = sum(count(node.allocatable, kind) for node in cluster.nodes)
         self.kept = -(-places * percent // 100)
 
     def free(self) -> int:
         """Give the number of free places of now."""
-        for index in dict.fromkeys(self._ledger.log[self._seen :]):
-            now = count(self._ledger.hosts[index].later, self._kind)
+        for index in dict.fromkeys(self._cluster.log[self._seen :]):
+            now = count(self._cluster.nodes[index].later, self._kind)
             self._total += now - self._at[index]
             self._at[index] = now
-        self._seen = len(self._ledger.log)
+        self._seen = len(self._cluster.log)
         return self._total
 
-    def change(self, host: NodeInfo, wanted: Shape, sign: int) -> int:
-        """Give how many places there are more if a pod leaves a host (1), or comes to it (-1)."""
-        room = list(host.later)
-        for each, amount in wanted:
+    def change(self, node: NodeInfo, amounts: Shape, sign: int) -> int:
+        """Give how many places there are more if a pod leaves a node (1), or comes to it (-1)."""
+        room = list(node.later)
+        for each, amount in amounts:
             room[each] += sign * amount
-        return count(room, self._kind) - count(host.later, self._kind)
+        return count(room, self._kind) - count(node.later, self._kind)
 
 
 class Headroom:
     """How many places for each kind of trainer have to stay free: one rule for growing and for shrinking."""
 
-    def __init__(self, ledger: ClusterState, percent: int) -> None:
-        self._ledger = ledger
-        kinds = dict.fromkeys(crew.wanted for crew in ledger.crews.values() if crew.wanted)
-        self._kinds = [_Free(ledger, kind, percent) for kind in kinds] if percent else []
+    def __init__(self, cluster: ClusterState, percent: int) -> None:
+        self._cluster = cluster
+        kinds = dict.fromkeys(state.amounts for state in cluster.states.values() if state.amounts)
+        self._kinds = [_Free(cluster, kind, percent) for kind in kinds] if percent else []
 
-    def allows(self, host: NodeInfo, wanted: Shape) -> bool:
-        """Tell whether enough places are left if one more trainer goes to a host."""
+    def allows(self, node: NodeInfo, amounts: Shape) -> bool:
+        """Tell whether enough places are left if one more trainer goes to a node."""
         for kind in self._kinds:
-            lost = kind.change(host, wanted, -1)
+            lost = kind.change(node, amounts, -1)
             if lost and kind.free() + lost < kind.kept:
                 return False
         return True
@@ -78,18 +78,18 @@ class Headroom:
     def restore(self) -> None:
         """Take trainers above a minimum until enough places are free, or no more can be made."""
         for kind in self._kinds:
-            while kind.free() < kind.kept and (seat := self._victim(kind)) is not None:
-                self._ledger.evict(seat, "yield", "head-room")
+            while kind.free() < kind.kept and (slot := self._victim(kind)) is not None:
+                self._cluster.evict(slot, "yield", "head-room")
 
     def _victim(self, kind: _Free) -> TrainerSlot | None:
         """Find the trainer that makes most places: of the lowest priority, then of the richest job."""
         options = [
-            ((crew.job.priority, -crew.level, -gained, seat.disposal), seat)
-            for crew in self._ledger.crews.values()
-            if crew.surplus
-            for seat in crew.seats
-            if seat.host is not None and can_go(seat)
-            if (gained := kind.change(seat.host, crew.wanted, 1)) > 0
+            ((state.job.priority, -state.share, -gained, slot.eviction_order), slot)
+            for state in self._cluster.states.values()
+            if state.surplus
+            for slot in state.slots
+            if slot.node is not None and can_go(slot)
+            if (gained := kind.change(slot.node, state.amounts, 1)) > 0
         ]
         return min(options, key=lambda option: option[0])[1] if options else None
 
@@ -97,68 +97,70 @@ class Headroom:
 # --- Free room becomes trainers, one by one, always for the job that is worst off ---
 
 
-def is_cooling(crew: JobState, now_ms: int) -> bool:
+def is_cooling(state: JobState, now_ms: int) -> bool:
     """Tell whether a job was changed so lately that it is left alone where nothing presses."""
-    changed_ms = crew.job.changed_ms
-    return changed_ms is not None and now_ms - changed_ms < crew.job.cooldown_ms
+    changed_ms = state.job.changed_ms
+    return changed_ms is not None and now_ms - changed_ms < state.job.cooldown_ms
 
 
-def can_gain(crew: JobState, now_ms: int) -> bool:
+def can_gain(state: JobState, now_ms: int) -> bool:
     """Tell whether a job may get trainers of others beyond its minimum."""
-    return _may_have(crew, crew.job.maximum) and not is_cooling(crew, now_ms)
+    return _may_have(state, state.job.maximum) and not is_cooling(state, now_ms)
 
 
-def can_grow(crew: JobState, now_ms: int) -> bool:
+def can_grow(state: JobState, now_ms: int) -> bool:
     """Tell whether a job may get trainers in free room; to replace what it lost is no change to wait with."""
-    most = min(crew.job.target, crew.job.maximum) if is_cooling(crew, now_ms) else crew.job.maximum
-    return _may_have(crew, most)
+    most = min(state.job.target, state.job.maximum) if is_cooling(state, now_ms) else state.job.maximum
+    return _may_have(state, most)
 
 
-def _may_have(crew: JobState, most: int) -> bool:
-    return not (crew.is_settled or crew.is_withdrawn or crew.withheld) and crew.count < most
+def _may_have(state: JobState, most: int) -> bool:
+    return not (state.is_settled or state.is_withdrawn or state.withheld) and state.count < most
 
 
-def grow(books: Transaction, headroom: Headroom) -> int:
-    """Fill free room: the highest priority first, then the lowest level; give the number of trainers.
+def grow(transaction: Transaction, headroom: Headroom) -> int:
+    """Fill free room: the highest priority first, then the lowest share; give the number of trainers.
 
     A job gets so many fewer as failed and are not to be replaced yet; others may have these.
     """
-    grown = _fill(books, headroom)
-    lent = sum([_withhold(books, crew) for crew in books.ledger.crews.values() if crew.job.failed])
-    return grown - lent + (_fill(books, headroom) if lent else 0)
+    grown = _fill(transaction, headroom)
+    lent = sum(
+        [_withhold(transaction, state) for state in transaction.cluster.states.values() if state.job.failed]
+    )
+    return grown - lent + (_fill(transaction, headroom) if lent else 0)
 
 
-def _withhold(books: Transaction, crew: JobState) -> int:
+def _withhold(transaction: Transaction, state: JobState) -> int:
     """Take back what a job would get in place of failed trainers, once a plan; give how many these are."""
-    if crew.withheld or crew.is_settled:
+    if state.withheld or state.is_settled:
         return 0
-    planned = [seat for seat in crew.seats if seat.is_planned]
-    crew.withheld = max(0, crew.job.failed - sum(seat.cause != "growth" for seat in planned))
-    taken = [seat for seat in planned if seat.cause == "growth"][::-1][: crew.withheld]
-    for seat in taken:
-        books.ledger.evict(seat, "growth")
+    planned = [slot for slot in state.slots if slot.is_planned]
+    state.withheld = max(0, state.job.failed - sum(slot.cause != "growth" for slot in planned))
+    taken = [slot for slot in planned if slot.cause == "growth"][::-1][: state.withheld]
+    for slot in taken:
+        transaction.cluster.evict(slot, "growth")
     return len(taken)
 
 
-def _fill(books: Transaction, headroom: Headroom) -> int:
-    now_ms = books.ledger.snapshot.now_ms
-    queue = [_rank(crew) for crew in books.ledger.crews.values() if can_grow(crew, now_ms)]
+def _fill(transaction: Transaction, headroom: Headroom) -> int:
+    now_ms = transaction.cluster.snapshot.now_ms
+    queue = [_rank(state) for state in transaction.cluster.states.values() if can_grow(state, now_ms)]
     heapify(queue)
     grown = 0
     while queue:
-        crew = books.ledger.crews[heappop(queue)[2]]
-        host = books.free_place(crew, crew.job.nodes)
-        if host is None or not headroom.allows(host, crew.wanted):
+        state = transaction.cluster.states[heappop(queue)[2]]
+        node = transaction.free_place(state, state.job.nodes)
+        if node is None or not headroom.allows(node, state.amounts):
             continue
-        books.ledger.add(crew, host, "growth")
+        transaction.cluster.add(state, node, "growth")
         grown += 1
-        if can_grow(crew, now_ms):
-            heappush(queue, _rank(crew))
+        if can_grow(state, now_ms):
+            heappush(queue, _rank(state))
     return grown
 
 
-def _rank(crew: JobState) -> tuple[int, int, str]:
-    return (-crew.job.priority, crew.level, crew.job.key)
+def _rank(state: JobState) -> tuple[int, int, str]:
+    return (-state.job.priority, state.share, state.job.key)
 
 
 # --- Trainers move from rich jobs to poor ones, a few at a time and only where that evens things
@@ -168,10 +170,10 @@ def _rank(crew: JobState) -> tuple[int, int, str]:
 class Balance:
     """Moves for fairness alone."""
 
-    def __init__(self, books: Transaction, headroom: Headroom, budget: int) -> None:
+    def __init__(self, transaction: Transaction, headroom: Headroom, budget: int) -> None:
         self._headroom = headroom
-        self._ledger = books.ledger
-        self._now_ms = books.ledger.snapshot.now_ms
+        self._cluster = transaction.cluster
+        self._now_ms = transaction.cluster.snapshot.now_ms
         self._budget = budget
         self.moves = 0  # trainers taken so far
 
@@ -185,32 +187,34 @@ class Balance:
     def _move_one(self) -> bool:
         """Give the poorest job that can be helped one trainer of richer ones."""
         failed: set[Hashable] = set()
-        gaining = [crew for crew in self._ledger.crews.values() if can_gain(crew, self._now_ms)]
-        for crew in sorted(gaining, key=lambda each: (-each.job.priority, each.level, each.job.key)):
-            kind = _kind(crew)
+        gaining = [state for state in self._cluster.states.values() if can_gain(state, self._now_ms)]
+        for state in sorted(gaining, key=lambda each: (-each.job.priority, each.share, each.job.key)):
+            kind = _kind(state)
             if kind in failed:
                 continue
-            if self._help(crew):
+            if self._help(state):
                 return True
             failed.add(kind)
         return False
 
     def _help(self, poor: JobState) -> bool:
-        allowed = {crew: most for crew in self._ledger.crews.values() if (most := self._spare(crew, poor))}
+        allowed = {
+            state: most for state in self._cluster.states.values() if (most := self._spare(state, poor))
+        }
         if not allowed:
             return False
         found = self._single(poor, allowed) or self._several(poor, allowed)
         if found is None:
             return False
-        host, seats = found
-        mark = self._ledger.steps
-        for seat in seats:
-            self._ledger.evict(seat, "fairness", poor.job.key)
-        if not self._headroom.allows(host, poor.wanted):
-            self._ledger.rollback(mark)
+        node, slots = found
+        mark = self._cluster.steps
+        for slot in slots:
+            self._cluster.evict(slot, "fairness", poor.job.key)
+        if not self._headroom.allows(node, poor.amounts):
+            self._cluster.rollback(mark)
             return False
-        self.moves += len(seats)
-        self._ledger.add(poor, host, "fairness")
+        self.moves += len(slots)
+        self._cluster.add(poor, node, "fairness")
         return True
 
     def _spare(self, rich: JobState, poor: JobState) -> int:
@@ -221,7 +225,7 @@ class Balance:
             return 0
         if rich.job.priority < poor.job.priority:
             return rich.surplus
-        most, scoring = 0, self._ledger.scoring
+        most, scoring = 0, self._cluster.scoring
         while most < rich.surplus and scoring.is_fairer(poor.job, poor.count, rich.job, rich.count - most):
             most += 1
         return most
@@ -230,61 +234,66 @@ class Balance:
         self, poor: JobState, allowed: dict[JobState, int]
     ) -> tuple[NodeInfo, tuple[TrainerSlot, ...]] | None:
         """Find one trainer whose room is enough: of the lowest priority, then of the richest job."""
-        for rich in sorted(allowed, key=lambda each: (each.job.priority, -each.level, each.job.key)):
-            hosts = [host for host in dict.fromkeys([seat.host for seat in rich.seats]) if host is not None]
-            suited = {host for host in hosts if self._is_enough(host, rich, poor)}
+        for rich in sorted(allowed, key=lambda each: (each.job.priority, -each.share, each.job.key)):
+            nodes = [node for node in dict.fromkeys([slot.node for slot in rich.slots]) if node is not None]
+            suited = {node for node in nodes if self._is_enough(node, rich, poor)}
             options = [
-                (self._rank(seat, poor), seat) for seat in rich.seats if seat.host in suited and can_go(seat)
+                (self._rank(slot, poor), slot) for slot in rich.slots if slot.node in suited and can_go(slot)
             ]
             if options:
-                seat = min(options, key=lambda option: option[0])[1]
-                assert seat.host is not None
-                return seat.host, (seat,)
+                slot = min(options, key=lambda option: option[0])[1]
+                assert slot.node is not None
+                return slot.node, (slot,)
         return None
 
-    def _is_enough(self, host: NodeInfo, rich: JobState, poor: JobState) -> bool:
-        """Tell whether a job may use a host, and has room there when a trainer of another one goes."""
-        later, frees, names = host.later, rich.job.trainer, poor.job.nodes
-        for each, amount in poor.wanted:
+    def _is_enough(self, node: NodeInfo, rich: JobState, poor: JobState) -> bool:
+        """Tell whether a job may use a node, and has room there when a trainer of another one goes."""
+        later, frees, names = node.later, rich.job.trainer, poor.job.nodes
+        for each, amount in poor.amounts:
             if later[each] + frees[each] < amount:
                 return False
-        return (names is None or host.name in names) and host.name not in poor.bars
+        return (names is None or node.name in names) and node.name not in poor.bars
 
-    def _rank(self, seat: TrainerSlot, poor: JobState) -> tuple[int, int, int, Disposal]:
-        assert seat.host is not None
-        spared = self._ledger.spared(seat.host, poor.wanted)
-        return (int(seat.is_bound), spared, self._ledger.left_over(seat.host, poor.wanted), seat.disposal)
+    def _rank(self, slot: TrainerSlot, poor: JobState) -> tuple[int, int, int, EvictionOrder]:
+        assert slot.node is not None
+        spared = self._cluster.spared(slot.node, poor.amounts)
+        return (
+            int(slot.is_bound),
+            spared,
+            self._cluster.left_over(slot.node, poor.amounts),
+            slot.eviction_order,
+        )
 
     def _several(
         self, poor: JobState, allowed: dict[JobState, int]
     ) -> tuple[NodeInfo, tuple[TrainerSlot, ...]] | None:
         """Find a node where several smaller trainers together leave room enough."""
-        if all(is_within(poor.wanted, crew.wanted) for crew in allowed):
+        if all(is_within(poor.amounts, state.amounts) for state in allowed):
             return None
         best: tuple[Clearance, NodeInfo] | None = None
-        for host, found in self._clearances(poor, allowed):
-            within = self.moves + len(found.seats) <= self._budget
+        for node, found in self._clearances(poor, allowed):
+            within = self.moves + len(found.slots) <= self._budget
             if within and (best is None or found[:4] < best[0][:4]):
-                best = (found, host)
-        return (best[1], best[0].seats) if best else None
+                best = (found, node)
+        return (best[1], best[0].slots) if best else None
 
     def _clearances(
         self, poor: JobState, allowed: dict[JobState, int]
     ) -> Iterator[tuple[NodeInfo, Clearance]]:
-        giving = {seat.host for crew in allowed for seat in crew.seats}
-        for host in self._ledger.hosts_of(poor.job.nodes, poor.bars):
-            if host not in giving:
+        giving = {slot.node for state in allowed for slot in state.slots}
+        for node in self._cluster.nodes_of(poor.job.nodes, poor.bars):
+            if node not in giving:
                 continue
-            found = clear(self._ledger, host, poor.wanted, lambda crew: allowed.get(crew, 0))
-            if found is not None and found.seats:
-                yield host, found
+            found = clear(self._cluster, node, poor.amounts, lambda state: allowed.get(state, 0))
+            if found is not None and found.slots:
+                yield node, found
 
 
-def _kind(crew: JobState) -> Hashable:
+def _kind(state: JobState) -> Hashable:
     """Give what decides what a job could get: where the poorest of a kind finds nothing, no other does."""
-    job = crew.job
+    job = state.job
     standing = (job.priority, job.weight, job.minimum, job.maximum, job.speed, job.curve)
-    return (standing, crew.wanted, job.nodes, crew.bars)
+    return (standing, state.amounts, job.nodes, state.bars)
 
 
 # --- Decisions in words: one line each, with numbers and names ---
@@ -309,54 +318,54 @@ ORDER: tuple[Cause, ...] = (
 NAMED = 3
 
 
-def reasons(books: Transaction, crew: JobState) -> tuple[Reason, ...]:
+def reasons(transaction: Transaction, state: JobState) -> tuple[Reason, ...]:
     """Say why a job gets what it gets, the weightiest reason first."""
-    found = [Reason(cause=cause, text=text) for cause, text in crew.notes]
-    if not crew.is_admitted:
-        found += [] if found else [_outside(books, crew)]
-    elif crew.job.state == "finishing":
-        found.append(Reason(cause="finishing", text=f"keeps {_trainers(crew.count)} until it ends"))
+    found = [Reason(cause=cause, text=text) for cause, text in state.notes]
+    if not state.is_admitted:
+        found += [] if found else [_outside(transaction, state)]
+    elif state.job.state == "finishing":
+        found.append(Reason(cause="finishing", text=f"keeps {_trainers(state.count)} until it ends"))
     else:
-        found += _gains(crew) + _losses(crew)
+        found += _gains(state) + _losses(state)
         if not found:
-            found.append(_steady(books, crew))
+            found.append(_steady(transaction, state))
     return tuple(sorted(found, key=lambda reason: ORDER.index(reason.cause)))
 
 
-def _outside(books: Transaction, crew: JobState) -> Reason:
+def _outside(transaction: Transaction, state: JobState) -> Reason:
     """Say why a job has no pods."""
-    if crew.is_held_off and crew.job.refused:
-        return Reason(cause="refused", text=crew.job.refused)
-    return Reason(cause="waiting", text=_waiting(books, crew))
+    if state.is_held_off and state.job.refused:
+        return Reason(cause="refused", text=state.job.refused)
+    return Reason(cause="waiting", text=_waiting(transaction, state))
 
 
-def _steady(books: Transaction, crew: JobState) -> Reason:
+def _steady(transaction: Transaction, state: JobState) -> Reason:
     """Say why a job gets no more."""
-    job, stays = crew.job, f"stays at {_trainers(crew.count)}"
-    if crew.count >= job.maximum and job.refused:
+    job, stays = state.job, f"stays at {_trainers(state.count)}"
+    if state.count >= job.maximum and job.refused:
         return Reason(cause="refused", text=f"{stays}: {job.refused}")
-    return Reason(cause="steady", text=f"{stays}{_why_no_more(books, crew)}")
+    return Reason(cause="steady", text=f"{stays}{_why_no_more(transaction, state)}")
 
 
-def _why_no_more(books: Transaction, crew: JobState) -> str:
-    job = crew.job
-    if crew.count >= job.maximum:
+def _why_no_more(transaction: Transaction, state: JobState) -> str:
+    job = state.job
+    if state.count >= job.maximum:
         return ", its maximum"
-    since_ms = books.ledger.snapshot.now_ms - (job.changed_ms or 0)
+    since_ms = transaction.cluster.snapshot.now_ms - (job.changed_ms or 0)
     is_cooling = job.changed_ms is not None and since_ms < job.cooldown_ms
     why = f"changed within the last {job.cooldown_ms // 1000} s" if is_cooling else "no room for more"
-    if crew.withheld:
+    if state.withheld:
         why = "trainers failed, and are replaced after a pause"
-    return f" of {_range(crew)}: {why}"
+    return f" of {_range(state)}: {why}"
 
 
-def _gains(crew: JobState) -> list[Reason]:
-    job, gains = crew.job, Counter(seat.cause for seat in crew.seats if seat.is_planned)
-    now = f"{_trainers(crew.count)} of {_range(crew)}"
+def _gains(state: JobState) -> list[Reason]:
+    job, gains = state.job, Counter(slot.cause for slot in state.slots if slot.is_planned)
+    now = f"{_trainers(state.count)} of {_range(state)}"
     texts: dict[Cause, str] = {
-        "admitted": _gang(crew),
+        "admitted": _gang(state),
         "minimum": f"gets {gains['minimum']} back to its minimum of {job.minimum}",
-        "growth": f"{_grows(crew, gains['growth'])} to {now} in free room",
+        "growth": f"{_grows(state, gains['growth'])} to {now} in free room",
         "fairness": f"gets {gains['fairness']} of richer jobs, to {now}",
     }
     is_new = job.state == "waiting"
@@ -367,58 +376,58 @@ def _gains(crew: JobState) -> list[Reason]:
     ]
 
 
-def _grows(crew: JobState, number: int) -> str:
+def _grows(state: JobState, number: int) -> str:
     """Say how a job comes by more trainers: what it is told to have already, it only gets back."""
-    return f"gets {number} back" if crew.count <= crew.job.target else f"grows by {number}"
+    return f"gets {number} back" if state.count <= state.job.target else f"grows by {number}"
 
 
-def _losses(crew: JobState) -> list[Reason]:
+def _losses(state: JobState) -> list[Reason]:
     found = []
-    for cause in dict.fromkeys(cause for _, cause, _ in crew.gone if cause != "stuck"):
-        whom = Counter(name for _, each, name in crew.gone if each == cause)
+    for cause in dict.fromkeys(cause for _, cause, _ in state.gone if cause != "stuck"):
+        whom = Counter(name for _, each, name in state.gone if each == cause)
         number = sum(whom.values())
-        whom = Counter({"its own gang" if name == crew.job.key else name: whom[name] for name in whom})
-        favour = f" for {_names(whom)}" if any(whom) else f" above its maximum of {crew.job.maximum}"
+        whom = Counter({"its own gang" if name == state.job.key else name: whom[name] for name in whom})
+        favour = f" for {_names(whom)}" if any(whom) else f" above its maximum of {state.job.maximum}"
         found.append(Reason(cause=cause, text=f"gives up {number} of its trainers{favour}"))
-    if crew.loose:
-        text = f"withdraws {len(crew.loose)} that wait for a node: their room went to others"
+    if state.unbound:
+        text = f"withdraws {len(state.unbound)} that wait for a node: their room went to others"
         found.append(Reason(cause="yield", text=text))
     return found
 
 
-def _gang(crew: JobState) -> str:
-    roles = [_count(role.count, role.name) for role in crew.job.gang]
-    return f"room for its gang of {_list([*roles, _trainers(crew.job.minimum)])}"
+def _gang(state: JobState) -> str:
+    roles = [_count(role.count, role.name) for role in state.job.gang]
+    return f"room for its gang of {_list([*roles, _trainers(state.job.minimum)])}"
 
 
-def _waiting(books: Transaction, crew: JobState) -> str:
+def _waiting(transaction: Transaction, state: JobState) -> str:
     """Say what a gang waits for: its next try, what nothing will bring, else what is short."""
-    if crew.is_held_off:
+    if state.is_held_off:
         return "it waits until its next try"
-    hosts = books.ledger.hosts_of(crew.job.nodes)
-    if not hosts:
+    nodes = transaction.cluster.nodes_of(state.job.nodes)
+    if not nodes:
         return "no node takes its trainers: node selector, affinity or taints"
-    names = books.ledger.snapshot.resources
-    for need in needs(crew, books.ledger.whole):
-        if not any(_is_enough(host.allocatable, need.request) for host in hosts):
-            most = [max(host.allocatable[each] for host in hosts) for each in range(len(names))]
+    names = transaction.cluster.snapshot.resources
+    for need in needs(state, transaction.cluster.whole):
+        if not any(_is_enough(node.allocatable, need.request) for node in nodes):
+            most = [max(node.allocatable[each] for node in nodes) for each in range(len(names))]
             text = _amounts(names, need.request, most)
             return f"no node is large enough for one {need.name} of {text}"
-    row = books.unplaced.get(crew.job.key)
-    what = _amounts(names, row.missing, books.free_in_all(crew.job.nodes)) if row else "any pod"
+    row = transaction.unplaced.get(state.job.key)
+    what = _amounts(names, row.missing, transaction.free_in_all(state.job.nodes)) if row else "any pod"
     return f"no room for {what} of its gang"
 
 
-def _is_enough(room: Sequence[int], wanted: Vector) -> bool:
-    return all(left >= amount for left, amount in zip(room, wanted, strict=True) if amount)
+def _is_enough(room: Sequence[int], amounts: Vector) -> bool:
+    return all(left >= amount for left, amount in zip(room, amounts, strict=True) if amount)
 
 
-def _amounts(names: Sequence[str], wanted: Vector, room: Sequence[int]) -> str:
+def _amounts(names: Sequence[str], amounts: Vector, room: Sequence[int]) -> str:
     """Write the amounts that are too much for the room; where each would do alone, all of them."""
-    asked = [each for each in range(len(names)) if wanted[each]]
-    short = [each for each in asked if wanted[each] > room[each]]
+    asked = [each for each in range(len(names)) if amounts[each]]
+    short = [each for each in asked if amounts[each] > room[each]]
     together = [each for each in asked if names[each] != "pods"]
-    return ", ".join(_amount(names[each], wanted[each]) for each in short or together or asked)
+    return ", ".join(_amount(names[each], amounts[each]) for each in short or together or asked)
 
 
 def _amount(name: str, amount: int) -> str:
@@ -439,8 +448,8 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" + ("" if number == 1 else "s")
 
 
-def _range(crew: JobState) -> str:
-    return f"{crew.job.minimum} to {crew.job.maximum}"
+def _range(state: JobState) -> str:
+    return f"{state.job.minimum} to {state.job.maximum}"
 
 
 def _names(whom: Counter[str]) -> str:
@@ -455,67 +464,71 @@ def _list(parts: list[str]) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
-# --- The books become a plan: for each job a target, its victims and places, and why ---
+# --- The state become a plan: for each job a target, its victims and places, and why ---
 
 
-def conclude(books: Transaction) -> ScalePlan:
-    """Give the plan that the books hold."""
-    ledger = books.ledger
-    steps = ledger.steps
-    for crew in ledger.crews.values():
-        _stay(crew)
-    decisions = {key: _decide(books, crew) for key, crew in ledger.crews.items()}
-    moved = sum(cause == "fairness" for crew in ledger.crews.values() for _, cause, _ in crew.gone)
+def conclude(transaction: Transaction) -> ScalePlan:
+    """Give the plan that the state hold."""
+    cluster = transaction.cluster
+    steps = cluster.steps
+    for state in cluster.states.values():
+        _stay(state)
+    decisions = {key: _decide(transaction, state) for key, state in cluster.states.items()}
+    moved = sum(cause == "fairness" for state in cluster.states.values() for _, cause, _ in state.gone)
     return ScalePlan(
         decisions=decisions,
-        reservations=ledger.kept(),
-        unplaced=tuple(books.unplaced[key] for key in sorted(books.unplaced)),
+        reservations=cluster.kept(),
+        unplaced=tuple(transaction.unplaced[key] for key in sorted(transaction.unplaced)),
         moves=moved,
         steps=steps,
     )
 
 
-def _stay(crew: JobState) -> None:
+def _stay(state: JobState) -> None:
     """Keep a trainer where it is instead of taking it away and planning a new one on the same node.
 
     Where the new one is to be the one at which the others meet, the old one will not do.
     """
-    if crew.job.lacks_meeting:
+    if state.job.lacks_meeting:
         return
-    for row in list(crew.gone):
+    for row in list(state.gone):
         old = row[0]
-        new = next((seat for seat in crew.seats if seat.is_planned and seat.host is old.host), None)
-        if old.host is not None and new is not None:
-            crew.gone.remove(row)
-            crew.seats[crew.seats.index(new)] = old
+        new = next((slot for slot in state.slots if slot.is_planned and slot.node is old.node), None)
+        if old.node is not None and new is not None:
+            state.gone.remove(row)
+            state.slots[state.slots.index(new)] = old
 
 
-def _decide(books: Transaction, crew: JobState) -> Decision:
-    planned = sorted((seat for seat in crew.seats if seat.is_planned), key=_place)
-    gone = sorted((seat for seat, _, _ in crew.gone), key=lambda seat: seat.disposal)
-    is_ending = crew.job.state == "finishing"
-    unseated = () if is_ending else sorted(trainer.name for trainer in crew.loose)
-    counted = Counter(cause for _, cause, _ in crew.gone) + Counter(seat.cause for seat in planned)
+def _decide(transaction: Transaction, state: JobState) -> Decision:
+    planned = sorted((slot for slot in state.slots if slot.is_planned), key=_place)
+    gone = sorted((slot for slot, _, _ in state.gone), key=lambda slot: slot.eviction_order)
+    is_ending = state.job.state == "finishing"
+    unseated = () if is_ending else sorted(trainer.name for trainer in state.unbound)
+    counted = Counter(cause for _, cause, _ in state.gone) + Counter(slot.cause for slot in planned)
     return Decision(
-        job=crew.job.key,
-        target=in_range(crew.job, crew.job.target) if is_ending else crew.count if crew.is_admitted else 0,
-        is_admitted=crew.is_admitted,
-        victims=(*unseated, *(seat.trainer.name for seat in gone if seat.trainer is not None)),
-        places=tuple(_place(seat) for seat in planned),
+        job=state.job.key,
+        target=in_range(state.job, state.job.target)
+        if is_ending
+        else state.count
+        if state.is_admitted
+        else 0,
+        is_admitted=state.is_admitted,
+        victims=(*unseated, *(slot.trainer.name for slot in gone if slot.trainer is not None)),
+        places=tuple(_place(slot) for slot in planned),
         waiting={
-            seat.trainer.name: _place(seat)
-            for seat in crew.seats
-            if seat.trainer is not None and not seat.is_bound
+            slot.trainer.name: _place(slot)
+            for slot in state.slots
+            if slot.trainer is not None and not slot.is_bound
         },
-        hints={name: tuple(nodes) for name, nodes in sorted(crew.hints.items())},
+        hints={name: tuple(node_names) for name, node_names in sorted(state.hints.items())},
         moves=counted["fairness"],
-        withheld=crew.withheld,
-        reasons=reasons(books, crew),
+        withheld=state.withheld,
+        reasons=reasons(transaction, state),
     )
 
 
-def _place(seat: TrainerSlot) -> str:
-    return seat.host.name if seat.host is not None else ""
+def _place(slot: TrainerSlot) -> str:
+    return slot.node.name if slot.node is not None else ""
 
 
 # --- The table of policies; each enters itself where it is written ---
@@ -542,21 +555,21 @@ def share_out(snapshot: Snapshot, config: PolicyConfig, scoring: Scoring) -> Sca
     leaves then needs no further plan.
     """
     budget = _budget(snapshot, config)
-    books = Transaction(ClusterState(snapshot, scoring, budget))
-    seat_loose(books, stuck_ms=config.stuck_ms)
-    _keep_bounds(books)
-    demands, admission = Demands(books), Admission(books, backfill_ms=config.backfill_ms)
-    headroom = Headroom(books.ledger, config.headroom_pct)
-    balance = Balance(books, headroom, budget)
+    transaction = Transaction(ClusterState(snapshot, scoring, budget))
+    place_unbound(transaction, stuck_ms=config.stuck_ms)
+    _keep_bounds(transaction)
+    demands, admission = Demands(transaction), Admission(transaction, backfill_ms=config.backfill_ms)
+    headroom = Headroom(transaction.cluster, config.headroom_pct)
+    balance = Balance(transaction, headroom, budget)
     steps = -1
-    while steps != books.ledger.steps:
-        steps = books.ledger.steps
+    while steps != transaction.cluster.steps:
+        steps = transaction.cluster.steps
         admission.serve(demands.serve())
         headroom.restore()
-        grow(books, headroom)
+        grow(transaction, headroom)
         balance.even_out()
-    restore_meetings(books)
-    return conclude(books)
+    restore_rendezvous(transaction)
+    return conclude(transaction)
 
 
 def _budget(snapshot: Snapshot, config: PolicyConfig) -> int:
@@ -565,10 +578,10 @@ def _budget(snapshot: Snapshot, config: PolicyConfig) -> int:
     return max(0, config.moves - sum(moved > since for moved in snapshot.moves_ms))
 
 
-def _keep_bounds(books: Transaction) -> None:
+def _keep_bounds(transaction: Transaction) -> None:
     """Take trainers above the maximum of their job."""
-    for crew in books.ledger.crews.values():
-        if crew.job.state == "admitted":
-            seats = sorted(crew.seats, key=lambda each: (each.is_meeting, each.disposal))
-            for seat in seats[: max(0, crew.count - crew.job.maximum)]:
-                books.ledger.evict(seat, "bounds")
+    for state in transaction.cluster.states.values():
+        if state.job.state == "admitted":
+            slots = sorted(state.slots, key=lambda each: (each.is_meeting, each.eviction_order))
+            for slot in slots[: max(0, state.count - state.job.maximum)]:
+                transaction.cluster.evict(slot, "bounds")

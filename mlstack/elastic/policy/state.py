@@ -13,6 +13,8 @@ from mlstack.elastic.snapshot import Cause, Job, Node, Reservation, Snapshot, Tr
 # --- Arithmetic with requests: what fits, how often, and how much is left, in integers ---
 
 Shape = tuple[tuple[int, int], ...]
+NodeNames = frozenset[str] | None
+"""Nodes that pods may go to, None for all."""
 
 # Left-overs of different resources are compared as parts of a reference amount, in these units: a resource
 # counted in other units then changes no decision.
@@ -27,18 +29,18 @@ def shape(request: Vector) -> Shape:
     return tuple((resource, amount) for resource, amount in enumerate(request) if amount > 0)
 
 
-def fits(room: Sequence[int], wanted: Iterable[tuple[int, int]]) -> bool:
+def fits(room: Sequence[int], amounts: Iterable[tuple[int, int]]) -> bool:
     """Tell whether a request fits into a room."""
-    for resource, amount in wanted:  # noqa: SIM110  # asked thousands of times a plan: half the time of all()
+    for resource, amount in amounts:  # noqa: SIM110  # asked thousands of times a plan: half the time of all()
         if room[resource] < amount:
             return False
     return True
 
 
-def count(room: Sequence[int], wanted: Shape) -> int:
+def count(room: Sequence[int], amounts: Shape) -> int:
     """Give how many such pods fit into a room."""
     most = ENDLESS
-    for resource, amount in wanted:
+    for resource, amount in amounts:
         found = room[resource] // amount
         if found < most:
             most = found
@@ -67,7 +69,7 @@ def is_within(small: Shape, large: Shape) -> bool:
 
 # --- Nodes, jobs and trainers as they stand while a plan is made ---
 
-Disposal = tuple[int, int, int, int, str]
+EvictionOrder = tuple[int, int, int, int, str]
 
 
 class NodeInfo:
@@ -75,7 +77,6 @@ class NodeInfo:
 
     __slots__ = (
         "allocatable",
-        "crews",
         "devices",
         "index",
         "kind",
@@ -83,6 +84,7 @@ class NodeInfo:
         "lifted",
         "name",
         "now",
+        "states",
         "unbound",
     )
 
@@ -96,38 +98,38 @@ class NodeInfo:
         self.now = [all_ - used for all_, used in zip(node.allocatable, node.used, strict=True)]
         self.later = list(self.now)  # room when everything on its way out, by this plan too, is gone
         self.lifted = list(self.now)  # `later` as if no trainer were there
-        # the jobs that have trainers on it, with these; changed by `sit` and `rise` alone
-        self.crews: dict[JobState, list[TrainerSlot]] = {}
+        # the jobs that have trainers on it, with these; changed by `add_slot` and `remove_slot` alone
+        self.states: dict[JobState, list[TrainerSlot]] = {}
         self.unbound = 0  # how many of these are not bound to it yet
-        # a number that hosts of the same size and room share, None if it is to be found anew
+        # a number that nodes of the same size and room share, None if it is to be found anew
         self.kind: int | None = None
 
-    def sit(self, seat: TrainerSlot) -> None:
+    def add_slot(self, slot: TrainerSlot) -> None:
         """Put a trainer on it."""
-        seats = self.crews.get(seat.crew)
-        if seats is None:
-            self.crews[seat.crew] = [seat]
+        slots = self.states.get(slot.state)
+        if slots is None:
+            self.states[slot.state] = [slot]
         else:
-            seats.append(seat)
-        self.unbound += not seat.is_bound
+            slots.append(slot)
+        self.unbound += not slot.is_bound
 
-    def rise(self, seat: TrainerSlot) -> None:
+    def remove_slot(self, slot: TrainerSlot) -> None:
         """Take a trainer off it."""
-        seats = self.crews[seat.crew]
-        seats.remove(seat)
-        if not seats:
-            del self.crews[seat.crew]
-        self.unbound -= not seat.is_bound
+        slots = self.states[slot.state]
+        slots.remove(slot)
+        if not slots:
+            del self.states[slot.state]
+        self.unbound -= not slot.is_bound
 
 
 class TrainerSlot:
     """A trainer, live or planned, with its place."""
 
-    __slots__ = ("cause", "crew", "disposal", "host", "is_bound", "is_meeting", "trainer")
+    __slots__ = ("cause", "eviction_order", "is_bound", "is_meeting", "node", "state", "trainer")
 
-    def __init__(self, crew: JobState, host: NodeInfo | None, trainer: Trainer | None, cause: Cause) -> None:
-        self.crew = crew  # whose it is
-        self.host = host  # where it is or is to go; None for a node that takes no pods any more, or none yet
+    def __init__(self, state: JobState, node: NodeInfo | None, trainer: Trainer | None, cause: Cause) -> None:
+        self.state = state  # whose it is
+        self.node = node  # where it is or is to go; None for a node that takes no pods any more, or none yet
         self.trainer = trainer  # the live pod, None for one that is planned
         self.cause = cause  # why it was planned
         # whether a pod runs there: losing it costs work
@@ -136,7 +138,7 @@ class TrainerSlot:
         self.is_meeting = trainer is not None and trainer.is_meeting
         # the order in which trainers of one job go: planned, unbound, unready, young ones first, and of one
         # age those of the highest indexes
-        self.disposal: Disposal = _disposal(host, trainer)
+        self.eviction_order: EvictionOrder = _eviction_order(node, trainer)
 
     @property
     def is_planned(self) -> bool:
@@ -144,10 +146,10 @@ class TrainerSlot:
         return self.trainer is None
 
 
-def _disposal(host: NodeInfo | None, trainer: Trainer | None) -> Disposal:
+def _eviction_order(node: NodeInfo | None, trainer: Trainer | None) -> EvictionOrder:
     if trainer is None:
-        return (0, 0, 0, 0, host.name if host else "")
-    rank = 1 if not trainer.node else 2 if host is None else 3
+        return (0, 0, 0, 0, node.name if node else "")
+    rank = 1 if not trainer.node else 2 if node is None else 3
     return (rank, int(trainer.is_ready), -trainer.created_ms, -trainer.index, trainer.name)
 
 
@@ -155,6 +157,7 @@ class JobState:
     """A job with the trainers that it has and gets."""
 
     __slots__ = (
+        "amounts",
         "bars",
         "bound",
         "gone",
@@ -163,26 +166,25 @@ class JobState:
         "is_held_off",
         "is_withdrawn",
         "job",
-        "level",
-        "loose",
         "notes",
-        "seats",
+        "share",
+        "slots",
         "surplus",
-        "wanted",
+        "unbound",
         "withheld",
     )
 
     def __init__(self, job: Job, now_ms: int) -> None:
         self.job = job
-        self.wanted: Shape = shape(job.trainer)  # what one trainer requests
-        self.seats: list[TrainerSlot] = []  # its trainers, live and planned
+        self.amounts: Shape = shape(job.trainer)  # what one trainer requests
+        self.slots: list[TrainerSlot] = []  # its trainers, live and planned
         self.bound = 0  # how many of them are bound to a node
         # live trainers without a node for which the plan has none either, so far
-        self.loose: list[Trainer] = []
+        self.unbound: list[Trainer] = []
         # bound trainers that this plan takes, with the cause and for whom
         self.gone: list[tuple[TrainerSlot, Cause, str]] = []
         self.is_admitted = job.state != "waiting"  # whether it has pods
-        self.level = 0  # how well off it is
+        self.share = 0  # how well off it is
         self.surplus = 0  # how many trainers it can lose without falling below its minimum
         # nodes for the pods of its gang, if it was admitted by this plan
         self.hints: dict[str, list[str]] = {}
@@ -197,7 +199,7 @@ class JobState:
     @property
     def count(self) -> int:
         """Give how many trainers it has if the plan is carried out."""
-        return len(self.seats)
+        return len(self.slots)
 
     @property
     def is_settled(self) -> bool:
@@ -216,8 +218,8 @@ def in_range(job: Job, count: int) -> int:
 class Scoring(Protocol):
     """How well off jobs are, in integers that only compare with each other."""
 
-    def level(self, job: Job, count: int) -> int:
-        """Tell how well off a job is with so many trainers: the lowest level gets the next one."""
+    def share(self, job: Job, count: int) -> int:
+        """Tell how well off a job is with so many trainers: the lowest share gets the next one."""
         ...
 
     def is_fairer(self, poor: Job, poor_count: int, rich: Job, rich_count: int) -> bool:
@@ -233,16 +235,16 @@ class Fulfilment:
         common = lcm(*ranges.values())
         self._steps = {key: common // size for key, size in ranges.items()}
 
-    def level(self, job: Job, count: int) -> int:
+    def share(self, job: Job, count: int) -> int:
         """Give the part of its range that a job has by so many trainers."""
         return (count - job.minimum) * self._steps[job.key]
 
     def is_fairer(self, poor: Job, poor_count: int, rich: Job, rich_count: int) -> bool:
         """Tell whether the poorer one is still not the richer one after the move."""
-        return self.level(poor, poor_count + 1) <= self.level(rich, rich_count - 1)
+        return self.share(poor, poor_count + 1) <= self.share(rich, rich_count - 1)
 
 
-# --- The books of one plan: who holds which room on which node, and what of it was decided in this
+# --- The state of one plan: who holds which room on which node, and what of it was decided in this
 # plan
 # Every change is noted, so that an attempt that fails is taken back whole; and every node counts its changes,
 # so that a search which sorted the nodes once looks only at those that changed since.
@@ -255,18 +257,18 @@ class ClusterState:
         self.snapshot = snapshot
         self.scoring = scoring
         # the nodes, by name
-        self.hosts = [
+        self.nodes = [
             NodeInfo(index, node)
             for index, node in enumerate(sorted(snapshot.nodes, key=lambda each: each.name))
         ]
-        self.by_name = {host.name: host for host in self.hosts}
+        self.by_name = {node.name: node for node in self.nodes}
         # the jobs, by key
-        self.crews = {
+        self.states = {
             job.key: JobState(job, snapshot.now_ms)
             for job in sorted(snapshot.jobs, key=lambda each: each.key)
         }
-        self.log: list[int] = []  # indexes of the hosts that changed, in order of the changes
-        self.stirred: list[JobState] = []  # the jobs that changed, in order of the changes
+        self.log: list[int] = []  # indexes of the nodes that changed, in order of the changes
+        self.changed: list[JobState] = []  # the jobs that changed, in order of the changes
         # how often something was taken back, or jobs may have gained trainers: to take some may cost less
         # than it did
         self.epoch = 0
@@ -291,11 +293,11 @@ class ClusterState:
 
     def _references(self, size: int) -> list[int]:
         """Give the largest amount that any node has of each resource."""
-        return [max([1, *(host.allocatable[each] for host in self.hosts)]) for each in range(size)]
+        return [max([1, *(node.allocatable[each] for node in self.nodes)]) for each in range(size)]
 
     def _smallest(self) -> list[Shape]:
         """Give the requests that may come for free room, without those that are larger than another one."""
-        asked = {crew.wanted for crew in self.crews.values()}
+        asked = {state.amounts for state in self.states.values()}
         asked |= {shape(demand.request) for demand in self.snapshot.demands}
         ordered = sorted(asked, key=lambda each: (len(each), each))
         return [
@@ -304,38 +306,38 @@ class ClusterState:
 
     def _enter(self) -> None:
         for going in self.snapshot.arriving:
-            if (host := self.by_name.get(going.node)) is not None:
+            if (node := self.by_name.get(going.node)) is not None:
                 for resource, amount in enumerate(going.request):
-                    host.now[resource] -= amount
-        for crew in self.crews.values():
-            for trainer in crew.job.trainers:
+                    node.now[resource] -= amount
+        for state in self.states.values():
+            for trainer in state.job.trainers:
                 if trainer.node:
-                    self._sit(TrainerSlot(crew, self.by_name.get(trainer.node), trainer, "steady"))
-            self._stir(crew)
+                    self._add(TrainerSlot(state, self.by_name.get(trainer.node), trainer, "steady"))
+            self._update(state)
 
     # Room.
 
-    def _take(self, host: NodeInfo, wanted: Shape) -> None:
-        now, later = host.now, host.later
-        for resource, amount in wanted:
+    def _take(self, node: NodeInfo, amounts: Shape) -> None:
+        now, later = node.now, node.later
+        for resource, amount in amounts:
             now[resource] -= amount
             later[resource] -= amount
-        self._touch(host)
+        self._touch(node)
 
-    def _give(self, host: NodeInfo, wanted: Shape, *, at_once: bool) -> None:
-        for resource, amount in wanted:
-            host.later[resource] += amount
+    def _give(self, node: NodeInfo, amounts: Shape, *, at_once: bool) -> None:
+        for resource, amount in amounts:
+            node.later[resource] += amount
             if at_once:
-                host.now[resource] += amount
-        self._touch(host)
+                node.now[resource] += amount
+        self._touch(node)
 
-    def _touch(self, host: NodeInfo) -> None:
-        self.log.append(host.index)
-        host.kind = None
+    def _touch(self, node: NodeInfo) -> None:
+        self.log.append(node.index)
+        node.kind = None
 
-    def _lift(self, host: NodeInfo, wanted: Shape, sign: int) -> None:
-        for resource, amount in wanted:
-            host.lifted[resource] += sign * amount
+    def _lift(self, node: NodeInfo, amounts: Shape, sign: int) -> None:
+        for resource, amount in amounts:
+            node.lifted[resource] += sign * amount
 
     # Changes that can be taken back.
 
@@ -355,196 +357,196 @@ class ClusterState:
             self._undo.pop()()
         self.epoch += 1
 
-    def reserve(self, host: NodeInfo, request: Vector, key: str, *, owner: str = "") -> None:
+    def reserve(self, node: NodeInfo, request: Vector, key: str, *, owner: str = "") -> None:
         """Keep room for a pod that is no trainer; `owner` is the job it belongs to."""
-        wanted = shape(request)
+        amounts = shape(request)
         number = self._numbers = self._numbers + 1
-        self._take(host, wanted)
-        self._lift(host, wanted, -1)
-        self.reservations[number] = (host, request, key, owner)
+        self._take(node, amounts)
+        self._lift(node, amounts, -1)
+        self.reservations[number] = (node, request, key, owner)
 
         def undo() -> None:
             del self.reservations[number]
-            self._give(host, wanted, at_once=True)
-            self._lift(host, wanted, 1)
+            self._give(node, amounts, at_once=True)
+            self._lift(node, amounts, 1)
 
         self._note(undo)
 
     def cancel(self, owner: str) -> None:
         """Give up all room kept for the pods of a job."""
-        for number, (host, request, key, whose) in list(self.reservations.items()):
+        for number, (node, request, key, whose) in list(self.reservations.items()):
             if whose == owner:
-                self._cancel(number, (host, request, key, whose))
+                self._cancel(number, (node, request, key, whose))
 
     def _cancel(self, number: int, row: tuple[NodeInfo, Vector, str, str]) -> None:
-        host, wanted = row[0], shape(row[1])
+        node, amounts = row[0], shape(row[1])
         del self.reservations[number]
-        self._give(host, wanted, at_once=True)
-        self._lift(host, wanted, 1)
+        self._give(node, amounts, at_once=True)
+        self._lift(node, amounts, 1)
 
         def undo() -> None:
             self.reservations[number] = row
-            self._take(host, wanted)
-            self._lift(host, wanted, -1)
+            self._take(node, amounts)
+            self._lift(node, amounts, -1)
 
         self._note(undo)
 
-    def release(self, host: NodeInfo, request: Vector) -> None:
+    def release(self, node: NodeInfo, request: Vector) -> None:
         """Count the room of a bound pod that this plan takes away."""
-        wanted = shape(request)
-        self._give(host, wanted, at_once=False)
-        self._lift(host, wanted, 1)
+        amounts = shape(request)
+        self._give(node, amounts, at_once=False)
+        self._lift(node, amounts, 1)
 
         def undo() -> None:
-            for resource, amount in wanted:
-                host.later[resource] -= amount
-            self._lift(host, wanted, -1)
-            self._touch(host)
+            for resource, amount in amounts:
+                node.later[resource] -= amount
+            self._lift(node, amounts, -1)
+            self._touch(node)
 
         self._note(undo)
 
-    def add(self, crew: JobState, host: NodeInfo, cause: Cause) -> None:
-        """Give a job a trainer at a host: one that waits for a node if there is any, else a new one."""
-        trainer = crew.loose.pop(0) if crew.loose else None
-        seat = TrainerSlot(crew, host, trainer, cause)
-        self._sit(seat)
+    def add(self, state: JobState, node: NodeInfo, cause: Cause) -> None:
+        """Give a job a trainer at a node: one that waits for a node if there is any, else a new one."""
+        trainer = state.unbound.pop(0) if state.unbound else None
+        slot = TrainerSlot(state, node, trainer, cause)
+        self._add(slot)
 
         def undo() -> None:
-            self._rise(seat)
+            self._remove(slot)
             if trainer is not None:
-                crew.loose.insert(0, trainer)
+                state.unbound.insert(0, trainer)
 
         self._note(undo)
 
-    def _sit(self, seat: TrainerSlot) -> None:
-        crew, host = seat.crew, seat.host
-        if host is not None:
-            self._take(host, crew.wanted)
-            host.sit(seat)
-        crew.seats.append(seat)
-        crew.bound += seat.is_bound
-        self._stir(crew)
+    def _add(self, slot: TrainerSlot) -> None:
+        state, node = slot.state, slot.node
+        if node is not None:
+            self._take(node, state.amounts)
+            node.add_slot(slot)
+        state.slots.append(slot)
+        state.bound += slot.is_bound
+        self._update(state)
 
-    def _rise(self, seat: TrainerSlot) -> None:
-        crew, host = seat.crew, seat.host
-        crew.seats.remove(seat)
-        crew.bound -= seat.is_bound
-        if host is not None:
-            host.rise(seat)
-            self._give(host, crew.wanted, at_once=True)
-        self._stir(crew)
+    def _remove(self, slot: TrainerSlot) -> None:
+        state, node = slot.state, slot.node
+        state.slots.remove(slot)
+        state.bound -= slot.is_bound
+        if node is not None:
+            node.remove_slot(slot)
+            self._give(node, state.amounts, at_once=True)
+        self._update(state)
 
-    def _stir(self, crew: JobState) -> None:
+    def _update(self, state: JobState) -> None:
         """Note that a job has other trainers, or other rights to them."""
-        count = len(crew.seats)
-        crew.level = self.scoring.level(crew.job, count)
-        crew.surplus = 0 if crew.is_settled else max(0, count - crew.job.minimum)
-        self.stirred.append(crew)
+        count = len(state.slots)
+        state.share = self.scoring.share(state.job, count)
+        state.surplus = 0 if state.is_settled else max(0, count - state.job.minimum)
+        self.changed.append(state)
 
-    def evict(self, seat: TrainerSlot, cause: Cause, whom: str = "") -> None:
+    def evict(self, slot: TrainerSlot, cause: Cause, whom: str = "") -> None:
         """Take a trainer from a job, in favour of `whom`; one without a node may get another place."""
-        host, crew, trainer = seat.host, seat.crew, seat.trainer
-        self._rise(seat)
-        if seat.is_bound:
-            crew.gone.append((seat, cause, whom))
-            if host is not None:
-                self._delay(host, crew.wanted, 1)
+        node, state, trainer = slot.node, slot.state, slot.trainer
+        self._remove(slot)
+        if slot.is_bound:
+            state.gone.append((slot, cause, whom))
+            if node is not None:
+                self._delay(node, state.amounts, 1)
         elif trainer is not None:
-            crew.loose.append(trainer)
+            state.unbound.append(trainer)
 
         def undo() -> None:
-            if seat.is_bound:
-                crew.gone.pop()
-                if host is not None:
-                    self._delay(host, crew.wanted, -1)
+            if slot.is_bound:
+                state.gone.pop()
+                if node is not None:
+                    self._delay(node, state.amounts, -1)
             elif trainer is not None:
-                crew.loose.remove(trainer)
-            self._sit(seat)
+                state.unbound.remove(trainer)
+            self._add(slot)
 
         self._note(undo)
 
-    def _delay(self, host: NodeInfo, wanted: Shape, sign: int) -> None:
+    def _delay(self, node: NodeInfo, amounts: Shape, sign: int) -> None:
         """Count room as still to come: a pod needs its time to go."""
-        for resource, amount in wanted:
-            host.now[resource] -= sign * amount
-        host.kind = None
+        for resource, amount in amounts:
+            node.now[resource] -= sign * amount
+        node.kind = None
 
-    def suspend(self, crew: JobState, cause: Cause, text: str) -> None:
+    def suspend(self, state: JobState, cause: Cause, text: str) -> None:
         """Take a job off whole: trainers, masters and parameter servers."""
-        for seat in sorted(crew.seats, key=lambda each: each.disposal):
-            self.evict(seat, "suspended")
-        for held in sorted(crew.job.held, key=lambda each: (each.node, each.request)):
-            if (host := self.by_name.get(held.node)) is not None:
-                self.release(host, held.request)
-        self.cancel(crew.job.key)
-        crew.is_admitted = False
-        self._stir(crew)
-        crew.notes.append((cause, text))
-        self._note(lambda: self._resume(crew))
+        for slot in sorted(state.slots, key=lambda each: each.eviction_order):
+            self.evict(slot, "suspended")
+        for held in sorted(state.job.held, key=lambda each: (each.node, each.request)):
+            if (node := self.by_name.get(held.node)) is not None:
+                self.release(node, held.request)
+        self.cancel(state.job.key)
+        state.is_admitted = False
+        self._update(state)
+        state.notes.append((cause, text))
+        self._note(lambda: self._resume(state))
 
-    def relax(self, crew: JobState, text: str) -> None:
+    def relax(self, state: JobState, text: str) -> None:
         """Let a job go on with the trainers that it has as its minimum."""
-        job = crew.job
-        crew.job = replace(job, minimum=crew.count)
-        crew.notes.append(("steady", text))
-        self._stir(crew)
+        job = state.job
+        state.job = replace(job, minimum=state.count)
+        state.notes.append(("steady", text))
+        self._update(state)
 
         def undo() -> None:
-            crew.job = job
-            crew.notes.pop()
-            self._stir(crew)
+            state.job = job
+            state.notes.pop()
+            self._update(state)
 
         self._note(undo)
 
-    def admit(self, crew: JobState, hints: dict[str, list[str]]) -> None:
+    def admit(self, state: JobState, hints: dict[str, list[str]]) -> None:
         """Count a job as running, with nodes for the pods of its gang."""
-        crew.is_admitted = True
-        crew.hints = hints
-        self._stir(crew)
+        state.is_admitted = True
+        state.hints = hints
+        self._update(state)
 
         def undo() -> None:
-            crew.is_admitted = False
-            crew.hints = {}
-            self._stir(crew)
+            state.is_admitted = False
+            state.hints = {}
+            self._update(state)
 
         self._note(undo)
 
-    def _resume(self, crew: JobState) -> None:
-        crew.is_admitted = True
-        crew.notes.pop()
-        self._stir(crew)
+    def _resume(self, state: JobState) -> None:
+        state.is_admitted = True
+        state.notes.pop()
+        self._update(state)
 
     # Questions.
 
-    def kind(self, host: NodeInfo) -> int:
-        """Give a number that hosts of the same size and room share."""
-        if (known := host.kind) is None:
-            standing = (host.allocatable, tuple(host.now), tuple(host.later))
-            known = host.kind = self._kinds.setdefault(standing, len(self._kinds))
+    def kind(self, node: NodeInfo) -> int:
+        """Give a number that nodes of the same size and room share."""
+        if (known := node.kind) is None:
+            standing = (node.allocatable, tuple(node.now), tuple(node.later))
+            known = node.kind = self._kinds.setdefault(standing, len(self._kinds))
         return known
 
-    def left_over(self, host: NodeInfo, wanted: Shape) -> int:
-        """Give what a host has left of the things asked for, after the pod, in shares of the largest node."""
-        later, whole, left = host.later, self.whole, 0
-        for each, amount in wanted:
+    def left_over(self, node: NodeInfo, amounts: Shape) -> int:
+        """Give what a node has left of the things asked for, after the pod, in shares of the largest node."""
+        later, whole, left = node.later, self.whole, 0
+        for each, amount in amounts:
             left += (later[each] - amount) * WHOLE // whole[each]
         return left
 
-    def waste(self, room: list[int], wanted: Shape) -> int:
+    def waste(self, room: list[int], amounts: Shape) -> int:
         """Give the share of a left-over that fits nothing; 0 if somebody can use it."""
         for each in self.shapes:
             if fits(room, each):
                 return 0
-        return sum([room[each] * WHOLE // self.whole[each] for each, _ in wanted])
+        return sum([room[each] * WHOLE // self.whole[each] for each, _ in amounts])
 
-    def spared(self, host: NodeInfo, wanted: Shape) -> int:
+    def spared(self, node: NodeInfo, amounts: Shape) -> int:
         """Give the share of devices that such a pod leaves idle: it is to fill GPU nodes or leave them."""
-        if not host.devices:
+        if not node.devices:
             return 0
-        asked = dict(wanted)
+        asked = dict(amounts)
         return sum(
-            (host.later[each] - asked[each] if each in asked else count) * WHOLE // self.whole[each]
-            for each, count in host.devices
+            (node.later[each] - asked[each] if each in asked else count) * WHOLE // self.whole[each]
+            for each, count in node.devices
         )
 
     def reserved(self) -> set[str]:
@@ -554,21 +556,21 @@ class ClusterState:
     def kept(self) -> tuple[Reservation, ...]:
         """Give the room that is kept for pods which are no trainers."""
         rows = [
-            Reservation(node=host.name, request=request, key=key)
-            for host, request, key, _ in self.reservations.values()
+            Reservation(node=node.name, request=request, key=key)
+            for node, request, key, _ in self.reservations.values()
         ]
         return tuple(sorted(rows, key=lambda row: (row.key, row.node)))
 
-    def hosts_of(self, names: frozenset[str] | None, without: Iterable[str] = ()) -> list[NodeInfo]:
-        """Give the hosts of these names, or all, without some."""
+    def nodes_of(self, names: frozenset[str] | None, without: Iterable[str] = ()) -> list[NodeInfo]:
+        """Give the nodes of these names, or all, without some."""
         barred = frozenset(without)
         if names is None and not barred:
-            return self.hosts
+            return self.nodes
         if (known := self._chosen.get((names, barred))) is None:
             known = [
-                host
-                for host in self.hosts
-                if (names is None or host.name in names) and host.name not in barred
+                node
+                for node in self.nodes
+                if (names is None or node.name in names) and node.name not in barred
             ]
             self._chosen[names, barred] = known
         return known
@@ -585,18 +587,21 @@ class ResourceNeed(NamedTuple):
     number: int  # how many
 
 
-def members(crew: JobState, whole: list[int]) -> list[ResourceNeed]:
+def members(state: JobState, whole: list[int]) -> list[ResourceNeed]:
     """Give the masters and parameter servers of a job that waits, the largest first."""
-    if crew.is_admitted:
+    if state.is_admitted:
         return []
-    roles = sorted(crew.job.gang, key=lambda role: (-dominant(shape(role.request), whole), role.name))
+    roles = sorted(state.job.gang, key=lambda role: (-dominant(shape(role.request), whole), role.name))
     return [ResourceNeed(role.name, role.request, role.count) for role in roles if role.count]
 
 
-def needs(crew: JobState, whole: list[int]) -> list[ResourceNeed]:
+def needs(state: JobState, whole: list[int]) -> list[ResourceNeed]:
     """Give the pods of a job's gang that are not there: members, then trainers up to the minimum."""
-    short = crew.job.minimum - crew.count
-    return [*members(crew, whole), *([ResourceNeed("trainer", crew.job.trainer, short)] if short > 0 else [])]
+    short = state.job.minimum - state.count
+    return [
+        *members(state, whole),
+        *([ResourceNeed("trainer", state.job.trainer, short)] if short > 0 else []),
+    ]
 
 
 def amount(lacked: Iterable[ResourceNeed], size: int) -> Vector:
@@ -604,19 +609,19 @@ def amount(lacked: Iterable[ResourceNeed], size: int) -> Vector:
     return total([tuple(each * need.number for each in need.request) for need in lacked], size)
 
 
-def useful(ledger: ClusterState, crew: JobState) -> frozenset[str]:
+def useful(cluster: ClusterState, state: JobState) -> frozenset[str]:
     """Give the nodes that could take any pod of a job's gang."""
-    kinds = [shape(need.request) for need in needs(crew, ledger.whole)]
-    hosts = ledger.hosts_of(crew.job.nodes, crew.bars)
-    sizes = {size for size in {host.allocatable for host in hosts} if any(fits(size, kind) for kind in kinds)}
-    return frozenset([host.name for host in hosts if host.allocatable in sizes])
+    kinds = [shape(need.request) for need in needs(state, cluster.whole)]
+    nodes = cluster.nodes_of(state.job.nodes, state.bars)
+    sizes = {size for size in {node.allocatable for node in nodes} if any(fits(size, kind) for kind in kinds)}
+    return frozenset([node.name for node in nodes if node.allocatable in sizes])
 
 
-def could_ever_run(ledger: ClusterState, crew: JobState, nodes: frozenset[str]) -> bool:
+def could_ever_run(cluster: ClusterState, state: JobState, node_names: frozenset[str]) -> bool:
     """Tell whether the gang of a job could fit if the nodes it can use were empty, by sums and pod by pod."""
-    lacked = needs(crew, ledger.whole)
-    sizes = Counter([host.allocatable for host in ledger.hosts_of(nodes)])
-    size = len(ledger.snapshot.resources)
+    lacked = needs(state, cluster.whole)
+    sizes = Counter([node.allocatable for node in cluster.nodes_of(node_names)])
+    size = len(cluster.snapshot.resources)
     room = total([tuple(each * number for each in all_) for all_, number in sizes.items()], size)
     return fits(room, shape(amount(lacked, size))) and all(
         any(fits(all_, shape(need.request)) for all_ in sizes) for need in lacked
@@ -629,21 +634,21 @@ Room = list[int]
 
 
 class FreeRoom:
-    """What some hosts together have free, kept up to date from the log; overfull ones count as full."""
+    """What some nodes together have free, kept up to date from the log; overfull ones count as full."""
 
-    def __init__(self, ledger: ClusterState, hosts: Iterable[NodeInfo]) -> None:
-        self._ledger = ledger
-        self._seen = len(ledger.log)
-        self._at = {host.index: [max(0, amount) for amount in host.later] for host in hosts}
+    def __init__(self, cluster: ClusterState, nodes: Iterable[NodeInfo]) -> None:
+        self._cluster = cluster
+        self._seen = len(cluster.log)
+        self._at = {node.index: [max(0, amount) for amount in node.later] for node in nodes}
         self._sums = [sum(amounts) for amounts in zip(*self._at.values(), strict=True)]
-        self._sums += [0] * (len(ledger.whole) - len(self._sums))
+        self._sums += [0] * (len(cluster.whole) - len(self._sums))
 
     def sums(self) -> list[int]:
         """Give the sum of each resource."""
-        log = self._ledger.log
+        log = self._cluster.log
         for index in dict.fromkeys(log[self._seen :]):
             if (before := self._at.get(index)) is not None:
-                self._at[index] = after = [max(0, amount) for amount in self._ledger.hosts[index].later]
+                self._at[index] = after = [max(0, amount) for amount in self._cluster.nodes[index].later]
                 for each, amount in enumerate(after):
                     self._sums[each] += amount - before[each]
         self._seen = len(log)
@@ -651,31 +656,36 @@ class FreeRoom:
 
 
 def has_places(
-    ledger: ClusterState, crew: JobState, nodes: frozenset[str] | None, aside: Collection[JobState] = ()
+    cluster: ClusterState,
+    state: JobState,
+    node_names: NodeNames,
+    preempted: Collection[JobState] = (),
 ) -> bool:
     """Tell whether there can be places enough for each kind of pod that a job lacks, if others took none."""
-    rooms = _without(ledger, aside)
+    rooms = _without(cluster, preempted)
     givers = {
-        each for each in ledger.crews.values() if each.surplus and each.job.priority <= crew.job.priority
+        each for each in cluster.states.values() if each.surplus and each.job.priority <= state.job.priority
     }
-    givers.difference_update(aside)
-    pairs = [(rooms[host.index], _lifted(host, rooms[host.index], givers)) for host in ledger.hosts_of(nodes)]
+    givers.difference_update(preempted)
+    pairs = [
+        (rooms[node.index], _lifted(node, rooms[node.index], givers)) for node in cluster.nodes_of(node_names)
+    ]
     return all(
-        _is_room(pairs, shape(need.request), need.number, givers) for need in needs(crew, ledger.whole)
+        _is_room(pairs, shape(need.request), need.number, givers) for need in needs(state, cluster.whole)
     )
 
 
-def _is_room(pairs: list[tuple[Room, Room]], wanted: Shape, number: int, givers: set[JobState]) -> bool:
+def _is_room(pairs: list[tuple[Room, Room]], amounts: Shape, number: int, givers: set[JobState]) -> bool:
     """Tell whether there can be so many places, in free room or in that of trainers that can be spared."""
-    missing = number - sum([count(room, wanted) for room, _ in pairs])
+    missing = number - sum([count(room, amounts) for room, _ in pairs])
     if missing <= 0:
         return True
     requests = [giver.job.trainer for giver in givers]
-    largest = [(each, amount, max([one[each] for one in requests], default=0)) for each, amount in wanted]
+    largest = [(each, amount, max([one[each] for one in requests], default=0)) for each, amount in amounts]
     prices: list[int] = []
     for room, lifted in pairs:
-        free = count(room, wanted)
-        prices += _prices(room, free, min(count(lifted, wanted), free + missing), largest)
+        free = count(room, amounts)
+        prices += _prices(room, free, min(count(lifted, amounts), free + missing), largest)
     cheapest = sorted(prices)[:missing]
     return len(cheapest) == missing and sum(cheapest) <= sum([giver.surplus for giver in givers])
 
@@ -690,27 +700,27 @@ def _prices(room: Room, free: int, most: int, largest: list[tuple[int, int, int]
         yield gone - before
 
 
-def _without(ledger: ClusterState, aside: Collection[JobState]) -> list[Room]:
-    """Give the room of each host once those jobs are gone."""
-    gone = set(aside)
-    rooms = [_lifted(host, host.later, gone) for host in ledger.hosts]
-    for other in aside:
+def _without(cluster: ClusterState, preempted: Collection[JobState]) -> list[Room]:
+    """Give the room of each node once those jobs are gone."""
+    gone = set(preempted)
+    rooms = [_lifted(node, node.later, gone) for node in cluster.nodes]
+    for other in preempted:
         for held in other.job.held:
-            if (host := ledger.by_name.get(held.node)) is not None:
-                _add(rooms[host.index], held.request)
-    keys = {other.job.key for other in aside}
-    for host, request, _, owner in ledger.reservations.values():
+            if (node := cluster.by_name.get(held.node)) is not None:
+                _add(rooms[node.index], held.request)
+    keys = {other.job.key for other in preempted}
+    for node, request, _, owner in cluster.reservations.values():
         if owner in keys:
-            _add(rooms[host.index], request)
+            _add(rooms[node.index], request)
     return rooms
 
 
-def _lifted(host: NodeInfo, room: Room, crews: Set[JobState]) -> Room:
-    """Give a room of a host and that of all trainers there of those jobs."""
+def _lifted(node: NodeInfo, room: Room, states: Set[JobState]) -> Room:
+    """Give a room of a node and that of all trainers there of those jobs."""
     lifted = list(room)
-    for crew in host.crews.keys() & crews if crews else ():
-        number = len(host.crews[crew])
-        for each, amount in crew.wanted:
+    for state in node.states.keys() & states if states else ():
+        number = len(node.states[state])
+        for each, amount in state.amounts:
             lifted[each] += number * amount
     return lifted
 

@@ -43,12 +43,12 @@ class Gain:
         self._fulfilment = Fulfilment(jobs)
         self._gains = {job.key: _gains(job, totals) for job in jobs}
         self._kinds = {job.key: (job.trainer, job.minimum, self._gains[job.key]) for job in jobs}
-        ranks = [self._fulfilment.level(job, job.maximum) for job in jobs]
+        ranks = [self._fulfilment.share(job, job.maximum) for job in jobs]
         self._scale = 1 + max(ranks, default=0)
 
-    def level(self, job: Job, count: int) -> int:
+    def share(self, job: Job, count: int) -> int:
         """Give the gain of one more trainer as a negative number; fulfilment decides between equal ones."""
-        return self._fulfilment.level(job, count) - self._gain(job, count) * self._scale
+        return self._fulfilment.share(job, count) - self._gain(job, count) * self._scale
 
     def is_fairer(self, poor: Job, poor_count: int, rich: Job, rich_count: int) -> bool:
         """Tell whether the gain of the one is worth more than the loss of the other and the restarts.

@@ -46,15 +46,15 @@ def full_nodes(draw: st.DrawFn) -> Snapshot:
 def test_those_that_go_make_room_enough_and_none_goes_in_vain(
     snapshot: Snapshot, request: tuple[int, int]
 ) -> None:
-    books = ClusterState(snapshot, Fulfilment(snapshot.jobs), 0)
-    (host,), wanted = books.hosts, shape(request)
+    transaction = ClusterState(snapshot, Fulfilment(snapshot.jobs), 0)
+    (node,), amounts = transaction.nodes, shape(request)
 
-    found = clear(books, host, wanted, surplus_up_to(1))
+    found = clear(transaction, node, amounts, surplus_up_to(1))
 
-    assert (found is not None) == fits(host.allocatable, wanted)
-    for spared in (None, *found.seats) if found is not None else ():
-        going = [seat.crew.job.trainer for seat in found.seats if seat is not spared]
-        assert fits(total(going, 2), wanted) == (spared is None)
+    assert (found is not None) == fits(node.allocatable, amounts)
+    for spared in (None, *found.slots) if found is not None else ():
+        going = [slot.state.job.trainer for slot in found.slots if slot is not spared]
+        assert fits(total(going, 2), amounts) == (spared is None)
 
 
 @given(requests.filter(bool), requests.filter(bool), requests.filter(bool), rooms)

@@ -79,13 +79,13 @@ def test_room_that_grows_with_every_trainer_breaks_the_law_of_room(monkeypatch: 
     """B1: the dry run adds a trainer's request to what is free instead of taking it away."""
     take = ClusterState._take
 
-    def wrongly(self: ClusterState, host: NodeInfo, wanted: Shape) -> None:
-        take(self, host, tuple((each, -amount) for each, amount in wanted))
+    def wrongly(self: ClusterState, node: NodeInfo, amounts: Shape) -> None:
+        take(self, node, tuple((each, -amount) for each, amount in amounts))
 
-    def add(self: ClusterState, crew: JobState, host: NodeInfo, cause: str) -> None:
+    def add(self: ClusterState, state: JobState, node: NodeInfo, cause: str) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(ClusterState, "_take", wrongly)
-            original(self, crew, host, cause)  # type: ignore[arg-type]
+            original(self, state, node, cause)  # type: ignore[arg-type]
 
     original = ClusterState.add
     monkeypatch.setattr(ClusterState, "add", add)
@@ -96,8 +96,8 @@ def test_job_frozen_by_a_trainer_without_a_node_leaves_room_idle(monkeypatch: py
     """B3: a job of which a trainer is not bound is not scaled at all."""
     can_gain = fair.can_gain
 
-    def frozen(crew: JobState, now_ms: int) -> bool:
-        return can_gain(crew, now_ms) and all(trainer.node for trainer in crew.job.trainers)
+    def frozen(state: JobState, now_ms: int) -> bool:
+        return can_gain(state, now_ms) and all(trainer.node for trainer in state.job.trainers)
 
     monkeypatch.setattr(fair, "can_gain", frozen)
     monkeypatch.setattr("mlstack.elastic.policy.fair.seat_loose", lambda *_, **__: None)
@@ -109,7 +109,7 @@ def test_equal_increments_instead_of_equal_levels_are_not_even(monkeypatch: pyte
     monkeypatch.setattr(
         fair,
         "_rank",
-        lambda crew: (-crew.job.priority, len(crew.seats) - len(crew.job.trainers), crew.job.key),
+        lambda state: (-state.job.priority, len(state.slots) - len(state.job.trainers), state.job.key),
     )
     assert breaks(is_even, **PLAIN)
 
@@ -117,11 +117,11 @@ def test_equal_increments_instead_of_equal_levels_are_not_even(monkeypatch: pyte
 def test_shrinking_by_another_rule_than_growing_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """B5: a trainer is given where there is room, and taken where little is left, in the same plan."""
 
-    def grow(books: Transaction, headroom: Headroom) -> int:
-        grown = original(books, headroom)
-        for crew in books.ledger.crews.values():
-            for seat in [seat for seat in crew.seats if seat.is_planned][: crew.surplus]:
-                books.ledger.evict(seat, "bounds")
+    def grow(transaction: Transaction, headroom: Headroom) -> int:
+        grown = original(transaction, headroom)
+        for state in transaction.cluster.states.values():
+            for slot in [slot for slot in state.slots if slot.is_planned][: state.surplus]:
+                transaction.cluster.evict(slot, "bounds")
         return grown
 
     original = fair.grow

@@ -23,7 +23,7 @@ class Afresh(FreeRoom):
     """Adds up for every question."""
 
     def sums(self) -> list[int]:
-        return FreeRoom(self._ledger, [self._ledger.hosts[index] for index in self._at])._sums
+        return FreeRoom(self._cluster, [self._cluster.nodes[index] for index in self._at])._sums
 
 
 def forgetful(find: Callable[..., Any]) -> Callable[..., Any]:
@@ -31,9 +31,9 @@ def forgetful(find: Callable[..., Any]) -> Callable[..., Any]:
     seen: dict[int, int] = {}
 
     def found(self: Any, *args: Any, **options: Any) -> Any:
-        if seen.get(id(self)) != self._ledger.epoch:
+        if seen.get(id(self)) != self._cluster.epoch:
             self._rankings.clear()
-        seen[id(self)] = self._ledger.epoch
+        seen[id(self)] = self._cluster.epoch
         return find(self, *args, **options)
 
     return found
@@ -41,8 +41,8 @@ def forgetful(find: Callable[..., Any]) -> Callable[..., Any]:
 
 def honest(contest: Contest[Any]) -> NodeInfo | None:
     """Give the best node, and be sure that none is ranked behind its worth."""
-    for host in contest._hosts.values():
-        cost, rank = contest.cost(host), contest.rank(host)
+    for node in contest._nodes.values():
+        cost, rank = contest.cost(node), contest.rank(node)
         assert cost is None or (rank is not None and rank <= cost)
     return BEST(contest)
 

@@ -134,7 +134,7 @@ def test_it_comes_to_rest(snapshot: Snapshot) -> None:
 def test_each_further_trainer_gains_less(snapshot: Snapshot) -> None:
     gain = Gain(snapshot.jobs, (100,))
     for job in snapshot.jobs:
-        levels = [gain.level(job, count) for count in range(job.minimum, job.maximum + 1)]
+        levels = [gain.share(job, count) for count in range(job.minimum, job.maximum + 1)]
         assert all(before < after for before, after in pairwise(levels))
 
 

@@ -18,30 +18,30 @@ def running(key: str, *nodes: str, minimum: int) -> Job:
     return Job(key=key, minimum=minimum, maximum=9, trainer=(2,), state="admitted", trainers=trainers)
 
 
-def ledger(*jobs: Job) -> ClusterState:
+def cluster(*jobs: Job) -> ClusterState:
     nodes = (node("a"), node("b"))
     snapshot = Snapshot(now_ms=0, resources=("cpu",), nodes=nodes, jobs=jobs)
     return ClusterState(snapshot, Fulfilment(jobs), 0)
 
 
 def test_free_room_follows_the_ledger_and_passes_over_what_is_overfull() -> None:
-    books = ledger(running("j", *["a"] * 6, minimum=1))
-    room = FreeRoom(books, books.hosts)
+    transaction = cluster(running("j", *["a"] * 6, minimum=1))
+    room = FreeRoom(transaction, transaction.nodes)
     assert room.sums() == [10]
-    books.reserve(books.by_name["b"], (3,), "web")
+    transaction.reserve(transaction.by_name["b"], (3,), "web")
     assert room.sums() == [7]
-    books.rollback(0)
+    transaction.rollback(0)
     assert room.sums() == [10]
 
 
 def test_a_pod_needs_no_more_trainers_to_go_than_can_be_spared() -> None:
     large = Job(key="large", minimum=2, maximum=2, trainer=(8,), priority=1)
     crowd = ["a"] * 5 + ["b"] * 5
-    spare = ledger(large, running("j", *crowd, minimum=2))
-    assert has_places(spare, spare.crews["large"], None)
-    scarce = ledger(large, running("j", *crowd, minimum=3))
-    assert not has_places(scarce, scarce.crews["large"], None)
-    assert not has_places(spare, spare.crews["large"], frozenset("a"))
+    spare = cluster(large, running("j", *crowd, minimum=2))
+    assert has_places(spare, spare.states["large"], None)
+    scarce = cluster(large, running("j", *crowd, minimum=3))
+    assert not has_places(scarce, scarce.states["large"], None)
+    assert not has_places(spare, spare.states["large"], frozenset("a"))
 
 
 def test_jobs_that_are_set_aside_leave_their_servers_room_too() -> None:
@@ -62,6 +62,6 @@ def test_jobs_that_are_set_aside_leave_their_servers_room_too() -> None:
         nodes=(Node(name="a", allocatable=(10,), used=(6,)),),
         jobs=(large, held),
     )
-    books = ClusterState(snapshot, Fulfilment(snapshot.jobs), 0)
-    assert not has_places(books, books.crews["large"], None)
-    assert has_places(books, books.crews["large"], None, [books.crews["j"]])
+    transaction = ClusterState(snapshot, Fulfilment(snapshot.jobs), 0)
+    assert not has_places(transaction, transaction.states["large"], None)
+    assert has_places(transaction, transaction.states["large"], None, [transaction.states["j"]])

@@ -9,8 +9,8 @@ from mlstack.elastic.snapshot import Job, Node, Snapshot, Trainer
 ON_B = frozenset("b")
 
 
-def ledger() -> ClusterState:
-    """Give the books of two full nodes with a trainer each, of a job that can spare one."""
+def cluster() -> ClusterState:
+    """Give the state of two full nodes with a trainer each, of a job that can spare one."""
     nodes = tuple(Node(name=name, allocatable=(2,), used=(0,)) for name in "ab")
     trainers = tuple(Trainer(name=name, node=name, planned=name, created_ms=0) for name in "ab")
     job = Job(key="j", minimum=1, maximum=2, trainer=(2,), state="admitted", trainers=trainers)
@@ -23,23 +23,23 @@ def find(finder: VictimFinder) -> NodeInfo | None:
 
 
 def test_a_node_is_ranked_again_when_its_job_gets_back_what_it_lost_elsewhere() -> None:
-    books = ledger()
-    finder, b = VictimFinder(books), books.by_name["b"]
+    transaction = cluster()
+    finder, b = VictimFinder(transaction), transaction.by_name["b"]
     assert find(finder) is b
-    ((first, *_),) = books.by_name["a"].crews.values()
-    books.evict(first, "gang")
+    ((first, *_),) = transaction.by_name["a"].states.values()
+    transaction.evict(first, "gang")
     assert find(finder) is None
-    books.rollback(0)
+    transaction.rollback(0)
     assert find(finder) is b
 
 
 def test_a_ranking_does_not_grow_with_the_number_of_attempts() -> None:
-    books = ledger()
-    finder = VictimFinder(books)
+    transaction = cluster()
+    finder = VictimFinder(transaction)
     for _ in range(20 * CROWDED):
         find(finder)
-        books.reserve(books.by_name["b"], (1,), "web")
-        books.rollback(0)
+        transaction.reserve(transaction.by_name["b"], (1,), "web")
+        transaction.rollback(0)
     (ranking,) = finder._rankings.values()
-    assert find(finder) is books.by_name["b"]
+    assert find(finder) is transaction.by_name["b"]
     assert len(ranking._heap) <= CROWDED
