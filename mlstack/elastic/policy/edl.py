@@ -1,4 +1,4 @@
-"""What EDL's rules look at: sums over the whole cluster and what is idle on each node.
+"""EDL's rules, mended (`edl`) and as of v0.1.0 (`edl-v010`), over sums of the whole cluster.
 
 Demand counts all pods, those without a node too: where it exceeds the total, somebody waits. Pods on their
 way out still count as used.

@@ -1,4 +1,4 @@
-"""Places that stay free for what may come, counted in whole places for a trainer, not in sums of scraps."""
+"""Policy `fair`: head-room, growth, balance between jobs, and decisions in words."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from heapq import heapify, heappop, heappush
 
 from mlstack.elastic import snapshot
 from mlstack.elastic.policy.gangs import Admission, Demands, place_unbound, restore_rendezvous
+from mlstack.elastic.policy.needs import needs
 from mlstack.elastic.policy.placement import Clearance, Transaction, can_go, clear
 from mlstack.elastic.policy.state import (
     ClusterState,
@@ -21,7 +22,6 @@ from mlstack.elastic.policy.state import (
     count,
     in_range,
     is_within,
-    needs,
 )
 from mlstack.elastic.snapshot import Cause, Decision, PolicyConfig, Reason, ScalePlan, Snapshot, Vector
 from mlstack.table import Table
@@ -54,8 +54,8 @@ class _Free:
     def change(self, node: NodeInfo, amounts: Shape, sign: int) -> int:
         """Give how many places there are more if a pod leaves a node (1), or comes to it (-1)."""
         room = list(node.later)
-        for each, amount in amounts:
-            room[each] += sign * amount
+        for resource, amount in amounts:
+            room[resource] += sign * amount
         return count(room, self._kind) - count(node.later, self._kind)
 
 
@@ -149,7 +149,7 @@ def _fill(transaction: Transaction, headroom: Headroom) -> int:
     grown = 0
     while queue:
         state = transaction.cluster.states[heappop(queue)[2]]
-        node = transaction.free_place(state, state.job.nodes)
+        node = transaction.free_node(state.amounts, state.job.nodes, state.bars)
         if node is None or not headroom.allows(node, state.amounts):
             continue
         transaction.cluster.add(state, node, "growth")
@@ -188,7 +188,7 @@ class Balance:
         """Give the poorest job that can be helped one trainer of richer ones."""
         failed: set[Hashable] = set()
         gaining = [state for state in self._cluster.states.values() if can_gain(state, self._now_ms)]
-        for state in sorted(gaining, key=lambda each: (-each.job.priority, each.share, each.job.key)):
+        for state in sorted(gaining, key=lambda state: (-state.job.priority, state.share, state.job.key)):
             kind = _kind(state)
             if kind in failed:
                 continue
@@ -234,7 +234,7 @@ class Balance:
         self, poor: JobState, allowed: dict[JobState, int]
     ) -> tuple[NodeInfo, tuple[TrainerSlot, ...]] | None:
         """Find one trainer whose room is enough: of the lowest priority, then of the richest job."""
-        for rich in sorted(allowed, key=lambda each: (each.job.priority, -each.share, each.job.key)):
+        for rich in sorted(allowed, key=lambda state: (state.job.priority, -state.share, state.job.key)):
             nodes = [node for node in dict.fromkeys([slot.node for slot in rich.slots]) if node is not None]
             suited = {node for node in nodes if self._is_enough(node, rich, poor)}
             options = [
@@ -249,8 +249,8 @@ class Balance:
     def _is_enough(self, node: NodeInfo, rich: JobState, poor: JobState) -> bool:
         """Tell whether a job may use a node, and has room there when a trainer of another one goes."""
         later, frees, names = node.later, rich.job.trainer, poor.job.nodes
-        for each, amount in poor.amounts:
-            if later[each] + frees[each] < amount:
+        for resource, amount in poor.amounts:
+            if later[resource] + frees[resource] < amount:
                 return False
         return (names is None or node.name in names) and node.name not in poor.bars
 
@@ -384,7 +384,7 @@ def _grows(state: JobState, number: int) -> str:
 def _losses(state: JobState) -> list[Reason]:
     found = []
     for cause in dict.fromkeys(cause for _, cause, _ in state.gone if cause != "stuck"):
-        whom = Counter(name for _, each, name in state.gone if each == cause)
+        whom = Counter(name for _, other, name in state.gone if other == cause)
         number = sum(whom.values())
         whom = Counter({"its own gang" if name == state.job.key else name: whom[name] for name in whom})
         favour = f" for {_names(whom)}" if any(whom) else f" above its maximum of {state.job.maximum}"
@@ -410,7 +410,7 @@ def _waiting(transaction: Transaction, state: JobState) -> str:
     names = transaction.cluster.snapshot.resources
     for need in needs(state, transaction.cluster.whole):
         if not any(_is_enough(node.allocatable, need.request) for node in nodes):
-            most = [max(node.allocatable[each] for node in nodes) for each in range(len(names))]
+            most = [max(node.allocatable[resource] for node in nodes) for resource in range(len(names))]
             text = _amounts(names, need.request, most)
             return f"no node is large enough for one {need.name} of {text}"
     row = transaction.unplaced.get(state.job.key)
@@ -424,10 +424,10 @@ def _is_enough(room: Sequence[int], amounts: Vector) -> bool:
 
 def _amounts(names: Sequence[str], amounts: Vector, room: Sequence[int]) -> str:
     """Write the amounts that are too much for the room; where each would do alone, all of them."""
-    asked = [each for each in range(len(names)) if amounts[each]]
-    short = [each for each in asked if amounts[each] > room[each]]
-    together = [each for each in asked if names[each] != "pods"]
-    return ", ".join(_amount(names[each], amounts[each]) for each in short or together or asked)
+    asked = [resource for resource in range(len(names)) if amounts[resource]]
+    short = [resource for resource in asked if amounts[resource] > room[resource]]
+    together = [resource for resource in asked if names[resource] != "pods"]
+    return ", ".join(_amount(names[resource], amounts[resource]) for resource in short or together or asked)
 
 
 def _amount(name: str, amount: int) -> str:
@@ -464,7 +464,7 @@ def _list(parts: list[str]) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
-# --- The state become a plan: for each job a target, its victims and places, and why ---
+# --- The cluster state becomes a plan: for each job a target, its victims and places, and why ---
 
 
 def conclude(transaction: Transaction) -> ScalePlan:
@@ -582,6 +582,6 @@ def _keep_bounds(transaction: Transaction) -> None:
     """Take trainers above the maximum of their job."""
     for state in transaction.cluster.states.values():
         if state.job.state == "admitted":
-            slots = sorted(state.slots, key=lambda each: (each.is_meeting, each.eviction_order))
+            slots = sorted(state.slots, key=lambda slot: (slot.is_meeting, slot.eviction_order))
             for slot in slots[: max(0, state.count - state.job.maximum)]:
                 transaction.cluster.evict(slot, "bounds")

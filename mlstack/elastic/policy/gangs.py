@@ -1,28 +1,22 @@
-"""Pods without a node that are no trainers: they come first."""
+"""Whole gangs: pods without a node, jobs that wait or lost something, preemption, rendezvous."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Hashable
 
-from mlstack.elastic.policy.placement import Transaction
-from mlstack.elastic.policy.state import (
-    ClusterState,
+from mlstack.elastic.policy.needs import (
     FreeRoom,
-    JobState,
-    NodeNames,
     ResourceNeed,
-    TrainerSlot,
     amount,
     could_ever_run,
-    dominant,
-    fits,
     has_places,
     members,
     needs,
-    shape,
     useful,
 )
+from mlstack.elastic.policy.placement import Transaction
+from mlstack.elastic.policy.state import ClusterState, JobState, NodeNames, TrainerSlot, dominant, fits, shape
 from mlstack.elastic.snapshot import Cause, Demand, Trainer, Unplaced
 
 # --- Pods without a node that are no trainers: they come first ---
@@ -50,7 +44,7 @@ class Demands:
         self._transaction.cluster.epoch += 1
         missing: dict[str, list[Demand]] = {}
         served = self._transaction.cluster.reserved()
-        self._left = [each for each in self._left if each.key not in served and not self._serve(each)]
+        self._left = [demand for demand in self._left if demand.key not in served and not self._serve(demand)]
         for demand in self._left:
             if demand.job:
                 missing.setdefault(demand.job, []).append(demand)
@@ -75,7 +69,7 @@ class Demands:
 def place_own(transaction: Transaction, state: JobState, demand: Demand) -> bool:
     """Find room for a master or parameter server of a job: on the nodes it is tied to, or else anywhere."""
     for node_names in dict.fromkeys((demand.nodes, state.job.nodes)):
-        if transaction.place_member(state, demand.request, node_names, demand.key, is_late=True) is not None:
+        if transaction.place_server(state, demand.request, node_names, demand.key, is_late=True) is not None:
             return True
     return False
 
@@ -117,7 +111,7 @@ class Attempts:
         for need in members(state, self._cluster.whole):
             key = f"{state.job.key} {need.name}"
             for placed in range(need.number):
-                node = self._transaction.place_member(state, need.request, node_names, key)
+                node = self._transaction.place_server(state, need.request, node_names, key)
                 if node is None:
                     left.append(need._replace(number=need.number - placed))
                     break
@@ -148,19 +142,19 @@ class Attempts:
         room = free.sums()
         for other in self._cluster.states.values():
             if other.job.priority <= state.job.priority and (surplus := other.surplus):
-                for each, part in other.amounts:
-                    room[each] += surplus * part
+                for resource, part in other.amounts:
+                    room[resource] += surplus * part
         for other in preempted:
-            for each, part in other.amounts:
-                room[each] += (other.count - other.surplus) * part
+            for resource, part in other.amounts:
+                room[resource] += (other.count - other.surplus) * part
             for held in other.job.held:
-                for each, part in enumerate(held.request):
-                    room[each] += part
+                for resource, part in enumerate(held.request):
+                    room[resource] += part
         keys = {other.job.key for other in preempted}
         for _, request, _, owner in self._cluster.reservations.values() if keys else ():
             if owner in keys:
-                for each, part in enumerate(request):
-                    room[each] += part
+                for resource, part in enumerate(request):
+                    room[resource] += part
         return fits(room, needed)
 
 
@@ -182,11 +176,13 @@ class Preemption:
         self._node_names = node_names
         self._mark = cluster.steps
         lower = [
-            each
-            for each in cluster.states.values()
-            if not each.is_settled and each.job.priority < state.job.priority
+            other
+            for other in cluster.states.values()
+            if not other.is_settled and other.job.priority < state.job.priority
         ]
-        self._lower = sorted(lower, key=lambda each: (each.job.priority, -each.job.created_ms, each.job.key))
+        self._lower = sorted(
+            lower, key=lambda other: (other.job.priority, -other.job.created_ms, other.job.key)
+        )
 
     def run(self) -> bool:
         """Take off as many jobs as it takes and no more; tell whether that made room."""
@@ -209,10 +205,10 @@ class Preemption:
             numbers, True, first, key=lambda number: self._fits_without(self._lower[:number])
         )
 
-    def _suspend(self, each: JobState) -> None:
+    def _suspend(self, victim: JobState) -> None:
         job = self._state.job
-        text = f"taken off for {job.key} of priority {job.priority}, above its {each.job.priority}"
-        self._cluster.suspend(each, "suspended", text)
+        text = f"taken off for {job.key} of priority {job.priority}, above its {victim.job.priority}"
+        self._cluster.suspend(victim, "suspended", text)
         self._cluster.epoch += 1
 
     def _fits(self) -> bool:
@@ -226,8 +222,8 @@ class Preemption:
         """Leave those running after all without whose room the job fits as well: the oldest are tried."""
         needed = taken
         tries = 1 + _SPARED_TRIES // len(taken)
-        for each in taken[-2::-1][:tries]:
-            fewer = [other for other in needed if other is not each]
+        for spared in taken[-2::-1][:tries]:
+            fewer = [other for other in needed if other is not spared]
             self._cluster.rollback(self._mark)
             if self._has_places(fewer) and self._fits_without(fewer):
                 needed = fewer
@@ -235,8 +231,8 @@ class Preemption:
 
     def _fits_without(self, jobs: list[JobState]) -> bool:
         self._cluster.rollback(self._mark)
-        for each in jobs:
-            self._suspend(each)
+        for victim in jobs:
+            self._suspend(victim)
         return self._fits()
 
 
@@ -379,12 +375,16 @@ def restore_rendezvous(transaction: Transaction) -> None:
 def _restore(transaction: Transaction, state: JobState) -> None:
     if any(slot.is_planned for slot in state.slots):
         return
-    node = transaction.free_place(state, state.job.nodes) if state.count < state.job.maximum else None
+    node = (
+        transaction.free_node(state.amounts, state.job.nodes, state.bars)
+        if state.count < state.job.maximum
+        else None
+    )
     if node is None:
         giving = [slot for slot in state.slots if _may_be_replaced(slot)]
         if not giving:
             return
-        slot = min(giving, key=lambda each: each.eviction_order)
+        slot = min(giving, key=lambda slot: slot.eviction_order)
         node = slot.node
         transaction.cluster.evict(slot, "gang", state.job.key)
     assert node is not None
@@ -412,11 +412,17 @@ def place_unbound(transaction: Transaction, *, stuck_ms: int) -> None:
     busy = {going.node for going in transaction.cluster.snapshot.arriving}
     for state in transaction.cluster.states.values():
         waiting = [trainer for trainer in state.job.trainers if not trainer.node]
-        waiting.sort(key=lambda each: (not each.is_meeting, each.created_ms, each.index, each.name))
+        waiting.sort(
+            key=lambda trainer: (not trainer.is_meeting, trainer.created_ms, trainer.index, trainer.name)
+        )
         is_ending = state.job.state == "finishing"
-        stuck = [each for each in waiting if not is_ending and _is_stuck(transaction, each, busy, stuck_ms)]
+        stuck = [
+            trainer
+            for trainer in waiting
+            if not is_ending and _is_stuck(transaction, trainer, busy, stuck_ms)
+        ]
         _withdraw(state, stuck, stuck_ms)
-        state.unbound.extend(each for each in waiting if each not in stuck)
+        state.unbound.extend(trainer for trainer in waiting if trainer not in stuck)
     for state in transaction.cluster.states.values():
         for _ in range(len(state.unbound)):
             _place(transaction, state)
@@ -446,7 +452,7 @@ def _place(transaction: Transaction, state: JobState) -> None:
         state.job.nodes is None or trainer.planned in state.job.nodes
     )
     if node is None or not is_allowed or not fits(node.later, state.amounts):
-        node = transaction.free_place(state, state.job.nodes)
+        node = transaction.free_node(state.amounts, state.job.nodes, state.bars)
     if node is None:
         state.unbound.append(state.unbound.pop(0))
     else:

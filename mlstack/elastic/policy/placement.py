@@ -1,11 +1,10 @@
-"""The best free place for a pod, found without looking at every node again."""
+"""Where a pod goes: free places, what has to go for it elsewhere, and what that costs."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator
 from heapq import heapify, heappop, heappush
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from mlstack.elastic.policy.state import (
     WHOLE,
@@ -23,159 +22,100 @@ from mlstack.elastic.policy.state import (
 )
 from mlstack.elastic.snapshot import Cause, Demand, Unplaced, Vector
 
-# --- The best free place for a pod, found without looking at every node again ---
-
-C = TypeVar("C", bound=tuple[int, ...])
-
-
 CROWDED = 8
 """Entries for each node, void ones too, from which on the void ones are thrown away."""
 
-
-class Ranking(ABC, Generic[C]):
-    """Nodes in order of a cost that is worked out anew only for nodes that changed."""
-
-    def __init__(self, cluster: ClusterState, nodes: list[NodeInfo]) -> None:
-        self._cluster = cluster
-        self._nodes = {node.index: node for node in nodes}
-        self._seen = len(cluster.log)
-        self._last = dict.fromkeys(self._nodes, 0)
-        costs = self._first_ranks(nodes)
-        self._heap = [(cost, index, 0) for cost, index in costs if cost is not None]
-        heapify(self._heap)
-
-    @abstractmethod
-    def cost(self, node: NodeInfo) -> C | None:
-        """Give the cost of a node, None where it will not do."""
-
-    def rank(self, node: NodeInfo) -> C | None:
-        """Give what a node is ranked by: its cost."""
-        return self.cost(node)
-
-    def _first_ranks(self, nodes: list[NodeInfo]) -> Iterator[tuple[C | None, int]]:
-        """Give ranks and indexes, worked out once for all nodes that are alike and without trainers."""
-        alike: dict[int, C | None] = {}
-        for node in nodes:
-            if node.states:
-                yield self.rank(node), node.index
-            elif (kind := self._cluster.kind(node)) in alike:
-                yield alike[kind], node.index
-            else:
-                alike[kind] = rank = self.rank(node)
-                yield rank, node.index
-
-    def _enter(self, index: int, cost: C | None) -> None:
-        """Rank a node by a new cost; what was entered for it before is void."""
-        self._last[index] += 1
-        if cost is not None:
-            heappush(self._heap, (cost, index, self._last[index]))
-
-    def catch_up(self) -> None:
-        """Rank those nodes again that changed."""
-        log = self._cluster.log
-        if self._seen == len(log):
-            return
-        for index in dict.fromkeys(log[self._seen :]):
-            if (node := self._nodes.get(index)) is not None:
-                self._enter(index, self.rank(node))
-        self._seen = len(log)
-        if len(self._heap) > CROWDED * len(self._last):
-            self._heap = [entry for entry in self._heap if entry[2] == self._last[entry[1]]]
-            heapify(self._heap)
-
-    def _first(self) -> tuple[C, int, int] | None:
-        """Give the entry of least cost that is not void."""
-        heap, last = self._heap, self._last
-        while heap and heap[0][2] != last[heap[0][1]]:
-            heappop(heap)
-        return heap[0] if heap else None
-
-    def best(self) -> NodeInfo | None:
-        """Give the node of least cost, None if none will do."""
-        self.catch_up()
-        first = self._first()
-        return self._nodes[first[1]] if first else None
+Cost = Callable[[NodeInfo], tuple[int, ...] | None]
+"""Gives the cost of a node, None where it will not do."""
 
 
-class Contest(Ranking[C]):
-    """Nodes in order of a cost that depends on their trainers' jobs too.
+class Ranking:
+    """Nodes in order of a cost that is worked out anew only for nodes that changed.
 
-    Nodes are ranked by the least that the cost can be, and it is worked out for the first one alone. As
-    long as nothing is taken back, jobs only lose what they can spare, and costs rise; afterwards, the nodes
-    of all jobs that changed are ranked anew. (Where another job has become the richest, its trainers may
-    happen to leave less waste than those that went before: that is not looked for.)
+    With `least` the cost depends on the jobs of their trainers too: nodes are ranked by that, the least that
+    the cost can be, and the cost is worked out for the first one alone. As long as nothing is taken back,
+    jobs only lose what they can spare, and costs rise; afterwards, the nodes of all jobs that changed are
+    ranked anew. (Where another job has become the richest, its trainers may happen to leave less waste than
+    those that went before: that is not looked for.)
     """
 
-    @abstractmethod
-    def rank(self, node: NodeInfo) -> C | None:
-        """Give a cost that is not higher than that of a node, None where it will not do."""
+    def __init__(
+        self, cluster: ClusterState, nodes: list[NodeInfo], cost: Cost, least: Cost | None = None
+    ) -> None:
+        self._cluster, self.cost, self.least = cluster, cost, least
+        self.nodes = {node.index: node for node in nodes}
+        self._rank = least or cost
+        self._seen, self._seen_jobs = len(cluster.log), len(cluster.changed)
+        self._epoch = cluster.epoch
+        self._last = dict.fromkeys(self.nodes, 0)
+        ranks = self._first_ranks(nodes)
+        self._heap = [(rank, index, 0) for rank, index in ranks if rank is not None]
+        heapify(self._heap)
 
-    def __init__(self, cluster: ClusterState, nodes: list[NodeInfo]) -> None:
-        super().__init__(cluster, nodes)
-        self._epoch, self._changed = cluster.epoch, len(cluster.changed)
+    def _first_ranks(self, nodes: list[NodeInfo]) -> Iterator[tuple[tuple[int, ...] | None, int]]:
+        """Give ranks and indexes, worked out once for all nodes that are alike and without trainers."""
+        alike: dict[int, tuple[int, ...] | None] = {}
+        for node in nodes:
+            if node.states:
+                yield self._rank(node), node.index
+            else:
+                kind = self._cluster.kind(node)
+                if kind not in alike:
+                    alike[kind] = self._rank(node)
+                yield alike[kind], node.index
 
-    def catch_up(self) -> None:
+    def _enter(self, index: int, rank: tuple[int, ...] | None) -> None:
+        """Rank a node anew; what was entered for it before is void."""
+        self._last[index] += 1
+        if rank is not None:
+            heappush(self._heap, (rank, index, self._last[index]))
+
+    def _catch_up(self) -> None:
         """Rank nodes again that changed, or of whose jobs one changed and may have more to spare."""
-        super().catch_up()
         cluster = self._cluster
-        if self._epoch == cluster.epoch:
-            return
-        states = dict.fromkeys(cluster.changed[self._changed :])
-        self._epoch, self._changed = cluster.epoch, len(cluster.changed)
-        for node in dict.fromkeys([slot.node for state in states for slot in state.slots]):
-            if node is not None and node.index in self._nodes:
-                self._enter(node.index, self.rank(node))
+        if self._seen != len(cluster.log):
+            for index in dict.fromkeys(cluster.log[self._seen :]):
+                if (node := self.nodes.get(index)) is not None:
+                    self._enter(index, self._rank(node))
+            self._seen = len(cluster.log)
+            if len(self._heap) > CROWDED * len(self._last):
+                self._heap = [entry for entry in self._heap if entry[2] == self._last[entry[1]]]
+                heapify(self._heap)
+        if self.least is not None and self._epoch != cluster.epoch:
+            states = dict.fromkeys(cluster.changed[self._seen_jobs :])
+            self._epoch, self._seen_jobs = cluster.epoch, len(cluster.changed)
+            for node in dict.fromkeys([slot.node for state in states for slot in state.slots]):
+                if node is not None and node.index in self.nodes:
+                    self._enter(node.index, self._rank(node))
 
     def best(self) -> NodeInfo | None:
         """Give the node of least cost, None if none will do."""
-        self.catch_up()
-        while (first := self._first()) is not None:
-            node = self._nodes[first[1]]
-            if (cost := self.cost(node)) == first[0]:
+        self._catch_up()
+        heap, last = self._heap, self._last
+        while heap:
+            rank, index, number = heap[0]
+            if number != last[index]:
+                heappop(heap)
+                continue
+            node = self.nodes[index]
+            if self.least is None or (cost := self.cost(node)) == rank:
                 return node
-            heappop(self._heap)
-            self._enter(node.index, cost)
+            heappop(heap)
+            self._enter(index, cost)
         return None
 
 
-class Places(Ranking[tuple[int, int, int]]):
-    """Free places for one kind of pod: spared devices, room at once before room to come, best fit."""
-
-    def __init__(self, cluster: ClusterState, nodes: list[NodeInfo], amounts: Shape) -> None:
-        self._amounts = amounts
-        self._whole = cluster.whole
-        super().__init__(cluster, nodes)
-
-    def cost(self, node: NodeInfo) -> tuple[int, int, int] | None:
-        """Give the cost of a node, None where the pod does not fit."""
-        later, now, whole, tier, left = node.later, node.now, self._whole, 0, 0
-        for each, amount in self._amounts:  # as in `left_over`, here on the way: asked most often of all
-            rest = later[each] - amount
-            if rest < 0:
-                return None
-            if now[each] < amount:
-                tier = 1
-            left += rest * WHOLE // whole[each]
-        return (self._cluster.spared(node, self._amounts) if node.devices else 0, tier, left)
-
-
-class PlaceFinder:
-    """Free places for all kinds of pods of one plan."""
-
-    def __init__(self, cluster: ClusterState) -> None:
-        self._cluster = cluster
-        self._rankings: dict[tuple[Shape, frozenset[str] | None, frozenset[str]], Places] = {}
-
-    def find(
-        self, amounts: Shape, node_names: NodeNames, barred: frozenset[str] = frozenset()
-    ) -> NodeInfo | None:
-        """Give the best node with room for a pod, None if there is none."""
-        key = (amounts, node_names, barred)
-        ranking = self._rankings.get(key)
-        if ranking is None:
-            ranking = Places(self._cluster, self._cluster.nodes_of(node_names, barred), amounts)
-            self._rankings[key] = ranking
-        return ranking.best()
+def free_cost(cluster: ClusterState, node: NodeInfo, amounts: Shape) -> tuple[int, ...] | None:
+    """Give the cost of a free place: spared devices, room at once before room to come, best fit."""
+    later, now, whole, tier, left = node.later, node.now, cluster.whole, 0, 0
+    for resource, amount in amounts:  # as in `left_over`, here on the way: asked most often of all
+        rest = later[resource] - amount
+        if rest < 0:
+            return None
+        if now[resource] < amount:
+            tier = 1
+        left += rest * WHOLE // whole[resource]
+    return (cluster.spared(node, amounts) if node.devices else 0, tier, left)
 
 
 # --- Which trainers of one node have to go so that a pod fits, and on which node that hurts least ---
@@ -223,7 +163,7 @@ def clear(cluster: ClusterState, node: NodeInfo, amounts: Shape, allow: Allowanc
     rather than several.
     """
     later = node.later
-    short = [(each, amount - later[each]) for each, amount in amounts if later[each] < amount]
+    short = [(resource, amount - later[resource]) for resource, amount in amounts if later[resource] < amount]
     if not short:
         return _FREE
     if not fits(node.lifted, amounts):
@@ -241,15 +181,15 @@ def least(node: NodeInfo, amounts: Shape, allow: Allowance) -> tuple[int, int, i
     There may be none all the same.
     """
     later = node.later
-    short = [(each, amount - later[each]) for each, amount in amounts if later[each] < amount]
+    short = [(resource, amount - later[resource]) for resource, amount in amounts if later[resource] < amount]
     if not short:
         return _FREE[:4]
     if not fits(node.lifted, amounts):
         return None
     states = [state for state in node.states if allow(state) > 0]
     taken = 1
-    for each, amount in short:
-        most = max([state.job.trainer[each] for state in states], default=0)
+    for resource, amount in short:
+        most = max([state.job.trainer[resource] for state in states], default=0)
         if not most:
             return None
         taken = max(taken, -(-amount // most))
@@ -280,12 +220,12 @@ def _several(
     left = dict(short)
     for state, slots in _groups(node, allowed, priority):
         frees = state.job.trainer
-        if not any([frees[each] for each in left]):
+        if not any([frees[resource] for resource in left]):
             continue
-        number = max([_times(amount, frees[each], len(slots)) for each, amount in left.items()])
+        number = max([_times(amount, frees[resource], len(slots)) for resource, amount in left.items()])
         going = slots[:number]
         taken.append((state, going))
-        left = {each: amount - len(going) * frees[each] for each, amount in left.items()}
+        left = {resource: amount - len(going) * frees[resource] for resource, amount in left.items()}
         if max(left.values()) <= 0:
             return _pruned(taken, left)
     return []
@@ -308,12 +248,12 @@ def _groups(
             if not slot.is_meeting:
                 (bound if slot.is_bound else unbound).append(slot)
         sparing = min(most - len(unbound), state.bound - state.job.minimum)
-        for each, number in ((unbound, most), (bound, sparing)):
-            if each and number > 0:
-                standing = (state.job.priority, each is bound, -state.share, state.job.key)
-                groups.append((standing, state, each, number))
+        for group, number in ((unbound, most), (bound, sparing)):
+            if group and number > 0:
+                standing = (state.job.priority, group is bound, -state.share, state.job.key)
+                groups.append((standing, state, group, number))
     for _, state, slots, number in sorted(groups, key=lambda group: group[0]):
-        yield state, sorted(slots, key=lambda each: each.eviction_order)[:number]
+        yield state, sorted(slots, key=lambda slot: slot.eviction_order)[:number]
 
 
 def _times(amount: int, size: int, most: int) -> int:
@@ -328,9 +268,9 @@ def _pruned(taken: list[tuple[JobState, list[TrainerSlot]]], left: dict[int, int
     needed: list[TrainerSlot] = []
     for state, slots in reversed(taken):
         frees = state.job.trainer
-        spare = min([-amount // frees[each] for each, amount in left.items() if frees[each]])
+        spare = min([-amount // frees[resource] for resource, amount in left.items() if frees[resource]])
         kept = max(0, len(slots) - spare)
-        left = {each: amount + (len(slots) - kept) * frees[each] for each, amount in left.items()}
+        left = {resource: amount + (len(slots) - kept) * frees[resource] for resource, amount in left.items()}
         needed[:0] = slots[:kept]
     return needed
 
@@ -340,58 +280,13 @@ def _cost(cluster: ClusterState, node: NodeInfo, amounts: Shape, chosen: list[Tr
     priority, share, evictions = -(1 << 62), 1 << 62, 0
     for slot in chosen:
         state = slot.state
-        for each, amount in state.amounts:
-            room[each] += amount
+        for resource, amount in state.amounts:
+            room[resource] += amount
         priority, share = max(priority, state.job.priority), min(share, state.share)
         evictions += slot.is_bound
-    for each, amount in amounts:
-        room[each] -= amount
+    for resource, amount in amounts:
+        room[resource] -= amount
     return Clearance(priority, evictions, cluster.waste(room, amounts), -share, tuple(chosen))
-
-
-class Evictions(Contest[tuple[int, int, int, int]]):
-    """Nodes in order of what it costs to make room there."""
-
-    def __init__(
-        self, cluster: ClusterState, nodes: list[NodeInfo], amounts: Shape, allow: Allowance
-    ) -> None:
-        self._amounts = amounts
-        self._allow = allow
-        super().__init__(cluster, nodes)
-
-    def rank(self, node: NodeInfo) -> tuple[int, int, int, int] | None:
-        """Give the least that making room on a node can cost, None where that is not possible."""
-        return least(node, self._amounts, self._allow)
-
-    def cost(self, node: NodeInfo) -> tuple[int, int, int, int] | None:
-        """Give the cost of making room on a node, None where that is not possible."""
-        found = clear(self._cluster, node, self._amounts, self._allow)
-        return None if found is None else found[:4]
-
-
-class VictimFinder:
-    """Ways to make room for all kinds of pods of one plan."""
-
-    def __init__(self, cluster: ClusterState) -> None:
-        self._cluster = cluster
-        self._rankings: dict[Hashable, Evictions] = {}
-
-    def find(
-        self,
-        amounts: Shape,
-        node_names: NodeNames,
-        barred: frozenset[str],
-        allow: Allowance,
-        *,
-        key: Hashable,
-    ) -> NodeInfo | None:
-        """Give the node where making room hurts least, None if there is none."""
-        whole = (amounts, node_names, barred, key)
-        ranking = self._rankings.get(whole)
-        if ranking is None:
-            ranking = Evictions(self._cluster, self._cluster.nodes_of(node_names, barred), amounts, allow)
-            self._rankings[whole] = ranking
-        return ranking.best()
 
 
 # --- Places for masters and parameter servers: where they cost the fewest places for trainers ---
@@ -417,7 +312,9 @@ class SlotLoss:
         self._worth = dominant(companion, whole) * 1000 // max(1, dominant(trainer, whole))
         self._amounts = amounts
         beside = dict(companion)
-        self._pair = [(each, amount, beside[each]) for each, amount in trainer if each in beside]
+        self._pair = [
+            (resource, amount, beside[resource]) for resource, amount in trainer if resource in beside
+        ]
         self._values = values
         self._known: dict[Vector, tuple[Loss, Loss]] = {}
 
@@ -435,8 +332,8 @@ class SlotLoss:
 
     def _less(self, room: list[int]) -> list[int]:
         rest = list(room)
-        for each, amount in self._amounts:
-            rest[each] -= amount
+        for resource, amount in self._amounts:
+            rest[resource] -= amount
         return rest
 
     def _between(self, room: list[int], rest: list[int]) -> Loss:
@@ -463,83 +360,6 @@ class SlotLoss:
         return best
 
 
-class Slots(Contest[tuple[int, ...]]):
-    """Nodes in order of the trainers' places that a pod costs there."""
-
-    def __init__(
-        self,
-        cluster: ClusterState,
-        nodes: list[NodeInfo],
-        amounts: Shape,
-        loss: SlotLoss,
-        allow: Allowance,
-        *,
-        is_late: bool,
-    ) -> None:
-        self._amounts = amounts
-        self._loss = loss
-        self._allow = allow
-        self._is_late = is_late
-        super().__init__(cluster, nodes)
-
-    def rank(self, node: NodeInfo) -> tuple[int, ...] | None:
-        """Give the least that a node can cost, None where no room can be made."""
-        found = least(node, self._amounts, self._allow)
-        if found is None:
-            return None
-        _, evictions, _, negative_share = found
-        return self._cost(node, evictions, evictions, negative_share)
-
-    def cost(self, node: NodeInfo) -> tuple[int, ...] | None:
-        """Give the cost of a node, None where no room can be made."""
-        found = clear(self._cluster, node, self._amounts, self._allow)
-        return (
-            None
-            if found is None
-            else self._cost(node, len(found.slots), found.evictions, found.negative_share)
-        )
-
-    def _cost(self, node: NodeInfo, taken: int, evictions: int, negative_share: int) -> tuple[int, ...]:
-        spared = self._cluster.spared(node, self._amounts)
-        tightness = self._cluster.left_over(node, self._amounts)
-        loss, further = self._loss.of(node.lifted)
-        return (taken if self._is_late else 0, spared, *loss, *further, evictions, negative_share, tightness)
-
-
-class SlotFinder:
-    """Places for masters and parameter servers of all jobs of one plan."""
-
-    def __init__(self, cluster: ClusterState) -> None:
-        self._cluster = cluster
-        self._losses: dict[Hashable, SlotLoss] = {}
-        self._values: dict[Hashable, dict[Vector, int]] = {}
-        self._rankings: dict[Hashable, Slots] = {}
-
-    def find(
-        self,
-        state: JobState,
-        amounts: Shape,
-        node_names: NodeNames,
-        barred: frozenset[str],
-        allow: Allowance,
-        *,
-        is_late: bool,
-    ) -> NodeInfo | None:
-        """Give the best node for a pod of a job's gang, None if no room can be made."""
-        companion = shape(max(state.job.gang, key=lambda role: role.count).request) if state.job.gang else ()
-        kind = (state.amounts, companion, amounts)
-        if (loss := self._losses.get(kind)) is None:
-            values = self._values.setdefault(kind[:2], {})
-            loss = self._losses[kind] = SlotLoss(*kind, self._cluster.whole, values)
-        whole = (kind, node_names, barred, state.job.priority, is_late)
-        if (ranking := self._rankings.get(whole)) is None:
-            nodes = self._cluster.nodes_of(node_names, barred)
-            ranking = self._rankings[whole] = Slots(
-                self._cluster, nodes, amounts, loss, allow, is_late=is_late
-            )
-        return ranking.best()
-
-
 # --- the cluster together with the searches in it, and the three ways to give a pod a place ---
 
 
@@ -549,14 +369,88 @@ class Transaction:
     def __init__(self, cluster: ClusterState) -> None:
         self.cluster = cluster
         self.unplaced: dict[str, Unplaced] = {}  # what found no place so far, by key
-        self._places = PlaceFinder(cluster)
-        self._victims = VictimFinder(cluster)
-        self._slots = SlotFinder(cluster)
-        self._free: dict[tuple[frozenset[str] | None, int], list[int]] = {}
+        self._rankings: dict[Hashable, Ranking] = {}
+        self._losses: dict[Hashable, SlotLoss] = {}
+        self._values: dict[Hashable, dict[Vector, int]] = {}
+        self._free: dict[tuple[NodeNames, int], list[int]] = {}
 
-    def free_place(self, state: JobState, node_names: NodeNames) -> NodeInfo | None:
-        """Give the best free place for a trainer of a job."""
-        return self._places.find(state.amounts, node_names, state.bars)
+    def _ranked(
+        self,
+        key: Hashable,
+        node_names: NodeNames,
+        barred: frozenset[str],
+        cost: Cost,
+        least: Cost | None = None,
+    ) -> Ranking:
+        """Give the ranking of some nodes, without those that are barred, that `key` tells from others."""
+        whole = (key, node_names, barred)
+        if (ranking := self._rankings.get(whole)) is None:
+            nodes = self.cluster.nodes_of(node_names, barred)
+            ranking = self._rankings[whole] = Ranking(self.cluster, nodes, cost, least)
+        return ranking
+
+    def free_node(
+        self, amounts: Shape, node_names: NodeNames, barred: frozenset[str] = frozenset()
+    ) -> NodeInfo | None:
+        """Give the best node with room for a pod, None if there is none."""
+        ranking = self._ranked(
+            ("free", amounts), node_names, barred, lambda node: free_cost(self.cluster, node, amounts)
+        )
+        return ranking.best()
+
+    def node_to_clear(
+        self, amounts: Shape, node_names: NodeNames, barred: frozenset[str], allow: Allowance, key: Hashable
+    ) -> NodeInfo | None:
+        """Give the node where making room hurts least, None if there is none.
+
+        `key` tells this allowance from others; it may only get stricter while room is made.
+        """
+
+        def cost(node: NodeInfo) -> tuple[int, ...] | None:
+            found = clear(self.cluster, node, amounts, allow)
+            return None if found is None else found[:4]
+
+        ranking = self._ranked(
+            ("clear", amounts, key), node_names, barred, cost, lambda node: least(node, amounts, allow)
+        )
+        return ranking.best()
+
+    def node_for_server(
+        self,
+        state: JobState,
+        amounts: Shape,
+        node_names: NodeNames,
+        allow: Allowance,
+        *,
+        is_late: bool,
+    ) -> NodeInfo | None:
+        """Give the node where a master or parameter server costs the fewest places for trainers."""
+        companion = shape(max(state.job.gang, key=lambda role: role.count).request) if state.job.gang else ()
+        kind = (state.amounts, companion, amounts)
+        if (loss := self._losses.get(kind)) is None:
+            values = self._values.setdefault(kind[:2], {})
+            loss = self._losses[kind] = SlotLoss(*kind, self.cluster.whole, values)
+
+        def price(node: NodeInfo, taken: int, evictions: int, share: int) -> tuple[int, ...]:
+            spared, left = self.cluster.spared(node, amounts), self.cluster.left_over(node, amounts)
+            lost, further = loss.of(node.lifted)
+            return (taken if is_late else 0, spared, *lost, *further, evictions, share, left)
+
+        def at_least(node: NodeInfo) -> tuple[int, ...] | None:
+            found = least(node, amounts, allow)
+            return None if found is None else price(node, found[1], found[1], found[3])
+
+        def cost(node: NodeInfo) -> tuple[int, ...] | None:
+            found = clear(self.cluster, node, amounts, allow)
+            return (
+                None
+                if found is None
+                else price(node, len(found.slots), found.evictions, found.negative_share)
+            )
+
+        key = ("server", kind, state.job.priority, is_late)
+        barred = frozenset[str]() if is_late else state.bars
+        return self._ranked(key, node_names, barred, cost, at_least).best()
 
     def free_in_all(self, node_names: NodeNames) -> list[int]:
         """Give what is free on all these nodes together."""
@@ -564,42 +458,38 @@ class Transaction:
         if key not in self._free:
             nodes = self.cluster.nodes_of(node_names)
             size = range(len(self.cluster.snapshot.resources))
-            self._free[key] = [sum(node.later[each] for node in nodes) for each in size]
+            self._free[key] = [sum(node.later[resource] for node in nodes) for resource in size]
         return self._free[key]
 
     def _make_room(self, node: NodeInfo, amounts: Shape, allow: Allowance, cause: Cause, whom: str) -> None:
-        found = clear(self.cluster, node, amounts, allow)
-        for slot in found.slots if found else ():
+        clearance = clear(self.cluster, node, amounts, allow)
+        for slot in clearance.slots if clearance else ():
             self.cluster.evict(slot, cause, whom)
 
     def place_foreign(self, demand: Demand) -> bool:
         """Find room for a pod of others, at need by taking trainers above a minimum; tell whether."""
         amounts = shape(demand.request)
-        node = self._places.find(amounts, demand.nodes)
+        node = self.free_node(amounts, demand.nodes)
         if node is None:
             allow = surplus_under_pods(demand.priority)
             key = ("pods", demand.priority)
-            node = self._victims.find(amounts, demand.nodes, frozenset(), allow, key=key)
+            node = self.node_to_clear(amounts, demand.nodes, frozenset(), allow, key)
             if node is None:
                 return False
             self._make_room(node, amounts, allow, "yield", demand.key)
         self.cluster.reserve(node, demand.request, demand.key)
         return True
 
-    def place_member(
-        self,
-        state: JobState,
-        request: Vector,
-        node_names: NodeNames,
-        key: str,
-        *,
-        is_late: bool = False,
+    def place_server(
+        self, state: JobState, request: Vector, node_names: NodeNames, key: str, *, is_late: bool = False
     ) -> NodeInfo | None:
-        """Find room for a master or parameter server where it costs the fewest places for trainers."""
-        amounts = shape(request)
-        allow = surplus_up_to(state.job.priority)
-        barred = frozenset[str]() if is_late else state.bars
-        node = self._slots.find(state, amounts, node_names, barred, allow, is_late=is_late)
+        """Find room for a master or parameter server where it costs the fewest places for trainers.
+
+        One that `is_late` is there already: then rather where no trainer has to go, and on nodes too that are
+        passed over, since it may be tied to one.
+        """
+        amounts, allow = shape(request), surplus_up_to(state.job.priority)
+        node = self.node_for_server(state, amounts, node_names, allow, is_late=is_late)
         if node is not None:
             self._make_room(node, amounts, allow, "gang", state.job.key)
             self.cluster.reserve(node, request, key, owner=state.job.key)
@@ -607,11 +497,11 @@ class Transaction:
 
     def place_trainer(self, state: JobState, node_names: NodeNames, cause: Cause) -> bool:
         """Find room for a trainer of a job's minimum; tell whether there is."""
-        node = self._places.find(state.amounts, node_names, state.bars)
+        node = self.free_node(state.amounts, node_names, state.bars)
         if node is None:
             allow = surplus_up_to(state.job.priority)
             key = ("jobs", state.job.priority)
-            node = self._victims.find(state.amounts, node_names, state.bars, allow, key=key)
+            node = self.node_to_clear(state.amounts, node_names, state.bars, allow, key)
             if node is None:
                 return False
             self._make_room(node, state.amounts, allow, "gang", state.job.key)

@@ -1,12 +1,12 @@
-"""Arithmetic with requests: what fits, how often, and how much is left, in integers."""
+"""A snapshot as a plan changes it: nodes, jobs and trainers, and the arithmetic with requests."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from math import lcm
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from mlstack.elastic.snapshot import Cause, Job, Node, Reservation, Snapshot, Trainer, Vector
 
@@ -93,7 +93,7 @@ class NodeInfo:
         self.name = node.name
         self.allocatable = node.allocatable
         # the resources that device plug-ins brought to it, and how much of each
-        self.devices = tuple((each, count) for each, count in enumerate(node.devices) if count)
+        self.devices = tuple((resource, count) for resource, count in enumerate(node.devices) if count)
         # room at this moment; what goes in this plan does not count, what comes does
         self.now = [all_ - used for all_, used in zip(node.allocatable, node.used, strict=True)]
         self.later = list(self.now)  # room when everything on its way out, by this plan too, is gone
@@ -250,6 +250,10 @@ class Fulfilment:
 # so that a search which sorted the nodes once looks only at those that changed since.
 
 
+Reserved = tuple[NodeInfo, Vector, str, str]
+"""Room kept for a pod that is no trainer: where, how much, its key, the key of its job."""
+
+
 class ClusterState:
     """Room and trainers of a snapshot, and every change that a plan makes to them."""
 
@@ -259,20 +263,19 @@ class ClusterState:
         # the nodes, by name
         self.nodes = [
             NodeInfo(index, node)
-            for index, node in enumerate(sorted(snapshot.nodes, key=lambda each: each.name))
+            for index, node in enumerate(sorted(snapshot.nodes, key=lambda node: node.name))
         ]
         self.by_name = {node.name: node for node in self.nodes}
         # the jobs, by key
         self.states = {
-            job.key: JobState(job, snapshot.now_ms)
-            for job in sorted(snapshot.jobs, key=lambda each: each.key)
+            job.key: JobState(job, snapshot.now_ms) for job in sorted(snapshot.jobs, key=lambda job: job.key)
         }
         self.log: list[int] = []  # indexes of the nodes that changed, in order of the changes
         self.changed: list[JobState] = []  # the jobs that changed, in order of the changes
         # how often something was taken back, or jobs may have gained trainers: to take some may cost less
         # than it did
         self.epoch = 0
-        self.reservations: dict[int, tuple[NodeInfo, Vector, str, str]] = {}
+        self.reservations: dict[int, Reserved] = {}
         self._undo: list[Callable[[], None]] = []
         self._most = self._bound(swaps)
         self._numbers = 0
@@ -293,15 +296,15 @@ class ClusterState:
 
     def _references(self, size: int) -> list[int]:
         """Give the largest amount that any node has of each resource."""
-        return [max([1, *(node.allocatable[each] for node in self.nodes)]) for each in range(size)]
+        return [max([1, *(node.allocatable[resource] for node in self.nodes)]) for resource in range(size)]
 
     def _smallest(self) -> list[Shape]:
         """Give the requests that may come for free room, without those that are larger than another one."""
         asked = {state.amounts for state in self.states.values()}
         asked |= {shape(demand.request) for demand in self.snapshot.demands}
-        ordered = sorted(asked, key=lambda each: (len(each), each))
+        ordered = sorted(asked, key=lambda kind: (len(kind), kind))
         return [
-            each for each in ordered if not any(is_within(other, each) for other in ordered if other != each)
+            kind for kind in ordered if not any(is_within(other, kind) for other in ordered if other != kind)
         ]
 
     def _enter(self) -> None:
@@ -359,37 +362,26 @@ class ClusterState:
 
     def reserve(self, node: NodeInfo, request: Vector, key: str, *, owner: str = "") -> None:
         """Keep room for a pod that is no trainer; `owner` is the job it belongs to."""
-        amounts = shape(request)
         number = self._numbers = self._numbers + 1
-        self._take(node, amounts)
-        self._lift(node, amounts, -1)
-        self.reservations[number] = (node, request, key, owner)
-
-        def undo() -> None:
-            del self.reservations[number]
-            self._give(node, amounts, at_once=True)
-            self._lift(node, amounts, 1)
-
-        self._note(undo)
+        self._reserve(number, (node, request, key, owner))
+        self._note(lambda: self._unreserve(number))
 
     def cancel(self, owner: str) -> None:
         """Give up all room kept for the pods of a job."""
-        for number, (node, request, key, whose) in list(self.reservations.items()):
-            if whose == owner:
-                self._cancel(number, (node, request, key, whose))
+        for number, row in list(self.reservations.items()):
+            if row[3] == owner:
+                self._unreserve(number)
+                self._note(partial(self._reserve, number, row))
 
-    def _cancel(self, number: int, row: tuple[NodeInfo, Vector, str, str]) -> None:
-        node, amounts = row[0], shape(row[1])
-        del self.reservations[number]
-        self._give(node, amounts, at_once=True)
-        self._lift(node, amounts, 1)
+    def _reserve(self, number: int, row: Reserved) -> None:
+        self.reservations[number] = row
+        self._take(row[0], shape(row[1]))
+        self._lift(row[0], shape(row[1]), -1)
 
-        def undo() -> None:
-            self.reservations[number] = row
-            self._take(node, amounts)
-            self._lift(node, amounts, -1)
-
-        self._note(undo)
+    def _unreserve(self, number: int) -> None:
+        node, request, _, _ = self.reservations.pop(number)
+        self._give(node, shape(request), at_once=True)
+        self._lift(node, shape(request), 1)
 
     def release(self, node: NodeInfo, request: Vector) -> None:
         """Count the room of a bound pod that this plan takes away."""
@@ -473,16 +465,22 @@ class ClusterState:
 
     def suspend(self, state: JobState, cause: Cause, text: str) -> None:
         """Take a job off whole: trainers, masters and parameter servers."""
-        for slot in sorted(state.slots, key=lambda each: each.eviction_order):
+        for slot in sorted(state.slots, key=lambda slot: slot.eviction_order):
             self.evict(slot, "suspended")
-        for held in sorted(state.job.held, key=lambda each: (each.node, each.request)):
+        for held in sorted(state.job.held, key=lambda room: (room.node, room.request)):
             if (node := self.by_name.get(held.node)) is not None:
                 self.release(node, held.request)
         self.cancel(state.job.key)
         state.is_admitted = False
         self._update(state)
         state.notes.append((cause, text))
-        self._note(lambda: self._resume(state))
+
+        def undo() -> None:
+            state.is_admitted = True
+            state.notes.pop()
+            self._update(state)
+
+        self._note(undo)
 
     def relax(self, state: JobState, text: str) -> None:
         """Let a job go on with the trainers that it has as its minimum."""
@@ -511,11 +509,6 @@ class ClusterState:
 
         self._note(undo)
 
-    def _resume(self, state: JobState) -> None:
-        state.is_admitted = True
-        state.notes.pop()
-        self._update(state)
-
     # Questions.
 
     def kind(self, node: NodeInfo) -> int:
@@ -528,16 +521,16 @@ class ClusterState:
     def left_over(self, node: NodeInfo, amounts: Shape) -> int:
         """Give what a node has left of the things asked for, after the pod, in shares of the largest node."""
         later, whole, left = node.later, self.whole, 0
-        for each, amount in amounts:
-            left += (later[each] - amount) * WHOLE // whole[each]
+        for resource, amount in amounts:
+            left += (later[resource] - amount) * WHOLE // whole[resource]
         return left
 
     def waste(self, room: list[int], amounts: Shape) -> int:
         """Give the share of a left-over that fits nothing; 0 if somebody can use it."""
-        for each in self.shapes:
-            if fits(room, each):
+        for kind in self.shapes:
+            if fits(room, kind):
                 return 0
-        return sum([room[each] * WHOLE // self.whole[each] for each, _ in amounts])
+        return sum([room[resource] * WHOLE // self.whole[resource] for resource, _ in amounts])
 
     def spared(self, node: NodeInfo, amounts: Shape) -> int:
         """Give the share of devices that such a pod leaves idle: it is to fill GPU nodes or leave them."""
@@ -545,8 +538,10 @@ class ClusterState:
             return 0
         asked = dict(amounts)
         return sum(
-            (node.later[each] - asked[each] if each in asked else count) * WHOLE // self.whole[each]
-            for each, count in node.devices
+            (node.later[resource] - asked[resource] if resource in asked else count)
+            * WHOLE
+            // self.whole[resource]
+            for resource, count in node.devices
         )
 
     def reserved(self) -> set[str]:
@@ -574,157 +569,3 @@ class ClusterState:
             ]
             self._chosen[names, barred] = known
         return known
-
-
-# --- What a job lacks: its whole gang while it waits, or what it lost and cannot run without ---
-
-
-class ResourceNeed(NamedTuple):
-    """Equal pods that a job lacks."""
-
-    name: str  # their role, or the name of a single pod
-    request: Vector  # what one requests
-    number: int  # how many
-
-
-def members(state: JobState, whole: list[int]) -> list[ResourceNeed]:
-    """Give the masters and parameter servers of a job that waits, the largest first."""
-    if state.is_admitted:
-        return []
-    roles = sorted(state.job.gang, key=lambda role: (-dominant(shape(role.request), whole), role.name))
-    return [ResourceNeed(role.name, role.request, role.count) for role in roles if role.count]
-
-
-def needs(state: JobState, whole: list[int]) -> list[ResourceNeed]:
-    """Give the pods of a job's gang that are not there: members, then trainers up to the minimum."""
-    short = state.job.minimum - state.count
-    return [
-        *members(state, whole),
-        *([ResourceNeed("trainer", state.job.trainer, short)] if short > 0 else []),
-    ]
-
-
-def amount(lacked: Iterable[ResourceNeed], size: int) -> Vector:
-    """Give what pods request in all."""
-    return total([tuple(each * need.number for each in need.request) for need in lacked], size)
-
-
-def useful(cluster: ClusterState, state: JobState) -> frozenset[str]:
-    """Give the nodes that could take any pod of a job's gang."""
-    kinds = [shape(need.request) for need in needs(state, cluster.whole)]
-    nodes = cluster.nodes_of(state.job.nodes, state.bars)
-    sizes = {size for size in {node.allocatable for node in nodes} if any(fits(size, kind) for kind in kinds)}
-    return frozenset([node.name for node in nodes if node.allocatable in sizes])
-
-
-def could_ever_run(cluster: ClusterState, state: JobState, node_names: frozenset[str]) -> bool:
-    """Tell whether the gang of a job could fit if the nodes it can use were empty, by sums and pod by pod."""
-    lacked = needs(state, cluster.whole)
-    sizes = Counter([node.allocatable for node in cluster.nodes_of(node_names)])
-    size = len(cluster.snapshot.resources)
-    room = total([tuple(each * number for each in all_) for all_, number in sizes.items()], size)
-    return fits(room, shape(amount(lacked, size))) and all(
-        any(fits(all_, shape(need.request)) for all_ in sizes) for need in lacked
-    )
-
-
-# --- What room there can be at most: what fails by that alone need not be tried pod by pod ---
-
-Room = list[int]
-
-
-class FreeRoom:
-    """What some nodes together have free, kept up to date from the log; overfull ones count as full."""
-
-    def __init__(self, cluster: ClusterState, nodes: Iterable[NodeInfo]) -> None:
-        self._cluster = cluster
-        self._seen = len(cluster.log)
-        self._at = {node.index: [max(0, amount) for amount in node.later] for node in nodes}
-        self._sums = [sum(amounts) for amounts in zip(*self._at.values(), strict=True)]
-        self._sums += [0] * (len(cluster.whole) - len(self._sums))
-
-    def sums(self) -> list[int]:
-        """Give the sum of each resource."""
-        log = self._cluster.log
-        for index in dict.fromkeys(log[self._seen :]):
-            if (before := self._at.get(index)) is not None:
-                self._at[index] = after = [max(0, amount) for amount in self._cluster.nodes[index].later]
-                for each, amount in enumerate(after):
-                    self._sums[each] += amount - before[each]
-        self._seen = len(log)
-        return list(self._sums)
-
-
-def has_places(
-    cluster: ClusterState,
-    state: JobState,
-    node_names: NodeNames,
-    preempted: Collection[JobState] = (),
-) -> bool:
-    """Tell whether there can be places enough for each kind of pod that a job lacks, if others took none."""
-    rooms = _without(cluster, preempted)
-    givers = {
-        each for each in cluster.states.values() if each.surplus and each.job.priority <= state.job.priority
-    }
-    givers.difference_update(preempted)
-    pairs = [
-        (rooms[node.index], _lifted(node, rooms[node.index], givers)) for node in cluster.nodes_of(node_names)
-    ]
-    return all(
-        _is_room(pairs, shape(need.request), need.number, givers) for need in needs(state, cluster.whole)
-    )
-
-
-def _is_room(pairs: list[tuple[Room, Room]], amounts: Shape, number: int, givers: set[JobState]) -> bool:
-    """Tell whether there can be so many places, in free room or in that of trainers that can be spared."""
-    missing = number - sum([count(room, amounts) for room, _ in pairs])
-    if missing <= 0:
-        return True
-    requests = [giver.job.trainer for giver in givers]
-    largest = [(each, amount, max([one[each] for one in requests], default=0)) for each, amount in amounts]
-    prices: list[int] = []
-    for room, lifted in pairs:
-        free = count(room, amounts)
-        prices += _prices(room, free, min(count(lifted, amounts), free + missing), largest)
-    cheapest = sorted(prices)[:missing]
-    return len(cheapest) == missing and sum(cheapest) <= sum([giver.surplus for giver in givers])
-
-
-def _prices(room: Room, free: int, most: int, largest: list[tuple[int, int, int]]) -> Iterator[int]:
-    """Give how many trainers at least have to go for each place in a room beyond those that are free."""
-    gone = 0
-    for places in range(free + 1, most + 1):
-        before = gone
-        for each, amount, size in largest:
-            gone = max(gone, -((room[each] - places * amount) // max(1, size)))
-        yield gone - before
-
-
-def _without(cluster: ClusterState, preempted: Collection[JobState]) -> list[Room]:
-    """Give the room of each node once those jobs are gone."""
-    gone = set(preempted)
-    rooms = [_lifted(node, node.later, gone) for node in cluster.nodes]
-    for other in preempted:
-        for held in other.job.held:
-            if (node := cluster.by_name.get(held.node)) is not None:
-                _add(rooms[node.index], held.request)
-    keys = {other.job.key for other in preempted}
-    for node, request, _, owner in cluster.reservations.values():
-        if owner in keys:
-            _add(rooms[node.index], request)
-    return rooms
-
-
-def _lifted(node: NodeInfo, room: Room, states: Set[JobState]) -> Room:
-    """Give a room of a node and that of all trainers there of those jobs."""
-    lifted = list(room)
-    for state in node.states.keys() & states if states else ():
-        number = len(node.states[state])
-        for each, amount in state.amounts:
-            lifted[each] += number * amount
-    return lifted
-
-
-def _add(room: Room, request: Vector) -> None:
-    for each, amount in enumerate(request):
-        room[each] += amount

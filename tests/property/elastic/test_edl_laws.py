@@ -12,7 +12,7 @@ from mlstack.elastic.policy.plan import plan
 from mlstack.elastic.snapshot import (
     Demand,
     Job,
-    JobState,
+    JobStage,
     Node,
     PolicyConfig,
     Role,
@@ -39,7 +39,7 @@ def _nodes(draw: st.DrawFn) -> tuple[Node, ...]:
 @st.composite
 def _job(draw: st.DrawFn, index: int, nodes: tuple[Node, ...]) -> Job:
     minimum = draw(st.integers(0, 3))
-    state: JobState = draw(st.sampled_from(["waiting", "admitted", "admitted", "admitted", "finishing"]))
+    state: JobStage = draw(st.sampled_from(["waiting", "admitted", "admitted", "admitted", "finishing"]))
     names = st.sampled_from(["", *[node.name for node in nodes]])
     places = [] if state == "waiting" else draw(st.lists(names, max_size=8))
     trainers = tuple(
@@ -88,7 +88,7 @@ def carried_out(snapshot: Snapshot, decided: ScalePlan) -> Snapshot:
     for job in snapshot.jobs:
         decision = decided.decisions[job.key]
         kept = [replace(each, is_ready=True) for each in job.trainers if each.name not in decision.victims]
-        state: JobState = job.state if job.state == "finishing" else "admitted"
+        state: JobStage = job.state if job.state == "finishing" else "admitted"
         new = [
             Trainer(name=f"{job.key}+{len(kept) + each}", node=node, planned="", created_ms=9, is_ready=True)
             for each, node in enumerate(decision.places)

@@ -46,10 +46,10 @@ def full_nodes(draw: st.DrawFn) -> Snapshot:
 def test_those_that_go_make_room_enough_and_none_goes_in_vain(
     snapshot: Snapshot, request: tuple[int, int]
 ) -> None:
-    transaction = ClusterState(snapshot, Fulfilment(snapshot.jobs), 0)
-    (node,), amounts = transaction.nodes, shape(request)
+    cluster = ClusterState(snapshot, Fulfilment(snapshot.jobs), 0)
+    (node,), amounts = cluster.nodes, shape(request)
 
-    found = clear(transaction, node, amounts, surplus_up_to(1))
+    found = clear(cluster, node, amounts, surplus_up_to(1))
 
     assert (found is not None) == fits(node.allocatable, amounts)
     for spared in (None, *found.slots) if found is not None else ():

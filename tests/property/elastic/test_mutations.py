@@ -100,7 +100,7 @@ def test_job_frozen_by_a_trainer_without_a_node_leaves_room_idle(monkeypatch: py
         return can_gain(state, now_ms) and all(trainer.node for trainer in state.job.trainers)
 
     monkeypatch.setattr(fair, "can_gain", frozen)
-    monkeypatch.setattr("mlstack.elastic.policy.fair.seat_loose", lambda *_, **__: None)
+    monkeypatch.setattr("mlstack.elastic.policy.fair.place_unbound", lambda *_, **__: None)
     assert breaks(is_work_done)
 
 

@@ -9,14 +9,15 @@ from unittest.mock import patch
 from hypothesis import given
 
 from mlstack.elastic.policy import gangs
-from mlstack.elastic.policy.placement import Contest, SlotFinder, VictimFinder
+from mlstack.elastic.policy.needs import FreeRoom
+from mlstack.elastic.policy.placement import Ranking, Transaction
 from mlstack.elastic.policy.plan import plan
-from mlstack.elastic.policy.state import FreeRoom, NodeInfo
+from mlstack.elastic.policy.state import NodeInfo
 from mlstack.elastic.snapshot import PolicyConfig, Snapshot
 from tests.property.elastic.moments import MANY, moments
 
 CONFIG = PolicyConfig()
-BEST = Contest.best
+BEST = Ranking.best
 
 
 class Afresh(FreeRoom):
@@ -30,21 +31,21 @@ def forgetful(find: Callable[..., Any]) -> Callable[..., Any]:
     """Let a search rank all nodes anew whenever something was taken back."""
     seen: dict[int, int] = {}
 
-    def found(self: Any, *args: Any, **options: Any) -> Any:
-        if seen.get(id(self)) != self._cluster.epoch:
+    def found(self: Transaction, *args: Any, **options: Any) -> Any:
+        if seen.get(id(self)) != self.cluster.epoch:
             self._rankings.clear()
-        seen[id(self)] = self._cluster.epoch
+        seen[id(self)] = self.cluster.epoch
         return find(self, *args, **options)
 
     return found
 
 
-def honest(contest: Contest[Any]) -> NodeInfo | None:
+def honest(ranking: Ranking) -> NodeInfo | None:
     """Give the best node, and be sure that none is ranked behind its worth."""
-    for node in contest._nodes.values():
-        cost, rank = contest.cost(node), contest.rank(node)
+    for node in ranking.nodes.values():
+        cost, rank = ranking.cost(node), (ranking.least or ranking.cost)(node)
         assert cost is None or (rank is not None and rank <= cost)
-    return BEST(contest)
+    return BEST(ranking)
 
 
 @MANY
@@ -69,10 +70,7 @@ def test_what_sums_rule_out_would_have_failed(snapshot: Snapshot) -> None:
 @MANY
 @given(moments(jobs=8))
 def test_nodes_that_are_not_ranked_again_are_ranked_right(snapshot: Snapshot) -> None:
-    with (
-        patch.object(SlotFinder, "find", forgetful(SlotFinder.find)),
-        patch.object(VictimFinder, "find", forgetful(VictimFinder.find)),
-    ):
+    with patch.object(Transaction, "_ranked", forgetful(Transaction._ranked)):
         ranked = plan(snapshot, CONFIG)
     assert plan(snapshot, CONFIG) == ranked
 
@@ -87,5 +85,5 @@ def test_sums_that_are_kept_up_to_date_are_right(snapshot: Snapshot) -> None:
 @MANY
 @given(moments(jobs=8))
 def test_no_node_is_ranked_by_more_than_it_costs(snapshot: Snapshot) -> None:
-    with patch.object(Contest, "best", honest):
+    with patch.object(Ranking, "best", honest):
         plan(snapshot, CONFIG)

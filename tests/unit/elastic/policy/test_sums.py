@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mlstack.elastic.policy.state import ClusterState, FreeRoom, Fulfilment, has_places
+from mlstack.elastic.policy.needs import FreeRoom, has_places
+from mlstack.elastic.policy.state import ClusterState, Fulfilment
 from mlstack.elastic.snapshot import Held, Job, Node, Snapshot, Trainer
 
 
@@ -18,28 +19,28 @@ def running(key: str, *nodes: str, minimum: int) -> Job:
     return Job(key=key, minimum=minimum, maximum=9, trainer=(2,), state="admitted", trainers=trainers)
 
 
-def cluster(*jobs: Job) -> ClusterState:
+def cluster_of(*jobs: Job) -> ClusterState:
     nodes = (node("a"), node("b"))
     snapshot = Snapshot(now_ms=0, resources=("cpu",), nodes=nodes, jobs=jobs)
     return ClusterState(snapshot, Fulfilment(jobs), 0)
 
 
 def test_free_room_follows_the_ledger_and_passes_over_what_is_overfull() -> None:
-    transaction = cluster(running("j", *["a"] * 6, minimum=1))
-    room = FreeRoom(transaction, transaction.nodes)
+    cluster = cluster_of(running("j", *["a"] * 6, minimum=1))
+    room = FreeRoom(cluster, cluster.nodes)
     assert room.sums() == [10]
-    transaction.reserve(transaction.by_name["b"], (3,), "web")
+    cluster.reserve(cluster.by_name["b"], (3,), "web")
     assert room.sums() == [7]
-    transaction.rollback(0)
+    cluster.rollback(0)
     assert room.sums() == [10]
 
 
 def test_a_pod_needs_no_more_trainers_to_go_than_can_be_spared() -> None:
     large = Job(key="large", minimum=2, maximum=2, trainer=(8,), priority=1)
     crowd = ["a"] * 5 + ["b"] * 5
-    spare = cluster(large, running("j", *crowd, minimum=2))
+    spare = cluster_of(large, running("j", *crowd, minimum=2))
     assert has_places(spare, spare.states["large"], None)
-    scarce = cluster(large, running("j", *crowd, minimum=3))
+    scarce = cluster_of(large, running("j", *crowd, minimum=3))
     assert not has_places(scarce, scarce.states["large"], None)
     assert not has_places(spare, spare.states["large"], frozenset("a"))
 
@@ -62,6 +63,6 @@ def test_jobs_that_are_set_aside_leave_their_servers_room_too() -> None:
         nodes=(Node(name="a", allocatable=(10,), used=(6,)),),
         jobs=(large, held),
     )
-    transaction = ClusterState(snapshot, Fulfilment(snapshot.jobs), 0)
-    assert not has_places(transaction, transaction.states["large"], None)
-    assert has_places(transaction, transaction.states["large"], None, [transaction.states["j"]])
+    cluster = ClusterState(snapshot, Fulfilment(snapshot.jobs), 0)
+    assert not has_places(cluster, cluster.states["large"], None)
+    assert has_places(cluster, cluster.states["large"], None, [cluster.states["j"]])
