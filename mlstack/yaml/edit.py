@@ -1,4 +1,10 @@
-"""Where everything of a YAML text stands: the tree that edits by position work on."""
+"""Change one value of a person's YAML file in place: every other byte stays as it is.
+
+The value is replaced by its position in the text, so comments, order, quotes, line ends, indentation and
+brackets of the rest cannot change, whatever style the file is written in (a library that loads and writes
+the file again brings its own style with it). Afterwards the result is read: if anything but the edited value
+differs, the edit is refused.
+"""
 
 from __future__ import annotations
 
@@ -15,492 +21,9 @@ from mlstack.yaml import write
 from mlstack.yaml.read import Mark, read_documents, read_marks
 from mlstack.yaml.scalars import resolve_key, write_double_quoted, write_string
 
-# --- Where everything of a YAML text stands: the tree that edits by position work on ---
-
-BREAK = re.compile(r"\r\n|\n|\r")
-_BLOCK_HEADER = re.compile(r"[|>](?P<signs>[-+0-9]*)[ \t]*(?P<comment>#[^\r\n]*)?")
-_EMPTY_LINE = re.compile(r"(?P<indent>[ \t]*)(?P<comment>#[^\r\n]*)?(?:\r\n|\n|\r|\Z)")
-_TO_COLON = re.compile(r"(?:[ \t]*(?:#[^\r\n]*)?[\r\n])*[ \t]*:")
-
-
-@dataclass
-class YamlNode:
-    """One value in a text."""
-
-    kind: str  # `scalar`, `mapping`, `sequence` or `alias`
-    start: int  # index of the first character, of its anchor or tag if it has one
-    # index behind the last character; blank lines behind a block scalar belong to it only where they are
-    # content
-    end: int
-    style: str  # of a scalar: empty, `'`, `"`, `|` or `>`; of a collection: `flow` or empty
-    tagged: bool  # whether an anchor or a tag stands before it
-    entries: list[YamlEntry] = field(default_factory=list)  # of a mapping, in order
-    items: list[YamlNode] = field(default_factory=list)  # of a sequence, in order
-
-    @property
-    def is_flow(self) -> bool:
-        """Tell whether it is a collection in brackets."""
-        return self.style == "flow"
-
-    @property
-    def is_block(self) -> bool:
-        """Tell whether it is a collection without brackets."""
-        return self.kind in ("mapping", "sequence") and not self.is_flow
-
-    @property
-    def is_empty(self) -> bool:
-        """Tell whether nothing stands there at all."""
-        return self.kind == "scalar" and self.start == self.end
-
-    def entry(self, name: str) -> YamlEntry | None:
-        """Give the entry of a key."""
-        return next((entry for entry in self.entries if entry.name == name), None)
-
-
-@dataclass
-class YamlEntry:
-    """One key of a mapping and its value."""
-
-    name: str  # the key, as it is read
-    start: int  # index of the key, or of the `?` before it
-    key: YamlNode  # the key's node
-    colon: int  # index behind the colon; of the key's end where there is none
-    value: YamlNode  # the value's node
-
-    @property
-    def end(self) -> int:
-        """Give the index behind the value, or behind the colon of an empty one."""
-        return max(self.colon, self.value.end)
-
-
-class TextLines:
-    """The lines of a text, by index into it."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        found = BREAK.search(text)
-        self.newline = found[0] if found else "\n"
-
-    def start(self, index: int) -> int:
-        """Give the index where the line of an index starts."""
-        before = max(self.text.rfind("\n", 0, index), self.text.rfind("\r", 0, index)) + 1
-        return 1 if before == 0 and self.text.startswith("\ufeff") else before
-
-    def after(self, end: int) -> int:
-        """Give the index where the line after something starts, or the end of the text."""
-        if end and self.text[end - 1] in "\r\n":
-            return end
-        found = BREAK.search(self.text, end)
-        return found.end() if found else len(self.text)
-
-    def column(self, index: int) -> int:
-        """Give the column of an index, from 0."""
-        return index - self.start(index)
-
-    def starts_its_line(self, index: int) -> bool:
-        """Tell whether only blanks stand before something on its line."""
-        return not self.text[self.start(index) : index].strip(" \t")
-
-    def after_comments(self, index: int, column: int) -> int:
-        """Skip comment lines that stand deeper than a column, with the blank lines between them."""
-        last = index
-        while index < len(self.text) and (line := _EMPTY_LINE.match(self.text, index)):
-            if line["comment"] and len(line["indent"]) <= column:
-                break
-            index = line.end()
-            last = index if line["comment"] else last
-        return last
-
-
-def read_nodes(text: str, *, source: str) -> list[YamlNode | None]:
-    """Give the root of every document of a text; None for a document without any."""
-    marks = iter(read_marks(text, source=source))
-    return [_node(next(marks), marks, text) for mark in marks if mark.kind == "document"]
-
-
-def header_comment(text: str, node: YamlNode) -> str:
-    """Give the comment behind the `|` or `>` of a block scalar."""
-    found = _BLOCK_HEADER.search(text, node.start)
-    return (found["comment"] or "") if found else ""
-
-
-def _node(mark: Mark, marks: Iterator[Mark], text: str) -> YamlNode:
-    node = YamlNode(mark.kind, mark.start, mark.end, mark.style, mark.tagged)
-    if mark.kind == "scalar" and mark.style in ("|", ">"):
-        node.end = _block_end(text, node)
-    elif mark.kind == "mapping":
-        _fill_mapping(node, marks, text)
-    elif mark.kind == "sequence":
-        for inner in marks:
-            if inner.kind == "end":
-                node.end = inner.end if node.is_flow else max(item.end for item in node.items)
-                break
-            node.items.append(_node(inner, marks, text))
-    return node
-
-
-def _fill_mapping(node: YamlNode, marks: Iterator[Mark], text: str) -> None:
-    for inner in marks:
-        if inner.kind == "end":
-            node.end = inner.end if node.is_flow else max(entry.end for entry in node.entries)
-            break
-        key = _node(inner, marks, text)
-        value = _node(next(marks), marks, text)
-        colon = _TO_COLON.match(text, key.end)
-        if value.is_empty and not (colon and colon.end() == value.start):
-            value.start = value.end = key.end  # there is no colon, libyaml puts the value at what follows
-            colon = None
-        node.entries.append(
-            YamlEntry(_name(inner), _entry_start(text, key), key, colon.end() if colon else key.end, value)
-        )
-    if not node.is_flow and node.entries:
-        node.start = min(node.start, node.entries[0].start)
-
-
-def _name(mark: Mark) -> str:
-    if mark.style or mark.tagged or mark.kind != "scalar":
-        return mark.value
-    return resolve_key(mark.value)
-
-
-def _entry_start(text: str, key: YamlNode) -> int:
-    index = key.start
-    while index and text[index - 1] in " \t":
-        index -= 1
-    return index - 1 if index and index < key.start and text[index - 1] == "?" else key.start
-
-
-def _block_end(text: str, node: YamlNode) -> int:
-    header = _BLOCK_HEADER.search(text, node.start)
-    if header and "+" in header["signs"]:
-        return node.end
-    return node.start + len(text[node.start : node.end].rstrip(" \t\r\n"))
-
-
-# --- The forms that a value takes when it is put into a person's YAML file ---
-
-
-def nested(made: Sequence[str | int], value: Any) -> Any:
-    """Put mappings with one key each around a value."""
-    for key in reversed(made):
-        value = {key: value}
-    return value
-
-
-def blocks(path: Sequence[str | int], value: Any) -> Iterator[list[str]]:
-    """Give the lines of mappings around a value, at first in block style, then with the value on one line."""
-    yield _lines(nested(path, value))
-    keys = [f"{'  ' * depth}{write_string(str(key))}:" for depth, key in enumerate(path)]
-    yield [*keys[:-1], f"{keys[-1]} {write.to_flow(value)}"]
-
-
-def shapes(value: Any, old: YamlNode) -> Iterator[tuple[str, list[str], int]]:
-    """Give forms of a value: text for the key's line, further lines, and how much deeper these stand."""
-    if isinstance(value, dict) and value:
-        yield "", _lines(value), 2
-    elif isinstance(value, list) and value:
-        yield "", _lines(value), 0
-    elif isinstance(value, str) and "\n" in value and old.style in ("", "|", ">"):
-        head, *body = _lines(value)
-        yield head, body, 0
-    yield inline_form(value, old), [], 0
-
-
-def is_alike(value: Any, old: YamlNode) -> bool:
-    """Tell whether the old value shows where the new one should stand."""
-    kind = "mapping" if isinstance(value, dict) else "sequence" if isinstance(value, list) else ""
-    return old.is_block and not old.tagged and old.kind == kind
-
-
-def _lines(value: Any) -> list[str]:
-    return write.to_yaml(value).removesuffix("\n").split("\n")
-
-
-def inline_form(value: Any, old: YamlNode) -> str:
-    """Write a value on one line, a string with the quotes of the one before."""
-    if isinstance(value, str) and old.style == '"':
-        return write_double_quoted(value)
-    if isinstance(value, str) and old.style == "'" and value.isprintable():
-        return "'" + value.replace("'", "''") + "'"
-    return write.to_flow(value)
-
-
-# --- New texts of a YAML file with one value changed, made by position ---
-# Setting a key that was absent and unsetting it again gives the file back byte for byte. Three marks in the
-# text make that possible, since missing, empty and `{}` parents would look the same once they hold a key:
-#
-# - a parent that we made in block style goes with its last key,
-# - one that stood empty (`params:`) is filled with an indentation of one space, and stays when it is emptied
-#   (so does one with a comment beside it),
-# - one that we made inside brackets has spaces inside its own (`{a: { b: 1 }}`), and goes with its last key;
-#   a `{}` that stood there stays.
-
 Path = Sequence[str | int]
 
-BY_HAND = "edit the file by hand"
-_DOCUMENT_END = re.compile(r"^\.\.\.\s", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class PathStep:
-    """One step of a path: the collection, and what stands in it."""
-
-    holder: YamlNode
-    entry: YamlEntry | None
-    node: YamlNode
-
-
-class Edit:
-    """Makes the new text; whether it reads as it should is looked at by the caller."""
-
-    def __init__(self, text: str, source: str) -> None:
-        self.text = text
-        self.source = source
-        self.lines = TextLines(text)
-        roots = [root for root in read_nodes(text, source=source) if root]
-        self.root = next((root for root in roots if root.kind != "scalar"), roots[0] if roots else None)
-        self.is_json = _is_json(text)
-
-    def steps(self, path: Path) -> list[PathStep]:
-        """Follow a path as far as it stands in the text."""
-        found: list[PathStep] = []
-        node = self.root
-        for step in path:
-            if node and node.kind == "alias":
-                name = self.text[node.start : node.end]
-                where = f"{self.source}:{self.text.count(self.lines.newline, 0, node.start) + 1}"
-                raise ConfigError(f"`{name}` stands for another part of the file", where=where, hint=BY_HAND)
-            entry = node.entry(step) if node and isinstance(step, str) else None
-            if node and entry:
-                found.append(PathStep(node, entry, entry.value))
-            elif node and isinstance(step, int) and step < len(node.items):
-                found.append(PathStep(node, None, node.items[step]))
-            else:
-                break
-            node = found[-1].node
-        return found
-
-    # ---------------------------------------------------------------------------------------------- setting
-
-    def versions(self, path: Path, value: Any) -> Iterator[str]:
-        """Give texts with a value set, the best looking first."""
-        steps = self.steps(path)
-        if len(steps) == len(path):
-            yield from self._replaced(steps[-1], value)
-            return
-        parent = steps[-1].node if steps else self.root
-        key, made = str(path[len(steps)]), path[len(steps) + 1 :]
-        if parent and parent.kind == "mapping":
-            yield from self._inserted(parent, key, made, value)
-        elif not steps:
-            yield from self._begun(key, made, value)
-        else:
-            yield from self._filled(steps[-1], [key, *made], value)
-
-    def _inserted(self, parent: YamlNode, key: str, made: Path, value: Any) -> Iterator[str]:
-        """Set a key that a mapping does not have yet."""
-        if parent.is_flow:
-            pair = f"{self._flow_key(parent, key)}: {self._flow(parent, value, made)}"
-            if parent.entries:
-                at, pair = parent.entries[-1].end, f", {pair}"
-            else:
-                at = self.text.index("{", parent.start) + 1
-            yield self.text[:at] + pair + self.text[at:]
-            return
-        first = parent.entries[0].start
-        column = self.lines.column(first)
-        end = self.lines.after_comments(self.lines.after(parent.end), column)
-        for block in blocks([key, *made], value):
-            yield self._with_lines(end, block, column)
-            body = self._indented(block, column).lstrip(" ")
-            yield f"{self.text[:first]}{body}{self.lines.newline}{' ' * column}{self.text[first:]}"
-
-    def _begun(self, key: str, made: Path, value: Any) -> Iterator[str]:
-        """Set the first key of a file without any."""
-        for block in blocks([key, *made], value):
-            if self.root and not self.root.is_empty:
-                body = self._indented(block, 0)
-                yield self.text[: self.root.start] + body + self.text[self.root.end :]
-            else:
-                end = _DOCUMENT_END.search(self.text)
-                yield self._with_lines(end.start() if end else len(self.text), block, 0)
-
-    def _filled(self, step: PathStep, made: Path, value: Any) -> Iterator[str]:
-        """Set the first key of a parent that is null."""
-        entry, node = step.entry, step.node
-        if step.holder.is_flow or not entry:
-            yield from self._replaced(step, nested(made, value))
-            return
-        cut = self.text[: entry.colon] + self.text[max(entry.colon, node.end) :]
-        edit = Edit(cut, self.source) if cut != self.text else self
-        column = self.lines.column(entry.start)
-        at = edit.lines.after(entry.colon)
-        commented = cut[entry.colon : at].strip() or edit.lines.after_comments(at, column) > at
-        for block in blocks(made, value):
-            yield edit._with_lines(at, block, column + (2 if commented else 1))
-
-    def _replaced(self, step: PathStep, value: Any) -> Iterator[str]:
-        """Put another value in the place of one."""
-        if step.holder.is_flow or (step.node.is_flow and isinstance(value, dict | list)):
-            quoted = isinstance(value, str) and step.node.style
-            new = inline_form(value, step.node) if quoted else self._flow(step.holder, value, ())
-            yield self._spliced(step, new)
-        elif step.entry:
-            for inline, block, deeper in shapes(value, step.node):
-                column = self.lines.column(step.entry.start) + deeper
-                if is_alike(value, step.node):
-                    column = self.lines.column(step.node.start)
-                yield self._under_key(step.entry, inline, block, column)
-        else:
-            column = self.lines.column(step.node.start) + (1 if step.node.is_empty else 0)
-            for inline, block, _ in shapes(value, step.node):
-                lines = [inline, *block] if inline else block
-                yield self._spliced(step, self._indented(lines, column).lstrip(" "))
-
-    def _spliced(self, step: PathStep, new: str) -> str:
-        """Put text in the place of a value."""
-        node, entry = step.node, step.entry
-        if node.is_empty:
-            at = entry.colon if entry else node.start
-            return f"{self.text[:at]}{': ' if entry and at == entry.key.end else ' '}{new}{self.text[at:]}"
-        ends_line = node.end > 0 and self.text[node.end - 1] in "\r\n"
-        comment = header_comment(self.text, node) if node.style in ("|", ">") else ""
-        new = f"{new} {comment}" if comment else new
-        return (
-            self.text[: node.start] + new + (self.lines.newline if ends_line else "") + self.text[node.end :]
-        )
-
-    def _under_key(self, entry: YamlEntry, inline: str, block: list[str], column: int) -> str:
-        """Put a value behind a key: `inline` on the key's line, `block` on lines of its own."""
-        text, node, newline = self.text, entry.value, self.lines.newline
-        below = not node.is_empty and self.lines.start(node.start) > entry.colon
-        if not block and not (below and node.is_block):
-            return self._spliced(PathStep(node, entry, node), inline)
-        after = self.lines.after(entry.end)
-        ending = newline if after < len(text) or text.endswith(("\n", "\r")) else ""
-        body = self._indented(block, column)
-        if below:
-            start = self.lines.start(node.start)
-            head = text[: entry.colon] + (f" {inline}" if inline else "") + text[entry.colon : start]
-            if not node.is_block and (comment := text[node.end : after].strip()):
-                body = f"{' ' * column}{comment}{newline}{body}"
-            if not block:
-                head, ending = head if ending else head.removesuffix(newline), ""
-            return head + body + ending + text[after:]
-        rest = text[entry.end : after].rstrip("\r\n")
-        if node.style in ("|", ">"):
-            rest = f" {comment}" if (comment := header_comment(text, node)) else ""
-        head = text[: entry.colon] if not inline else f"{text[: entry.colon]} {inline}"
-        return head + rest + newline + body + ending + text[after:]
-
-    # -------------------------------------------------------------------------------------------- unsetting
-
-    def without(self, path: Path, before: Any) -> tuple[str, Any]:
-        """Give the text without a value, and what it must read."""
-        steps = self.steps(path)
-        if len(steps) < len(path) or not steps or not steps[-1].entry:
-            name = ".".join(map(str, path))
-            raise ConfigError(
-                f"`{name}` does not stand where it could be removed", where=self.source, hint=BY_HAND
-            )
-        while self._goes_with(steps):
-            steps.pop()
-        *parents, last = steps
-        after = copy.deepcopy(before)
-        del value_at(after, path[: len(parents)])[path[len(parents)]]
-        if len(last.holder.entries) == 1 and not last.holder.is_flow:
-            if not parents:
-                after = None
-            elif parents[-1].entry:
-                value_at(after, path[: len(parents) - 1])[path[len(parents) - 1]] = None
-            else:
-                holder = last.holder
-                return f"{self.text[: holder.start]}{{}}{self.text[holder.end :]}", after
-        return self._cut(last), after
-
-    def _goes_with(self, steps: list[PathStep]) -> bool:
-        """Tell whether the mapping of the last step goes with its only key."""
-        holder = steps[-1].holder
-        owner = steps[-2].entry if len(steps) > 1 else None
-        if len(holder.entries) > 1 or not owner:
-            return False
-        if holder.is_flow:
-            inner = self.text[holder.start : holder.end]
-            entry = holder.entries[0]
-            return inner == f"{{ {self.text[entry.start : entry.end]} }}"
-        column = self.lines.column(owner.start)
-        after = self.lines.after(holder.end)
-        between = self.text[owner.colon : self.lines.start(holder.start)]
-        alone = between == self.lines.newline and self.lines.after_comments(after, column) == after
-        return alone and self.lines.column(holder.start) > column + 1
-
-    def _cut(self, step: PathStep) -> str:
-        """Cut an entry out of its mapping."""
-        text, lines = self.text, self.lines
-        entries = step.holder.entries
-        place = next(number for number, entry in enumerate(entries) if entry is step.entry)
-        start, end = entries[place].start, entries[place].end
-        if step.holder.is_flow:
-            if place:
-                start = entries[place - 1].end
-            elif len(entries) > 1:
-                end = entries[1].start
-            elif text[end:].lstrip().startswith(","):
-                end = text.index(",", end) + 1
-        elif lines.starts_its_line(start):
-            start, end = lines.start(start), lines.after(end)
-            if end == len(text) and not text.endswith(("\n", "\r")):
-                start -= len(lines.newline) if text[:start].endswith(lines.newline) else 0
-        else:  # the first key of a mapping in a list
-            end = lines.after(end)
-            end += len(text[end:]) - len(text[end:].lstrip(" \r\n"))
-        return text[:start] + text[end:]
-
-    # ---------------------------------------------------------------------------------------------- writing
-
-    def _with_lines(self, at: int, block: list[str], column: int) -> str:
-        body, newline = self._indented(block, column), self.lines.newline
-        if at == len(self.text) and self.text.strip("\ufeff") and not self.text.endswith(("\n", "\r")):
-            return f"{self.text}{newline}{body}"
-        return f"{self.text[:at]}{body}{newline}{self.text[at:]}"
-
-    def _indented(self, block: list[str], column: int) -> str:
-        return self.lines.newline.join(" " * column + line if line else "" for line in block)
-
-    def _flow_key(self, parent: YamlNode, key: str) -> str:
-        quoted = any(entry.key.style == '"' for entry in parent.entries)
-        return write_double_quoted(key) if quoted or self.is_json else write_string(key)
-
-    def _flow(self, parent: YamlNode, value: Any, made: Path) -> str:
-        """Write a value between brackets, in the mappings of `made`; their inner spaces mark them as ours."""
-        quoted = self.is_json or any(entry.value.style == '"' for entry in parent.entries)
-        text = write.to_compact_json(value) if quoted else write.to_flow(value)
-        for key in reversed(made):
-            text = f"{{ {self._flow_key(parent, str(key))}: {text} }}"
-        return text
-
-
-def _is_json(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text.removeprefix("\ufeff")), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
-def value_at(value: Any, path: Path) -> Any:
-    """Give the part of a plain value that a path leads to."""
-    for step in path:
-        value = value[step]
-    return value
-
-
-# --- Change one value of a person's YAML file in place: every other byte stays as it is ---
-# The value is replaced by its position in the text, so comments, order, quotes, line ends, indentation and
-# brackets of the rest cannot change, whatever style the file is written in (a library that loads and writes
-# the file again brings its own style with it). Afterwards the result is read: if anything but the edited
-# value differs, the edit is refused.
-#
-# How the text is made is in `yamlsplice`.
+_BY_HAND = "edit the file by hand"
 
 
 def has_value(text: str, path: Path, *, source: str) -> bool:
@@ -509,17 +32,13 @@ def has_value(text: str, path: Path, *, source: str) -> bool:
     Raises:
         YamlError: the text is broken or holds several documents.
     """
-    return _found(_read(text, source), path)
+    return _has(_read(text, source), path)
 
 
 def set_value(text: str, path: Path, value: Any, *, source: str) -> str:
     """Set one value; missing parents are made, lists are replaced whole.
 
-    Args:
-        text: the file's text.
-        path: keys of mappings and indices of lists from the root; not empty.
-        value: plain value.
-        source: name of the file, for messages.
+    The path has keys of mappings and indices of lists from the root; it is not empty.
 
     Raises:
         YamlError: the text is broken or holds several documents.
@@ -527,34 +46,31 @@ def set_value(text: str, path: Path, value: Any, *, source: str) -> str:
         ValueError: the value cannot be written.
     """
     before = _read(text, source)
-    if _found(before, path) and _same(value_at(before, path), value):
+    if _has(before, path) and _same(_value_at(before, path), value):
         return text
-    wanted = _with(before, path, value, text, source)
-    edit = Edit(text, source)
+    expected = _with(before, path, value, text, source)
+    edit = _Edit(text, source)
     versions = chain(_merged(edit, path, value), edit.versions(path, value))
-    return _checked(versions, wanted, path, source)
+    return _checked(versions, expected, path, source)
 
 
 def unset_value(text: str, path: Path, *, source: str) -> str:
     """Remove one value with its key, and the parents that it leaves empty; absent ones change nothing.
 
-    Args:
-        text: the file's text.
-        path: keys of mappings from the root; not empty.
-        source: name of the file, for messages.
+    The path has keys of mappings from the root; it is not empty.
 
     Raises:
         YamlError: the text is broken or holds several documents.
         ConfigError: the edit would change something else.
     """
     before = _read(text, source)
-    if not _found(before, path):
+    if not _has(before, path):
         return text
-    after, wanted = Edit(text, source).without(path, before)
-    return _checked([after], wanted, path, source)
+    after, expected = _Edit(text, source).without(path, before)
+    return _checked([after], expected, path, source)
 
 
-def _merged(edit: Edit, path: Path, value: Any) -> Iterator[str]:
+def _merged(edit: _Edit, path: Path, value: Any) -> Iterator[str]:
     """Set a mapping key by key, so that the comments in it stay."""
     steps = edit.steps(path)
     old = steps[-1].node if len(steps) == len(path) else None
@@ -572,33 +88,27 @@ def _merged(edit: Edit, path: Path, value: Any) -> Iterator[str]:
     yield text
 
 
-def _checked(versions: Iterable[str], wanted: Any, path: Path, source: str) -> str:
-    """Give the first version that reads as wanted."""
+def _checked(versions: Iterable[str], expected: Any, path: Path, source: str) -> str:
+    """Give the first version that reads as expected."""
     for version in versions:
         try:
-            if _same(_read(version, source), wanted):
+            if _same(_read(version, source), expected):
                 return version
         except YamlError:
             continue
-    name = ".".join(map(str, path))
-    raise ConfigError(
-        f"`{name}` cannot be changed without changing something else", where=source, hint=BY_HAND
-    )
-
-
-# ------------------------------------------------------------------------------------------------- values
+    message = f"`{'.'.join(map(str, path))}` cannot be changed without changing something else"
+    raise ConfigError(message, where=source, hint=_BY_HAND)
 
 
 def _read(text: str, source: str) -> Any:
     documents = read_documents(text, source=source)
     if len(documents) > 1:
-        raise YamlError(
-            f"the file holds {len(documents)} documents, expected one", where=f"{source}:{documents[1].line}"
-        )
+        message = f"the file holds {len(documents)} documents, expected one"
+        raise YamlError(message, where=f"{source}:{documents[1].line}")
     return documents[0].value if documents else None
 
 
-def _found(value: Any, path: Path) -> bool:
+def _has(value: Any, path: Path) -> bool:
     for step in path:
         if isinstance(value, dict):
             if step not in value:
@@ -636,14 +146,463 @@ def _with(before: Any, path: Path, value: Any, text: str, source: str) -> Any:
             isinstance(step, int) and not 0 <= step < len(inner)
         ):
             name = ".".join(map(str, path[:number])) or "the file"
-            places = [
-                one.position(path[:number])
-                for one in read_documents(text, source=source, with_positions=True)
-            ]
-            where = f"{source}:{places[0].line}" if places else source
-            raise ConfigError(f"`{name}` holds nothing to set `{step}` in", where=where, hint=BY_HAND)
+            documents = read_documents(text, source=source, with_positions=True)
+            where = f"{source}:{documents[0].position(path[:number]).line}" if documents else source
+            raise ConfigError(f"`{name}` holds nothing to set `{step}` in", where=where, hint=_BY_HAND)
         if isinstance(inner, dict):
             inner.setdefault(step, None)
         holder, last = inner, step
     holder[last] = value
     return top[""]
+
+
+# --- new texts of a file with one value changed, made by position --------------------------------------
+# Setting a key that was absent and unsetting it again gives the file back byte for byte. Three marks in the
+# text make that possible, since missing, empty and `{}` parents would look the same once they hold a key:
+#
+# - a parent that we made in block style goes with its last key,
+# - one that stood empty (`params:`) is filled with an indentation of one space, and stays when it is emptied
+#   (so does one with a comment beside it),
+# - one that we made inside brackets has spaces inside its own (`{a: { b: 1 }}`), and goes with its last key;
+#   a `{}` that stood there stays.
+
+_DOCUMENT_END = re.compile(r"^\.\.\.\s", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One step of a path: the collection, and what stands in it."""
+
+    holder: _Node
+    entry: _Entry | None
+    node: _Node
+
+
+class _Edit:
+    """Makes the new text; whether it reads as it should is looked at by the caller."""
+
+    def __init__(self, text: str, source: str) -> None:
+        self.text = text
+        self.source = source
+        self.lines = _Lines(text)
+        marks = iter(read_marks(text, source=source))
+        roots = [_node(next(marks), marks, text) for mark in marks if mark.kind == "document"]
+        self.root = next((root for root in roots if root.kind != "scalar"), roots[0] if roots else None)
+        self.is_json = _is_json(text)
+
+    def steps(self, path: Path) -> list[_Step]:
+        """Follow a path as far as it stands in the text."""
+        found: list[_Step] = []
+        node = self.root
+        for step in path:
+            if node and node.kind == "alias":
+                name = self.text[node.start : node.end]
+                where = f"{self.source}:{self.text.count(self.lines.newline, 0, node.start) + 1}"
+                raise ConfigError(f"`{name}` stands for another part of the file", where=where, hint=_BY_HAND)
+            entry = node.entry(step) if node and isinstance(step, str) else None
+            if node and entry:
+                found.append(_Step(node, entry, entry.value))
+            elif node and isinstance(step, int) and step < len(node.items):
+                found.append(_Step(node, None, node.items[step]))
+            else:
+                break
+            node = found[-1].node
+        return found
+
+    # --- setting ---
+
+    def versions(self, path: Path, value: Any) -> Iterator[str]:
+        """Give texts with a value set, the best looking first."""
+        steps = self.steps(path)
+        if len(steps) == len(path):
+            yield from self._replaced(steps[-1], value)
+            return
+        parent = steps[-1].node if steps else self.root
+        key, made = str(path[len(steps)]), path[len(steps) + 1 :]
+        if parent and parent.kind == "mapping":
+            yield from self._inserted(parent, key, made, value)
+        elif not steps:
+            yield from self._begun(key, made, value)
+        else:
+            yield from self._filled(steps[-1], [key, *made], value)
+
+    def _inserted(self, parent: _Node, key: str, made: Path, value: Any) -> Iterator[str]:
+        """Set a key that a mapping does not have yet."""
+        if parent.is_flow:
+            pair = f"{self._flow_key(parent, key)}: {self._flow(parent, value, made)}"
+            if parent.entries:
+                at, pair = parent.entries[-1].end, f", {pair}"
+            else:
+                at = self.text.index("{", parent.start) + 1
+            yield self.text[:at] + pair + self.text[at:]
+            return
+        first = parent.entries[0].start
+        column = self.lines.column(first)
+        end = self.lines.after_comments(self.lines.after(parent.end), column)
+        for block in _blocks([key, *made], value):
+            yield self._with_lines(end, block, column)
+            body = self._indented(block, column).lstrip(" ")
+            yield f"{self.text[:first]}{body}{self.lines.newline}{' ' * column}{self.text[first:]}"
+
+    def _begun(self, key: str, made: Path, value: Any) -> Iterator[str]:
+        """Set the first key of a file without any."""
+        for block in _blocks([key, *made], value):
+            if self.root and not self.root.is_empty:
+                body = self._indented(block, 0)
+                yield self.text[: self.root.start] + body + self.text[self.root.end :]
+            else:
+                end = _DOCUMENT_END.search(self.text)
+                yield self._with_lines(end.start() if end else len(self.text), block, 0)
+
+    def _filled(self, step: _Step, made: Path, value: Any) -> Iterator[str]:
+        """Set the first key of a parent that is null."""
+        entry, node = step.entry, step.node
+        if step.holder.is_flow or not entry:
+            yield from self._replaced(step, _nested(made, value))
+            return
+        cut = self.text[: entry.colon] + self.text[max(entry.colon, node.end) :]
+        edit = _Edit(cut, self.source) if cut != self.text else self
+        column = self.lines.column(entry.start)
+        at = edit.lines.after(entry.colon)
+        commented = cut[entry.colon : at].strip() or edit.lines.after_comments(at, column) > at
+        for block in _blocks(made, value):
+            yield edit._with_lines(at, block, column + (2 if commented else 1))
+
+    def _replaced(self, step: _Step, value: Any) -> Iterator[str]:
+        """Put another value in the place of one."""
+        if step.holder.is_flow or (step.node.is_flow and isinstance(value, dict | list)):
+            quoted = isinstance(value, str) and step.node.style
+            new = _inline_form(value, step.node) if quoted else self._flow(step.holder, value, ())
+            yield self._spliced(step, new)
+        elif step.entry:
+            for inline, block, deeper in _shapes(value, step.node):
+                column = self.lines.column(step.entry.start) + deeper
+                if _is_alike(value, step.node):
+                    column = self.lines.column(step.node.start)
+                yield self._under_key(step.entry, inline, block, column)
+        else:
+            column = self.lines.column(step.node.start) + (1 if step.node.is_empty else 0)
+            for inline, block, _ in _shapes(value, step.node):
+                lines = [inline, *block] if inline else block
+                yield self._spliced(step, self._indented(lines, column).lstrip(" "))
+
+    def _spliced(self, step: _Step, new: str) -> str:
+        """Put text in the place of a value."""
+        node, entry = step.node, step.entry
+        if node.is_empty:
+            at = entry.colon if entry else node.start
+            return f"{self.text[:at]}{': ' if entry and at == entry.key.end else ' '}{new}{self.text[at:]}"
+        ends_line = node.end > 0 and self.text[node.end - 1] in "\r\n"
+        comment = _header_comment(self.text, node) if node.style in ("|", ">") else ""
+        new = f"{new} {comment}" if comment else new
+        return (
+            self.text[: node.start] + new + (self.lines.newline if ends_line else "") + self.text[node.end :]
+        )
+
+    def _under_key(self, entry: _Entry, inline: str, block: list[str], column: int) -> str:
+        """Put a value behind a key: `inline` on the key's line, `block` on lines of its own."""
+        text, node, newline = self.text, entry.value, self.lines.newline
+        below = not node.is_empty and self.lines.start(node.start) > entry.colon
+        if not block and not (below and node.is_block):
+            return self._spliced(_Step(node, entry, node), inline)
+        after = self.lines.after(entry.end)
+        ending = newline if after < len(text) or text.endswith(("\n", "\r")) else ""
+        body = self._indented(block, column)
+        if below:
+            start = self.lines.start(node.start)
+            head = text[: entry.colon] + (f" {inline}" if inline else "") + text[entry.colon : start]
+            if not node.is_block and (comment := text[node.end : after].strip()):
+                body = f"{' ' * column}{comment}{newline}{body}"
+            if not block:
+                head, ending = head if ending else head.removesuffix(newline), ""
+            return head + body + ending + text[after:]
+        rest = text[entry.end : after].rstrip("\r\n")
+        if node.style in ("|", ">"):
+            rest = f" {comment}" if (comment := _header_comment(text, node)) else ""
+        head = text[: entry.colon] if not inline else f"{text[: entry.colon]} {inline}"
+        return head + rest + newline + body + ending + text[after:]
+
+    # --- unsetting ---
+
+    def without(self, path: Path, before: Any) -> tuple[str, Any]:
+        """Give the text without a value, and what it must read."""
+        steps = self.steps(path)
+        if len(steps) < len(path) or not steps or not steps[-1].entry:
+            name = ".".join(map(str, path))
+            raise ConfigError(
+                f"`{name}` does not stand where it could be removed", where=self.source, hint=_BY_HAND
+            )
+        while self._goes_with(steps):
+            steps.pop()
+        *parents, last = steps
+        after = copy.deepcopy(before)
+        del _value_at(after, path[: len(parents)])[path[len(parents)]]
+        if len(last.holder.entries) == 1 and not last.holder.is_flow:
+            if not parents:
+                after = None
+            elif parents[-1].entry:
+                _value_at(after, path[: len(parents) - 1])[path[len(parents) - 1]] = None
+            else:
+                holder = last.holder
+                return f"{self.text[: holder.start]}{{}}{self.text[holder.end :]}", after
+        return self._cut(last), after
+
+    def _goes_with(self, steps: list[_Step]) -> bool:
+        """Tell whether the mapping of the last step goes with its only key."""
+        holder = steps[-1].holder
+        owner = steps[-2].entry if len(steps) > 1 else None
+        if len(holder.entries) > 1 or not owner:
+            return False
+        if holder.is_flow:
+            inner = self.text[holder.start : holder.end]
+            entry = holder.entries[0]
+            return inner == f"{{ {self.text[entry.start : entry.end]} }}"
+        column = self.lines.column(owner.start)
+        after = self.lines.after(holder.end)
+        between = self.text[owner.colon : self.lines.start(holder.start)]
+        alone = between == self.lines.newline and self.lines.after_comments(after, column) == after
+        return alone and self.lines.column(holder.start) > column + 1
+
+    def _cut(self, step: _Step) -> str:
+        """Cut an entry out of its mapping."""
+        text, lines = self.text, self.lines
+        entries = step.holder.entries
+        place = next(number for number, entry in enumerate(entries) if entry is step.entry)
+        start, end = entries[place].start, entries[place].end
+        if step.holder.is_flow:
+            if place:
+                start = entries[place - 1].end
+            elif len(entries) > 1:
+                end = entries[1].start
+            elif text[end:].lstrip().startswith(","):
+                end = text.index(",", end) + 1
+        elif lines.starts_its_line(start):
+            start, end = lines.start(start), lines.after(end)
+            if end == len(text) and not text.endswith(("\n", "\r")):
+                start -= len(lines.newline) if text[:start].endswith(lines.newline) else 0
+        else:  # the first key of a mapping in a list
+            end = lines.after(end)
+            end += len(text[end:]) - len(text[end:].lstrip(" \r\n"))
+        return text[:start] + text[end:]
+
+    # --- writing ---
+
+    def _with_lines(self, at: int, block: list[str], column: int) -> str:
+        body, newline = self._indented(block, column), self.lines.newline
+        if at == len(self.text) and self.text.strip("\ufeff") and not self.text.endswith(("\n", "\r")):
+            return f"{self.text}{newline}{body}"
+        return f"{self.text[:at]}{body}{newline}{self.text[at:]}"
+
+    def _indented(self, block: list[str], column: int) -> str:
+        return self.lines.newline.join(" " * column + line if line else "" for line in block)
+
+    def _flow_key(self, parent: _Node, key: str) -> str:
+        quoted = any(entry.key.style == '"' for entry in parent.entries)
+        return write_double_quoted(key) if quoted or self.is_json else write_string(key)
+
+    def _flow(self, parent: _Node, value: Any, made: Path) -> str:
+        """Write a value between brackets, in the mappings of `made`; their inner spaces mark them as ours."""
+        quoted = self.is_json or any(entry.value.style == '"' for entry in parent.entries)
+        text = write.to_compact_json(value) if quoted else write.to_flow(value)
+        for key in reversed(made):
+            text = f"{{ {self._flow_key(parent, str(key))}: {text} }}"
+        return text
+
+
+def _is_json(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text.removeprefix("\ufeff")), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _value_at(value: Any, path: Path) -> Any:
+    """Give the part of a plain value that a path leads to."""
+    for step in path:
+        value = value[step]
+    return value
+
+
+# --- the forms that a value takes when it is put into a file -------------------------------------------
+
+
+def _nested(made: Sequence[str | int], value: Any) -> Any:
+    """Put mappings with one key each around a value."""
+    for key in reversed(made):
+        value = {key: value}
+    return value
+
+
+def _blocks(path: Sequence[str | int], value: Any) -> Iterator[list[str]]:
+    """Give the lines of mappings around a value, at first in block style, then with the value on one line."""
+    yield _written_lines(_nested(path, value))
+    keys = [f"{'  ' * depth}{write_string(str(key))}:" for depth, key in enumerate(path)]
+    yield [*keys[:-1], f"{keys[-1]} {write.to_flow(value)}"]
+
+
+def _shapes(value: Any, old: _Node) -> Iterator[tuple[str, list[str], int]]:
+    """Give forms of a value: text for the key's line, further lines, and how much deeper these stand."""
+    if isinstance(value, dict) and value:
+        yield "", _written_lines(value), 2
+    elif isinstance(value, list) and value:
+        yield "", _written_lines(value), 0
+    elif isinstance(value, str) and "\n" in value and old.style in ("", "|", ">"):
+        head, *body = _written_lines(value)
+        yield head, body, 0
+    yield _inline_form(value, old), [], 0
+
+
+def _is_alike(value: Any, old: _Node) -> bool:
+    """Tell whether the old value shows where the new one should stand."""
+    kind = "mapping" if isinstance(value, dict) else "sequence" if isinstance(value, list) else ""
+    return old.is_block and not old.tagged and old.kind == kind
+
+
+def _written_lines(value: Any) -> list[str]:
+    return write.to_yaml(value).removesuffix("\n").split("\n")
+
+
+def _inline_form(value: Any, old: _Node) -> str:
+    """Write a value on one line, a string with the quotes of the one before."""
+    if isinstance(value, str) and old.style == '"':
+        return write_double_quoted(value)
+    if isinstance(value, str) and old.style == "'" and value.isprintable():
+        return "'" + value.replace("'", "''") + "'"
+    return write.to_flow(value)
+
+
+# --- where everything of a text stands: the tree that edits by position work on ------------------------
+
+_BREAK = re.compile(r"\r\n|\n|\r")
+_BLOCK_HEADER = re.compile(r"[|>](?P<signs>[-+0-9]*)[ \t]*(?P<comment>#[^\r\n]*)?")
+_EMPTY_LINE = re.compile(r"(?P<indent>[ \t]*)(?P<comment>#[^\r\n]*)?(?:\r\n|\n|\r|\Z)")
+_TO_COLON = re.compile(r"(?:[ \t]*(?:#[^\r\n]*)?[\r\n])*[ \t]*:")
+
+
+@dataclass
+class _Node:
+    kind: str  # `scalar`, `mapping`, `sequence` or `alias`
+    start: int  # index of the first character, of its anchor or tag if it has one
+    end: int  # index behind the last; blank lines behind a block scalar count only where they are content
+    style: str  # of a scalar: empty, `'`, `"`, `|` or `>`; of a collection: `flow` or empty
+    tagged: bool  # whether an anchor or a tag stands before it
+    entries: list[_Entry] = field(default_factory=list)  # of a mapping, in order
+    items: list[_Node] = field(default_factory=list)  # of a sequence, in order
+
+    @property
+    def is_flow(self) -> bool:
+        return self.style == "flow"
+
+    @property
+    def is_block(self) -> bool:
+        return self.kind in ("mapping", "sequence") and not self.is_flow
+
+    @property
+    def is_empty(self) -> bool:
+        return self.kind == "scalar" and self.start == self.end
+
+    def entry(self, name: str) -> _Entry | None:
+        return next((entry for entry in self.entries if entry.name == name), None)
+
+
+@dataclass
+class _Entry:
+    name: str  # the key, as it is read
+    start: int  # index of the key, or of the `?` before it
+    key: _Node  # the key's node
+    colon: int  # index behind the colon; of the key's end where there is none
+    value: _Node  # the value's node
+
+    @property
+    def end(self) -> int:
+        return max(self.colon, self.value.end)
+
+
+class _Lines:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        found = _BREAK.search(text)
+        self.newline = found[0] if found else "\n"
+
+    def start(self, index: int) -> int:
+        """Give the index where the line of an index starts."""
+        before = max(self.text.rfind("\n", 0, index), self.text.rfind("\r", 0, index)) + 1
+        return 1 if before == 0 and self.text.startswith("\ufeff") else before
+
+    def after(self, end: int) -> int:
+        """Give the index where the line after something starts, or the end of the text."""
+        if end and self.text[end - 1] in "\r\n":
+            return end
+        found = _BREAK.search(self.text, end)
+        return found.end() if found else len(self.text)
+
+    def column(self, index: int) -> int:
+        return index - self.start(index)
+
+    def starts_its_line(self, index: int) -> bool:
+        """Tell whether only blanks stand before something on its line."""
+        return not self.text[self.start(index) : index].strip(" \t")
+
+    def after_comments(self, index: int, column: int) -> int:
+        """Skip comment lines that stand deeper than a column, with the blank lines between them."""
+        last = index
+        while index < len(self.text) and (line := _EMPTY_LINE.match(self.text, index)):
+            if line["comment"] and len(line["indent"]) <= column:
+                break
+            index = line.end()
+            last = index if line["comment"] else last
+        return last
+
+
+def _header_comment(text: str, node: _Node) -> str:
+    """Give the comment behind the `|` or `>` of a block scalar."""
+    found = _BLOCK_HEADER.search(text, node.start)
+    return (found["comment"] or "") if found else ""
+
+
+def _node(mark: Mark, marks: Iterator[Mark], text: str) -> _Node:
+    node = _Node(mark.kind, mark.start, mark.end, mark.style, mark.tagged)
+    if mark.kind == "scalar" and mark.style in ("|", ">"):
+        node.end = _block_end(text, node)
+    elif mark.kind == "mapping":
+        _fill_mapping(node, marks, text)
+    elif mark.kind == "sequence":
+        for inner in marks:
+            if inner.kind == "end":
+                node.end = inner.end if node.is_flow else max(item.end for item in node.items)
+                break
+            node.items.append(_node(inner, marks, text))
+    return node
+
+
+def _fill_mapping(node: _Node, marks: Iterator[Mark], text: str) -> None:
+    for inner in marks:
+        if inner.kind == "end":
+            node.end = inner.end if node.is_flow else max(entry.end for entry in node.entries)
+            break
+        key = _node(inner, marks, text)
+        value = _node(next(marks), marks, text)
+        colon = _TO_COLON.match(text, key.end)
+        if value.is_empty and not (colon and colon.end() == value.start):
+            value.start = value.end = key.end  # there is no colon, libyaml puts the value at what follows
+            colon = None
+        is_plain = inner.kind == "scalar" and not inner.style and not inner.tagged
+        name = resolve_key(inner.value) if is_plain else inner.value
+        end = colon.end() if colon else key.end
+        node.entries.append(_Entry(name, _entry_start(text, key), key, end, value))
+    if not node.is_flow and node.entries:
+        node.start = min(node.start, node.entries[0].start)
+
+
+def _entry_start(text: str, key: _Node) -> int:
+    index = key.start
+    while index and text[index - 1] in " \t":
+        index -= 1
+    return index - 1 if index and index < key.start and text[index - 1] == "?" else key.start
+
+
+def _block_end(text: str, node: _Node) -> int:
+    header = _BLOCK_HEADER.search(text, node.start)
+    if header and "+" in header["signs"]:
+        return node.end
+    return node.start + len(text[node.start : node.end].rstrip(" \t\r\n"))
