@@ -1,17 +1,22 @@
-"""Read CEL text into nested tuples: `self.a` is `("select", ("name", "self"), "a")`."""
+"""Evaluate the rules of CustomResourceDefinitions: as much of CEL as rules on objects use.
+
+What is not known here raises `UnsupportedError`: such a rule is left to the API server. As in the CEL
+specification, `&&`, `||`, `all` and `exists` absorb an error of one part if another decides. Rules come with
+definitions of others, and the server bounds what they cost: so do `STEPS`.
+"""
 
 from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
 from mlstack.app.schema import matches
 from mlstack.validate import formats
 
-# --- Read CEL text into nested tuples: `self.a` is `("select", ("name", "self"), "a")` ---
+# --- read text into nested tuples: `self.a` is `("select", ("name", "self"), "a")` ---
 
 Node = Any
 
@@ -27,7 +32,7 @@ _TOKEN = re.compile(
 _LITERALS = {"true": True, "false": False, "null": None}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 _MACROS = frozenset({"all", "exists", "exists_one", "filter", "map"})
-_LEVELS = (("==", "!=", "<=", ">=", "<", ">", "in"), ("+", "-"), ("*", "/", "%"))
+_LEVELS = (("||",), ("&&",), ("==", "!=", "<=", ">=", "<", ">", "in"), ("+", "-"), ("*", "/", "%"))
 _RESERVED_FIELD = re.compile(r"__(\w+?)__")
 
 
@@ -35,24 +40,15 @@ class UnsupportedError(Exception):
     """Raised when an expression uses what this reader does not know."""
 
 
-def parse(expression: str) -> Node:
-    """Read an expression.
-
-    Raises:
-        UnsupportedError: it uses what is not known here, or is no CEL.
-    """
-    return _Parser(_tokens(expression)).whole()
-
-
 def _tokens(text: str) -> list[tuple[str, str]]:
-    found, position, text = [], 0, text.rstrip()
+    tokens, position, text = [], 0, text.rstrip()
     while position < len(text):
         match = _TOKEN.match(text, position)
         if not match or match.lastgroup is None:
             raise UnsupportedError(text[position:])
-        found.append((match.lastgroup, match[match.lastgroup]))
+        tokens.append((match.lastgroup, match[match.lastgroup]))
         position = match.end()
-    return [*found, ("end", "")]
+    return [*tokens, ("end", "")]
 
 
 def _unquoted(text: str) -> str:
@@ -70,7 +66,8 @@ class _Parser:
         self._tokens = tokens
         self._position = 0
 
-    def whole(self) -> Node:
+    def parse(self) -> Node:
+        """Read the whole expression."""
         node = self._ternary()
         if self._tokens[self._position][0] != "end":
             raise UnsupportedError(self._tokens[self._position][1])
@@ -95,24 +92,12 @@ class _Parser:
         return text
 
     def _ternary(self) -> Node:
-        condition = self._either()
+        condition = self._binary(0)
         if self._accept("?") is None:
             return condition
         yes = self._ternary()
         self._expect(":")
         return ("if", condition, yes, self._ternary())
-
-    def _either(self) -> Node:
-        node = self._both()
-        while self._accept("||"):
-            node = ("or", node, self._both())
-        return node
-
-    def _both(self) -> Node:
-        node = self._binary(0)
-        while self._accept("&&"):
-            node = ("and", node, self._binary(0))
-        return node
 
     def _binary(self, level: int) -> Node:
         if level == len(_LEVELS):
@@ -146,12 +131,12 @@ class _Parser:
         return ("macro", name, target, variable, body)
 
     def _arguments(self, end: str) -> list[Node]:
-        found: list[Node] = []
+        arguments: list[Node] = []
         while not self._accept(end):
-            if found:
+            if arguments:
                 self._expect(",")
-            found.append(self._ternary())
-        return found
+            arguments.append(self._ternary())
+        return arguments
 
     def _primary(self) -> Node:
         kind, text = self._take()
@@ -188,11 +173,7 @@ def _field(name: str) -> str:
     return _RESERVED_FIELD.sub(lambda match: escaped.get(match[1], match[1]), name)
 
 
-# --- Evaluate the rules of CustomResourceDefinitions: as much of CEL as rules on objects use ---
-# What the reader does not know raises `UnsupportedError`: such a rule is left to the API server. As in the
-# CEL specification, `&&`, `||`, `all` and `exists` absorb an error of one part if another decides.
-#
-# Rules come with definitions of others, and the server bounds what they cost: so do `STEPS`.
+# --- evaluate ---
 
 Env = Mapping[str, Any]
 STEPS = 200_000
@@ -228,7 +209,7 @@ def evaluate(expression: str, env: Env, *, steps: list[int] | None = None) -> An
 
 @cache
 def _parsed(expression: str) -> Node:
-    return parse(expression)
+    return _Parser(_tokens(expression)).parse()
 
 
 def _value(node: Node, env: Env) -> Any:
@@ -236,57 +217,48 @@ def _value(node: Node, env: Env) -> Any:
     left[0] -= 1
     if left[0] < 0:
         raise UnsupportedError("too many steps")
-    value = _looked_up(node, env)
+    value = _evaluated(node, env)
     if isinstance(value, Opaque):
         raise UnsupportedError("a value of another type")
     return value
 
 
-def _looked_up(node: Node, env: Env) -> Any:
+def _evaluated(node: Node, env: Env) -> Any:
     match node:
         case ("literal", value):
             return value
-        case ("name", name):
-            return _named(name, env)
+        case ("name", name) if name in env or name in _TYPES:
+            return env[name] if name in env else _TYPES[name]
         case ("list", items):
             return [_value(item, env) for item in items]
         case ("select", target, field):
             return _indexed(_value(target, env), field)
         case ("has", target, field):
-            found = _value(target, env)
-            if isinstance(found, Mapping) and isinstance(found.get(field), Opaque):
+            container = _value(target, env)
+            value = container.get(field) if isinstance(container, Mapping) else None
+            if isinstance(value, Opaque):
                 raise UnsupportedError("has")
-            return isinstance(found, Mapping) and found.get(field) is not None
+            return value is not None
         case ("if", condition, yes, no):
             return _value(yes if _boolean(_value(condition, env)) else no, env)
-        case ("and" | "or", left, right):
-            return _decided((left, right), lambda part: _value(part, env), by=node[0] == "or")
+        case ("call", "&&" | "||", parts):
+            return _decided(((part, env) for part in parts), by=node[1] == "||")
         case ("macro", name, target, variable, body):
-            items = _items(_value(target, env))
-            return _macro(name, items, lambda item: _value(body, {**env, variable: item}))
+            container = _value(target, env)
+            if not isinstance(container, list | Mapping):
+                raise UnsupportedError("a macro on neither list nor map")
+            return _macro(name, [(item, (body, {**env, variable: item})) for item in container])
         case ("call", name, arguments):
             return _called(name, [_value(argument, env) for argument in arguments])
     raise UnsupportedError(str(node))
 
 
-def _items(target: Any) -> list[Any]:
-    if not isinstance(target, list | Mapping):
-        raise UnsupportedError("a macro on neither list nor map")
-    return list(target)
-
-
-def _named(name: str, env: Env) -> Any:
-    if name not in env and name not in _TYPES:
-        raise UnsupportedError(name)
-    return env[name] if name in env else _TYPES[name]
-
-
-def _decided(parts: Any, holds: Callable[[Any], Any], *, by: bool) -> bool:
+def _decided(parts: Iterable[tuple[Node, Env]], *, by: bool) -> bool:
     """Give `by` if one part is so, whatever the others; an error counts only if no part decides."""
     error: EvaluationError | None = None
-    for part in parts:
+    for node, env in parts:
         try:
-            if _boolean(holds(part)) is by:
+            if _boolean(_value(node, env)) is by:
                 return by
         except EvaluationError as caught:
             error = caught
@@ -295,14 +267,14 @@ def _decided(parts: Any, holds: Callable[[Any], Any], *, by: bool) -> bool:
     return not by
 
 
-def _macro(name: str, items: list[Any], body: Callable[[Any], Any]) -> Any:
+def _macro(name: str, items: list[tuple[Any, tuple[Node, Env]]]) -> Any:
     if name in ("all", "exists"):
-        return _decided(items, body, by=name == "exists")
+        return _decided((part for _, part in items), by=name == "exists")
     if name == "exists_one":
-        return sum(_boolean(body(item)) for item in items) == 1
+        return sum(_boolean(_value(*part)) for _, part in items) == 1
     if name == "filter":
-        return [item for item in items if _boolean(body(item))]
-    return [body(item) for item in items]
+        return [item for item, part in items if _boolean(_value(*part))]
+    return [_value(*part) for _, part in items]
 
 
 def _boolean(value: Any) -> bool:
@@ -335,14 +307,13 @@ def _called(name: str, arguments: list[Any]) -> Any:
 
 def _equal(left: Any, right: Any) -> bool:
     if isinstance(left, list | Mapping) and isinstance(right, list | Mapping) and left != right:
-        raise UnsupportedError(
-            "=="
-        )  # lists that are sets or maps have no order, and their parts may be opaque
+        # Lists that are sets or maps have no order, and their parts may be opaque.
+        raise UnsupportedError("==")
     return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
 
 
 def _in(item: Any, container: Any) -> bool:
-    return any(_equal(item, one) for one in container)
+    return any(_equal(item, member) for member in container)
 
 
 def _text(value: Any) -> str:
@@ -365,14 +336,6 @@ def _added(left: Any, right: Any) -> Any:
     return left + right
 
 
-def _split(text: str, separator: str) -> list[str]:
-    return text.split(separator) if separator else list(text)
-
-
-def _lower_ascii(text: str) -> str:
-    return "".join(character.lower() if character.isascii() else character for character in text)
-
-
 def _divided(left: Any, right: Any) -> Any:
     if isinstance(left, int) and isinstance(right, int):
         quotient = abs(left) // abs(right)
@@ -381,17 +344,17 @@ def _divided(left: Any, right: Any) -> Any:
 
 
 def _matches(text: str, pattern: str) -> bool:
-    found = matches(pattern, text)
-    if found is None:
+    is_match = matches(pattern, text)
+    if is_match is None:
         raise UnsupportedError(pattern)
-    return found
+    return is_match
 
 
 def _quantity(text: str) -> Any:
-    found = formats.quantity(text)
-    if found is None:
+    value = formats.quantity(text)
+    if value is None:
         raise ValueError(f"not a quantity: {text}")
-    return found
+    return value
 
 
 _COMPARING = frozenset({"<", "<=", ">", ">="})
@@ -423,11 +386,11 @@ _FUNCTIONS: Mapping[tuple[str, int], Callable[..., Any]] = {
     ("startsWith", 2): str.startswith,
     ("endsWith", 2): str.endswith,
     ("contains", 2): operator.contains,
-    ("lowerAscii", 1): _lower_ascii,
-    ("split", 2): _split,
+    ("lowerAscii", 1): lambda text: "".join(c.lower() if c.isascii() else c for c in text),
+    ("split", 2): lambda text, separator: text.split(separator) if separator else list(text),
     ("quantity", 1): _quantity,
     ("isQuantity", 1): lambda text: formats.quantity(text) is not None,
-    ("isInteger", 1): lambda found: found % 1 == 0,
+    ("isInteger", 1): lambda value: value % 1 == 0,
     ("isLessThan", 2): operator.lt,
     ("isGreaterThan", 2): operator.gt,
     ("compareTo", 2): lambda left, right: (left > right) - (left < right),
