@@ -1,10 +1,13 @@
-"""Waiting for definitions."""
+"""Waiting for definitions, and what to say of objects that do not go."""
+
+from __future__ import annotations
 
 from typing import Any
 
 import pytest
 
 from mlstack.deploy import wait
+from mlstack.deploy.deletion import obstacles
 from mlstack.errors import NotReadyError
 from mlstack.kube.client import ObjectRef
 from tests.support.deploying import VirtualClock
@@ -48,3 +51,30 @@ def test_a_definition_that_never_comes_is_told_and_ends_the_wait() -> None:
             Cluster(definition()), REF, clock=clock, still=lambda: told.append(clock.now_s())
         )
     assert told == [pytest.approx(30, abs=1)]
+
+
+def live(*finalizers: str, **conditions: str) -> dict[str, Any]:
+    told = [{"type": name, "status": "True", "message": text} for name, text in conditions.items()]
+    return {"metadata": {"finalizers": list(finalizers)}, "status": {"conditions": told}}
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ({}, ""),
+        (live(), ""),
+        (live("example.org/hold"), "its finalizers are still there: example.org/hold"),
+        (live("foregroundDeletion"), "what it owns is still there"),
+        (live("foregroundDeletion", "a/b"), "its finalizers are still there: a/b"),
+        (live("kubernetes"), ""),
+        (
+            live("kubernetes", NamespaceContentRemaining="Some resources\n  are remaining"),
+            "Some resources are remaining",
+        ),
+        (live(Ready="all is well"), ""),
+        ({"status": {"conditions": None}, "metadata": {"finalizers": None}}, ""),
+    ],
+    ids=["none", "nothing", "finalizer", "owned", "both", "own", "namespace", "other", "null"],
+)
+def test_what_holds_an_object_is_said(found: dict[str, Any], said: str) -> None:
+    assert obstacles(found) == said

@@ -1,0 +1,313 @@
+"""Objects that cannot change in place, and objects of others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mlstack.deploy.inventory import MEMBER_LABEL
+from mlstack.deploy.replacement import (
+    RECREATE,
+    ReplacementVerdict,
+    is_shared,
+    judge,
+    needs_new_run,
+    other_owner,
+    says_fixed,
+    sentence,
+    unless_refused,
+)
+from mlstack.errors import Cause, ConfigError, ForbiddenError, InvalidError, MlstackError
+from mlstack.objects.kube_object import KubeObject, marks
+from mlstack.objects.managed_fields import FieldChange
+
+
+def job(kind: str = "TFJob", condition: str = "Running", **spec: Any) -> KubeObject:
+    status = {"conditions": [{"type": condition, "status": "True"}]}
+    data = {"apiVersion": "kubeflow.org/v1", "kind": kind, "metadata": {"name": "cnn"}}
+    return KubeObject(data={**data, "spec": spec, "status": status})
+
+
+def changed(path: str, old: Any = 1, new: Any = 3) -> FieldChange:
+    return FieldChange(path=path, action="changed", old=old, new=new)
+
+
+WORKERS = changed("spec.tfReplicaSpecs.Worker.replicas")
+
+
+def test_a_running_job_with_other_workers_needs_a_new_run() -> None:
+    assert needs_new_run(job(), [WORKERS]) == (
+        "cnn: workers 1 -> 3 needs a new run: the training operator does not change a running job."
+    )
+
+
+def test_a_finished_job_needs_a_new_run_too() -> None:
+    assert "a finished job" in (needs_new_run(job(condition="Succeeded"), [WORKERS]) or "")
+
+
+def test_run_policy_and_metadata_change_in_place() -> None:
+    in_place = [changed("spec.runPolicy.suspend"), changed('metadata.labels["a/b"]')]
+    assert needs_new_run(job(), in_place) is None
+    assert needs_new_run(job(), [*in_place, WORKERS]) is not None
+
+
+def test_a_suspended_job_changes_in_place() -> None:
+    assert needs_new_run(job(condition="Suspended"), [WORKERS]) is None
+
+
+def elastic_job() -> KubeObject:
+    data = {"apiVersion": "paddlepaddle.org/v1", "kind": "TrainingJob", "metadata": {"name": "words"}}
+    return KubeObject(data=data)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "spec.trainer.max-instance",
+        "spec.trainer.maxInstance",
+        "spec.suspend",
+        "spec.scaling",
+        "spec.imagePullPolicy",
+        "metadata.labels",
+    ],
+)
+def test_the_range_of_an_elastic_job_changes_in_place(path: str) -> None:
+    assert needs_new_run(elastic_job(), [changed(path)]) is None
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("spec.image", "spec.trainer.resources.requests.cpu"),
+        *("spec.pserver.min-instance", "spec.pserver.minInstance", "spec.ports_num", "spec.portsNum"),
+    ],
+)
+def test_what_an_elastic_job_cannot_follow_needs_a_new_run(path: str) -> None:
+    assert "words: " in (needs_new_run(elastic_job(), [changed(path)]) or "")
+
+
+def test_kinds_without_a_rule_change_in_place() -> None:
+    deployment = KubeObject(data={"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}})
+    assert needs_new_run(deployment, [changed("spec.replicas")]) is None
+
+
+def test_an_elastic_pytorch_job_scales_in_place() -> None:
+    scaled = [changed("spec.pytorchReplicaSpecs.Worker.replicas")]
+    assert needs_new_run(job("PyTorchJob", elasticPolicy={"minReplicas": 1}), scaled) is None
+    assert needs_new_run(job("PyTorchJob"), scaled) is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            changed("spec.tfReplicaSpecs.PS.template.spec.containers[tensorflow].image", "a", "b"),
+            "containers[tensorflow].image a -> b",
+        ),
+        (FieldChange(path="spec.tfReplicaSpecs.PS", action="added", new={}), "parameter servers added"),
+        (changed("spec.successPolicy", "", "AllWorkers"), 'successPolicy "" -> AllWorkers'),
+        (
+            changed("spec.tfReplicaSpecs.Worker.template.spec.containers[tensorflow].args", ["a"], ["b"]),
+            "containers[tensorflow].args changed",
+        ),
+    ],
+)
+def test_changes_are_named_in_words(change: FieldChange, words: str) -> None:
+    assert (needs_new_run(job(), [change]) or "").startswith(f"cnn: {words} needs a new run")
+
+
+def test_many_changes_are_counted() -> None:
+    many = [changed(f"spec.tfReplicaSpecs.{role}.replicas") for role in ("Worker", "PS", "Chief", "Master")]
+    assert "and 1 more" in (needs_new_run(job(), many) or "")
+
+
+@pytest.mark.parametrize(("version", "operator"), [("v1", "training operator"), ("v2beta1", "MPI operator")])
+def test_an_mpi_job_names_the_operator_of_its_version(version: str, operator: str) -> None:
+    live = {"apiVersion": f"kubeflow.org/{version}", "kind": "MPIJob", "metadata": {"name": "a"}, "spec": {}}
+    change = changed("spec.mpiReplicaSpecs.Worker.replicas")
+    assert f"the {operator} does not change a running job" in str(
+        needs_new_run(KubeObject(data=live), [change])
+    )
+
+
+def an_object(api_version: str, kind: str, recreate: str | None = None) -> KubeObject:
+    annotations = {"annotations": {RECREATE: recreate}} if recreate is not None else {}
+    metadata: dict[str, Any] = {"name": "web", "namespace": "ml", **annotations}
+    return KubeObject(data={"apiVersion": api_version, "kind": kind, "metadata": metadata}, component="web")
+
+
+DEPLOYMENT = ("apps/v1", "Deployment")
+FIXED = "`spec.selector` cannot change while the object exists"
+
+
+def test_an_object_stays_unless_its_annotation_lets_it_go() -> None:
+    verdict = judge(an_object(*DEPLOYMENT), "gke", fixed=FIXED, why=None)
+    assert (verdict.recreate, verdict.reason) == (False, FIXED)
+    assert '`mlstack.dev/recreate: "true"`' in verdict.hint
+    assert "environments/gke/patches/web.yaml" in verdict.hint
+
+
+def test_the_annotation_lets_an_object_be_made_anew() -> None:
+    assert judge(an_object(*DEPLOYMENT, "true"), "gke", fixed=FIXED, why=None).recreate
+
+
+def test_the_annotation_keeps_a_job_from_being_made_anew() -> None:
+    for why in (None, "the training operator does not change a running job."):
+        verdict = judge(an_object("batch/v1", "Job", "never"), "gke", fixed=FIXED, why=why)
+        assert not verdict.recreate
+        assert "mlstack.dev/recreate: never" in verdict.hint
+
+
+def test_a_job_is_made_anew_by_itself() -> None:
+    verdict = judge(an_object("batch/v1", "Job"), "gke", fixed="`spec.template` cannot change", why=None)
+    assert verdict.recreate
+    assert verdict.reason.endswith("Kubernetes does not change the pods of a Job.")
+
+
+def test_what_a_rule_wants_anew_is_made_anew() -> None:
+    verdict = judge(an_object("kubeflow.org/v1", "TFJob"), "gke", fixed="x", why="because")
+    assert (verdict.recreate, verdict.reason) == (True, "because")
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "said"),
+    [
+        ("v1", "PersistentVolumeClaim", "its data would be lost"),
+        ("v1", "PersistentVolume", "its data would be lost"),
+        ("v1", "Namespace", "everything in it would be lost"),
+        ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "every object of its kind would be lost"),
+    ],
+)
+@pytest.mark.parametrize("annotation", ["true", None])
+def test_what_would_lose_data_is_never_made_anew(
+    api_version: str, kind: str, said: str, annotation: str | None
+) -> None:
+    verdict = judge(an_object(api_version, kind, annotation), "gke", fixed=FIXED, why=None)
+    assert not verdict.recreate
+    assert said in verdict.hint
+
+
+@pytest.mark.parametrize("said", ["yes", "True", "false"])
+def test_an_annotation_that_says_neither_is_refused(said: str) -> None:
+    with pytest.raises(ConfigError, match=f'must be "true" or "never", got "{said}"'):
+        judge(an_object(*DEPLOYMENT, said), "gke", fixed=FIXED, why=None)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "field is immutable",
+        "may not change once set",
+        "cannot change roleRef",
+        "Forbidden: field is immutable when `immutable` is set",
+        "Forbidden: may not be changed in an update.",
+        "Forbidden: updates to statefulset spec for fields other than 'replicas' are forbidden",
+        "Forbidden: spec is immutable after creation except resources.requests",
+    ],
+)
+def test_the_words_of_the_server_for_fixed_fields_are_known(message: str) -> None:
+    assert says_fixed([Cause(field="spec", message=message)])
+
+
+def test_a_fault_beside_a_fixed_field_is_a_fault() -> None:
+    fixed, fault = Cause(field="a", message="field is immutable"), Cause(field="b", message="Required value")
+    assert not says_fixed([fixed, fault])
+    assert not says_fixed([])
+
+
+ANEW = ReplacementVerdict(recreate=True, reason=FIXED)
+
+
+def test_what_would_be_refused_when_made_anew_stays() -> None:
+    cause = Cause(field="spec.clusterIP", message="is not in the valid range")
+    verdict = unless_refused(ANEW, InvalidError("`Service ml/web-mlstack-probe` is refused", causes=[cause]))
+    assert not verdict.recreate
+    assert verdict.reason == (
+        f"{FIXED}, and made anew it would be refused: `spec.clusterIP` is not in the valid range"
+    )
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        InvalidError(
+            "`Service ml/x` is refused: `spec.ports[0].nodePort` provided port is already allocated"
+        ),
+        ForbiddenError("cannot create resource", why="rights"),
+    ],
+    ids=["its own port", "no right to try"],
+)
+def test_what_only_the_copy_stumbles_over_is_made_anew(fault: MlstackError) -> None:
+    assert unless_refused(ANEW, fault) == ANEW
+
+
+def differing(path: str) -> FieldChange:
+    return FieldChange(path=path, action="changed", old="a", new="b")
+
+
+def test_the_field_the_server_names_is_named() -> None:
+    causes = [Cause(field="spec.selector", message="field is immutable")]
+    assert sentence(an_object(*DEPLOYMENT), causes, [differing("spec.selector.matchLabels.app")]) == FIXED
+
+
+def test_the_words_of_a_rule_of_the_definition_are_told() -> None:
+    causes = [Cause(field="spec.mode", message="mode is chosen once: Invalid value: SECRET")]
+    said = sentence(an_object("example.com/v1", "Widget"), causes, [])
+    assert said == "`spec.mode` cannot change while the object exists (mode is chosen once)"
+
+
+def test_a_stateful_set_names_the_fields_that_are_meant() -> None:
+    causes = [
+        Cause(field="spec", message="updates to statefulset spec for fields other than .. are forbidden")
+    ]
+    paths = ["metadata.labels.x", "spec.template.spec.containers[main].image", "spec.serviceName"]
+    said = sentence(an_object("apps/v1", "StatefulSet"), causes, [differing(path) for path in paths])
+    assert said == "`spec.serviceName` cannot change while the object exists"
+
+
+def test_many_fields_are_counted() -> None:
+    causes = [Cause(field="spec", message="spec is immutable after creation")]
+    claim = an_object("v1", "PersistentVolumeClaim")
+    said = sentence(claim, causes, [differing(f"spec.f{number}") for number in range(5)])
+    assert said.startswith("`spec.f0`, `spec.f1`, `spec.f2` and 2 more cannot change")
+
+
+def marked_object(kind: str = "ConfigMap", api_version: str = "v1", **labels: str) -> KubeObject:
+    metadata = {"name": "a", "labels": {name.replace("__", "/"): value for name, value in labels.items()}}
+    return KubeObject(data={"apiVersion": api_version, "kind": kind, "metadata": metadata})
+
+
+def of(app: str, environment: str, **more: str) -> KubeObject:
+    return marked_object(**marks(app=app, environment=environment, component="c"), **more)
+
+
+@pytest.mark.parametrize(
+    ("live", "owner"),
+    [
+        (of("demo", "gke"), ""),
+        (marked_object(), ""),
+        (marked_object(app="web"), ""),
+        (of("demo", "prod/eu"), "environment `prod.eu` of app `demo`"),
+        (of("other", "gke"), "environment `gke` of app `other`"),
+        (marked_object(**{MEMBER_LABEL: "applyset-x-v1"}), "ApplySet `applyset-x-v1`"),
+        (of("demo", "gke", **{MEMBER_LABEL: "applyset-of-another-namespace-v1"}), ""),
+    ],
+    ids=["ours", "nobody's", "other labels", "other environment", "other app", "other set", "moved"],
+)
+def test_owners_are_told_by_their_marks(live: KubeObject, owner: str) -> None:
+    assert other_owner(of("demo", "gke", **{MEMBER_LABEL: "applyset-ours-v1"}), live) == owner
+
+
+def label_changes(path: str) -> FieldChange:
+    return FieldChange(path=path, action="changed", old="a", new="b")
+
+
+def test_definitions_may_be_shared_while_they_are_alike() -> None:
+    crd = marked_object("CustomResourceDefinition", "apiextensions.k8s.io/v1")
+    label = label_changes('metadata.labels["mlstack.dev/environment"]')
+    assert is_shared(crd, [label])
+    assert not is_shared(crd, [label, label_changes("spec.versions")])
+    assert not is_shared(crd, [label_changes('metadata.labels["team"]')])
+    assert is_shared(marked_object("Namespace"), [label])
+    assert not is_shared(marked_object("ConfigMap"), [label])
