@@ -11,7 +11,7 @@ from mlstack.cli.views import count, facts, notes, one_line_value, prose, senten
 
 if TYPE_CHECKING:
     from mlstack.cli.commands.shell import Versions
-    from mlstack.operations import app, explain, packages, params
+    from mlstack.operations import app, explain, packages, params, prototypes
 
 # --- the program and the app ---
 
@@ -204,7 +204,7 @@ def _package_removed(result: packages.PackageRemoved) -> Page:
 
 
 @view
-def _prototype_list(result: packages.PrototypeList) -> Page:
+def _prototype_list(result: prototypes.PrototypeList) -> Page:
     rows = [(row.name, row.package, yes(row.installed), row.summary) for row in result.prototypes]
     prototypes = table("PROTOTYPE PACKAGE INSTALLED SUMMARY", rows)
     if all(row.installed for row in result.prototypes):
@@ -216,7 +216,7 @@ def _prototype_list(result: packages.PrototypeList) -> Page:
 
 
 @view
-def _prototype_matches(result: packages.PrototypeMatches) -> Page:
+def _prototype_matches(result: prototypes.PrototypeMatches) -> Page:
     """Show what is meant with its parameters, one line each, and what else matches in a line."""
     blocks: list[Block] = []
     for prototype in result.prototypes:
@@ -234,14 +234,14 @@ def _prototype_matches(result: packages.PrototypeMatches) -> Page:
     return Page(tuple(blocks), names, (f"what each one does: mlstack prototype describe {names[0]}",))
 
 
-def _default(param: packages.ParameterRow) -> str:
+def _default(param: prototypes.ParameterRow) -> str:
     if param.default is None:
         return "(required)" if param.required else "(deprecated)" if param.deprecated else ""
     return one_line_value(param.default)
 
 
 @view
-def _prototype_description(result: packages.PrototypeDescription) -> Page:
+def _prototype_description(result: prototypes.PrototypeDescription) -> Page:
     required = "".join(f" --{row.name}=VALUE" for row in result.parameters if row.required)
     blocks = [
         *_prototype_head(result),
@@ -255,7 +255,7 @@ def _prototype_description(result: packages.PrototypeDescription) -> Page:
     return Page(tuple(blocks), (result.name,))
 
 
-def _prototype_head(prototype: packages.PrototypeDescription) -> Iterator[Block]:
+def _prototype_head(prototype: prototypes.PrototypeDescription) -> Iterator[Block]:
     yield TextLine(f"{prototype.name} ({prototype.package}): {prototype.summary}", "head", hang=0)
     if prototype.aliases:
         yield TextLine(f"also known as {', '.join(prototype.aliases)}", hang=0)
@@ -264,7 +264,7 @@ def _prototype_head(prototype: packages.PrototypeDescription) -> Iterator[Block]
         yield TextLine(f"  {alias} sets {values}", hang=4)
 
 
-def _parameter(param: packages.ParameterRow) -> Iterator[Block]:
+def _parameter(param: prototypes.ParameterRow) -> Iterator[Block]:
     default = "" if param.default is None else f"default {one_line_value(param.default)}"
     properties = (
         param.type,
@@ -285,14 +285,14 @@ def _parameter(param: packages.ParameterRow) -> Iterator[Block]:
 
 
 @view
-def _generated(result: packages.Generated) -> Page:
+def _generated(result: prototypes.Generated) -> Page:
     verb = "replaced" if result.replaced else "generated"
     text = f"{verb} component `{result.name}` from {result.prototype}: {result.file}"
     return sentence(text, result.name, *notes(result), f"next: mlstack param list {result.name}")
 
 
 @view
-def _component_list(result: packages.ComponentList) -> Page:
+def _component_list(result: prototypes.ComponentList) -> Page:
     """Show the components: those of prototypes with their package, manifests with their file."""
     rows: list[tuple[str, ...]] = [
         (row.name, row.type, row.prototype or "", row.package or row.file) for row in result.components
@@ -307,7 +307,7 @@ def _component_list(result: packages.ComponentList) -> Page:
 
 
 @view
-def _component_removed(result: packages.ComponentRemoved) -> Page:
+def _component_removed(result: prototypes.ComponentRemoved) -> Page:
     lines = tuple(TextLine(f"removed `{result.name}` from {file}") for file in result.files)
     next_step = "what was applied goes from a cluster with the next `mlstack apply ENV`"
     return Page(lines, (result.name,), (next_step,))

@@ -16,6 +16,7 @@ from mlstack.deploy.write import ref_of
 from mlstack.errors import ClusterError, ForbiddenError
 from mlstack.kube.client import Cluster, ObjectRef, Opener
 from mlstack.objects.kube_object import DesiredState, KubeObject, selector
+from mlstack.operations import row
 from mlstack.readiness.evaluate import Logs, Seen, inspect
 from mlstack.readiness.operators import Operator, how_to_install, is_unseen, operator_of
 from mlstack.readiness.watcher import UNSEEN, ReadinessWatcher
@@ -26,11 +27,6 @@ _AGAIN_S = 2.0
 
 def status(target: Target, *, opener: Opener, clock: Clock) -> StatusResult:
     """Judge every object of an environment.
-
-    Args:
-        target: what to look at.
-        opener: opens a cluster by its context.
-        clock: tells the time.
 
     Raises:
         ConfigError: a file, parameter or template is wrong.
@@ -58,7 +54,7 @@ def watch(
     on_change: Callable[[StatusResult], object],
     timeout_s: float | None = None,
 ) -> StatusResult:
-    """Judge every object again whenever one changes, until all of them work.
+    """Judge every object again whenever one changes, until all of them work; gives what was seen last.
 
     Args:
         target: what to look at.
@@ -67,16 +63,13 @@ def watch(
         on_change: called with everything, once at first and then whenever something is another.
         timeout_s: seconds after which it ends whatever is seen; None for never.
 
-    Returns:
-        What was seen last.
-
     Raises:
         ConfigError: a file, parameter or template is wrong.
         ClusterError: the cluster cannot be asked or is another one.
     """
     report = _Report(reach(target, opener, confined=False), clock)
     reached = report.reached
-    lookout = ReadinessWatcher(
+    watcher = ReadinessWatcher(
         reached.cluster,
         report.wanted,
         clock=clock,
@@ -88,13 +81,13 @@ def watch(
     )
     ends_s = None if timeout_s is None else clock.now_s() + timeout_s
     last: StatusResult | None = None
-    with lookout:
-        for seen in lookout.rounds():
+    with watcher:
+        for seen in watcher.rounds():
             is_late = ends_s is not None and clock.now_s() >= ends_s
             if not is_late and any(one.readiness is UNSEEN for one in seen):
                 continue
             report.follow_left_over(seen)
-            found = report.of(seen, (*lookout.notes, *_outage(lookout)))
+            found = report.of(seen, (*watcher.notes, *_outage(watcher)))
             if found != last:
                 on_change(found)
             last = found
@@ -103,8 +96,8 @@ def watch(
     return last if last is not None else report.of((), ())
 
 
-def _outage(lookout: ReadinessWatcher) -> tuple[str, ...]:
-    error = lookout.outage()
+def _outage(watcher: ReadinessWatcher) -> tuple[str, ...]:
+    error = watcher.outage()
     return (error.message,) if error is not None else ()
 
 
@@ -214,12 +207,10 @@ def _namespaces_going(wanted: Sequence[KubeObject], state: DesiredState, cluster
 
 def _left_over(change: Change, held: str | None) -> LeftOver:
     """Give a row; `held` says what holds an object that is being deleted."""
-    identity = change.identity
-    return LeftOver(
-        object=str(identity),
-        kind=identity.kind,
-        namespace=identity.namespace,
-        name=identity.name,
+    return row(
+        LeftOver,
+        change.identity,
+        object=str(change.identity),
         component=change.component,
         is_kept=change.action == "kept",
         is_terminating=held is not None,
@@ -237,24 +228,24 @@ def _component(app: AppDir, name: str, seen: Sequence[Seen], environment: str) -
 
 
 def _object(seen: Seen, hint: str) -> ObjectStatus:
-    identity = seen.wanted.identity
-    return ObjectStatus(
+    pods = tuple(
+        PodStatus(
+            name=str(pod["metadata"]["name"]),
+            state=readiness.state,
+            reason=readiness.reason,
+            node=str((pod.get("spec") or {}).get("nodeName") or ""),
+        )
+        for pod, readiness in seen.pods
+    )
+    identity, readiness = seen.wanted.identity, seen.readiness
+    return row(
+        ObjectStatus,
+        identity,
         object=str(identity),
-        kind=identity.kind,
-        namespace=identity.namespace,
-        name=identity.name,
-        state=seen.readiness.state,
-        reason=seen.readiness.reason,
+        state=readiness.state,
+        reason=readiness.reason,
         hint=hint,
-        pods=tuple(
-            PodStatus(
-                name=str(pod["metadata"]["name"]),
-                state=found.state,
-                reason=found.reason,
-                node=str((pod.get("spec") or {}).get("nodeName") or ""),
-            )
-            for pod, found in seen.pods
-        ),
+        pods=pods,
     )
 
 

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from mlstack.app.app_dir import AppDir
 from mlstack.app.draft import ComponentRequest
-from mlstack.operations import app, packages
+from mlstack.operations import app, packages, prototypes
 from tests.support.builders import Tree, read_tree, write_tree
 
 REGISTRY: Tree = {
@@ -118,4 +118,4 @@ def _made(*, installed: bool) -> Tree:
 
 def generate(made: AppDir, name: str = "front", **texts: str | None) -> None:
     """Generate a component of the prototype `web` from options as typed."""
-    packages.generate(made, ComponentRequest(prototype="web", name=name, texts={"image": "nginx", **texts}))
+    prototypes.generate(made, ComponentRequest(prototype="web", name=name, texts={"image": "nginx", **texts}))

@@ -155,11 +155,11 @@ def list_prototypes(
     ] = None,
 ) -> object:
     """List the installed prototypes; with a name, the matching ones and their parameters."""
-    from mlstack.operations import packages
+    from mlstack.operations import prototypes
 
     if name is None:
-        return packages.list_prototypes(session.app)
-    return packages.matching_prototypes(session.app, name)
+        return prototypes.list_prototypes(session.app)
+    return prototypes.matching_prototypes(session.app, name)
 
 
 @prototype.command(examples=["mlstack prototype search serving"])
@@ -168,17 +168,17 @@ def search(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="A part of a name or description.")],
 ) -> object:
     """Find prototypes by name and description, in every registry of the app."""
-    from mlstack.operations import packages
+    from mlstack.operations import prototypes
 
-    return packages.search_prototypes(session.app, text)
+    return prototypes.search_prototypes(session.app, text)
 
 
 @prototype.command("describe", examples=["mlstack prototype describe tf-serving"])
 def describe_prototype(session: Session, name: PrototypeName) -> object:
     """Show a prototype: what it is for and every parameter with type, default and unit."""
-    from mlstack.operations import packages
+    from mlstack.operations import prototypes
 
-    return packages.describe_prototype(session.app, name)
+    return prototypes.describe_prototype(session.app, name)
 
 
 @prototype.command(
@@ -198,13 +198,13 @@ def preview(
 ) -> int:
     """Print the Kubernetes objects that a component of this prototype would bring."""
     from mlstack.app.draft import ComponentRequest
-    from mlstack.operations import packages
+    from mlstack.operations import prototypes
 
     wanted = ComponentRequest(
         prototype=name, name=component, texts=_pairs(params), values_files=tuple(values or ())
     )
     environment = env or session.app.current_environment()
-    state = packages.preview_prototype(session.app, wanted, environment=environment, store=code_store())
+    state = prototypes.preview_prototype(session.app, wanted, environment=environment, store=code_store())
     return emit_objects(state, session.given["object_output"])
 
 
@@ -236,14 +236,14 @@ def generate(
 ) -> object:
     """Make a component from a prototype; its parameters are options of this command."""
     from mlstack.app.draft import ComponentRequest
-    from mlstack.operations import packages
+    from mlstack.operations import prototypes
 
     if show_help:
         write(session.ctx.get_help())
         if prototype is None:
             say("hint: mlstack generate PROTOTYPE --help lists the parameters of that prototype")
         else:
-            write("\n" + table_text(packages.describe_prototype(session.app, prototype)))
+            write("\n" + table_text(prototypes.describe_prototype(session.app, prototype)))
         return 0
     if prototype is None:
         raise UsageError("which prototype?", hint="mlstack prototype list")
@@ -254,7 +254,7 @@ def generate(
         texts=_pairs(params),
         values_files=tuple(values or ()),
     )
-    return packages.generate(session.app, wanted, replace=force, store=code_store())
+    return prototypes.generate(session.app, wanted, replace=force, store=code_store())
 
 
 prototype.command(
@@ -277,9 +277,9 @@ def _pairs(words: list[str] | None) -> dict[str, str | None]:
 @component.command("list", examples=["mlstack component list"])
 def list_components(session: Session) -> object:
     """List the components of the app."""
-    from mlstack.operations import packages
+    from mlstack.operations import prototypes
 
-    return packages.list_components(session.app)
+    return prototypes.list_components(session.app)
 
 
 @component.command("rm", examples=["mlstack component rm cnn"])
@@ -290,6 +290,6 @@ def remove_component(
     ],
 ) -> object:
     """Remove a component and what environments say about it; the cluster is not touched."""
-    from mlstack.operations import packages
+    from mlstack.operations import prototypes
 
-    return packages.remove_component(session.app, name)
+    return prototypes.remove_component(session.app, name)

@@ -62,7 +62,7 @@ from pathlib import Path
 from mlstack.app.app_dir import AppDir
 from mlstack.app.draft import ComponentRequest
 from mlstack.kube.kubeconfig import Context, Kubeconfig
-from mlstack.operations import app as apps, packages, params
+from mlstack.operations import app as apps, packages, params, prototypes
 root, verb, first, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 context = Context(name="c", cluster="c", server="https://c.invalid", namespace="n")
 kubeconfig = Kubeconfig(current_context="c", contexts={"c": context})
@@ -77,7 +77,8 @@ for number in range(first, first + count):
     elif verb == "env":
         apps.add_environment(app, f"e{number}", kubeconfig=kubeconfig)
     elif verb == "generate":
-        packages.generate(app, ComponentRequest(prototype="web", name=f"c{number}", texts={"image": "nginx"}))
+        request = ComponentRequest(prototype="web", name=f"c{number}", texts={"image": "nginx"})
+        prototypes.generate(app, request)
     else:
         packages.install_package(app, f"many/p{number}")
 """

@@ -13,8 +13,8 @@ from mlstack.cli import views
 from mlstack.cli.output import FORMATS, plain, table_text
 from mlstack.cli.page import text_width
 from mlstack.operations.app import EnvironmentChanged, EnvironmentList, EnvironmentRow
-from mlstack.operations.packages import ComponentList, ComponentRow
 from mlstack.operations.params import ParamList, ParamRow
+from mlstack.operations.prototypes import ComponentList, ComponentRow
 
 # Shown by other means: objects as manifests, plans by their report, what a retreat goes by in its own.
 NO_VIEW = {"DesiredState", "ApplyPlan", "DeletePlan", "KnownGood | None", "Retreat", "UnlockPlan"}

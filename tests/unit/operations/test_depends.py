@@ -9,7 +9,7 @@ import pytest
 from mlstack.app.app_dir import AppDir
 from mlstack.app.draft import ComponentRequest
 from mlstack.errors import ConfigError, NotFoundError, SchemaError
-from mlstack.operations import app, packages
+from mlstack.operations import app, prototypes
 from mlstack.operations.render import render_environment
 from tests.support.builders import read_tree
 from tests.support.kubectl import KUBECONFIG
@@ -30,7 +30,7 @@ class Depending:
 
     def write(self, name: str, *depends: str) -> None:
         """Make a component that depends on others."""
-        packages.generate(self.app, ComponentRequest(prototype="web", name=name, texts={"image": "nginx"}))
+        prototypes.generate(self.app, ComponentRequest(prototype="web", name=name, texts={"image": "nginx"}))
         file = self.root / f"components/{name.replace('.', '/')}.yaml"
         if depends:
             file.write_text(f"{file.read_text()}dependsOn: [{', '.join(depends)}]\n")
@@ -103,7 +103,7 @@ def test_it_is_a_list_of_different_names(depending: Depending, text: str) -> Non
 def test_the_list_of_components_shows_it(depending: Depending) -> None:
     depending.write("a", "b")
     depending.write("b")
-    rows = packages.list_components(depending.app).components
+    rows = prototypes.list_components(depending.app).components
     assert [(row.name, row.depends_on) for row in rows] == [("a", ("b",)), ("b", ())]
 
 
@@ -112,8 +112,8 @@ def test_what_others_depend_on_is_not_removed(depending: Depending) -> None:
     depending.write("b")
     before = read_tree(depending.root)
     with pytest.raises(ConfigError, match="component `a` depends on `b`") as caught:
-        packages.remove_component(depending.app, "b")
+        prototypes.remove_component(depending.app, "b")
     assert caught.value.where == "components/a.yaml:6"
     assert read_tree(depending.root) == before
-    packages.remove_component(depending.app, "a")
-    assert packages.remove_component(depending.app, "b").files == ("components/b.yaml",)
+    prototypes.remove_component(depending.app, "a")
+    assert prototypes.remove_component(depending.app, "b").files == ("components/b.yaml",)

@@ -10,7 +10,7 @@ from mlstack.app.draft import ComponentRequest
 from mlstack.app.files import read_folder
 from mlstack.app.package import digest
 from mlstack.errors import MlstackError, NotFoundError, RegistryError, UsageError
-from mlstack.operations import packages
+from mlstack.operations import packages, prototypes
 from tests.support.builders import read_tree, write_tree
 from tests.support.registry import REGISTRY, generate, small_app
 
@@ -83,10 +83,10 @@ def test_an_older_version_stands_beside_the_newest(tmp_path: Path) -> None:
     generate(made, "before")
     packages.install_package(made, "ours/tools@1.2.0")
     generate(made, "after")
-    packages.generate(
+    prototypes.generate(
         made, ComponentRequest(prototype="ours/tools@1.2.0/web", name="old", texts={"image": "nginx"})
     )
-    packages.generate(
+    prototypes.generate(
         made, ComponentRequest(prototype="tools@1.2.0/web", name="old2", texts={"image": "nginx"})
     )
     assert [str(each) for each in made.app().packages] == ["ours/tools", "ours/tools@1.2.0"]
@@ -101,9 +101,9 @@ def test_an_older_version_stands_beside_the_newest(tmp_path: Path) -> None:
     }
 
 
-def rows(made: AppDir) -> tuple[packages.ComponentRow, ...]:
+def rows(made: AppDir) -> tuple[prototypes.ComponentRow, ...]:
     """List the components of an app."""
-    return packages.list_components(AppDir(made.root)).components
+    return prototypes.list_components(AppDir(made.root)).components
 
 
 def test_a_newer_version_by_its_number_changes_no_component_either(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from mlstack.app.draft import ComponentRequest
 from mlstack.app.schema import check_value
 from mlstack.app.app import RegistryRef
 from mlstack.app.params import spelling_table
-from mlstack.operations.packages import preview_prototype
+from mlstack.operations.prototypes import preview_prototype
 from mlstack.registries import registry as catalog
 from mlstack.registries.registry import build_index
 from tests.support import examples

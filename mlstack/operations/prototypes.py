@@ -1,0 +1,384 @@
+"""Prototypes, and the components that are made from them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mlstack.app.app import (
+    Component,
+    Environment,
+    Manifest,
+)
+from mlstack.app.app_dir import AppDir
+from mlstack.app.draft import ComponentRequest, draft
+from mlstack.app.prototype import Param, Prototype
+from mlstack.app.schema import PassedStore
+from mlstack.errors import ConfigError, NotFoundError
+from mlstack.names import nearest
+from mlstack.objects.kube_object import DesiredState
+from mlstack.operations import row
+from mlstack.registries.registry import (
+    RegistryIndex,
+    find_prototype,
+    indexes,
+    refuse_if_retired,
+)
+from mlstack.render import render
+from mlstack.render.template import CodeStore
+
+# --- prototypes ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrototypeRow:
+    """One prototype in a list; one of a package that is not installed stands for that package."""
+
+    name: str
+    package: str  # package and version, empty for a retired name
+    full_name: str  # never ambiguous
+    summary: str  # one line; why a name is retired, and what to do instead
+    installed: bool = True  # components can be made from it now
+    retired: bool = False  # its registry does not offer it any more
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrototypeList:
+    """Prototypes by name, and what was in the way of finding more."""
+
+    prototypes: tuple[PrototypeRow, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParameterRow:
+    """One parameter as a person has to know it."""
+
+    name: str
+    type: str  # its JSON types, `list` or `map`
+    default: Any  # None if it is unset then
+    required: bool
+    unit: str  # what a number counts
+    limits: str  # bounds and choices in words
+    description: str
+    aliases: tuple[str, ...]  # old spellings
+    secret: bool  # its value is masked
+    deprecated: str | None  # why, and what to use instead
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrototypeDescription:
+    """One prototype with all its parameters."""
+
+    name: str
+    full_name: str
+    package: str
+    summary: str
+    description: str
+    aliases: tuple[str, ...]
+    alias_params: Mapping[str, Mapping[str, Any]]  # alias -> parameters that differ from the defaults
+    parameters: tuple[ParameterRow, ...]
+    examples: Mapping[str, str]  # summaries of worked examples by name
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrototypeMatches:
+    """The prototypes that a name may mean, the nearest first."""
+
+    prototypes: tuple[PrototypeDescription, ...]  # the one of that name, or without one all that match
+    others: tuple[PrototypeRow, ...] = ()  # what else matches, where there is one of that name
+
+
+def list_prototypes(app: AppDir) -> PrototypeList:
+    """List the prototypes of the installed packages."""
+    return PrototypeList(prototypes=tuple(_prototype_row(prototype) for prototype in _sorted(app)))
+
+
+def _sorted(app: AppDir) -> list[Prototype]:
+    return sorted(app.prototypes(), key=lambda prototype: (prototype.name, prototype.full_name))
+
+
+def _prototype_row(prototype: Prototype) -> PrototypeRow:
+    return row(PrototypeRow, prototype, package=_package_of(prototype), installed=True, retired=False)
+
+
+def _package_of(prototype: Prototype) -> str:
+    return f"{prototype.registry}/{prototype.package}@{prototype.version}"
+
+
+def matching_prototypes(app: AppDir, name: str) -> PrototypeMatches:
+    """Find the prototypes that a name may mean: by name and package, by alias where nothing else fits.
+
+    The one of that name comes first, then those of the package of that name, those whose name ends with
+    it, and those that hold it anywhere.
+
+    Raises:
+        NotFoundError: there is none; carries the nearest name, or says that the name is retired.
+    """
+    prototypes = sorted(_sorted(app), key=lambda prototype: _rank(prototype, name))
+    matches = [prototype for prototype in prototypes if _rank(prototype, name) < _NO_MATCH]
+    matches = matches or [
+        prototype for prototype in prototypes if any(name in alias for alias in prototype.aliases)
+    ]
+    if not matches:
+        refuse_if_retired(app, name)
+        names = [prototype.name for prototype in _sorted(app)]
+        near = nearest(name, names)
+        hint = f"did you mean `{near}`?" if near else "mlstack prototype list" if names else _INSTALL
+        raise NotFoundError(f"no prototype matches `{name}`", near=near, hint=hint)
+    exact = [prototype for prototype in matches if _rank(prototype, name) == 0]
+    return PrototypeMatches(
+        prototypes=tuple(_prototype_description(prototype) for prototype in exact or matches),
+        others=tuple(_prototype_row(match) for match in matches if exact and match not in exact),
+    )
+
+
+_NO_MATCH = 4
+_INSTALL = "no package is installed: mlstack pkg list, then mlstack pkg install REGISTRY/PACKAGE"
+
+
+def _rank(prototype: Prototype, name: str) -> int:
+    """Tell how well a name fits, 0 the best."""
+    fits = (
+        name in (prototype.name, prototype.full_name),
+        name in (prototype.package, f"{prototype.registry}/{prototype.package}"),
+        prototype.name.endswith(name),
+        name in prototype.full_name,
+    )
+    return fits.index(True) if True in fits else _NO_MATCH
+
+
+def search_prototypes(app: AppDir, text: str) -> PrototypeList:
+    """Find prototypes by name and description, packages that are not installed, and retired names.
+
+    A registry that does not answer is left out and noted.
+    """
+    text_sought = text.lower()
+    rows = [
+        _prototype_row(prototype)
+        for prototype in _sorted(app)
+        if text_sought
+        in "\n".join(
+            (
+                prototype.name,
+                prototype.full_name,
+                *prototype.aliases,
+                prototype.summary,
+                prototype.description,
+            )
+        ).lower()
+    ]
+    notes: list[str] = []
+    for registry, index in indexes(app.app().registries, root=app.root, notes=notes):
+        installed = {locked.name for locked in app.lock().packages if locked.registry == registry}
+        rows += _offered_prototypes(registry, index, text_sought, installed)
+    if not rows:
+        notes.append(f"no prototype matches `{text}`: mlstack prototype list shows the installed ones")
+    return PrototypeList(prototypes=tuple(rows), notes=tuple(notes))
+
+
+def _offered_prototypes(
+    registry: str, index: RegistryIndex, text: str, installed: Collection[str]
+) -> Iterator[PrototypeRow]:
+    """Give what a registry has of that text: packages that are not installed, then retired names."""
+    for _, package in sorted(index.packages.items()):
+        if package.name not in installed and text in f"{package.name}\n{package.summary}".lower():
+            name = f"{registry}/{package.name}"
+            yield row(PrototypeRow, package, package=name, full_name=name, installed=False, retired=False)
+    for retired in index.retired:
+        summary = "; ".join(filter(None, (f"retired: {retired.reason}", retired.instead)))
+        for name in retired.names:
+            if text in name.lower():
+                yield PrototypeRow(
+                    name=name,
+                    package="",
+                    full_name=f"{registry}/{name}",
+                    summary=summary,
+                    installed=False,
+                    retired=True,
+                )
+
+
+def describe_prototype(app: AppDir, name: str) -> PrototypeDescription:
+    """Describe one prototype.
+
+    Raises:
+        NotFoundError: no such prototype, or several; of a retired name what to do instead.
+    """
+    return _prototype_description(find_prototype(app, name))
+
+
+def _prototype_description(prototype: Prototype) -> PrototypeDescription:
+    parameters = tuple(
+        row(
+            ParameterRow,
+            param,
+            type=_type(param),
+            default=param.default if param.has_default else None,
+            limits="; ".join(_limits(param.schema)),
+        )
+        for param in prototype.params.values()
+    )
+    return row(
+        PrototypeDescription,
+        prototype,
+        package=_package_of(prototype),
+        parameters=parameters,
+        examples={name: example.summary for name, example in prototype.examples.items()},
+    )
+
+
+def _type(param: Param) -> str:
+    return _FORMATS.get(param.format or "") or "|".join(sorted(param.types - {"null"})) or "any"
+
+
+_FORMATS = {"csv": "list", "kv": "map"}
+
+
+def _limits(schema: Mapping[str, Any]) -> Iterator[str]:
+    if "enum" in schema:
+        yield "one of " + ", ".join(json.dumps(choice) for choice in schema["enum"] if choice is not None)
+    lowest, highest = schema.get("minimum"), schema.get("maximum")
+    if lowest is not None and highest is not None:
+        yield f"{lowest} to {highest}"
+    elif lowest is not None:
+        yield f"at least {lowest}"
+    elif highest is not None:
+        yield f"at most {highest}"
+    if "maxLength" in schema:
+        yield f"at most {schema['maxLength']} characters"
+
+
+def preview_prototype(
+    app: AppDir, request: ComponentRequest, *, environment: str | None = None, store: CodeStore | None = None
+) -> DesiredState:
+    """Give the objects that a component would bring; nothing is written.
+
+    Without a name it takes the prototype's; without an environment the namespace `default` and no overrides.
+
+    Raises:
+        UsageError: an unknown parameter, or a required one missing.
+        NotFoundError: no such prototype or environment; of a retired name what to do instead.
+        ParamError: a value does not fit its parameter.
+        TemplateError: a template does not render.
+    """
+    prototype = find_prototype(app, request.prototype)
+    if request.name is None and "name" not in request.texts:
+        request = replace(request, name=prototype.name)
+    component = draft(app, request, prototype, passed=store)
+    place = app.environment(environment) if environment is not None else Environment(name="preview")
+    return render.preview(
+        app, component.component, component.prototype, component.resolved, environment=place, store=store
+    )
+
+
+# --- components ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generated:
+    """A component that was made."""
+
+    name: str
+    prototype: str
+    file: str  # below the app directory
+    replaced: bool  # there was one of that name before
+    notes: tuple[str, ...] = ()  # of its alias, deprecated parameters, and the prototype's own
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComponentRow:
+    """One component in a list."""
+
+    name: str
+    type: str  # `prototype` or `manifest`
+    module: str  # empty at the root
+    prototype: str | None
+    package: str | None  # package and version of its prototype
+    file: str  # below the app directory
+    depends_on: tuple[str, ...] = ()  # what has to work before its objects are written
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComponentList:
+    """The components of an app, by name."""
+
+    components: tuple[ComponentRow, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComponentRemoved:
+    """A component that is gone from the app."""
+
+    name: str
+    files: tuple[str, ...]  # those that were deleted or changed, below the app directory
+
+
+def generate(
+    app: AppDir, request: ComponentRequest, *, replace: bool = False, store: PassedStore | None = None
+) -> Generated:
+    """Make a component; only what was given is written, the rest follows the package.
+
+    What an alias sets counts as given, below the options.
+
+    Raises:
+        UsageError: no name, an unknown parameter, a required one missing, or the component exists.
+        NotFoundError: no such prototype; of a retired name what to do instead.
+        ParamError: a value does not fit its parameter.
+    """
+    with app.locked():
+        prototype = find_prototype(app, request.prototype)
+        component = draft(app, request, prototype, passed=store)
+        notes = (
+            prototype.alias_note(request.prototype),
+            *component.resolved.notes,
+            *prototype.notes.splitlines(),
+        )
+        name = component.component.full_name
+        exists = name in app.component_names()
+        return Generated(
+            name=name,
+            prototype=component.prototype.full_name,
+            file=app.add_component(component.component, replace=replace),
+            replaced=exists,
+            notes=tuple(note for note in notes if note.strip()),
+        )
+
+
+def list_components(app: AppDir) -> ComponentList:
+    """List the components of an app, by name."""
+    return ComponentList(components=tuple(_component_row(app, component) for component in app.components()))
+
+
+def _component_row(app: AppDir, component: Component | Manifest) -> ComponentRow:
+    about: dict[str, Any] = {"type": "manifest", "prototype": None, "package": None, "depends_on": ()}
+    if isinstance(component, Component):
+        prototype = app.prototype(component.prototype)
+        about = {
+            "type": "prototype",
+            "prototype": prototype.name,
+            "package": _package_of(prototype),
+            "depends_on": component.depends_on,
+        }
+    return row(ComponentRow, component, name=component.full_name, **about)
+
+
+def remove_component(app: AppDir, name: str) -> ComponentRemoved:
+    """Remove a component's file and what every environment says about it.
+
+    Raises:
+        NotFoundError: no such component.
+        ConfigError: another component depends on it.
+    """
+    with app.locked():
+        full_name = app.component(name).full_name
+        for other in app.components():
+            if isinstance(other, Component) and full_name in other.depends_on:
+                raise ConfigError(
+                    f"component `{other.full_name}` depends on `{full_name}`",
+                    where=app.files.position(other.file, ("dependsOn", other.depends_on.index(full_name))),
+                    hint="take it out of `dependsOn` there first",
+                )
+        return ComponentRemoved(name=full_name, files=app.remove_component(full_name))
