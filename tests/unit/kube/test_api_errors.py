@@ -23,6 +23,9 @@ WEBHOOK = (
     'Internal error occurred: failed calling webhook "check.example.com": failed to call webhook: Post '
     '"https://nosvc.q8.svc:443/v?timeout=10s": service "nosvc" not found'
 )
+CONVERSION = (
+    'conversion webhook for ex.com/v2, Kind=Lamp failed: Post "https://a.b.svc:443/": service "a" not found'
+)
 QUOTA = (
     'pods "p" is forbidden: exceeded quota: rq, requested: requests.nvidia.com/gpu=2, '
     "used: requests.nvidia.com/gpu=0, limited: requests.nvidia.com/gpu=1"
@@ -46,64 +49,114 @@ def read(body: Any, *, code: int | None = None, kind: str = "Deployment") -> Clu
     return error_of(code or body["code"], body, subject=f"`{kind} q3/d`", namespace="q3", kind=kind)
 
 
-@pytest.mark.parametrize(
-    ("body", "why"),
-    [
-        (refusal(401, "Unauthorized", "Unauthorized"), "credentials"),
-        (refusal(403, RIGHTS, "Forbidden", name="d", kind="deployments"), "rights"),
-        (refusal(403, QUOTA, "Forbidden", name="p", kind="pods"), "quota"),
-        (refusal(403, POLICY, "Forbidden", causes=[{"message": "no"}]), "policy"),
-        (refusal(403, 'admission webhook "w" denied the request: no', "Forbidden"), "policy"),
-        (refusal(403, ESCALATION, "Forbidden"), "escalation"),
-        (refusal(403, "x", "Forbidden", causes=[{"reason": "NamespaceTerminating"}]), "terminating"),
-        (
-            refusal(403, "create not allowed while custom resource definition is terminating", "Forbidden"),
-            "terminating",
-        ),
-    ],
-    ids=["401", "rights", "quota", "policy", "webhook", "escalation", "namespace", "definition"],
+HINT = "the cluster refuses it, whoever asks"
+TEST = "the server rejected our request due to an error in our request"
+CRD = "create not allowed while custom resource definition is terminating"
+NAMESPACE = refusal(404, 'namespaces "q3" not found', "NotFound", name="q3", kind="namespaces")
+OBJECT = refusal(
+    404, 'deployments.apps "d" not found', "NotFound", name="d", group="apps", kind="deployments"
 )
-def test_a_refusal_says_what_kind_it_is(body: dict[str, Any], why: str) -> None:
-    error = read(body)
-    assert isinstance(error, ForbiddenError)
-    assert error.why == why
-    assert error.hint
+LARGE = "rpc error: desc = trying to send message larger than max (2143012 vs. 2097152)"
+TOO_LARGE = "`Deployment q3/d` is too large for the API server: "
+MOVED = "the object has been modified; please apply your changes"
+OTHER_UID = "uid mismatch: the provided object specified uid x, and no existing object"
+PRECONDITION = "the UID in the precondition (a) does not match the UID in record (b)"
+SHORT = {
+    "reason": "FieldValueTooLong",
+    "field": "spec.name",
+    "message": "Too long: may not be more than 5 bytes",
+}
+MEANTIME = {"message": "`Deployment q3/d` changed or was replaced in the meantime", "conflicts": ()}
+
+# What the server says, and which error with which facts that is.
+REFUSALS: dict[str, tuple[Any, type[ClusterError], dict[str, Any]]] = {
+    "401": (refusal(401, "Unauthorized", "Unauthorized"), ForbiddenError, {"why": "credentials"}),
+    "rights": (
+        refusal(403, RIGHTS, "Forbidden", name="d", kind="deployments"),
+        ForbiddenError,
+        {"why": "rights", "hint": "ask a cluster administrator for this right"},
+    ),
+    "quota": (refusal(403, QUOTA, "Forbidden", name="p", kind="pods"), ForbiddenError, {"why": "quota"}),
+    "policy": (
+        refusal(403, POLICY, "Forbidden", causes=[{"message": "no"}]),
+        ForbiddenError,
+        {"why": "policy", "hint": "a policy of the cluster refuses it"},
+    ),
+    "plugin": (refusal(403, RESIZE, "Forbidden"), ForbiddenError, {"why": "policy", "hint": HINT}),
+    "denied": (
+        refusal(403, 'admission webhook "w" denied the request: no', "Forbidden"),
+        ForbiddenError,
+        {"why": "policy"},
+    ),
+    "escalation": (refusal(403, ESCALATION, "Forbidden"), ForbiddenError, {"why": "escalation"}),
+    "namespace ends": (
+        refusal(403, "x", "Forbidden", causes=[{"reason": "NamespaceTerminating"}]),
+        ForbiddenError,
+        {"why": "terminating"},
+    ),
+    "definition ends": (refusal(403, CRD, "Forbidden"), ForbiddenError, {"why": "terminating"}),
+    "group": ("404 page not found", ObjectNotFoundError, {"what": "kind"}),
+    "resource": (
+        refusal(404, "the server could not find the requested resource", "NotFound"),
+        ObjectNotFoundError,
+        {"what": "kind"},
+    ),
+    "namespace": (NAMESPACE, ObjectNotFoundError, {"what": "namespace"}),
+    "object": (OBJECT, ObjectNotFoundError, {"what": "object"}),
+    "version": (refusal(409, MOVED, "Conflict", name="d"), ConflictError, MEANTIME),
+    "uid": (refusal(409, OTHER_UID, "Conflict"), ConflictError, MEANTIME),
+    "precondition": (refusal(409, PRECONDITION, "Conflict"), ConflictError, MEANTIME),
+    "exists": (
+        refusal(409, 'deployments.apps "d" already exists', "AlreadyExists", name="d"),
+        ConflictError,
+        {"message": "`Deployment q3/d` already exists"},
+    ),
+    "dropped version": (
+        refusal(500, "request to convert CR to an invalid group/version: kubeflow.org/v1beta1"),
+        InvalidError,
+        {"hint": "rewrite the object and its managed fields in a version that is served"},
+    ),
+    "webhook": (
+        refusal(500, WEBHOOK, "InternalError"),
+        TransientError,
+        {"webhook": "check.example.com", "message": 'service "nosvc" not found'},
+    ),
+    "conversion": (
+        refusal(500, CONVERSION),
+        TransientError,
+        {"webhook": "ex.com/v2, Kind=Lamp", "message": 'service "a" not found'},
+    ),
+    **{str(code): (refusal(code, "later"), TransientError, {}) for code in (429, 502, 503, 504)},
+    "odd": (refusal(500, "something odd"), ClusterError, {}),
+    "short": (refusal(422, "is invalid", "Invalid", causes=[SHORT]), InvalidError, {"hint": None}),
+    "grpc": (refusal(500, LARGE), InvalidError, {"message": TOO_LARGE + LARGE}),
+    "etcd": (
+        refusal(500, "etcdserver: request is too large"),
+        InvalidError,
+        {"message": f"{TOO_LARGE}etcdserver: request is too large"},
+    ),
+    "json patch": (
+        refusal(422, TEST, "Invalid"),
+        InvalidError,
+        {"causes": (), "message": "patch does not fit"},
+    ),
+    "gone": (refusal(410, "too old resource version: 4488 (4489)", "Expired"), WatchExpiredError, {}),
+}
 
 
-def test_nobody_is_sent_for_rights_when_an_admission_plugin_refuses() -> None:
-    assert read(refusal(403, RESIZE, "Forbidden")).hint == "the cluster refuses it, whoever asks"
-    assert read(refusal(403, RIGHTS, "Forbidden")).hint == "ask a cluster administrator for this right"
-
-
-@pytest.mark.parametrize(
-    ("body", "code", "what"),
-    [
-        ("404 page not found", 404, "kind"),
-        (refusal(404, "the server could not find the requested resource", "NotFound"), None, "kind"),
-        (
-            refusal(404, 'namespaces "q3" not found', "NotFound", name="q3", kind="namespaces"),
-            None,
-            "namespace",
-        ),
-        (
-            refusal(
-                404, 'deployments.apps "d" not found', "NotFound", name="d", group="apps", kind="deployments"
-            ),
-            None,
-            "object",
-        ),
-    ],
-    ids=["group", "resource", "namespace", "object"],
-)
-def test_what_is_missing_is_told(body: Any, code: int | None, what: str) -> None:
-    error = read(body, code=code)
-    assert isinstance(error, ObjectNotFoundError)
-    assert error.what == what
+@pytest.mark.parametrize("case", REFUSALS)
+def test_a_refusal_becomes_the_error_that_says_who_can_mend_it(case: str) -> None:
+    body, kind, facts = REFUSALS[case]
+    error = read(body, code=404 if isinstance(body, str) else None)
+    assert type(error) is kind or (case == "dropped version" and isinstance(error, kind))
+    assert not isinstance(error, ForbiddenError) or error.hint
+    for name, value in facts.items():
+        fact = getattr(error, name)
+        assert fact == value or (name == "message" and value in fact)
 
 
 def test_a_missing_namespace_object_is_an_object() -> None:
-    body = refusal(404, 'namespaces "q3" not found', "NotFound", name="q3", kind="namespaces")
-    error = read(body, kind="Namespace")
+    error = read(NAMESPACE, kind="Namespace")
     assert isinstance(error, ObjectNotFoundError)
     assert error.what == "object"
 
@@ -132,28 +185,6 @@ def test_a_conflict_names_every_field_and_its_owner() -> None:
     )
     assert error.managers == ("argocd", "kubectl", "kubectl-edit")
     assert ".spec.replicas" in error.message
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        refusal(409, "the object has been modified; please apply your changes", "Conflict", name="d"),
-        refusal(409, "uid mismatch: the provided object specified uid x, and no existing object", "Conflict"),
-        refusal(409, "the UID in the precondition (a) does not match the UID in record (b)", "Conflict"),
-    ],
-    ids=["version", "uid", "precondition"],
-)
-def test_a_moved_object_is_a_conflict_without_fields(body: dict[str, Any]) -> None:
-    error = read(body)
-    assert isinstance(error, ConflictError)
-    assert error.conflicts == ()
-    assert "in the meantime" in error.message
-
-
-def test_an_existing_object_is_a_conflict() -> None:
-    error = read(refusal(409, 'deployments.apps "d" already exists', "AlreadyExists", name="d"))
-    assert isinstance(error, ConflictError)
-    assert error.message == "`Deployment q3/d` already exists"
 
 
 @pytest.mark.parametrize(
@@ -199,39 +230,6 @@ def test_a_wrong_manifest_is_answered_with_500_and_never_worth_another_try(
     assert "12345678" not in str(error)
 
 
-def test_an_object_of_a_dropped_version_is_invalid_and_says_how_to_mend_it() -> None:
-    error = read(refusal(500, "request to convert CR to an invalid group/version: kubeflow.org/v1beta1"))
-    assert isinstance(error, InvalidError)
-    assert error.hint is not None
-    assert "rewrite" in error.hint
-
-
-def test_a_failing_webhook_is_worth_another_try() -> None:
-    error = read(refusal(500, WEBHOOK, "InternalError"))
-    assert isinstance(error, TransientError)
-    assert error.webhook == "check.example.com"
-    assert 'service "nosvc" not found' in error.message
-
-
-def test_a_conversion_that_does_not_answer_is_worth_another_try() -> None:
-    why = 'Post "https://a.b.svc:443/": service "a" not found'
-    message = f"conversion webhook for ex.com/v2, Kind=Lamp failed: {why}"
-    error = read(refusal(500, message))
-    assert isinstance(error, TransientError)
-    assert error.webhook == "ex.com/v2, Kind=Lamp"
-    assert 'service "a" not found' in error.message
-
-
-@pytest.mark.parametrize("code", [429, 502, 503, 504])
-def test_a_server_that_asks_for_patience_is_worth_another_try(code: int) -> None:
-    assert isinstance(read(refusal(code, "later")), TransientError)
-
-
-def test_other_failures_of_the_server_are_no_fault_of_the_manifest() -> None:
-    error = read(refusal(500, "something odd"))
-    assert type(error) is ClusterError
-
-
 def test_an_invalid_object_lists_its_faults() -> None:
     causes = [
         {
@@ -274,25 +272,6 @@ def test_what_is_too_long_is_told_with_its_limit(kind: str, field: str, said: st
     error = error_of(422, body, subject="`it`", kind=kind)
     assert error.message == f"`it` is refused: {said}"
     assert error.hint == "bring large files in an image or a volume, and name them in the object"
-
-
-def test_a_short_limit_of_a_field_is_no_matter_of_files() -> None:
-    text = "Too long: may not be more than 5 bytes"
-    cause = {"reason": "FieldValueTooLong", "field": "spec.name", "message": text}
-    assert read(refusal(422, "is invalid", "Invalid", causes=[cause])).hint is None
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        "rpc error: desc = trying to send message larger than max (2143012 vs. 2097152)",
-        "etcdserver: request is too large",
-    ],
-)
-def test_an_object_too_large_for_the_store_is_invalid(said: str) -> None:
-    error = read(refusal(500, said))
-    assert isinstance(error, InvalidError)
-    assert error.message == f"`Deployment q3/d` is too large for the API server: {said}"
 
 
 @pytest.mark.parametrize(
@@ -340,19 +319,6 @@ def test_values_of_secrets_are_not_repeated_however_short() -> None:
     causes = [{"field": "data[key]", "message": 'Invalid value: "hunter2": field is immutable'}]
     error = read(refusal(422, "..", causes=causes), kind="Secret")
     assert "hunter2" not in repr(error.__dict__)
-
-
-def test_a_failed_test_of_a_json_patch_is_invalid_without_causes() -> None:
-    error = read(refusal(422, "the server rejected our request due to an error in our request", "Invalid"))
-    assert isinstance(error, InvalidError)
-    assert error.causes == ()
-    assert "patch does not fit" in error.message
-
-
-def test_a_version_that_is_gone_ends_a_watch() -> None:
-    assert isinstance(
-        read(refusal(410, "too old resource version: 4488 (4489)", "Expired")), WatchExpiredError
-    )
 
 
 def test_no_message_is_longer_than_a_screen() -> None:
