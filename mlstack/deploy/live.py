@@ -10,10 +10,11 @@ from threading import Lock
 from typing import Any
 
 from mlstack import names
-from mlstack.deploy import adopt, history, inventory_store, permissions
+from mlstack.deploy import adopt, history_store, inventory_store, permissions
 from mlstack.deploy.autoscaling import SCALABLE, PrunedLabels, Scalers
 from mlstack.deploy.changes import ApplyOptions
-from mlstack.deploy.history import UNNAMED, History, Revision
+from mlstack.deploy.history import UNNAMED, Revision
+from mlstack.deploy.history_store import History
 from mlstack.deploy.inventory import Inventory, Member, owned_hash, payload_hash, shared_hash
 from mlstack.deploy.target import Reached
 from mlstack.errors import ClusterError, ForbiddenError, MlstackError, ObjectNotFoundError, UnreachableError
@@ -135,7 +136,7 @@ class _Past:
     def ask(cls, reached: Reached, inventory: Inventory, *, writing: bool) -> _Past:
         cluster = reached.cluster
         return cls(
-            has_history=prefetch(partial(history.exists, inventory.app, reached.place, cluster)),
+            has_history=prefetch(partial(history_store.exists, inventory.app, reached.place, cluster)),
             elsewhere=prefetch(partial(inventory_store.other_namespaces, cluster, inventory)),
             may_all=prefetch(partial(permissions.may_everything, cluster)) if writing else None,
         )

@@ -86,7 +86,9 @@ class PruneVerdict:
 Verdicts = Mapping[Identity, PruneVerdict]
 
 
-def judge(live: Live | None, member: Member, inventory: Inventory, *, spare: KeepOptions) -> PruneVerdict:
+def verdict_on(
+    live: Live | None, member: Member, inventory: Inventory, *, spare: KeepOptions
+) -> PruneVerdict:
     """Say what becomes of a member that is to go.
 
     It goes only if it still carries our marks, and is the very object we wrote or one that we applied since.
@@ -228,7 +230,7 @@ def _verdict(
     if member.identity in result.hidden:
         return _HIDDEN
     live = result.live.get(member.identity)
-    verdict = judge(live, member, inventory, spare=KeepOptions())
+    verdict = verdict_on(live, member, inventory, spare=KeepOptions())
     if live is not None and live["metadata"].get("uid") in uids:
         return PruneVerdict("gone")  # the files bring it under another API group
     return PruneVerdict("kept", doubt) if verdict.fate == "delete" and doubt else verdict
@@ -287,7 +289,7 @@ def prune_set(target: Target, opener: Opener, *, spare: KeepOptions) -> PruneSet
         {
             one.identity: _HIDDEN
             if one.identity in result.hidden
-            else judge(result.live.get(one.identity), one, inventory, spare=spare)
+            else verdict_on(result.live.get(one.identity), one, inventory, spare=spare)
             for one in result.members
         },
         result,

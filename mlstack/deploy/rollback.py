@@ -9,7 +9,8 @@ from mlstack.clock import Clock
 from mlstack.deploy import definition, history
 from mlstack.deploy.changes import DESTRUCTIVE, ApplyOptions, Change
 from mlstack.deploy.diff import diff
-from mlstack.deploy.history import DamagedHistoryError, History, Revision, open_history
+from mlstack.deploy.history import DamagedHistoryError, Revision
+from mlstack.deploy.history_store import History, open_history
 from mlstack.deploy.inventory import Inventory
 from mlstack.deploy.live import fetch
 from mlstack.deploy.plan import ApplyPlan

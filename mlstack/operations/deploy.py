@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Literal
 
 from mlstack.app.app import API_VERSION, ClusterIdentity
 from mlstack.clock import Clock
-from mlstack.deploy import history, inventory_store, permissions, replacement, wait
+from mlstack.deploy import history_store, inventory_store, permissions, replacement, wait
 from mlstack.deploy import lock as locking
 from mlstack.deploy import target as guard
 from mlstack.deploy.changes import ApplyOptions
-from mlstack.deploy.history import History
+from mlstack.deploy.history_store import History
 from mlstack.deploy.inventory import Inventory
 from mlstack.deploy.object_diff import context_of
 from mlstack.deploy.plan import ApplyPlan, diff_environment, pretend, refuse_new
@@ -89,7 +89,7 @@ def _plan(
         options=options,
         inventory=found.inventory,
         forgotten=found.pruning.forgotten,
-        what=what or history.run_summary(reached.target, "apply"),
+        what=what or history_store.run_summary(reached.target, "apply"),
         pin=identity if is_new else None,
     )
     if plan.writes and not options.dry_run:
@@ -124,7 +124,7 @@ def apply(plan: ApplyPlan, *, clock: Clock, on_event: OnEvent = silent) -> RunRe
 
 def _carry_out(plan: ApplyPlan, run: Run, clock: Clock) -> None:
     """Do the steps of a plan in their order; the inventory covers at each moment what may be there."""
-    past = history.history(plan.reached, clock=clock, ahead=plan.writes and not plan.deletes)
+    past = history_store.history_of_run(plan.reached, clock=clock, ahead=plan.writes and not plan.deletes)
     inventory: Inventory | None = None
     try:
         now = _still_valid(plan, run)
@@ -277,15 +277,15 @@ def _keep_what_was_done(
         if not plan.deletes:
             _write_history(plan, run, past, error)
     elif not plan.deletes:
-        history.before_leaving(partial(_write_history, plan, run, past, error))
+        history_store.before_leaving(partial(_write_history, plan, run, past, error))
     elif inventory is not None:
-        history.before_leaving(partial(_write_removal, plan, run, past.clock, error))
+        history_store.before_leaving(partial(_write_removal, plan, run, past.clock, error))
 
 
 def _write_history(
     plan: ApplyPlan, run: Run, past: History, error: MlstackError | KeyboardInterrupt | None
 ) -> None:
-    history.write(
+    history_store.write(
         plan.reached,
         plan.changes,
         run.outcomes,
@@ -299,7 +299,7 @@ def _write_history(
 
 
 def _write_removal(plan: ApplyPlan, run: Run, clock: Clock, error: KeyboardInterrupt | None) -> None:
-    history.write_removal(
+    history_store.write_removal(
         plan.reached, plan.changes, run.outcomes, clock=clock, on_event=run.tell, error=error
     )
 

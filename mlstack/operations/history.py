@@ -14,7 +14,8 @@ from mlstack.deploy import target as guard
 from mlstack.deploy.changes import Changes
 from mlstack.deploy.compare import ComparedEnvironment
 from mlstack.deploy.drift import Difference, DriftState, ObjectDrift
-from mlstack.deploy.history import History, Revision, open_history
+from mlstack.deploy.history import Revision
+from mlstack.deploy.history_store import History, open_history
 from mlstack.deploy.result import ObjectChange, report
 from mlstack.deploy.target import Target, reach
 from mlstack.errors import LockedError, NotFoundError

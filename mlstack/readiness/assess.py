@@ -30,7 +30,7 @@ from mlstack.readiness.rule import (
 _KEYS = ("name", "type", "key")
 
 
-def judge(rule: ReadyRule, facts: Facts) -> Readiness:
+def by_app_rule(rule: ReadyRule, facts: Facts) -> Readiness:
     """Say whether an object works: failed before done before ready, and everything else waits."""
     if rule.observed_generation and not _is_observed(rule, facts):
         return waiting(UNSEEN)
@@ -186,7 +186,7 @@ def _assess(facts: Facts, rules: ReadyRules | None) -> Readiness:
         return Readiness(state="terminating", reason=f"waits for finalizers: {left}" if left else "")
     own = (rules or {}).get(key_of(facts.data))
     if own is not None:
-        return _unobserved(facts) or judge(own, facts)
+        return _unobserved(facts) or by_app_rule(own, facts)
     return _unobserved(facts) or _standard(facts) or _by_kind(facts)
 
 

@@ -14,6 +14,7 @@ from mlstack.deploy.result import RunResult
 from mlstack.errors import MlstackError, NotReadyError
 from mlstack.events import RunEvent
 from mlstack.kube import connect
+from mlstack.operations.deploy import apply
 from tests.support.cluster import TestCluster
 from tests.support.deploying import Stack, config_map, crd, deployment, is_established, tfjob
 from tests.support.training_operator import TrainingOperator
@@ -63,7 +64,7 @@ class Background:
 
     def _run(self, plan: Any, clock: Any) -> None:
         try:
-            self.result = plan.run(clock=clock, on_event=self._hear)
+            self.result = apply(plan, clock=clock, on_event=self._hear)
         except MlstackError as error:
             self.error = error
 

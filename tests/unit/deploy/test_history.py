@@ -8,8 +8,9 @@ from typing import Any, NoReturn
 import pytest
 
 from mlstack.app.app import Environment
-from mlstack.deploy import history
-from mlstack.deploy.history import EncodedRevision, History, Result, Revision, exists
+from mlstack.deploy import history, history_store
+from mlstack.deploy.history import EncodedRevision, Result, Revision
+from mlstack.deploy.history_store import History, exists
 from mlstack.errors import ClusterError, NotFoundError, TransientError
 from mlstack.kube.client import Applied, ObjectRef
 from mlstack.objects.kube_object import DesiredState
@@ -85,7 +86,7 @@ def test_for_some_components_the_others_need_not_have_worked() -> None:
 
 
 def test_times_are_written_in_utc() -> None:
-    assert history.timestamp(1_800_000_000.9) == "2027-01-15T08:00:00Z"
+    assert history_store.timestamp(1_800_000_000.9) == "2027-01-15T08:00:00Z"
 
 
 # --- codec ---

@@ -1,0 +1,366 @@
+"""The history of one environment in its cluster: read, gone on with by runs, forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import mlstack
+from mlstack.app.app import Environment
+from mlstack.clock import Clock
+from mlstack.deploy import history as codec
+from mlstack.deploy import result
+from mlstack.deploy import target as guard
+from mlstack.deploy.changes import Changes
+from mlstack.deploy.history import CHANGING, REVISION_LABEL, EncodedRevision, Items, Result, Revision, Secret
+from mlstack.deploy.inventory import name_of
+from mlstack.deploy.target import Reached, Target
+from mlstack.errors import (
+    ClusterError,
+    ConflictError,
+    ForbiddenError,
+    MlstackError,
+    NotFoundError,
+    NotReadyError,
+    ObjectNotFoundError,
+    TransientError,
+    UnreachableError,
+)
+from mlstack.events import OnEvent, RunEvent
+from mlstack.kube import parallel
+from mlstack.kube.client import Cluster, ObjectRef, Opener
+from mlstack.kube.parallel import prefetch
+from mlstack.objects import kube_object, masking
+from mlstack.objects.kube_object import DesiredState, Identity
+
+_ATTEMPTS = 3  # somebody without the lock may have taken the number
+_PAUSES_S = (0.2, 0.5, 1.0, 2.0, 4.0)  # a server that is busy is asked again
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """The revisions of one environment; its methods raise ClusterError where the cluster cannot be asked."""
+
+    cluster: Cluster
+    app: str
+    environment: str
+    namespace: str
+    clock: Clock  # for the waits between attempts
+    # Gives the Secrets as they were when this run began, which nobody else writes meanwhile.
+    ahead: Callable[[], Items] | None = None
+
+    @classmethod
+    def of(cls, app: str, place: Environment, cluster: Cluster, *, clock: Clock) -> History:
+        """Give the history of an environment as a run uses it."""
+        return cls(cluster=cluster, app=app, environment=place.name, namespace=place.namespace, clock=clock)
+
+    @property
+    def name(self) -> str:
+        """Give what the names of its Secrets begin with."""
+        return name_of(self.app, self.environment)
+
+    def revisions(self) -> tuple[Revision, ...]:
+        """Give all revisions that are complete, oldest first."""
+        return codec.revisions(self._items())
+
+    def impossible(self) -> tuple[int, ...]:
+        """Give the numbers of revisions whose facts nobody could have written."""
+        return codec.impossible(self._items())
+
+    def find(self, number: int) -> Revision:
+        """Give one revision.
+
+        Raises:
+            NotFoundError: there is none of that number.
+        """
+        items = self._items()
+        known = codec.revisions(items)
+        for revision in known:
+            if revision.number == number:
+                return revision
+        if number in codec.impossible(items):
+            raise codec.damaged(number)
+        kept = f"; there are {known[0].number} to {known[-1].number}" if known else "; no history is kept"
+        raise NotFoundError(
+            f"environment `{self.environment}` has no revision {number}{kept}",
+            hint=f"mlstack history {self.environment}",
+        )
+
+    def load(self, revision: Revision) -> DesiredState:
+        """Give the set of a revision.
+
+        Raises:
+            DamagedHistoryError: it is not what was written.
+        """
+
+        def part(name: str) -> bytes:
+            secret = self.cluster.get(self._ref(name))
+            if secret is None:
+                raise codec.damaged(revision.number)
+            return codec.content_of(secret, revision.number)
+
+        names = codec.part_names(self.name, revision.number, revision.parts)
+        state = codec.decode(revision, parallel.whole(parallel.run(part, names)))
+        masking.note_objects({"items": [obj.data for obj in state.objects]})
+        masking.note(*state.secrets)
+        return state
+
+    def record(
+        self, draft: Revision, state: DesiredState, *, selective: bool = False, if_news: bool = False
+    ) -> Revision | None:
+        """Write a revision, then let go of the oldest and of what is left of broken ones.
+
+        Args:
+            draft: what is known of the run; number, digest and the like are filled in.
+            state: what was applied.
+            selective: only the components of the state were applied: the others are taken from the
+                revision before.
+            if_news: write nothing and give None if the newest revision says the same already.
+        """
+        items = self._items()
+        newest = next(reversed(codec.revisions(items)), None)
+        base = newest if selective else None
+        whole = state if base is None else codec.merged(self.load(base), state)
+        names = codec.unsettled(base, draft.components, draft.result)
+        encoded = codec.encode(whole)
+        if if_news and newest and (newest.digest, newest.unsettled) == (encoded.digest, names):
+            return None
+        return self._write(replace(draft, unsettled=names), whole, encoded, items)
+
+    def record_removal(self, draft: Revision) -> Revision | None:
+        """Write a revision after components were to go; None if there is no history to go on with.
+
+        A draft that is not `done` has its components still.
+        """
+        items = self._items()
+        newest = next(reversed(codec.revisions(items)), None)
+        if newest is None:
+            return None
+        whole = codec.without(self.load(newest), draft.components if draft.result == "done" else ())
+        names = codec.unsettled(newest, draft.components, draft.result)
+        return self._write(replace(draft, unsettled=names), whole, codec.encode(whole), items)
+
+    def _write(
+        self, draft: Revision, whole: DesiredState, encoded: EncodedRevision, items: Items
+    ) -> Revision:
+        next_one = replace(
+            draft,
+            number=codec.next_number(items),
+            objects=len(whole.objects),
+            digest=encoded.digest,
+            size_bytes=encoded.size_bytes,
+            parts=len(encoded.parts),
+        )
+        for taken in range(_ATTEMPTS):
+            revision = replace(next_one, number=next_one.number + taken)
+            place = {"namespace": self.namespace, "app": self.app, "environment": self.environment}
+            written = codec.secrets(revision, encoded, **place)
+            try:
+                for secret in written:  # one after the other: the last one is what makes it a revision
+                    self._create(secret)
+            except ConflictError:
+                continue
+            self._delete(codec.outdated([*items, *written]))
+            return revision
+        raise ClusterError(f"revision {next_one.number} and the next are written by somebody else")
+
+    def _create(self, secret: Secret) -> None:
+        for pause_s in _PAUSES_S:
+            try:
+                self.cluster.create(secret)
+            except TransientError:
+                self.clock.sleep(pause_s)
+            else:
+                return
+        self.cluster.create(secret)
+
+    def forget(self) -> None:
+        """Delete all of it, with what is left of broken revisions."""
+        self._delete([str(item["metadata"]["name"]) for item in self._items()])
+
+    def _delete(self, names: Sequence[str]) -> None:
+        def delete(name: str) -> None:
+            with suppress(ObjectNotFoundError):
+                self.cluster.delete(self._ref(name), propagation="Background")
+
+        parallel.whole(parallel.run(delete, names))
+
+    def read_ahead(self) -> History:
+        """Give the same history, which begins to be read at once, while other things are done."""
+        return replace(self, ahead=prefetch(self._items))
+
+    def _items(self) -> Items:
+        if self.ahead is not None:
+            with suppress(ClusterError):  # it may be back by now
+                return self.ahead()
+        return _items(self.cluster, self.app, self.environment, self.namespace)
+
+    def _ref(self, name: str) -> ObjectRef:
+        return ObjectRef("v1", "Secret", self.namespace, name)
+
+
+def _items(cluster: Cluster, app: str, environment: str, namespace: str) -> Items:
+    labels = f"{kube_object.selector(app=app, environment=environment)},{REVISION_LABEL}"
+    items = cluster.list("v1", "Secret", namespace=namespace, labels=labels, metadata_only=True).items
+    head = f"{name_of(app, environment)}.r"  # labels alone do not tell `a/b` from `a.b`
+    return tuple(item for item in items if item["metadata"]["name"].startswith(head))
+
+
+def exists(app: str, place: Environment, cluster: Cluster) -> bool:
+    """Tell whether an environment has a past; false where its Secrets may not be listed."""
+    try:
+        return bool(_items(cluster, app, place.name, place.namespace))
+    except ForbiddenError:
+        return False
+
+
+def open_history(target: Target, opener: Opener, *, clock: Clock) -> History:
+    """Give the history of a target from the cluster of its context; nothing is rendered.
+
+    Raises:
+        ConfigError: the environment's file is wrong.
+        WrongClusterError: the context leads to another cluster.
+    """
+    place = target.place()
+    cluster = opener(place.context)
+    guard.check_cluster(place, cluster)
+    return History.of(target.app.app().name, place, cluster, clock=clock)
+
+
+def history_of_run(reached: Reached, *, clock: Clock, ahead: bool = False) -> History:
+    """Give the history that a run enters; with `ahead` it is read while the run goes on."""
+    found = History.of(reached.state.app, reached.place, reached.cluster, clock=clock)
+    return found.read_ahead() if ahead else found
+
+
+# --- write: how a run enters the history ---
+
+# What ends programs by SIGTERM kills them when they have not gone after 10 s (Docker) or 30 s (Kubernetes).
+LEAVING_S = 6.0
+
+
+def write(
+    reached: Reached,
+    changes: Changes,
+    outcomes: Mapping[Identity, RunEvent],
+    *,
+    what: str,
+    error: MlstackError | KeyboardInterrupt | None,
+    waited: bool,
+    history: History,
+    clock: Clock,
+    on_event: OnEvent,
+) -> None:
+    """Write a revision if the run changed anything; that it cannot be written is told, and no failure.
+
+    One that was interrupted writes one whatever it had done, which says how far it came. A run that found
+    all as wanted writes one too where the newest says something else: a run before it
+    was killed before it could, or failed and what it wrote works by now.
+
+    Args:
+        reached: what was wanted, and where.
+        changes: what was to be done.
+        outcomes: how each object ended.
+        what: the run in a few words, as `run_summary` gives them.
+        error: what ended the run early.
+        waited: whether it went on until everything worked.
+        history: where it enters.
+        clock: tells the time.
+        on_event: told when no history can be kept.
+    """
+    changed = any(event.kind in CHANGING | {"terminating"} for event in outcomes.values())
+    changed = changed or (isinstance(error, KeyboardInterrupt) and bool(changes.visible))
+    missing = {change.identity for change in changes.changes if change.action == "missing"}
+    if not changed and (error is not None or missing or not waited):
+        return
+    if isinstance(error, UnreachableError):  # whoever applies next makes up for it
+        return
+    # What was not to be created is not to be created by a later rollback either.
+    objects = tuple(obj for obj in reached.state.objects if obj.identity not in missing)
+    try:
+        history.record(
+            _draft(reached, changes, outcomes, what=what, error=error, clock=clock),
+            replace(reached.state, objects=objects),
+            selective=reached.selective,
+            if_news=not changed,
+        )
+    except ClusterError as failure:
+        if changed:
+            on_event(_unkept(failure))
+
+
+def write_removal(
+    reached: Reached,
+    changes: Changes,
+    outcomes: Mapping[Identity, RunEvent],
+    *,
+    clock: Clock,
+    on_event: OnEvent,
+    error: KeyboardInterrupt | None = None,
+) -> None:
+    """Write a revision without components that were deleted; that it cannot be written is no failure.
+
+    Of a deletion that was interrupted it has them still, as what does not work.
+    """
+    what = run_summary(reached.target, "delete")
+    draft = _draft(reached, changes, outcomes, what=what, error=error, clock=clock)
+    # The files need not know a component any more.
+    names = {*draft.components, *(change.component for change in changes.changes)} - {""}
+    try:
+        history_of_run(reached, clock=clock).record_removal(replace(draft, components=tuple(sorted(names))))
+    except ClusterError as failure:
+        on_event(_unkept(failure))
+
+
+def before_leaving(record: Callable[[], None]) -> None:
+    """Write down how far a run came that was asked to end, as long as its user may be kept for that."""
+    with suppress(TimeoutError):
+        prefetch(record)(LEAVING_S)
+
+
+def _draft(
+    reached: Reached,
+    changes: Changes,
+    outcomes: Mapping[Identity, RunEvent],
+    *,
+    what: str,
+    error: MlstackError | KeyboardInterrupt | None,
+    clock: Clock,
+) -> Revision:
+    return Revision(
+        number=0,
+        time=timestamp(clock.now_s()),
+        who=reached.target.who,
+        what=what,
+        result=_result(error),
+        components=tuple(reached.state.components),
+        counts=dict(result.run_result(changes, outcomes).counts),
+        planned=len(changes.visible),
+        version=mlstack.__version__,
+    )
+
+
+def _result(error: MlstackError | KeyboardInterrupt | None) -> Result:
+    if error is None:
+        return "done"
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    return "not ready" if isinstance(error, NotReadyError) else "failed"
+
+
+def timestamp(now_s: float) -> str:
+    """Write a time in seconds since 1970 as people and Kubernetes do, in UTC."""
+    return datetime.fromtimestamp(int(now_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _unkept(failure: ClusterError) -> RunEvent:
+    return RunEvent("note", None, f"the history of this run is incomplete: {failure.message}")
+
+
+def run_summary(target: Target, verb: str) -> str:
+    """Give a run in a few words: `apply -c cnn,web with --set`; values are not told, some are secret."""
+    components = f" -c {','.join(target.components)}" if target.components else ""
+    own = " with --set" if target.overrides else ""
+    return f"{verb}{components}{own}"
