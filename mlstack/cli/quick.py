@@ -69,11 +69,11 @@ def _printed(environment: str, components: Sequence[str], noting: ExitStack) -> 
 def _rendered(
     root: Path, store: disk_cache.Cache, environment: str, components: Sequence[str]
 ) -> DesiredState:
-    from mlstack.app.app_dir import AppDir
+    from mlstack.app.reader import AppReader
     from mlstack.operations import render
 
     return render.render_environment(
-        AppDir(root, store=store), environment, components=components, store=store
+        AppReader(root, store=store), environment, components=components, store=store
     )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from mlstack.app.app_dir import AppDir
 from mlstack.app.params import Overrides
+from mlstack.app.reader import AppReader
 from mlstack.objects.kinds import Kinds
 from mlstack.objects.kube_object import DesiredState, KubeObject
 from mlstack.render import render
@@ -21,7 +21,7 @@ _NO_OVERRIDES = Overrides()
 
 
 def render_environment(
-    app: AppDir,
+    app: AppReader,
     environment: str,
     *,
     components: Sequence[str] = (),
@@ -45,7 +45,7 @@ class ValidateResult:
 
 
 def validate_environment(
-    app: AppDir,
+    app: AppReader,
     environment: str,
     *,
     components: Sequence[str] = (),
@@ -82,7 +82,7 @@ def validate_environment(
     )
 
 
-def _definitions(app: AppDir, objects: Sequence[KubeObject]) -> list[Mapping[str, Any]]:
+def _definitions(app: AppReader, objects: Sequence[KubeObject]) -> list[Mapping[str, Any]]:
     """Read the installed definitions of kinds that the render uses and does not define itself.
 
     Definitions are large: those that do not even name such a kind are not parsed.

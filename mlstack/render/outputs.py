@@ -10,7 +10,8 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from mlstack import program
@@ -21,7 +22,7 @@ LARGEST_BYTES = 32 * 1024 * 1024
 """Longer outputs are not remembered: a few of them would drive out all the rest."""
 SETTLED_S = 2.0
 """From this age on a file's inode, size and times stand for its content: no later change can leave them as
-they are. Younger files are read, as a clock may tick only every few milliseconds, or every second."""
+they are. While a file is younger all are read, as a clock may tick only every few milliseconds or seconds."""
 
 
 class Outputs:
@@ -33,13 +34,11 @@ class Outputs:
 
     def key(self, words: Sequence[str]) -> str | None:
         """Give the name of what a command, in one spelling, prints for the app as it is now, if any."""
-        hashed = hashlib.blake2b("\0".join(words).encode("utf-8", "surrogatepass"), digest_size=32)
         try:
-            for part in (program.identity().encode(), *self._content()):
-                hashed.update(len(part).to_bytes(8, "big") + part)
+            parts = ["\0".join(words).encode("utf-8", "surrogatepass"), program.identity().encode()]
+            return f"output:{_digest([*parts, self._content()])}"
         except OSError:
             return None
-        return f"output:{hashed.hexdigest()}"
 
     def get(self, key: str | None) -> tuple[str, str] | None:
         """Give what went to stderr and to stdout, if it is remembered."""
@@ -59,38 +58,59 @@ class Outputs:
         if key and len(data) <= LARGEST_BYTES:
             self._cache.put(key, data)
 
-    def _content(self) -> Iterator[bytes]:
-        for name in (layout.APP_FILE, layout.LOCK_FILE):
-            try:
-                yield self._stamp(f"{self._root}/{name}", os.lstat(f"{self._root}/{name}"))
-            except FileNotFoundError:
-                yield b""
+    def _content(self) -> bytes:
+        """Give a hash of the names and bytes of all files; of settled ones it is known by their stamps."""
+        names, stamps, is_settled = [], [self._root.encode("utf-8", "surrogateescape")], True
+        for path, facts in self._entries():
+            names.append(path if facts is not None else f"{path}/")
+            stamps.append(names[-1].encode("utf-8", "surrogateescape"))
+            if facts is not None:
+                times = (facts.st_mtime_ns, facts.st_ctime_ns)
+                stamps.append(b"%d %d %d %d" % (facts.st_ino, facts.st_size, *times))
+                is_settled = is_settled and max(times) < self._settled_ns
+        key = f"content:{_digest(stamps)}"
+        known = self._cache.get(key) if is_settled else None
+        if known is None:
+            parts = []
+            for name in names:
+                parts.append(name.encode("utf-8", "surrogateescape"))
+                if not name.endswith("/"):
+                    parts.append(Path(self._root + name).read_bytes())
+            known = _digest(parts).encode()
+            if is_settled:
+                self._cache.put(key, known)
+        return known
+
+    def _entries(self) -> Iterator[tuple[str, os.stat_result | None]]:
+        """Give files with what the system knows of them, and folders; what is not there is left out."""
+        for name in (f"/{layout.APP_FILE}", f"/{layout.LOCK_FILE}"):
+            with suppress(FileNotFoundError):
+                yield name, _ordinary(os.lstat(self._root + name))
         for name in (layout.COMPONENTS, layout.ENVIRONMENTS, layout.VENDOR):
             yield from self._below(f"{self._root}/{name}")
 
-    def _below(self, folder: str) -> Iterator[bytes]:
-        """Give names and stamps of what a folder holds; one that is not there has nothing."""
-        try:
+    def _below(self, folder: str) -> Iterator[tuple[str, os.stat_result | None]]:
+        entries: list[os.DirEntry[str]] = []
+        with suppress(FileNotFoundError):
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-        except FileNotFoundError:
-            return
         for entry in entries:
-            name = entry.path[len(self._root) :].encode("utf-8", "surrogateescape")
-            if entry.is_dir(follow_symlinks=False):
-                yield name + b"/"
+            is_folder = entry.is_dir(follow_symlinks=False)
+            yield (
+                entry.path[len(self._root) :],
+                None if is_folder else _ordinary(entry.stat(follow_symlinks=False)),
+            )
+            if is_folder:
                 yield from self._below(entry.path)
-            else:
-                yield name
-                yield self._stamp(entry.path, entry.stat(follow_symlinks=False))
 
-    def _stamp(self, path: str, facts: os.stat_result) -> bytes:
-        """Give what stands for a file's content.
 
-        Raises:
-            OSError: it is no ordinary file: a link may lead anywhere.
-        """
-        if not stat.S_ISREG(facts.st_mode) or facts.st_size > LARGEST_BYTES:
-            raise OSError(f"`{path}` is no ordinary file")
-        if max(facts.st_mtime_ns, facts.st_ctime_ns) < self._settled_ns:
-            return b"%d %d %d %d" % (facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
-        return b"\0" + Path(path).read_bytes()
+def _ordinary(facts: os.stat_result) -> os.stat_result:
+    if not stat.S_ISREG(facts.st_mode) or facts.st_size > LARGEST_BYTES:
+        raise OSError("this is no ordinary file: a link may lead anywhere")
+    return facts
+
+
+def _digest(parts: Iterable[bytes]) -> str:
+    hashed = hashlib.blake2b(digest_size=32)
+    for part in parts:
+        hashed.update(len(part).to_bytes(8, "big") + part)
+    return hashed.hexdigest()

@@ -11,10 +11,10 @@ from typing import Any
 
 from mlstack.app import schema
 from mlstack.app.app import Component, Environment, Manifest
-from mlstack.app.app_dir import AppDir
 from mlstack.app.document import described, expectation
 from mlstack.app.params import Overrides, Resolved, Setting, join_path, merge
 from mlstack.app.prototype import Prototype
+from mlstack.app.reader import AppReader
 from mlstack.errors import (
     ConfigError,
     MlstackError,
@@ -38,7 +38,7 @@ _NONE = Overrides()
 
 
 def place(
-    app: AppDir, environment: str, *, context: str | None = None, namespace: str | None = None
+    app: AppReader, environment: str, *, context: str | None = None, namespace: str | None = None
 ) -> Environment:
     """Give an environment as one run uses it, with another context or namespace where asked.
 
@@ -61,7 +61,7 @@ def place(
 
 
 def load(
-    app: AppDir,
+    app: AppReader,
     environment: str,
     *,
     components: Sequence[str] = (),
@@ -130,7 +130,7 @@ def load(
 
 
 def preview(
-    app: AppDir,
+    app: AppReader,
     component: Component,
     prototype: Prototype,
     resolved: Resolved,
@@ -162,7 +162,7 @@ def preview(
     )
 
 
-def known_secrets(app: AppDir, environment: str) -> tuple[str, ...]:
+def known_secrets(app: AppReader, environment: str) -> tuple[str, ...]:
     """Give the texts of secret parameters as the app's files have them now, as far as these can be read."""
     known: dict[str, None] = {}
     with suppress(MlstackError):
@@ -239,7 +239,7 @@ class Loader:
 
     def __init__(
         self,
-        app: AppDir,
+        app: AppReader,
         environment: Environment,
         *,
         overrides: Overrides = _NONE,

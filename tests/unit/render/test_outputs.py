@@ -147,8 +147,9 @@ def test_a_settled_file_is_not_read_and_known_again_by_its_stamp(
 ) -> None:
     monkeypatch.setattr(outputs, "SETTLED_S", -1.0)
     first = key(root)
-    monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail(f"read {path}"))
-    assert key(root) == first
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", lambda path: pytest.fail(f"read {path}"))
+        assert key(root) == first
     file = root / "components/cnn.yaml"
     before = file.stat()
     time.sleep(0.02)  # more than a tick of the clock
