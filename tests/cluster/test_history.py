@@ -280,7 +280,7 @@ def test_a_failed_apply_is_rolled_back(stack: Stack, minikube: TestCluster, name
     known = deploy.known_good(plan, clock=stack.clock)
     with pytest.raises(ClusterError) as caught:
         deploy.apply(plan, clock=stack.clock)
-    back = deploy.retreat(plan, caught.value, known=known, clock=stack.clock)
+    back = deploy.retreat(plan, caught.value, known=known)
     assert back.proposal is not None
     assert any("PersistentVolumeClaim" in note and "stays" in note for note in back.notes)
     deploy.apply(back.proposal, clock=stack.clock)
@@ -305,7 +305,7 @@ def test_an_apply_that_is_not_ready_is_rolled_back(
     with pytest.raises(MlstackError) as caught:
         deploy.apply(plan, clock=stack.clock)
     assert caught.value.exit_code == 7
-    back = deploy.retreat(plan, caught.value, known=known, clock=stack.clock)
+    back = deploy.retreat(plan, caught.value, known=known)
     assert back.proposal is not None
     deploy.apply(back.proposal, clock=stack.clock)
     assert minikube.request("GET", path(namespace, "configmaps", "settings"))["data"] == {"a": "1"}
