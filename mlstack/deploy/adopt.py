@@ -25,8 +25,6 @@ from mlstack.objects.managed_fields import (
     owner_of,
 )
 
-# --- Take over objects that another tool applied: whose entries become ours, and what then goes ---
-
 # Tools that leave an object alone once they wrote it. Never `kubectl-rollout`: its annotation would go, and
 # with that all pods restart.
 ADOPTABLE: frozenset[Owner] = frozenset(
@@ -113,14 +111,10 @@ def _owner(raw: Mapping[str, Any]) -> Owner:
     )
 
 
-def _without(tree: Tree, paths: Sequence[tuple[str, ...]]) -> Tree:
+def _without(tree: Tree, paths: Iterable[Path]) -> Tree:
     for path in paths:
-        tree = managed_fields.minus(tree, _tree(path))
+        tree = managed_fields.minus(tree, managed_fields.tree_along([path]))
     return tree
-
-
-def _tree(path: tuple[str, ...]) -> dict[str, Any]:
-    return {path[0]: _tree(path[1:])} if path else {}
 
 
 def entries_patch(live: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> Patch:
@@ -220,27 +214,21 @@ def displaced(
     live: Mapping[str, Any], wanted: Mapping[str, Any], causes: Iterable[Cause]
 ) -> tuple[Path, ...]:
     """Give the items of people's tools that are to go for ours to be valid; none if it is not about them."""
-    found = tuple(dict.fromkeys(path for entry in _persons(live) for path in _strange(entry.tree, wanted)))
-    lists = {managed_fields.path_text(path[:-1]) for path in found}
+    owners = ((entry, owner_of(entry)) for entry in managed_fields.entries(live))
+    persons = [entry for entry, owner in owners if owner != _OURS and is_persons_tool(owner)]
+    items = tuple(dict.fromkeys(path for entry in persons for path in _displacing(entry.tree, wanted)))
+    lists = {managed_fields.path_text(path[:-1]) for path in items}
     named = [cause.field for cause in causes]
     about = all(any(field.startswith(f"{name}[") for name in lists) for field in named)
-    return found if named and about else ()
+    return items if named and about else ()
 
 
-def _persons(live: Mapping[str, Any]) -> Iterator[managed_fields.ManagedFieldsEntry]:
-    for entry in managed_fields.entries(live):
-        owner = owner_of(entry)
-        if owner != _OURS and is_persons_tool(owner):
-            yield entry
-
-
-def _strange(tree: Tree, wanted: Mapping[str, Any]) -> Iterator[Path]:
+def _displacing(tree: Tree, wanted: Mapping[str, Any]) -> Iterator[Path]:
     """Give the items in a tree that stand in a list of ours and are not in it."""
     for path in managed_fields.paths(tree):
-        stands_in_ours = path[-1].startswith("k:") and isinstance(
-            managed_fields.value_at(wanted, path[:-1]), list
-        )
-        if stands_in_ours and managed_fields.value_at(wanted, path) is MISSING:
+        outer = managed_fields.value_at(wanted, path[:-1])
+        is_absent = managed_fields.value_at(wanted, path) is MISSING
+        if path[-1].startswith("k:") and isinstance(outer, list) and is_absent:
             yield path
 
 

@@ -1,4 +1,4 @@
-"""Short hashes of what a person approves, and what to say when it is no longer that."""
+"""What would change in a cluster, as values: one `Change` an object, `Changes` for a run."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from mlstack.app.app import ClusterIdentity
 from mlstack.errors import MlstackError
 from mlstack.objects.kube_object import Identity, KubeObject
 from mlstack.objects.managed_fields import FieldChange, step_text
-
-# --- Short hashes of what a person approves, and what to say when it is no longer that ---
 
 
 def digest_of(value: Any) -> str:

@@ -31,10 +31,6 @@ from mlstack.objects.managed_fields import FieldChange, path_text
 from mlstack.readiness import operators
 from mlstack.table import Table
 
-# --- What may change in objects whose controller does not follow every change ---
-# A rule looks at the fields that differ and gives the reason why the object needs a new run, or None if
-# the change can be made in place. Kinds without a rule change in place.
-
 Rule = Callable[[KubeObject, Sequence[FieldChange]], str | None]
 
 RULES: Table[Rule] = Table("rule of what may change")

@@ -16,8 +16,6 @@ from mlstack.objects.masking import MASK, mask_object, mask_values, mask_whole
 from mlstack.readiness.rule import State
 from mlstack.readiness.terms import ReadinessState
 
-# --- What a deploy says about itself, ready to be read by a person or a program; secrets are masked ---
-
 Outcome = Literal[
     "created",
     "updated",

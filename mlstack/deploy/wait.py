@@ -25,8 +25,6 @@ from mlstack.readiness.terms import terms_of as agree
 from mlstack.readiness.wait import SAY_AFTER_S, WaitReporter
 from mlstack.readiness.watcher import UNSEEN, ReadinessWatcher
 
-# --- Wait until everything that a run has applied works, telling what each object waits for ---
-
 # Clocks of people's machines stand wrong by minutes or not at all; a run takes seconds to come here.
 CLOCKS_DIFFER_S = 60.0
 # Refused credentials are no restart of the server after this time.

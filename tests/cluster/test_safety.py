@@ -453,7 +453,7 @@ from mlstack.app.app import Environment
 place = Environment(name="minikube", context="minikube", namespace=sys.argv[2])
 cluster = kube.connect("minikube", kubeconfig=sys.argv[1])
 who = holder("ada@laptop")
-with lock.held(cluster, place, "demo", holder=who, clock=SystemClock(), on_event=print):
+with lock.hold(cluster, place, "demo", holder=who, clock=SystemClock(), on_event=print):
     print("held", flush=True)
     sys.stdin.read()
 """
