@@ -1,0 +1,237 @@
+"""Registries in folders, the shipped registry, retired names, and protocols found from addresses."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mlstack.app import files
+from mlstack.app.app import Lock, LockedRegistry, PackageRef, RegistryRef, Retired
+from mlstack.app.app_dir import AppDir
+from mlstack.app.app_files import write_lock
+from mlstack.errors import NotFoundError, RegistryError
+from mlstack.registries.registry import (
+    build_index,
+    fetch_all,
+    find_prototype,
+    is_bundled,
+    open_registry,
+    protocol_of,
+)
+from tests.support import examples
+from tests.support.builders import Tree, write_tree
+from tests.support.packages import JOBS, registry_folder, vendored
+from tests.support.registries import Open, RegistrySuite, plain, write_registry
+
+
+class TestDirectory(RegistrySuite):
+    @pytest.fixture
+    def opened(self, tmp_path: Path) -> Open:
+        def build(files: Tree) -> object:
+            write_registry(tmp_path / "registry", files)
+            ref = RegistryRef(name="own", address="../registry", protocol="directory")
+            return open_registry(ref, root=tmp_path / "app")
+
+        return build  # type: ignore[return-value]
+
+
+def test_a_relative_address_starts_at_the_app_wherever_one_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_registry(tmp_path / "app" / "packages", plain())
+    monkeypatch.chdir("/")
+    ref = RegistryRef(name="own", address="packages", protocol="directory")
+    assert "jobs" in open_registry(ref, root=tmp_path / "app").index().packages
+
+
+def test_home_may_be_written_as_a_tilde() -> None:
+    write_registry(Path.home() / "registry", plain())
+    ref = RegistryRef(name="own", address="~/registry", protocol="")
+    assert open_registry(ref, root=Path("/")).index().packages
+
+
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
+    ref = RegistryRef(name="own", address="./nothing", protocol="directory")
+    with pytest.raises(RegistryError, match=r"no folder `\./nothing` for registry `own`"):
+        open_registry(ref, root=tmp_path).index()
+
+
+def test_a_revision_of_a_folder_is_refused_not_ignored(tmp_path: Path) -> None:
+    write_registry(tmp_path, plain())
+    registry = open_registry(RegistryRef(name="own", address=".", protocol="directory"), root=tmp_path)
+    with pytest.raises(RegistryError, match="is a folder, which has no revision `main`"):
+        registry.at("main")
+
+
+@pytest.mark.parametrize(
+    ("address", "protocol"),
+    [
+        ("./packages", "directory"),
+        ("/srv/packages", "directory"),
+        ("~/packages", "directory"),
+        ("../x", "directory"),
+        ("packages/own", "directory"),
+        ("github.com/google/other/tree/master/x", "git"),
+        ("github.com/google/other", "git"),
+        ("https://example.org/x.git", "git"),
+        ("git@example.org:x/y.git", "git"),
+        ("ssh://git@example.org/x", "git"),
+        ("file:///srv/x.git#main:packages", "git"),
+    ],
+)
+def test_the_protocol_is_found_from_the_address(address: str, protocol: str) -> None:
+    assert protocol_of(address) == protocol
+
+
+@pytest.mark.parametrize("address", ["oci://example.org/x", "example.org/x", "https:/x", ""])
+def test_an_address_of_no_protocol_is_refused(address: str) -> None:
+    with pytest.raises(RegistryError, match="is no address of a registry"):
+        protocol_of(address)
+
+
+def test_an_unknown_protocol_tells_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(RegistryError) as caught:
+        open_registry(RegistryRef(name="x", address=".", protocol="directry"), root=tmp_path)
+    assert caught.value.hint == "did you mean `directory`?"
+
+
+# --- retired names answer without a network, and never hide what is installed ---
+
+RETIRED = (
+    Retired(names=("old-job", "older-job"), reason="nobody runs it"),
+    Retired(names=("tf-cnn", "moved"), reason="it moved", instead="mlstack pkg install own/jobs"),
+)
+INDEX = """\
+apiVersion: mlstack.dev/v1
+kind: Registry
+name: own
+retired:
+- {names: [old-job, older-job], reason: nobody runs it}
+- {names: [tf-cnn, moved], reason: it moved, instead: mlstack pkg install own/jobs}
+packages: []
+"""
+APP = """\
+apiVersion: mlstack.dev/v1
+kind: App
+name: demo
+registries:
+- {{name: own, address: "{address}", protocol: {protocol}}}
+"""
+
+
+def app_of(folder: Path, address: str, protocol: str = "directory", *, lock: Lock | None = None) -> AppDir:
+    files = {"app.yaml": APP.format(address=address, protocol=protocol).encode()}
+    write_tree(folder / "app", files | ({"mlstack.lock": write_lock(lock)} if lock is not None else {}))
+    return AppDir(folder / "app")
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> AppDir:
+    registry_folder(tmp_path / "registry", index=INDEX)
+    return app_of(tmp_path, "../registry")
+
+
+@pytest.mark.parametrize("name", ["moved", "own/any/moved", "io.ksonnet.pkg.moved"])
+def test_a_retired_name_answers_with_what_to_do_instead(made: AppDir, name: str) -> None:
+    with pytest.raises(NotFoundError) as caught:
+        find_prototype(made, name)
+    assert caught.value.describe() == (
+        "error: `moved` is retired: it moved\nhint: mlstack pkg install own/jobs"
+    )
+
+
+def test_a_name_without_anything_in_its_place_says_so(made: AppDir) -> None:
+    with pytest.raises(NotFoundError) as caught:
+        find_prototype(made, "older-job")
+    assert caught.value.hint == "registry `own` has nothing in its place"
+
+
+def test_what_is_installed_comes_first(tmp_path: Path) -> None:
+    registry_folder(tmp_path / "registry", index=INDEX)
+    jobs = {**JOBS, "package.yaml": str(JOBS["package.yaml"]).replace("requires: [common]", "requires: []")}
+    serving = str(jobs["tf-serving/prototype.yaml"])
+    jobs["tf-serving/prototype.yaml"] = serving.replace(
+        "name: tf-serving", "name: tf-serving\n        aliases: [moved]"
+    )
+    made = app_of(tmp_path, "../registry")
+    write_tree(made.root, vendored(jobs, registry="own"))
+    assert find_prototype(made, "moved").name == "tf-serving"
+
+
+def test_other_names_are_not_found_as_ever(made: AppDir) -> None:
+    with pytest.raises(NotFoundError, match="no installed package has a prototype `new-job`"):
+        find_prototype(made, "new-job")
+
+
+def test_a_registry_that_cannot_be_read_changes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="no installed package has a prototype `old-job`"):
+        find_prototype(app_of(tmp_path, "../gone"), "old-job")
+
+
+def test_a_registry_behind_a_network_is_not_asked_but_remembered(tmp_path: Path) -> None:
+    address = "https://registry.invalid/own.git"
+    lock = Lock(registries=(LockedRegistry(name="own", address=address, revision="abc", retired=RETIRED),))
+    with pytest.raises(NotFoundError, match="`old-job` is retired: nobody runs it"):
+        find_prototype(app_of(tmp_path, address, "git", lock=lock), "old-job")
+
+
+# --- the registry that comes with mlstack ---
+
+LAUNCH = "github.com/google/kubeflow/tree/master/kubeflow"
+
+
+def test_the_shipped_index_is_fresh() -> None:
+    folder = files.folder("registry")
+    shipped = (folder / "registry.yaml").read_text(encoding="utf-8")
+    assert shipped == build_index(folder), "stale: python -m tests.generate.registry_index rewrites it"
+
+
+@pytest.mark.parametrize(
+    "address", ["bundled", LAUNCH, f"https://{LAUNCH}", f"https://GitHub.com/{LAUNCH[11:]}/"]
+)
+def test_the_launch_post_leads_to_the_shipped_registry_offline(address: str, tmp_path: Path) -> None:
+    ref = RegistryRef(name="kubeflow", address=address, protocol=protocol_of(address))
+    assert set(open_registry(ref, root=tmp_path).index().packages) >= {
+        "core",
+        "tf-job",
+        "tf-serving",
+    }
+
+
+def test_another_branch_of_that_repository_is_not_ours() -> None:
+    assert not is_bundled("github.com/google/kubeflow/tree/other/kubeflow")
+
+
+@pytest.mark.parametrize("name", ["core", "tf-job", "tf-serving"])
+def test_the_packages_of_the_launch_can_be_fetched_with_what_they_require(name: str, tmp_path: Path) -> None:
+    refs = [RegistryRef(name="mine", address=LAUNCH, protocol="git")]
+    fetched, locked = fetch_all(refs, PackageRef(registry="mine", name=name), root=tmp_path)
+    assert fetched[0].name == name
+    assert "common" in [package.name for package in fetched]
+    assert locked.address == LAUNCH
+
+
+def test_retired_names_are_given_once_and_no_prototype_or_package_has_them(tmp_path: Path) -> None:
+    ref = RegistryRef(name="kubeflow", address="bundled", protocol="directory")
+    index = open_registry(ref, root=tmp_path).index()
+    names = [name for each in index.retired for name in each.names]
+    assert {"mxnet-job", "katib", "spartakus"} <= set(names)
+    assert len(names) == len(set(names))
+    assert not set(names) & {*index.packages, *(each.name for each in examples.prototypes())}
+
+
+def test_what_to_do_instead_of_a_retired_name_names_what_is_there(tmp_path: Path) -> None:
+    ref = RegistryRef(name="kubeflow", address="bundled", protocol="directory")
+    index = open_registry(ref, root=tmp_path).index()
+    said = " ".join(each.instead for each in index.retired)
+    prototypes = {name for each in examples.prototypes() for name in (each.name, *each.aliases)}
+    assert set(re.findall(r"mlstack generate (\S+)", said)) <= prototypes
+    assert {f"kubeflow/{name}" for name in index.packages} >= set(re.findall(r"pkg install ([^\s,]+)", said))
+
+
+def test_presets_are_found_by_name() -> None:
+    assert {"minikube", "gke"} <= set(files.presets())
+    assert files.preset("nothing") is None
+    found = files.preset("gke")
+    assert found is not None
+    assert (found / "environment.yaml").is_file()
