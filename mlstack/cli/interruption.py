@@ -34,7 +34,6 @@ class Interruption:
     """
 
     def __init__(self) -> None:
-        """Begin with nothing heard."""
         self._heard = 0
         self._taken: list[list[int]] = []
 
@@ -42,7 +41,7 @@ class Interruption:
     def of_process(cls) -> Interruption:
         """Give the one that listens in this process already, else a new one."""
         owners = (getattr(signal.getsignal(number), "__self__", None) for number in _WORDS)
-        return next((one for one in owners if isinstance(one, cls)), None) or cls()
+        return next((owner for owner in owners if isinstance(owner, cls)), None) or cls()
 
     @property
     def is_heard(self) -> bool:

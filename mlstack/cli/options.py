@@ -7,7 +7,7 @@ and nothing that any shell would read as more than a word leaves `answer`. The s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -75,6 +75,9 @@ end
 complete --command mlstack --no-files --arguments '(__mlstack_complete)'
 """,
 }
+
+# --- completion ---
+
 # A word that every shell takes as it stands, wherever it stands.
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9._/,:@+-][A-Za-z0-9._/,:=@+-]*")
 
@@ -117,43 +120,87 @@ def answer(command: Any, environ: MutableMapping[str, str], context: Any) -> str
         return ""
 
 
+def _matching(names: Iterable[str], incomplete: str) -> list[str]:
+    return sorted({name for name in names if name.startswith(incomplete)})
+
+
+def _root() -> Path | None:
+    here = Path.cwd()
+    return next((folder for folder in (here, *here.parents) if (folder / "app.yaml").is_file()), None)
+
+
+def _allowed(names: Iterable[str], check: Callable[[str], object]) -> Iterator[str]:
+    for name in names:
+        with suppress(UsageError):
+            check(name)
+            yield name
+
+
+def _environments(root: Path) -> Iterator[str]:
+    base = root / "environments"
+    folders = (file.parent.relative_to(base).as_posix() for file in base.rglob("environment.yaml"))
+    return _allowed(folders, names.check_environment_name)
+
+
+def _components(root: Path) -> Iterator[str]:
+    base = root / "components"
+    files = (file for file in base.rglob("*") if file.suffix in (".yaml", ".yml", ".json"))
+    paths = (file.relative_to(base).with_suffix("") for file in files if file.name != "params.yaml")
+    return _allowed((".".join(path.parts) for path in paths), names.check_app_name)
+
+
+def _prototypes(root: Path) -> Iterator[str]:
+    folders = (file.parent.name for file in (root / "vendor").glob("*/*/*/prototype.yaml"))
+    return _allowed(folders, names.check_package_name)
+
+
+def _packages(root: Path) -> Iterator[str]:
+    from mlstack.app.app import parse_package_ref
+
+    folders = (file.parent for file in (root / "vendor").glob("*/*/package.yaml"))
+    packages = (f"{folder.parent.name}/{folder.name.partition('@')[0]}" for folder in folders)
+    return _allowed(packages, parse_package_ref)
+
+
+def _parameters(component: str) -> Iterable[str]:
+    from mlstack.app.app import Component
+    from mlstack.app.app_dir import AppDir
+
+    app = AppDir.find(Path.cwd())
+    known = app.component(component)
+    return app.prototype(known.prototype).params if isinstance(known, Component) else ()
+
+
+def _completer(names_of: Callable[[Path], Iterable[str]]) -> Callable[[typer.Context, str], list[str]]:
+    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+        root = _root()
+        return _matching(names_of(root), incomplete) if root is not None else []
+
+    return complete
+
+
+environments = _completer(_environments)
+components = _completer(_components)
+prototypes = _completer(_prototypes)
+packages = _completer(_packages)
+
+
 def formats(ctx: typer.Context, incomplete: str) -> list[str]:
     """Give the names of the output formats."""
-    return _matching(iter(("table", "yaml", "json", "name")), incomplete)
-
-
-def environments(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Give the names of the app's environments."""
-    return _matching(_environments(_root()), incomplete)
-
-
-def components(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Give the full names of the app's components."""
-    return _matching(_components(_root()), incomplete)
-
-
-def component_lists(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Give what the last name of a list with commas may become, the names before it kept."""
-    before, comma, last = incomplete.rpartition(",")
-    names = (name for name in _components(_root()) if name.startswith(last))
-    return _matching((before + comma + name for name in names), incomplete)
-
-
-def prototypes(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Give the names of the installed prototypes."""
-    return _matching(_prototypes(_root()), incomplete)
-
-
-def packages(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Give the installed packages."""
-    return _matching(_packages(_root()), incomplete)
+    return _matching(FORMATS, incomplete)
 
 
 def presets(ctx: typer.Context, incomplete: str) -> list[str]:
     """Give the names that environments have a preset for."""
     from mlstack.app import files
 
-    return _matching(iter(files.presets()), incomplete)
+    return _matching(files.presets(), incomplete)
+
+
+def component_lists(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Give what the last name of a list with commas may become, the names before it kept."""
+    before, comma, last = incomplete.rpartition(",")
+    return [before + comma + name for name in components(ctx, last)]
 
 
 def component_and_parameter(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -177,62 +224,6 @@ def mend_words(environ: MutableMapping[str, str]) -> None:
             at -= min(max(at - index + 1, 0), 2)
     if len(words) > 1:
         environ.update(COMP_WORDS="\n".join(words), COMP_CWORD=str(at))
-
-
-def _matching(names: Iterator[str], incomplete: str) -> list[str]:
-    return sorted({name for name in names if name.startswith(incomplete)})
-
-
-def _root() -> Path | None:
-    here = Path.cwd()
-    return next((folder for folder in (here, *here.parents) if (folder / "app.yaml").is_file()), None)
-
-
-def _environments(root: Path | None) -> Iterator[str]:
-    if root is not None:
-        base = root / "environments"
-        found = (path.parent.relative_to(base).as_posix() for path in base.rglob("environment.yaml"))
-        yield from _allowed(found, names.check_environment_name)
-
-
-def _components(root: Path | None) -> Iterator[str]:
-    if root is not None:
-        base = root / "components"
-        files = (path for path in base.rglob("*") if path.suffix in (".yaml", ".yml", ".json"))
-        found = (path.relative_to(base).with_suffix("") for path in files if path.name != "params.yaml")
-        yield from _allowed((".".join(path.parts) for path in found), names.check_app_name)
-
-
-def _prototypes(root: Path | None) -> Iterator[str]:
-    if root is not None:
-        found = (path.parent.name for path in (root / "vendor").glob("*/*/*/prototype.yaml"))
-        yield from _allowed(found, names.check_package_name)
-
-
-def _packages(root: Path | None) -> Iterator[str]:
-    from mlstack.app.app import parse_package_ref
-
-    if root is not None:
-        folders = (path.parent for path in (root / "vendor").glob("*/*/package.yaml"))
-        found = (f"{folder.parent.name}/{folder.name.partition('@')[0]}" for folder in folders)
-        yield from _allowed(found, parse_package_ref)
-
-
-def _parameters(component: str) -> Iterator[str]:
-    from mlstack.app.app import Component
-    from mlstack.app.app_dir import AppDir
-
-    app = AppDir.find(Path.cwd())
-    found = app.component(component)
-    if isinstance(found, Component):
-        yield from app.prototype(found.prototype).params
-
-
-def _allowed(found: Iterator[str], check: Callable[[str], object]) -> Iterator[str]:
-    for name in found:
-        with suppress(UsageError):
-            check(name)
-            yield name
 
 
 # --- the options that commands share ---

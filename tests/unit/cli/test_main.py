@@ -360,7 +360,3 @@ def test_completion_answers_the_shell() -> None:
         [sys.executable, "-m", "mlstack"], env=environ, capture_output=True, text=True, check=False
     )
     assert (done.stdout.split(), done.returncode) == (["component", "completion"], 0)
-
-
-def test_every_command_is_in_the_table_once() -> None:
-    assert len(boundary.COMMANDS) == len(set(boundary.COMMANDS))

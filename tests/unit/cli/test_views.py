@@ -17,7 +17,15 @@ from mlstack.operations.params import ParamList, ParamRow
 from mlstack.operations.prototypes import ComponentList, ComponentRow
 
 # Shown by other means: objects as manifests, plans by their report, what a retreat goes by in its own.
-NO_VIEW = {"DesiredState", "ApplyPlan", "DeletePlan", "KnownGood | None", "Retreat", "UnlockPlan"}
+NO_VIEW = {
+    "Component",
+    "DesiredState",
+    "ApplyPlan",
+    "DeletePlan",
+    "KnownGood | None",
+    "Retreat",
+    "UnlockPlan",
+}
 
 
 def result_types() -> Iterator[str]:
