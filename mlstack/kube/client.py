@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from mlstack.app.app import ClusterIdentity
@@ -330,15 +331,18 @@ class ClientWrapper(_Verbs):
         return getattr(self._cluster, verb)(*args, **named)
 
 
-def _forward(verb: str) -> Callable[..., Any]:
-    def forward(self: ClientWrapper, *args: Any, **named: Any) -> Any:
-        return self._call(verb, *args, **named)
+class _Verb:
+    """A verb of a wrapper, which goes through `_call` without a frame of its own."""
 
-    return forward
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, wrapper: ClientWrapper, owner: type) -> Callable[..., Any]:
+        return partial(wrapper._call, self._name)
 
 
-for _verb in [name for name in vars(Cluster) if not name.startswith("_")]:
-    setattr(ClientWrapper, _verb, _forward(_verb))
+for _name in [name for name in vars(Cluster) if not name.startswith("_")]:
+    setattr(ClientWrapper, _name, _Verb(_name))
 
 
 class SecretAware(ClientWrapper):
@@ -347,7 +351,7 @@ class SecretAware(ClientWrapper):
     def _call(self, verb: str, *args: Any, **named: Any) -> Any:
         if verb in ("apply", "create", "replace"):
             masking.note_object(args[0])
-        answer = super()._call(verb, *args, **named)
+        answer = getattr(self._cluster, verb)(*args, **named)
         if verb == "watch":
             return map(_noted, answer)
         for item in answer.items if isinstance(answer, Listing) else [answer]:

@@ -78,7 +78,7 @@ class RetryingClient(ClientWrapper):
         self._busy = False
 
     def _call(self, verb: str, *args: Any, **named: Any) -> Any:
-        ask = partial(super()._call, verb, *args, **named)
+        ask = partial(getattr(self._cluster, verb), *args, **named)
         if verb in _ONCE:
             return ask()
         if verb == "watch":
@@ -199,4 +199,4 @@ class FencedClient(ClientWrapper):
             self._check()
             if verb == "delete":
                 self._deleted(args[0])
-        return super()._call(verb, *args, **named)
+        return getattr(self._cluster, verb)(*args, **named)

@@ -159,18 +159,20 @@ class Transport:
 
     def _answer(self, request: Request, timeout_s: float, *, whole: bool) -> Received:
         """Get an answer: with newer credentials if these are refused, on another connection if one broke."""
-        headers = self._credentials() or {}
-        answer = self._answer_as(headers, request, timeout_s, whole=whole)
-        newer = self._credentials(refused=headers) if answer.status == 401 else None
-        return answer if newer is None else self._answer_as(newer, request, timeout_s, whole=whole)
-
-    def _answer_as(self, headers: Sent, request: Request, timeout_s: float, *, whole: bool) -> Received:
-        try:
-            return self._follow(headers, request, timeout_s, whole=whole)
-        except BrokenError:  # the server closed a kept connection just as we used it
-            if not request.is_idempotent:
-                raise
-        return replace(self._follow(headers, request, timeout_s, whole=whole), repeated=True)
+        headers, is_renewed, repeated = self._credentials() or {}, False, False
+        while True:
+            try:
+                answer = self._follow(headers, request, timeout_s, whole=whole)
+            except BrokenError:  # the server closed a kept connection just as we used it
+                if repeated or not request.is_idempotent:
+                    raise
+                repeated = True
+                continue
+            is_refused = answer.status == 401 and not is_renewed
+            newer = self._credentials(refused=headers) if is_refused else None
+            if newer is None:
+                return replace(answer, repeated=repeated)
+            headers, is_renewed, repeated = newer, True, False
 
     def _follow(self, headers: Sent, request: Request, timeout_s: float, *, whole: bool) -> Received:
         """Send a request; where reading is led elsewhere on the same server, go there."""
@@ -233,9 +235,9 @@ def _pause_s(code: int, asked: str | None) -> float | None:
         pause_s = float(asked or 1)
     except ValueError:
         pause_s = 1.0
-    return (
-        min(max(pause_s, _SHORTEST_PAUSE_S), _LONGEST_PAUSE_S) if math.isfinite(pause_s) else _LONGEST_PAUSE_S
-    )
+    if not math.isfinite(pause_s):
+        return _LONGEST_PAUSE_S
+    return min(max(pause_s, _SHORTEST_PAUSE_S), _LONGEST_PAUSE_S)
 
 
 # --- JSON and paths ---
