@@ -1,5 +1,7 @@
 """What the policy `fair` decides in small, ordinary cases."""
 
+from __future__ import annotations
+
 import gc
 from dataclasses import replace
 
@@ -528,3 +530,54 @@ def test_a_plan_leaves_garbage_collection_as_it_was() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_a_job_is_taken_off_though_its_servers_have_no_node_yet() -> None:
+    """What is kept for them comes free with the rest."""
+    trainer = Trainer(name="low-0", node="n0", planned="n0", created_ms=0)
+    gang = (Role(name="pserver", count=1, request=(2,)),)
+    low = Job(key="low", minimum=1, maximum=1, trainer=(1,), gang=gang, state="admitted", trainers=(trainer,))
+    high = Job(key="high", minimum=1, maximum=1, trainer=(3,), priority=1)
+    server = Demand(key="low-pserver-0", request=(2,), priority=100, created_ms=0, job="low")
+    node = Node(name="n0", allocatable=(4,), used=(0,))
+    moment = Snapshot(now_ms=0, resources=("cpu",), nodes=(node,), jobs=(low, high), demands=(server,))
+    found = plan(moment, PolicyConfig())
+    assert (found.decisions["high"].target, found.decisions["low"].target) == (1, 0)
+
+
+def server(job: str, created_ms: int) -> Demand:
+    """Give a parameter server without a node, tied to the node that was emptied for one of them."""
+    nodes = frozenset({"n0"})
+    return Demand(
+        key=f"{job}-pserver-0", request=(2,), priority=100, created_ms=created_ms, job=job, nodes=nodes
+    )
+
+
+@pytest.mark.parametrize(("low", "high"), [("a", "z"), ("z", "a")])
+def test_room_made_for_a_gang_is_not_taken_by_an_older_one_of_lower_priority(low: str, high: str) -> None:
+    gang = (Role(name="pserver", count=1, request=(2,)),)
+    jobs = tuple(
+        Job(key=key, minimum=0, maximum=1, trainer=(9,), gang=gang, state="admitted", priority=priority)
+        for key, priority in ((low, 0), (high, 5))
+    )
+    nodes = tuple(Node(name=name, allocatable=(2,), used=(0,)) for name in ("n0", "n1"))
+    demands = (server(low, 1), server(high, 2))
+    found = plan(
+        Snapshot(now_ms=9, resources=("cpu",), nodes=nodes, jobs=jobs, demands=demands), PolicyConfig()
+    )
+    assert {row.key: row.node for row in found.reservations} == {
+        f"{high}-pserver-0": "n0",
+        f"{low}-pserver-0": "n1",
+    }
+
+
+@pytest.mark.parametrize("mode", ["fair", "throughput", "edl"])
+@pytest.mark.parametrize(("was", "target"), [(5, 5), (1, 3), (9, 6)])
+def test_job_that_ends_is_to_have_what_it_was_to_have(mode: str, was: int, target: int) -> None:
+    """However few trainers are left: the target stays in its range, which may have changed meanwhile."""
+    trainers = tuple(Trainer(name=f"a-{index}", node="n0", planned="n0", created_ms=0) for index in range(2))
+    job = Job(key="a", minimum=3, maximum=6, trainer=(1,), state="finishing", target=was, trainers=trainers)
+    node = Node(name="n0", allocatable=(9,), used=(0,))
+    found = plan(Snapshot(now_ms=0, resources=("cpu",), nodes=(node,), jobs=(job,)), PolicyConfig(mode=mode))
+    decision = found.decisions["a"]
+    assert (decision.target, decision.victims, decision.places) == (target, (), ())
