@@ -1,4 +1,4 @@
-"""`elastic run, plan, status, simulate`."""
+"""`elastic run, plan, status, simulate`: the controller, what it would do, how jobs stand, simulations."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mlstack.cli import options, page
-from mlstack.cli.controllerlog import LEVELS, Log
 from mlstack.cli.main import family
-from mlstack.cli.output import write
+from mlstack.cli.output import say, write
 from mlstack.cli.ports import Session, read_text
-from mlstack.errors import ClusterError, UsageError
+from mlstack.errors import ClusterError, NotFoundError, UsageError
 from mlstack.names import check_namespace, check_object_name
 
 if TYPE_CHECKING:
@@ -22,8 +21,17 @@ if TYPE_CHECKING:
 
     from mlstack.elastic.controller.controller import ControllerSettings
     from mlstack.elastic.controller.metrics import Metrics
+    from mlstack.elastic.controller.reconciler import Pass
     from mlstack.elastic.snapshot import PolicyConfig, PriorityGrants, Snapshot
     from mlstack.kube.client import Cluster
+    from mlstack.simulator.experiments import GoalTable
+    from mlstack.simulator.report import SimulationReport
+    from mlstack.simulator.run import SimulationOutcome
+    from mlstack.simulator.scenario import Scenario
+
+_LEVELS = ("error", "info", "debug")
+_GOALS = ("case1", "case2", "case2-roomy", "jct", "validation")
+_FIXED = ("jct", "validation")  # whose policies and settings are part of what is judged
 
 commands = family("Training jobs that grow and shrink with the room there is.")
 
@@ -74,9 +82,9 @@ Tick = Annotated[
 
 
 def _level(value: str) -> str:
-    if value in LEVELS:
+    if value in _LEVELS:
         return value
-    raise UsageError(f"no log level `{value}`", hint=f"use {', '.join(LEVELS)}")
+    raise UsageError(f"no log level `{value}`", hint=f"use {', '.join(_LEVELS)}")
 
 
 @commands.command(
@@ -157,7 +165,7 @@ def run(
         identity=identity,
     )
     metrics, stop = _listening(listen)
-    log = Log(log_level, metrics)
+    log = _Log(log_level, metrics)
     counted = metrics.answered if metrics is not None else _uncounted
     cluster = session.ports.connect_once(context or "", session.given["kubeconfig"], counted)
     if not (lease_namespace or dry_run or (os.environ.get("POD_NAMESPACE") and not context)):
@@ -322,24 +330,29 @@ def simulate(
     A case is run with many seeds and judged by its goals: exit code 1 when one is missed. A file, or a case
     with --seed, --csv or --plot, is run once and summed up.
     """
-    from mlstack.cli import simulating
+    from mlstack.elastic.snapshot import PolicyConfig
+    from mlstack.simulator.run import BASELINES
 
-    typed = [name for name in ("headroom", "moves", "tick") if _is_typed(session.ctx, name)]
-    simulating.check_settings(scenario, policy, typed)
-    config = simulating.baseline(policy) or _policy(policy, headroom, moves, also=simulating.baselines())
-    tick_ms = _tick_ms(tick)
-    is_single = seed is not None or csv is not None or plot is not None
-    if scenario in simulating.GOALS and not is_single:
-        found = simulating.table(
-            scenario, seeds, config, tick_ms=tick_ms, first_seed=first_seed, is_preempting=preemption
-        )
-        return found
-    many = [name.replace("_", "-") for name in ("seeds", "first_seed") if _is_typed(session.ctx, name)]
-    simulating.check_seeds(scenario, many)
-    single = simulating.single(
+    settings = [f"--{name}" for name in ("headroom", "moves", "tick") if _is_typed(session.ctx, name)]
+    leave, is_baseline = f"leave {', '.join(settings)} away", policy in BASELINES
+    if settings and scenario in _FIXED:
+        raise UsageError(f"the settings of `{scenario}` are fixed", hint=leave)
+    if settings and is_baseline:
+        why = f"policy `{policy}` runs without the controller that has such settings"
+        raise UsageError(why, hint=leave)
+    config = PolicyConfig(mode=policy) if is_baseline else _policy(policy, headroom, moves, also=BASELINES)
+    tick_ms, has_goals = _tick_ms(tick), scenario in _GOALS
+    if has_goals and seed is None and csv is None and plot is None:
+        chosen = tuple(range(first_seed, first_seed + seeds))
+        return _judge(scenario, chosen, config, tick_ms=tick_ms, is_preempting=preemption)
+    if many := [
+        f"--{name.replace('_', '-')}" for name in ("seeds", "first_seed") if _is_typed(session.ctx, name)
+    ]:
+        why = "one run is done" if has_goals else f"`{scenario}` is run once: it has no goals to be judged by"
+        raise UsageError(why, hint=f"leave {', '.join(many)} away; see --seed")
+    return _simulate_once(
         scenario, config, seed or 0, tick_ms=tick_ms, is_preempting=preemption, rows=csv, plot=plot
     )
-    return single
 
 
 def _is_typed(ctx: typer.Context, name: str) -> bool:
@@ -446,7 +459,7 @@ def _uncounted(verb: str, status: int | None) -> None:
     """Count no request: nobody asks for metrics."""
 
 
-def _with_the_lease_there_is(cluster: Cluster, settings: ControllerSettings, log: Log) -> ControllerSettings:
+def _with_the_lease_there_is(cluster: Cluster, settings: ControllerSettings, log: _Log) -> ControllerSettings:
     """Stand for election where others do: the namespace of a context says nothing about them."""
     from dataclasses import replace
 
@@ -456,7 +469,7 @@ def _with_the_lease_there_is(cluster: Cluster, settings: ControllerSettings, log
     return replace(settings, lease_namespace=lease_namespace(cluster, name, default=default, log=log.say))
 
 
-def _tell_missing(cluster: Cluster, settings: ControllerSettings, log: Log) -> None:
+def _tell_missing(cluster: Cluster, settings: ControllerSettings, log: _Log) -> None:
     """Say which namespaces are not there (yet); of a dead server the watches tell."""
     from mlstack.elastic.controller import inspect
 
@@ -491,3 +504,155 @@ def _listening(listen: str) -> tuple[Metrics | None, Callable[[], None]]:
         ) from error
     server.start()
     return metrics, server.stop
+
+
+class _Log:
+    """Says on stderr what the controller does, one line with its time each, and hands on to the metrics."""
+
+    def __init__(self, level: str, metrics: Metrics | None) -> None:
+        self._level, self._metrics = _LEVELS.index(level), metrics
+
+    def say(self, text: str) -> None:
+        """Say a line: whoever reads it later needs the time."""
+        from datetime import UTC, datetime
+
+        say(f"{datetime.now(UTC).strftime('%Y-%m-%dT%H:%M:%SZ')} {text}")
+
+    def observe_loop(self, *, is_leading: bool, is_synced: bool) -> None:
+        """Take note that the loop goes round."""
+        if self._metrics is not None:
+            self._metrics.observe_loop(is_leading=is_leading, is_synced=is_synced)
+
+    def observe_pass(self, done: Pass, *, seconds: float) -> None:
+        """Take note of a pass, and say what happened to jobs."""
+        if self._metrics is not None:
+            self._metrics.observe_pass(done, seconds=seconds)
+        if self._level >= _LEVELS.index("info"):
+            for event in done.events:
+                self.say(f"{event.job} {event.reason}: {event.text}")
+        if self._level >= _LEVELS.index("debug"):
+            for action in done.actions:
+                self.say(str(action))
+
+    def observe_failure(self, error: Exception) -> None:
+        """Take note of a pass that failed."""
+        if self._metrics is not None:
+            self._metrics.observe_failure(error)
+
+
+# --- simulations ---
+
+
+def _judge(
+    case: str, seeds: tuple[int, ...], config: PolicyConfig, *, tick_ms: int, is_preempting: bool | None
+) -> GoalTable:
+    """Run a case with so many seeds from the first on, and judge it by its goals."""
+    from mlstack.simulator import experiments, scenario
+    from mlstack.simulator.experiments import GoalTable, SeedTrial, run_all
+
+    if is_preempting is not None:
+        _check_services(case, scenario.CASES[case]() if case in scenario.CASES else None)
+    workers = os.cpu_count() or 1
+    with page.waiting(f"simulating {case}"):
+        if case == "jct":
+            rows = experiments.judge_jct(experiments.run_trials(seeds, workers=workers))
+            return GoalTable(case=case, policy="fair, throughput", seeds=seeds, rows=rows)
+        if case == "validation":
+            trials = experiments.trials(seeds)
+            rows = experiments.judge_validation(trials, run_all(trials, workers=workers))
+            return GoalTable(case=case, policy="edl-v010, off", seeds=seeds, rows=rows)
+        trials = [
+            SeedTrial(
+                case=case,
+                policy=config.mode,
+                seed=seed,
+                is_preempting=is_preempting,
+                config=config,
+                tick_ms=tick_ms,
+            )
+            for seed in seeds
+        ]
+        runs = run_all(trials, workers=workers)
+    return GoalTable(
+        case=case,
+        policy=config.mode,
+        seeds=seeds,
+        rows=experiments.judge_case(case, runs),
+        violations=tuple(f"seed {run.seed}, {text}" for run in runs for text in run.violations),
+    )
+
+
+def _simulate_once(
+    name: str,
+    config: PolicyConfig,
+    seed: int,
+    *,
+    tick_ms: int,
+    is_preempting: bool | None,
+    rows: Path | None,
+    plot: Path | None,
+) -> SimulationReport:
+    """Run one simulation, and write its rows and its plot where that is wanted."""
+    from mlstack.simulator import report
+    from mlstack.simulator import scenario as cases
+    from mlstack.simulator.run import simulate_with
+
+    if plot is not None:
+        from mlstack.simulator.measures import library
+
+        library()
+    for file in (rows, plot):
+        if file is not None:
+            _check_place(file)
+    scenario = _scenario(name)
+    if is_preempting is not None:
+        _check_services(name, scenario)
+        scenario = cases.with_preemption(scenario, is_preempting=is_preempting)
+    with page.waiting(f"simulating {scenario.name}"):
+        outcome = simulate_with(scenario, config, seed=seed, tick_ms=tick_ms)
+    if rows is not None:
+        _write(rows, report.rows(outcome.samples))
+    if plot is not None:
+        _write(plot, _drawn(outcome))
+    return report.summary(outcome)
+
+
+def _check_services(name: str, scenario: Scenario | None) -> None:
+    if scenario is None or not scenario.services:
+        raise UsageError(f"`{name}` has no services whose pods could preempt", hint="leave --preemption away")
+
+
+def _scenario(name: str) -> Scenario:
+    from mlstack.simulator import scenario
+    from mlstack.simulator.scenario import CASES
+    from mlstack.yaml.read import read_document
+
+    if name in CASES:
+        return CASES[name]()
+    if name in _GOALS:
+        raise UsageError(f"`{name}` is no single simulation", hint="leave --csv, --plot and --seed away")
+    file = Path(name)
+    if not file.exists():
+        raise NotFoundError(
+            f"no scenario `{name}`", hint=f"one of {', '.join(_GOALS)}, or a file that describes one"
+        )
+    document = read_document(read_text(file), source=name, is_yaml_1_2=True)
+    return scenario.read(document.value, where=name)
+
+
+def _drawn(outcome: SimulationOutcome) -> str:
+    from mlstack.simulator.measures import draw
+
+    return draw(outcome.samples, f"{outcome.scenario.name}, policy {outcome.policy}, seed {outcome.seed}")
+
+
+def _check_place(file: Path) -> None:
+    """Refuse a file that cannot be written before the work is done that it is to hold."""
+    if not file.parent.is_dir():
+        raise NotFoundError(f"no folder `{file.parent}`", hint=f"mkdir -p {file.parent}")
+    if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise UsageError(f"cannot write `{file}`", hint="check the path and its rights")
+
+
+def _write(file: Path, text: str) -> None:
+    file.write_text(text, encoding="utf-8")
