@@ -285,16 +285,7 @@ def prune_set(target: Target, opener: Opener, *, spare: KeepOptions) -> PruneSet
     if not spare.namespaces and not reached.selective:  # made before everything else, by no component
         asked.append(Member(identity=Identity("", "Namespace", "", place.namespace), api_version="v1"))
     result = lookup(cluster, asked)
-    verdicts = _with_namespaces(
-        {
-            one.identity: _HIDDEN
-            if one.identity in result.hidden
-            else verdict_on(result.live.get(one.identity), one, inventory, spare=spare)
-            for one in result.members
-        },
-        result,
-        spare,
-    )
+    verdicts = _verdicts(result, inventory, spare)
     taken = refuse_along(cluster, inventory, verdicts, spare)
     deletions = _deletions(reached, result, verdicts)
     going = [one.found for one in deletions if one.action == "delete" and one.found is not None]
@@ -354,8 +345,14 @@ def _of_files(reached: Reached, inventory: Inventory) -> Iterator[Member]:
             yield Member(identity=wanted.identity, api_version=wanted.api_version, component=wanted.component)
 
 
-def _with_namespaces(verdicts: Verdicts, result: InventoryLookup, spare: KeepOptions) -> Verdicts:
-    """Let what is kept go, where it may, with a namespace that goes."""
+def _verdicts(result: InventoryLookup, inventory: Inventory, spare: KeepOptions) -> Verdicts:
+    """Say what becomes of each member; what is kept goes, where it may, with a namespace that goes."""
+    verdicts = {
+        member.identity: _HIDDEN
+        if member.identity in result.hidden
+        else verdict_on(result.live.get(member.identity), member, inventory, spare=spare)
+        for member in result.members
+    }
     going = namespaces_going(verdicts)
     if spare.foreign or not going:
         return verdicts

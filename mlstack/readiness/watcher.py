@@ -245,8 +245,7 @@ class ReadinessWatcher:
         self._static = {obj.identity for obj in wanted if not everything and self._is_static(obj)}
         self._watched = [obj for obj in self._wanted if obj.identity not in self._static]
         self._sources: dict[Identity, WatchSource] = {}
-        self._resumed_s = clock.now_s()
-        self._tick_s = TICK_S
+        self._resumed_s, self._tick_s = clock.now_s(), TICK_S
 
     def __enter__(self) -> Self:
         """Begin to watch."""
