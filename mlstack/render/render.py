@@ -138,15 +138,9 @@ def preview(
     environment: Environment,
     store: CodeStore | None = None,
 ) -> DesiredState:
-    """Give the objects that a component would bring which the app does not have.
+    """Give the objects that a component would bring which the app does not have, with checked parameters.
 
-    Args:
-        app: the app directory.
-        component: as it would be.
-        prototype: its prototype.
-        resolved: its parameters, checked.
-        environment: where it would be deployed; one without a file has no patches.
-        store: keeps compiled templates.
+    An environment without a file has no patches.
 
     Raises:
         TemplateError: a template does not render.
@@ -207,35 +201,18 @@ def _stamped(rendered: Sequence[Rendered], *, app: str, environment: Environment
 
 @dataclass(frozen=True, kw_only=True)
 class Rendered:
-    """What one component gives, before marks and order.
+    """What one component gives, before marks and order."""
 
-    Attributes:
-        component: its full name.
-        objects: in the order of the templates.
-        namespace: where its namespaced objects go.
-        notes: deprecations and the like.
-        has_secrets: a secret parameter is set.
-        secrets: texts of secret parameters.
-    """
-
-    component: str
-    objects: tuple[KubeObject, ...]
-    namespace: str
-    notes: tuple[str, ...] = ()
-    has_secrets: bool = False
-    secrets: tuple[str, ...] = ()
+    component: str  # full name
+    objects: tuple[KubeObject, ...]  # in the order of the templates
+    namespace: str  # where its namespaced objects go
+    notes: tuple[str, ...] = ()  # deprecations and the like
+    has_secrets: bool = False  # a secret parameter is set
+    secrets: tuple[str, ...] = ()  # texts of secret parameters
 
 
 class Loader:
-    """Renders the components of one environment.
-
-    Args:
-        app: the app directory.
-        environment: as this run uses it.
-        overrides: parameters for this run.
-        store: keeps compiled templates, renders and passed parameter sets.
-        locate: note the template line of every part of every object.
-    """
+    """Renders the components of one environment; arguments as of `load`."""
 
     def __init__(
         self,
@@ -327,7 +304,8 @@ class Loader:
         """Give what the templates make and tell: as remembered, unless every part is to be located."""
         known = None if self._locate else self._renders.get(component, prototype, variables)
         if known is not None:
-            sources = {name: _source(prototype, name, component) for name, _ in known.objects}
+            files = {name: prototype.sources.get(name, name) for name, _ in known.objects}
+            sources = {name: Source(component=component, file=file) for name, file in files.items()}
             return [
                 KubeObject(data=data, component=component, source=sources[name])
                 for name, data in known.objects
@@ -369,11 +347,7 @@ class Loader:
     def _parsed(
         self, documents: Iterable[read.Document], component: str, file: str, place_of: PlaceOf | None
     ) -> Iterator[KubeObject]:
-        """Give the objects of documents; a List gives its items.
-
-        Raises:
-            ConfigError: a document is no Kubernetes object.
-        """
+        """Give the objects of documents; a List gives its items."""
         source = Source(component=component, file=file)
         for document in documents:
             masking.note_objects(document.value)
@@ -406,10 +380,6 @@ class Loader:
                 check_object(data, source.at)
             result.append(KubeObject(data=data, component=each.component, source=source))
         return tuple(result)
-
-
-def _source(prototype: Prototype, template: str, component: str) -> Source:
-    return Source(component=component, file=prototype.sources.get(template, template))
 
 
 def _place_of_line(rendering: Rendering, template: str) -> PlaceOf:

@@ -33,11 +33,7 @@ class Raw(str):
 
 
 def check_plain(value: Any, path: str) -> None:
-    """Refuse what is no plain value: templates could reach anything through the attributes of an object.
-
-    Raises:
-        TypeError: `value`, which stands at `path`, is or holds something else.
-    """
+    """Raise TypeError for what is no plain value: templates could reach anything through an object."""
     kind = type(value)
     if kind is str or kind is int or kind is bool or value is None or kind is float:
         return
@@ -53,25 +49,10 @@ def check_plain(value: Any, path: str) -> None:
         raise TypeError(f"`{path}` is a {kind.__name__}, templates take plain values only")
 
 
-def scalar(value: Any) -> str:
-    """Write a value on one line, in flow style."""
-    return Raw(write.to_flow(value))
-
-
 def to_yaml(value: Any, indent: int = 0) -> str:
     """Write a value in block style; every line starts `indent` spaces further right."""
     lines = write.to_yaml(value)[:-1].split("\n")
     return Raw("\n".join(f"{' ' * indent}{line}" if line else "" for line in lines))
-
-
-def sha256(text: str) -> str:
-    """Give the SHA-256 of a text's UTF-8 bytes in hexadecimal."""
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def b64(text: str) -> str:
-    """Give the Base64 form of a text's UTF-8 bytes."""
-    return b64encode(text.encode()).decode("ascii")
 
 
 def keeping(rewrite: Callable[..., str]) -> Callable[..., str]:
@@ -863,8 +844,9 @@ def _kit() -> SimpleNamespace:
                 yield token
 
     filters = {name: rule for name, rule in FILTERS.items() if name not in _REMOVED_FILTERS}
-    filters |= {"scalar": scalar, "raw": Raw, "yaml": to_yaml}
-    filters |= {"sha256": sha256, "b64": b64}
+    filters |= {"scalar": lambda value: Raw(write.to_flow(value)), "raw": Raw, "yaml": to_yaml}
+    filters |= {"sha256": lambda text: hashlib.sha256(text.encode()).hexdigest()}
+    filters |= {"b64": lambda text: b64encode(text.encode()).decode("ascii")}
     filters |= {"json": write.to_compact_json, "tojson": write.to_compact_json, "pretty_json": write.to_json}
     filters |= {name: keeping(FILTERS[name]) for name in ("indent", "trim")}
     own = frozenset({State, TemplateModule})  # hold what templates put there

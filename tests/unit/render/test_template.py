@@ -16,7 +16,7 @@ from mlstack.app.prototype import Prototype
 from mlstack.disk_cache import Cache
 from mlstack.errors import TemplateError
 from mlstack.render import template
-from mlstack.render.template import Engine, Renderer, TemplatePlace
+from mlstack.render.template import Engine, Renderer, TemplatePlace, mark_of, unmarked
 
 
 def renderer(templates: dict[str, str], files: dict[str, str] | None = None, store: Any = None) -> Renderer:
@@ -458,3 +458,15 @@ def test_templates_that_share_a_library_do_not_touch_each_other(
     made = renderer({"a.j2": template, "b.j2": template, "_lib.j2": library})
     one = made.rendering({"name": "a"})
     assert " ".join(one.render(name) for name in made.names) == texts
+
+
+def test_a_line_has_the_last_place_marked_before_its_first_character() -> None:
+    text = f"{mark_of('a', 1)}one\n{mark_of('a', 2)}  {mark_of('b', 7)}two{mark_of('a', 3)}!\nthree"
+    assert unmarked(text) == (
+        "one\n  two!\nthree",
+        [TemplatePlace("a", 1), TemplatePlace("b", 7), TemplatePlace("b", 7)],
+    )
+
+
+def test_text_without_marks_has_no_places() -> None:
+    assert unmarked("x\n") == ("x\n", [None, None])
