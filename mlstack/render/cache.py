@@ -14,7 +14,6 @@ from typing import Any
 
 from mlstack import program
 from mlstack.app.prototype import Prototype
-from mlstack.disk_cache import from_json
 from mlstack.render.template import CodeStore
 
 _LARGEST_BYTES = 64 * 1024 * 1024
@@ -99,15 +98,15 @@ class Renders:
         names = frozenset(reads.decode().split())
         if key != _key(prototype, variables, names):
             return None
-        known = from_json(content, list)
-        return Render(objects=known[0], notes=known[1], reads=names) if known else None
+        objects, notes = marshal.loads(content)
+        return Render(objects=objects, notes=notes, reads=names)
 
     def put(self, component: str, prototype: Prototype, variables: Mapping[str, Any], render: Render) -> None:
         """Remember a render, unless a secret may be in it, or nothing says what its prototype is."""
         has_secret = any(data.get("kind") == "Secret" for _, data in render.objects)
         key = _key(prototype, variables, render.reads)
         if key and not has_secret and not prototype.has_secrets(variables["params"]):
-            content = json.dumps([render.objects, render.notes], separators=(",", ":")).encode()
+            content = marshal.dumps((list(render.objects), list(render.notes)))
             reads = " ".join(sorted(render.reads & variables.keys())).encode()
             self._pack.put(component, b"\n".join((reads, key, content)))
 
