@@ -38,13 +38,13 @@ def seconds(text: str) -> float:
     Raises:
         ValueError: it is no duration; says what one looks like.
     """
-    given = text.strip()
-    if re.fullmatch(r"\d+(\.\d+)?", given):
-        return float(given)
-    found = _PARTS.fullmatch(given)
-    if not given or found is None:
+    cleaned = text.strip()
+    if re.fullmatch(r"\d+(\.\d+)?", cleaned):
+        return float(cleaned)
+    match = _PARTS.fullmatch(cleaned)
+    if not cleaned or match is None:
         raise ValueError(f"`{text}` is no duration: write `90s`, `5m` or `1h30m`")
-    return sum(float(part) * factor for part, factor in zip(found.groups(), _FACTORS, strict=True) if part)
+    return sum(float(part) * factor for part, factor in zip(match.groups(), _FACTORS, strict=True) if part)
 
 
 def words(duration_s: float) -> str:

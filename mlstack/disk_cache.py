@@ -100,8 +100,8 @@ class Cache:
     def _entries(self) -> Iterator[tuple[Path, int, int]]:
         for path in self._folder.glob("??/*"):
             with suppress(OSError):
-                found = path.lstat()
-                yield path, found.st_mtime_ns, found.st_size
+                status = path.lstat()
+                yield path, status.st_mtime_ns, status.st_size
 
     def _place(self, key: str) -> str:
         name = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=20).hexdigest()
@@ -118,12 +118,12 @@ class Cache:
         """Tell whether the folder is there, a real one, ours, and closed to others; asked once."""
         if self._trusted is None:
             try:
-                found = self._folder.lstat()
+                status = self._folder.lstat()
             except OSError:
                 return False
-            own = found.st_uid == os.geteuid() if hasattr(os, "geteuid") else True
-            closed = not found.st_mode & (stat.S_IRWXG | stat.S_IRWXO) or os.name == "nt"
-            self._trusted = stat.S_ISDIR(found.st_mode) and own and closed
+            own = status.st_uid == os.geteuid() if hasattr(os, "geteuid") else True
+            closed = not status.st_mode & (stat.S_IRWXG | stat.S_IRWXO) or os.name == "nt"
+            self._trusted = stat.S_ISDIR(status.st_mode) and own and closed
         return self._trusted
 
 

@@ -53,9 +53,9 @@ class MlstackError(Exception):
 
     def messages(self) -> tuple[str, ...]:
         """Give what a person reads: `error: … (where)`, then `hint: …` if there is one."""
-        place = f" ({self.where})" if self.where else ""
-        told = f"error: {self.message}{place}"
-        return (told, f"hint: {self.hint}") if self.hint else (told,)
+        location = f" ({self.where})" if self.where else ""
+        headline = f"error: {self.message}{location}"
+        return (headline, f"hint: {self.hint}") if self.hint else (headline,)
 
     def describe(self) -> str:
         """Write the messages below each other."""

@@ -44,13 +44,13 @@ def find(name: str) -> Path:
     Raises:
         ProgramError: it is not installed.
     """
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         raise ProgramError(
             f"the program `{name}` is needed and is not installed",
             hint=f"install {name} and make sure it is on the PATH",
         )
-    return Path(found)
+    return Path(path)
 
 
 def run(
@@ -100,10 +100,10 @@ def run(
         _end(process.pid)
         process.communicate()
         raise
-    said = stderr.decode(errors="replace")
+    errors = stderr.decode(errors="replace")
     if process.returncode != 0:
-        raise ProgramError(f"`{_shown(arguments)}` failed: {_last_lines(said)}", status=process.returncode)
-    return Finished(stdout=stdout, stderr=said)
+        raise ProgramError(f"`{_shown(arguments)}` failed: {_last_lines(errors)}", status=process.returncode)
+    return Finished(stdout=stdout, stderr=errors)
 
 
 def ask(
@@ -131,12 +131,12 @@ def ask(
     import os
     import subprocess
 
-    place = shutil.which(program)
-    if place is None or not Path(place).is_absolute():  # what lies where we happen to work is nobody's login
+    path = shutil.which(program)
+    if path is None or not Path(path).is_absolute():  # what lies where we happen to work is nobody's login
         raise ProgramMissingError(f"there is no program `{program}`")
     try:
         process = subprocess.Popen(
-            [place, *arguments],
+            [path, *arguments],
             env={**os.environ, **settings},
             stdin=None if reads_terminal else subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -49,7 +49,7 @@ class Table(Generic[T]):
             NotFoundError: there is none; carries the nearest known name.
         """
         if name not in self._rows:
-            known = ", ".join(f"`{each}`" for each in self.names())
+            known = ", ".join(f"`{known_name}`" for known_name in self.names())
             raise NotFoundError(f"no {self._what} `{name}`; known: {known}", near=nearest(name, self._rows))
         return self._rows[name]
 

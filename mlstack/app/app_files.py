@@ -361,9 +361,9 @@ def merged_environment(chain: tuple[EnvironmentFiles, ...]) -> Environment:
     return merged
 
 
-def read_preset(place: Path) -> EnvironmentFiles:
+def read_preset(preset: Path) -> EnvironmentFiles:
     """Read one preset, as an environment of the folder that comes with mlstack."""
-    return AppFiles(place.parent.parent, None).environment_chain(place.name)[0]
+    return AppFiles(preset.parent.parent, None).environment_chain(preset.name)[0]
 
 
 def preset_globals() -> tuple[Mapping[str, Any], ...]:

@@ -165,10 +165,10 @@ class _Work:
         """Find a free name beside a path, and remember to clean it up."""
         stem = path.name.encode()[:_LONGEST_NAME].decode(errors="ignore")
         number = os.getpid()
-        while os.path.lexists(found := path.with_name(f".{stem}.{number}.tmp")):
+        while os.path.lexists(reserved := path.with_name(f".{stem}.{number}.tmp")):
             number += 1
-        self._leftovers.append(found)
-        return found
+        self._leftovers.append(reserved)
+        return reserved
 
     def _keep(self, path: Path) -> Path:
         kept = self._reserved(path)

@@ -49,12 +49,12 @@ def record(kind: type, help: str, **more: Any) -> Any:
 def keys_of(kind: type) -> tuple[Key, ...]:
     """Give the keys that a dataclass declares, in their order."""
     found = []
-    for each in fields(kind):
-        facts = dict(each.metadata)
+    for declared in fields(kind):
+        facts = dict(declared.metadata)
         if facts:
-            default = "" if each.default is MISSING else each.default
-            facts = {"name": _camel_case(each.name), "required": False, **facts}
-            found.append(Key(field=each.name, default=default, **facts))
+            default = "" if declared.default is MISSING else declared.default
+            facts = {"name": _camel_case(declared.name), "required": False, **facts}
+            found.append(Key(field=declared.name, default=default, **facts))
     return tuple(found)
 
 

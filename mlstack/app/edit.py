@@ -129,7 +129,8 @@ class _AppLock:
                 raise ConfigError(message, where=str(path), hint="remove what stands there")
         flags = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with suppress(OSError):
-            missing = [each for each in (self._path.parent, *self._path.parent.parents) if not each.exists()]
+            folders = (self._path.parent, *self._path.parent.parents)
+            missing = [folder for folder in folders if not folder.exists()]
             for folder in reversed(missing):
                 self._made.insert(0, folder)
                 folder.mkdir(exist_ok=True)

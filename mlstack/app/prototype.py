@@ -139,8 +139,8 @@ class Prototype:
         if alias is None:
             return ""
         params = self.alias_params.get(alias, {})
-        told = " and ".join(f"`{param}: {write.to_flow(value)}`" for param, value in params.items())
-        return f"`{alias}` is prototype `{self.name}`" + (f" with {told}" if told else "")
+        settings = " and ".join(f"`{param}: {write.to_flow(value)}`" for param, value in params.items())
+        return f"`{alias}` is prototype `{self.name}`" + (f" with {settings}" if settings else "")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -271,7 +271,8 @@ class AppReader:
 
     def _spellings_of(self, components: Iterable[Component | Manifest]) -> set[str]:
         """Give every spelling that the prototypes of components declare."""
-        used = {one.prototype: one for one in components if isinstance(one, Component)}.values()
+        own = (component for component in components if isinstance(component, Component))
+        used = {component.prototype: component for component in own}.values()
         return {name for component in used for name in spelling_table(self._prototype_of(component).params)}
 
     def _check_overrides(self, overrides: Overrides) -> None:

@@ -32,8 +32,8 @@ class Identity:
 
     def __str__(self) -> str:
         """Write the object as people name it: `Deployment kubeflow/tf-hub`."""
-        place = f"{self.namespace}/" if self.namespace else ""
-        return f"{self.kind} {place}{self.name}"
+        prefix = f"{self.namespace}/" if self.namespace else ""
+        return f"{self.kind} {prefix}{self.name}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +49,9 @@ class Source:
     def at(self, path: Sequence[str | int]) -> str:
         """Give the place of a part of the object, or of the nearest thing around it."""
         for length in range(len(path), 0, -1):
-            place = self.places.get(tuple(path[:length]))
-            if place is not None:
-                return place
+            position = self.places.get(tuple(path[:length]))
+            if position is not None:
+                return position
         return str(self)
 
     def __str__(self) -> str:
@@ -90,8 +90,8 @@ class KubeObject:
     @cached_property
     def metadata(self) -> Mapping[str, Any]:
         """Give the metadata, empty if there is none."""
-        found = self.data.get("metadata")
-        return found if isinstance(found, Mapping) else {}
+        metadata = self.data.get("metadata")
+        return metadata if isinstance(metadata, Mapping) else {}
 
     @property
     def name(self) -> str:
@@ -195,19 +195,19 @@ def refuse_duplicates(objects: Iterable[KubeObject]) -> None:
     Raises:
         ConfigError: naming the object and both places.
     """
-    seen: dict[Identity, KubeObject] = {}
-    for found in objects:
-        first = seen.setdefault(found.identity, found)
-        if first is not found and first.component == found.component:
-            places = f"{first.source} and {found.source}"
+    known: dict[Identity, KubeObject] = {}
+    for manifest in objects:
+        first = known.setdefault(manifest.identity, manifest)
+        if first is not manifest and first.component == manifest.component:
+            places = f"{first.source} and {manifest.source}"
             raise ConfigError(
-                f"component `{found.component}` brings `{found.identity}` twice",
+                f"component `{manifest.component}` brings `{manifest.identity}` twice",
                 where=places,
                 hint="rename or remove one of them",
             )
-        if first is not found:
+        if first is not manifest:
             raise ConfigError(
-                f"`{found.identity}` comes from component `{first.component}` ({first.source})"
-                f" and from component `{found.component}` ({found.source})",
+                f"`{manifest.identity}` comes from component `{first.component}` ({first.source})"
+                f" and from component `{manifest.component}` ({manifest.source})",
                 hint="rename one of them, or take one component out of the environment's targets",
             )

@@ -156,29 +156,31 @@ def step_text(step: str) -> str:
     return f"[{rest}]"
 
 
-def compare(live: Any, wanted: Any, tree: Tree) -> Iterator[FieldChange]:
+def compare(live: Any, desired: Any, tree: Tree) -> Iterator[FieldChange]:
     """Tell in which of the tree's fields two objects differ; everything else is ignored."""
-    for _, change in located(live, wanted, tree):
+    for _, change in located(live, desired, tree):
         yield change
 
 
 def located(
-    live: Any, wanted: Any, tree: Tree, path: tuple[str, ...] = ()
+    live: Any, desired: Any, tree: Tree, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], FieldChange]]:
     """Tell in which of the tree's fields two objects differ, each with its path as keys of the tree."""
-    if (live is MISSING and wanted is MISSING) or not (tree or path):
+    if (live is MISSING and desired is MISSING) or not (tree or path):
         return
     if live is MISSING:
-        yield path, FieldChange(path=path_text(path), action="added", new=project(wanted, tree))
-    elif wanted is MISSING:
+        yield path, FieldChange(path=path_text(path), action="added", new=project(desired, tree))
+    elif desired is MISSING:
         yield path, FieldChange(path=path_text(path), action="removed", old=project(live, tree))
-    elif not tree or not any(isinstance(live, kind) and isinstance(wanted, kind) for kind in (Mapping, list)):
-        if live != wanted:
-            yield path, FieldChange(path=path_text(path), action="changed", old=live, new=wanted)
+    elif not tree or not any(
+        isinstance(live, kind) and isinstance(desired, kind) for kind in (Mapping, list)
+    ):
+        if live != desired:
+            yield path, FieldChange(path=path_text(path), action="changed", old=live, new=desired)
     else:
         for key, inner in tree.items():
             if key != _SELF:
-                yield from located(take_step(live, key), take_step(wanted, key), inner, (*path, key))
+                yield from located(take_step(live, key), take_step(desired, key), inner, (*path, key))
 
 
 def take_step(value: Any, key: str) -> Any:
@@ -243,15 +245,15 @@ def _cut(value: Any, path: Path) -> Any:
         if left is MISSING or left in ({}, []):
             return {key: inner for key, inner in value.items() if key != name}
         return {**value, name: left}
-    place = item_place(value, step) if isinstance(value, list) else None
-    if place is None:
+    index = item_place(value, step) if isinstance(value, list) else None
+    if index is None:
         return value
     if not rest:
-        return [*value[:place], *value[place + 1 :]]
+        return [*value[:index], *value[index + 1 :]]
     if step.startswith("k:") and len(rest) == 1 and rest[0][2:] in json.loads(step[2:]):
         return value
-    left = _cut(value[place], rest)
-    return value if left is value[place] else [*value[:place], left, *value[place + 1 :]]
+    left = _cut(value[index], rest)
+    return value if left is value[index] else [*value[:index], left, *value[index + 1 :]]
 
 
 def item_place(value: Sequence[Any], step: str) -> int | None:
@@ -264,13 +266,13 @@ def item_place(value: Sequence[Any], step: str) -> int | None:
     if kind == "i":
         return sought if sought < len(value) else None
     if kind == "v":
-        return next((place for place, item in enumerate(value) if item == sought), None)
+        return next((index for index, item in enumerate(value) if item == sought), None)
     for must_say_all in (True, False):
-        for place, item in enumerate(value):
+        for index, item in enumerate(value):
             known = [name for name in sought if isinstance(item, Mapping) and name in item]
             is_enough = len(known) == len(sought) or not must_say_all
             if known and is_enough and all(item[name] == sought[name] for name in known):
-                return place
+                return index
     return None
 
 
@@ -279,60 +281,60 @@ def removals(data: Mapping[str, Any], paths: Iterable[Path]) -> tuple[Mapping[st
 
     It fails where an item of a list stands in another place meanwhile; what else changes does not matter.
     """
-    found = [list(_places(data, path)) for path in paths]
-    found.sort(key=lambda places: [(isinstance(token, str), token) for token, _ in places], reverse=True)
+    found = [list(_steps(data, path)) for path in paths]
+    found.sort(key=lambda steps: [(isinstance(token, str), token) for token, _ in steps], reverse=True)
     tests = {
-        _pointer(places[: depth + 1], name): value
-        for places in found
-        for depth, (_, keys) in enumerate(places)
+        _pointer(steps[: depth + 1], name): value
+        for steps in found
+        for depth, (_, keys) in enumerate(steps)
         for name, value in keys.items()
     }
     return (
         *({"op": "test", "path": path, "value": value} for path, value in tests.items()),
-        *({"op": "remove", "path": _pointer(places)} for places in found),
+        *({"op": "remove", "path": _pointer(steps)} for steps in found),
     )
 
 
-_Place = tuple[str | int, Mapping[str, Any]]
+_PointerStep = tuple[str | int, Mapping[str, Any]]
 
 
-def _places(data: Any, path: Path) -> Iterator[_Place]:
+def _steps(data: Any, path: Path) -> Iterator[_PointerStep]:
     """Give name or index of each step, and by what to know an item: its keys, or itself under no name."""
     value = data
     for step in path:
-        place = None if step.startswith("f:") else item_place(value, step)
-        if place is None:
+        index = None if step.startswith("f:") else item_place(value, step)
+        if index is None:
             yield step[2:], {}
             value = value[step[2:]]
             continue
-        value = value[place]
+        value = value[index]
         keys = json.loads(step[2:]) if step.startswith("k:") else {}
-        yield place, {name: value[name] for name in keys if name in value} if keys else {"": value}
+        yield index, {name: value[name] for name in keys if name in value} if keys else {"": value}
 
 
-def _pointer(places: Sequence[_Place], *names: str) -> str:
-    tokens = [*(str(token) for token, _ in places), *filter(None, names)]
+def _pointer(steps: Sequence[_PointerStep], *names: str) -> str:
+    tokens = [*(str(token) for token, _ in steps), *filter(None, names)]
     return "".join(f"/{token.replace('~', '~0').replace('/', '~1')}" for token in tokens)
 
 
-def put(data: Mapping[str, Any], path: Path, wanted: Any) -> dict[str, Any]:
+def put(data: Mapping[str, Any], path: Path, desired: Any) -> dict[str, Any]:
     """Give a copy in which a field has another value; what lies on the way is made."""
-    return dict(_put(data, path, wanted))
+    return dict(_put(data, path, desired))
 
 
-def _put(value: Any, path: Path, wanted: Any) -> Any:
+def _put(value: Any, path: Path, desired: Any) -> Any:
     if not path:
-        return wanted
+        return desired
     step, rest = path[0], path[1:]
     if step.startswith("f:"):
         inner = value if isinstance(value, Mapping) else {}
-        return {**inner, step[2:]: _put(inner.get(step[2:]), rest, wanted)}
+        return {**inner, step[2:]: _put(inner.get(step[2:]), rest, desired)}
     items = list(value) if isinstance(value, list) else []
-    place = item_place(items, step)
-    if place is None:
-        fresh = json.loads(step[2:]) if step.startswith("k:") else wanted
-        return [*items, _put(fresh, rest, wanted)]
-    items[place] = _put(items[place], rest, wanted)
+    index = item_place(items, step)
+    if index is None:
+        fresh = json.loads(step[2:]) if step.startswith("k:") else desired
+        return [*items, _put(fresh, rest, desired)]
+    items[index] = _put(items[index], rest, desired)
     return items
 
 
@@ -349,8 +351,8 @@ def says(data: Any, path: Path) -> bool:
     """Tell whether an object as it is written has a field; keys of a list item that it leaves out fit."""
     for step in path:
         if isinstance(data, list) and not step.startswith("f:"):
-            place = item_place(data, step)
-            data = MISSING if place is None else data[place]
+            index = item_place(data, step)
+            data = MISSING if index is None else data[index]
         else:
             data = take_step(data, step)
         if data is MISSING:

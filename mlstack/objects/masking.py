@@ -84,19 +84,19 @@ class Secrets:
                 known[form] = is_bounded and known.get(form, True)
         if not self._forms:
             return text
-        places = set(self._places(text))
+        spans = set(self._spans(text))
         if _ESCAPED.search(text) is not None:  # a program has escaped something
             plain, edges = _unescaped(text)
-            places |= {(edges[start], edges[end]) for start, end in self._places(plain)}
+            spans |= {(edges[start], edges[end]) for start, end in self._spans(plain)}
         kept: list[str] = []
         at = 0
-        for start, end in sorted(places):
+        for start, end in sorted(spans):
             if start > at or not kept:
                 kept += [text[at:start], MASK]
             at = max(at, end)
         return "".join(kept) + text[at:] if kept else text
 
-    def _places(self, text: str) -> Iterator[tuple[int, int]]:
+    def _spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Give where secrets stand, from left to right; places may overlap."""
         known, allowed = self._forms, self._names - self._called_secret
         for start in range(len(text) - _START + 1):
@@ -143,8 +143,8 @@ def _forms(value: str | bytes) -> Iterator[tuple[str, bool]]:
     if _START <= len(data) <= _LONG:
         yield data.hex(), True
         yield data.hex().upper(), True
-        for each, between in (("d", " "), ("d", ", "), ("d", ","), ("#x", ", "), ("#04x", ", ")):
-            yield between.join(format(byte, each) for byte in data), True
+        for style, between in (("d", " "), ("d", ", "), ("d", ","), ("#x", ", "), ("#04x", ", ")):
+            yield between.join(format(byte, style) for byte in data), True
 
 
 def _is_text(data: bytes) -> bool:
@@ -182,27 +182,27 @@ def _unescaped(text: str) -> tuple[str, list[int]]:
     plain: list[str] = []
     edges: list[int] = []
     at = 0
-    for found in _ESCAPED.finditer(text):
-        piece = _meant(found[0])
-        plain += [text[at : found.start()], piece]
-        edges += [*range(at, found.start()), *[found.start()] * len(piece)]
-        at = found.end()
+    for match in _ESCAPED.finditer(text):
+        piece = _meant(match[0])
+        plain += [text[at : match.start()], piece]
+        edges += [*range(at, match.start()), *[match.start()] * len(piece)]
+        at = match.end()
     return "".join(plain) + text[at:], [*edges, *range(at, len(text) + 1)]
 
 
-def _meant(written: str) -> str:
+def _meant(escape: str) -> str:
     """Give the characters that an escape stands for."""
-    if written.isspace():
+    if escape.isspace():
         return " "
-    if written[0] == "'":
+    if escape[0] == "'":
         return "'"
-    if written[0] == "%":
-        return _of_bytes(bytes.fromhex(written.replace("%", "")))
-    if written[0] == "&":
-        name = written[1:-1]
+    if escape[0] == "%":
+        return _of_bytes(bytes.fromhex(escape.replace("%", "")))
+    if escape[0] == "&":
+        name = escape[1:-1]
         code = int(name[2:], 16) if name[:2] == "#x" else int(name[1:]) if name[1:].isdigit() else 0
-        return _ENTITIES.get(name) or (chr(code) if 0 < code < 0x110000 else written)
-    letters = written.replace("\\", "")
+        return _ENTITIES.get(name) or (chr(code) if 0 < code < 0x110000 else escape)
+    letters = escape.replace("\\", "")
     if not letters:
         return "\\"
     if letters[0] == "x":

@@ -467,7 +467,7 @@ def ordered(objects: Iterable[KubeObject], depends: Depends | None = None) -> tu
         ConfigError: as `graph`.
     """
     listed = tuple(objects)
-    is_special = (one.kind in _SPECIAL or DEPENDS_ON in one.annotations for one in listed)
+    is_special = (manifest.kind in _SPECIAL or DEPENDS_ON in manifest.annotations for manifest in listed)
     if not depends and not any(is_special):
         return tuple(sorted(listed, key=lambda manifest: rank(manifest.identity)))
     same: dict[Identity, list[KubeObject]] = {}

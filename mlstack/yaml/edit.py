@@ -218,18 +218,18 @@ class _Edit:
             yield from self._replaced(steps[-1], value)
             return
         parent = steps[-1].node if steps else self.root
-        key, made = str(path[len(steps)]), path[len(steps) + 1 :]
+        key, keys = str(path[len(steps)]), path[len(steps) + 1 :]
         if parent and parent.kind == "mapping":
-            yield from self._inserted(parent, key, made, value)
+            yield from self._inserted(parent, key, keys, value)
         elif not steps:
-            yield from self._begun(key, made, value)
+            yield from self._begun(key, keys, value)
         else:
-            yield from self._filled(steps[-1], [key, *made], value)
+            yield from self._filled(steps[-1], [key, *keys], value)
 
-    def _inserted(self, parent: _Node, key: str, made: Path, value: Any) -> Iterator[str]:
+    def _inserted(self, parent: _Node, key: str, keys: Path, value: Any) -> Iterator[str]:
         """Set a key that a mapping does not have yet."""
         if parent.is_flow:
-            pair = f"{self._flow_key(parent, key)}: {self._flow(parent, value, made)}"
+            pair = f"{self._flow_key(parent, key)}: {self._flow(parent, value, keys)}"
             if parent.entries:
                 at, pair = parent.entries[-1].end, f", {pair}"
             else:
@@ -239,14 +239,14 @@ class _Edit:
         first = parent.entries[0].start
         column = self.lines.column(first)
         end = self.lines.after_comments(self.lines.after(parent.end), column)
-        for block in _blocks([key, *made], value):
+        for block in _blocks([key, *keys], value):
             yield self._with_lines(end, block, column)
             body = self._indented(block, column).lstrip(" ")
             yield f"{self.text[:first]}{body}{self.lines.newline}{' ' * column}{self.text[first:]}"
 
-    def _begun(self, key: str, made: Path, value: Any) -> Iterator[str]:
+    def _begun(self, key: str, keys: Path, value: Any) -> Iterator[str]:
         """Set the first key of a file without any."""
-        for block in _blocks([key, *made], value):
+        for block in _blocks([key, *keys], value):
             if self.root and not self.root.is_empty:
                 body = self._indented(block, 0)
                 yield self.text[: self.root.start] + body + self.text[self.root.end :]
@@ -254,18 +254,18 @@ class _Edit:
                 end = _DOCUMENT_END.search(self.text)
                 yield self._with_lines(end.start() if end else len(self.text), block, 0)
 
-    def _filled(self, step: _Step, made: Path, value: Any) -> Iterator[str]:
+    def _filled(self, step: _Step, keys: Path, value: Any) -> Iterator[str]:
         """Set the first key of a parent that is null."""
         entry, node = step.entry, step.node
         if step.holder.is_flow or not entry:
-            yield from self._replaced(step, _nested(made, value))
+            yield from self._replaced(step, _nested(keys, value))
             return
         cut = self.text[: entry.colon] + self.text[max(entry.colon, node.end) :]
         edit = _Edit(cut, self.source) if cut != self.text else self
         column = self.lines.column(entry.start)
         at = edit.lines.after(entry.colon)
         commented = cut[entry.colon : at].strip() or edit.lines.after_comments(at, column) > at
-        for block in _blocks(made, value):
+        for block in _blocks(keys, value):
             yield edit._with_lines(at, block, column + (2 if commented else 1))
 
     def _replaced(self, step: _Step, value: Any) -> Iterator[str]:
@@ -367,11 +367,11 @@ class _Edit:
         """Cut an entry out of its mapping."""
         text, lines = self.text, self.lines
         entries = step.holder.entries
-        place = next(number for number, entry in enumerate(entries) if entry is step.entry)
-        start, end = entries[place].start, entries[place].end
+        index = next(number for number, entry in enumerate(entries) if entry is step.entry)
+        start, end = entries[index].start, entries[index].end
         if step.holder.is_flow:
-            if place:
-                start = entries[place - 1].end
+            if index:
+                start = entries[index - 1].end
             elif len(entries) > 1:
                 end = entries[1].start
             elif text[end:].lstrip().startswith(","):
@@ -400,11 +400,11 @@ class _Edit:
         quoted = any(entry.key.style == '"' for entry in parent.entries)
         return write_double_quoted(key) if quoted or self.is_json else write_string(key)
 
-    def _flow(self, parent: _Node, value: Any, made: Path) -> str:
+    def _flow(self, parent: _Node, value: Any, keys: Path) -> str:
         """Write a value between brackets, in the mappings of `made`; their inner spaces mark them as ours."""
         quoted = self.is_json or any(entry.value.style == '"' for entry in parent.entries)
         text = write.to_compact_json(value) if quoted else write.to_flow(value)
-        for key in reversed(made):
+        for key in reversed(keys):
             text = f"{{ {self._flow_key(parent, str(key))}: {text} }}"
         return text
 
@@ -426,9 +426,9 @@ def _value_at(value: Any, path: Path) -> Any:
 # --- the forms that a value takes when it is put into a file -------------------------------------------
 
 
-def _nested(made: Sequence[str | int], value: Any) -> Any:
+def _nested(keys: Sequence[str | int], value: Any) -> Any:
     """Put mappings with one key each around a value."""
-    for key in reversed(made):
+    for key in reversed(keys):
         value = {key: value}
     return value
 

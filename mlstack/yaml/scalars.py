@@ -58,15 +58,15 @@ def resolve_tagged(tag: str, text: str) -> Scalar:
     if tag == "binary":
         return _from_base64(text)
     value = _read(text)
-    wanted: dict[str, tuple[type, ...]] = {
+    types: dict[str, tuple[type, ...]] = {
         "int": (int,),
         "float": (float, int),
         "bool": (bool,),
         "null": (type(None),),
     }
-    if tag not in wanted:
+    if tag not in types:
         raise ValueError(f"unknown tag `!!{tag}`")
-    if not isinstance(value, wanted[tag]) or (isinstance(value, bool) and tag != "bool"):
+    if not isinstance(value, types[tag]) or (isinstance(value, bool) and tag != "bool"):
         raise ValueError(f"`{text}` is no value of `!!{tag}`")
     return _as_json(value, text)
 
@@ -226,8 +226,8 @@ def write_string(text: str) -> str:
 
 def check_carried(text: str) -> None:
     """Refuse what neither YAML nor Kubernetes can carry."""
-    if found := _NOT_CARRIED.search(text):
-        raise ValueError(f"a string cannot hold the character U+{ord(found[0]):04X}")
+    if match := _NOT_CARRIED.search(text):
+        raise ValueError(f"a string cannot hold the character U+{ord(match[0]):04X}")
 
 
 def write_double_quoted(text: str) -> str:
@@ -282,5 +282,5 @@ def write_code(character: str) -> str:
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
-def _escape(found: re.Match[str]) -> str:
-    return _SHORT_ESCAPES.get(found[0]) or write_code(found[0])
+def _escape(match: re.Match[str]) -> str:
+    return _SHORT_ESCAPES.get(match[0]) or write_code(match[0])
