@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 from mlstack.app.app import API_VERSION, Environment
 from mlstack.clock import Clock
-from mlstack.deploy import compare as sides
-from mlstack.deploy import drift, history, lock, result
+from mlstack.deploy import compare, drift, history, lock, result
 from mlstack.deploy import target as guard
 from mlstack.deploy.changes import Changes
 from mlstack.deploy.compare import ComparedEnvironment
@@ -127,7 +126,7 @@ def compare_environments(
         ConfigError: a file, parameter or template is wrong.
         ClusterError: a cluster cannot be asked, or is another than the environment's.
     """
-    changes, notes = sides.compare(target, left, right, opener=opener)
+    changes, notes = compare.compare(target, left, right, opener=opener)
     told = report(
         Changes(
             app=target.app.app().name,
