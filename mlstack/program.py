@@ -24,8 +24,8 @@ def identity() -> str:
     """
     hashed = hashlib.blake2b(sys.version.encode(), digest_size=20)
     for file in (*_sources(str(Path(mlstack.__file__).parent)), *_libraries()):
-        found = os.stat(file)  # noqa: PTH116 - there are some two hundred of them
-        stamp = f"{file}\0{found.st_size}\0{found.st_mtime_ns}\0"
+        status = os.stat(file)  # noqa: PTH116 - there are some two hundred of them
+        stamp = f"{file}\0{status.st_size}\0{status.st_mtime_ns}\0"
         hashed.update(stamp.encode("utf-8", "surrogateescape"))
     return hashed.hexdigest()
 
@@ -40,6 +40,6 @@ def _sources(folder: str) -> Iterator[str]:
 
 def _libraries() -> Iterator[str]:
     for name in _LIBRARIES:
-        found = find_spec(name)
-        if found is not None and found.origin:
-            yield found.origin
+        spec = find_spec(name)
+        if spec is not None and spec.origin:
+            yield spec.origin

@@ -48,14 +48,14 @@ def record(kind: type, help: str, **more: Any) -> Any:
 
 def keys_of(kind: type) -> tuple[Key, ...]:
     """Give the keys that a dataclass declares, in their order."""
-    found = []
+    keys = []
     for declared in fields(kind):
         facts = dict(declared.metadata)
         if facts:
             default = "" if declared.default is MISSING else declared.default
             facts = {"name": _camel_case(declared.name), "required": False, **facts}
-            found.append(Key(field=declared.name, default=default, **facts))
-    return tuple(found)
+            keys.append(Key(field=declared.name, default=default, **facts))
+    return tuple(keys)
 
 
 def key_names(kind: type) -> tuple[str, ...]:
@@ -90,12 +90,12 @@ def file_schema(kind: type, api_version: str, definitions: Mapping[str, Any]) ->
 
 def to_map(value: Any, always: Collection[str] = ()) -> dict[str, Any]:
     """Write a declared value as its file has it; a key with its default is left out unless in `always`."""
-    found = {}
+    content = {}
     for key in keys_of(type(value)):
         inner = getattr(value, key.field)
         if key.name in always or (inner != key.default and inner not in ((), {})):
-            found[key.name] = _plain(inner, key)
-    return found
+            content[key.name] = _plain(inner, key)
+    return content
 
 
 def _plain(value: Any, key: Key) -> Any:

@@ -78,7 +78,7 @@ RESULTS = _FOLDER / "results"
 
 
 class PassedStore(Protocol):
-    """Remembers across runs what has passed; `files.cache` has the one that people's machines use."""
+    """Remembers across runs what has passed; `disk_cache` has the one that people's machines use."""
 
     def get(self, key: str) -> bytes | None:
         """Give what was stored, or nothing."""

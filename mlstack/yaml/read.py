@@ -1,6 +1,6 @@
 """The only door to PyYAML: text into plain values exactly as kubectl reads it, with their positions.
 
-libyaml splits the text into events; what a scalar means is decided by `model.scalars`. Where PyYAML has
+libyaml splits the text into events; what a scalar means is decided by `yaml.scalars`. Where PyYAML has
 been installed without libyaml its own parser gives the same events, slower.
 """
 
@@ -39,10 +39,10 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Position:
-    """A place in a text; both numbers count from 1."""
+    """A position in a text, as editors count: lines and characters from 1."""
 
-    line: int  # line, as editors count them
-    column: int  # column in characters
+    line: int
+    column: int
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ class Document:
     positions: Mapping[Path, Position] = field(default_factory=dict)
 
     def position(self, path: Sequence[str | int]) -> Position:
-        """Give the place of a path, or of its nearest parent that stands in the text."""
+        """Give the position of a path, or of its nearest parent that stands in the text."""
         for length in range(len(path), -1, -1):
-            if found := self.positions.get(tuple(path[:length])):
-                return found
+            if position := self.positions.get(tuple(path[:length])):
+                return position
         return Position(self.line, 1)
 
 
@@ -90,8 +90,8 @@ def read_documents(
     text = text.removeprefix("\ufeff")
     document = _read_json(text, source, with_positions)
     reader = _Reader(text, source, with_positions, is_yaml_1_2=is_yaml_1_2)
-    found = [document] if document else list(reader.documents())
-    return [document for document in found if document.value is not None]
+    documents = [document] if document else reader.documents()
+    return [document for document in documents if document.value is not None]
 
 
 def read_document(
@@ -169,10 +169,10 @@ _UNCARRIED_ESCAPE = re.compile(
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         raise ValueError("a key is set twice")
-    return found
+    return mapping
 
 
 class _Events:
@@ -220,8 +220,8 @@ def _translate(error: Exception, text: str, source: str) -> YamlError:
     return YamlError(f"broken YAML: {problem}", where=where, hint=_hint(problem))
 
 
-def _line_of(text: str, found: re.Match[str] | None) -> int | None:
-    return text.count("\n", 0, found.start()) + 1 if found else None
+def _line_of(text: str, match: re.Match[str] | None) -> int | None:
+    return text.count("\n", 0, match.start()) + 1 if match else None
 
 
 # What git writes where two people changed the same lines.

@@ -4,7 +4,7 @@ kubectl reads YAML through `sigs.k8s.io/yaml`, that is goyaml v2 into JSON into 
 rules here are those of its `resolve.go`: words of YAML 1.1 that PyYAML does not know (`y`, `n`), octal
 numbers in both spellings, underscores in numbers, no dates and no numbers to the base of 60.
 
-Reader (`files.yamlread`) and writer (`model.emit`) share this module, so they cannot disagree.
+Reader (`yaml.read`) and writer (`yaml.write`) share this module, so they cannot disagree.
 """
 
 from __future__ import annotations
