@@ -1,10 +1,11 @@
-"""Tab in real shells: what is offered is typed as it is, and nothing of it is ever run."""
+"""What Tab offers, in every shell; hostile names are never offered."""
 
 import os
 import pty
 import select
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
+from mlstack.app.app_dir import AppDir
 from mlstack.cli.main import main
 from mlstack.operations import app
 from tests.support.builders import write_tree
@@ -181,3 +183,99 @@ def test_scripts_quote_what_should_never_reach_them(
     terminal.answer(f"{name}\t$(touch pwned) `touch pwned`\n" if terminal.shell != "bash" else f"{name}\n")
     assert terminal.run("mlstack apply \t") == ["apply", name]
     assert not [path for path in tmp_path.rglob("pwned*") if path.name == "pwned"]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> AppDir:
+    """Make an app with two environments and two components."""
+    made = small_app(tmp_path)
+    for name in ("gke", "us/east"):
+        app.add_environment(made, name, kubeconfig=KUBECONFIG, use_preset=False)
+    generate(made)
+    generate(made, "shop.cart")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("mlstack apply ", ["gke", "us/east"]),
+        ("mlstack apply g", ["gke"]),
+        ("mlstack apply gke -c ", ["front", "shop.cart"]),
+        ("mlstack apply gke -c front,s", ["front,shop.cart"]),
+        ("mlstack param set --env u", ["us/east"]),
+        ("mlstack param list f", ["front"]),
+        ("mlstack generate w", ["web"]),
+        ("mlstack env r", ["rm"]),
+        ("mlstack param s", ["set"]),
+        ("mlstack param set fr", ["front"]),
+        ("mlstack param set front re", ["replicas"]),
+        ("mlstack param unset --env gke front re", ["replicas"]),
+        ("mlstack param explain shop.cart re", ["replicas"]),
+        ("mlstack param set nothing re", []),
+        ("mlstack status -o j", ["json"]),
+        ("mlstack component rm s", ["shop.cart"]),
+        ("mlstack pkg rm ours/t", ["ours/tools"]),
+        ("mlstack env add m", ["minikube"]),
+        ("mlstack env current --set u", ["us/east"]),
+        ("mlstack history ", ["show", "diff", "gke", "us/east"]),
+        ("mlstack history s", ["show"]),
+        ("mlstack history u", ["us/east"]),
+        ("mlstack history show g", ["gke"]),
+        ("mlstack rollback g", ["gke"]),
+    ],
+)
+def test_names_are_offered(
+    made: AppDir,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    line: str,
+    offered: list[str],
+) -> None:
+    monkeypatch.chdir(made.root / "components")
+    for name, value in asking(line).items():
+        monkeypatch.setenv(name, value)
+    assert main([]) == 0
+    assert capsys.readouterr().out.split() == offered
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["mlstack", "apply", "g"], ["gke"]),
+        (["mlstack", "param", "set", "--env", "=", "g"], ["gke"]),
+        (["mlstack", "param", "set", "--env", "="], ["gke", "us/east"]),
+        (["mlstack", "param", "set", "--env", "=", "gke", "front", "re"], ["replicas"]),
+    ],
+    ids=" ".join,
+)
+def test_bash_completes_by_its_script(
+    made: AppDir, tmp_path: Path, words: list[str], offered: list[str]
+) -> None:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("there is no bash")
+    program = tmp_path / "bin/mlstack"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mlstack "$@"\n')
+    program.chmod(0o755)
+    script = """
+    eval "$(mlstack completion bash)"
+    COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+    $(complete -p mlstack | sed 's/.*-F \\([^ ]*\\) .*/\\1/') mlstack
+    printf '%s\\n' "${COMPREPLY[@]}"
+    """
+    done = subprocess.run(
+        [bash, "--norc", "-c", script, "bash", *words],
+        cwd=made.root / "components",
+        env={**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout.split(), done.stderr) == (offered, "")
+
+
+def asking(line: str) -> dict[str, str]:
+    """Give the environment by which bash asks for the words that may follow a line."""
+    return {"_MLSTACK_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}

@@ -1,4 +1,4 @@
-"""`plan`, `diff` and `apply FILE` on the command line: which words and options go together."""
+"""What `diff` and `plan` show before anything is written, and what they would prune."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mlstack.kube.client import ObjectRef
 from tests.support.cli import Runner
 from tests.support.registry import small_app
 
@@ -103,3 +104,67 @@ def test_a_summary_leaves_out_fields_and_manifests(planned: Runner) -> None:
     assert len(short.out.splitlines()) < len(whole.out.splitlines())
     assert "+ create ConfigMap default/front (front)" in short.out
     assert "image" not in short.out
+
+
+BACK = ObjectRef("v1", "ConfigMap", "default", "back")
+
+
+@pytest.fixture
+def pruning(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
+    """An app that was applied with two components, of which one was removed since."""
+    small_app(tmp_path)
+    monkeypatch.chdir(tmp_path / "demo")
+    run.ok("generate web front --image nginx")
+    run.ok("generate web back --image nginx")
+    run.ok("env add minikube --no-preset")
+    run.ok("apply minikube")
+    run.ok("component rm back")
+    return run
+
+
+def is_there(pruning: Runner) -> bool:
+    return pruning.cluster("minikube").get(BACK) is not None
+
+
+def test_a_difference_shows_what_would_go(pruning: Runner) -> None:
+    shown = pruning("diff minikube")
+    assert shown.code == 1
+    assert "- delete ConfigMap default/back" in shown.out
+    assert "component `back` no longer brings it" in shown.out
+    assert pruning("diff minikube --no-prune").code == 0
+
+
+def test_nobody_there_means_that_nothing_goes_without_yes(pruning: Runner) -> None:
+    refused = pruning("apply minikube")
+    assert refused.code == 2
+    assert "would delete 1 object in `minikube`" in refused.err
+    assert is_there(pruning)
+    assert pruning("apply minikube --yes").code == 0
+    assert not is_there(pruning)
+
+
+def test_a_person_is_asked_with_the_deletion_in_view(pruning: Runner) -> None:
+    pruning.answer = False
+    refused = pruning("apply minikube")
+    assert refused.code == 1
+    assert "- delete ConfigMap default/back" in refused.err
+    assert is_there(pruning)
+
+
+def test_no_prune_leaves_it(pruning: Runner) -> None:
+    assert pruning("apply minikube --no-prune").code == 0
+    assert is_there(pruning)
+
+
+def test_too_much_at_once_is_refused_with_the_way_out(pruning: Runner) -> None:
+    for name in ("a", "b", "c", "d"):
+        pruning.ok(f"generate web {name} --image nginx")
+    pruning.ok("apply minikube --no-prune")
+    for name in ("a", "b", "c", "d"):
+        pruning.ok(f"component rm {name}")
+    refused = pruning("apply minikube --yes")
+    assert refused.code == 2
+    assert "5 of 6 deployed objects would be deleted: more than half" in refused.err
+    assert "--allow-large-prune" in refused.err
+    assert pruning("apply minikube --yes --allow-large-prune").code == 0
+    assert not is_there(pruning)
