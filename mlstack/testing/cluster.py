@@ -48,12 +48,9 @@ class MemoryCluster:
         schemas: the built-in kinds and their fields.
         name: what tells this cluster from others; UIDs depend on it.
         clock: gives the time in seconds since 1970.
-        on_idle: called when a watch has told everything; what it writes is told too. Simulated controllers
-            go here.
+        on_idle: called when a watch has nothing more to give; what it writes is given too. Simulated
+            controllers go here.
         denies: tells which rights we do not have, when asked about them; writes are not held to it.
-
-    Attributes:
-        written: what containers have written, by namespace, pod and container.
     """
 
     def __init__(
@@ -72,6 +69,7 @@ class MemoryCluster:
         self._catalog = Catalog(schemas)
         self._numbers = count(1)
         self.on_idle = on_idle
+        # What containers have written, by namespace, pod and container.
         self.written: dict[tuple[str, str, str], str] = {}
         self._denies = denies
         for namespace in NAMESPACES:
@@ -220,8 +218,8 @@ class MemoryCluster:
     ) -> Iterator[WatchEvent]:
         """Watch the objects of one kind.
 
-        It ends when everything has been told and `on_idle` adds nothing: time does not pass by itself here,
-        so `timeout_s` has no effect.
+        It ends when there is no more and `on_idle` adds nothing: time does not pass by itself here, so
+        `timeout_s` has no effect.
         """
         matches = _selection(labels, fields)
         served = self._served(api_version, kind)

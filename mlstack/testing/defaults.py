@@ -9,8 +9,7 @@ from itertools import count
 from typing import Any
 
 from mlstack.testing.server_side_apply import OPEN, Shape
-
-Obj = dict[str, Any]
+from mlstack.testing.store import Obj
 
 _FIRST_SERVICE_ADDRESS = IPv4Address("10.96.0.10")
 _WORKLOADS = frozenset(
@@ -21,22 +20,15 @@ _ROLES = frozenset({("rbac.authorization.k8s.io", "ClusterRole"), ("rbac.authori
 
 def skeleton(key: tuple[str, str]) -> Obj:
     """Give what an object of a built-in kind consists of when it says nothing: such fields are never new."""
+    spec: Obj = {"containers": None} if key == ("", "Pod") else {}
     if key in _WORKLOADS:
         template = {"metadata": {}, "spec": {"containers": None}}
         spec = {"selector": None, "serviceName": "", "template": template}
-        return {"metadata": {}, "spec": spec, "status": {}}
-    if key == ("", "Pod"):
-        return {"metadata": {}, "spec": {"containers": None}, "status": {}}
-    return {"metadata": {}, "spec": {}, "status": {}}
+    return {"metadata": {}, "spec": spec, "status": {}}
 
 
 def fill_in(obj: Mapping[str, Any], key: tuple[str, str]) -> Obj:
-    """Give an object with the API server's defaults, which a writer owns as if it had sent them.
-
-    Args:
-        obj: the object; not changed.
-        key: group and kind.
-    """
+    """Give an object with the API server's defaults, which a writer owns as if it had sent them."""
     filled = dict(obj)
     if key in _WORKLOADS:
         filled["spec"] = _workload(dict(filled.get("spec") or {}), key)
