@@ -12,11 +12,11 @@ from mlstack.clock import Clock
 from mlstack.deploy.changes import ApplyOptions, Change
 from mlstack.deploy.target import Reached
 from mlstack.errors import ForbiddenError, MlstackError, NotReadyError, ObjectNotFoundError
-from mlstack.events import STILL_S, OnEvent, RunEvent
+from mlstack.events import STILL_S, OnEvent, RunEvent, silent
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.kube.retrying import backoff
 from mlstack.objects import kube_object
-from mlstack.objects.kube_object import Identity, KubeObject
+from mlstack.objects.kube_object import Identity, KubeObject, group_of
 from mlstack.readiness.assess import assess
 from mlstack.readiness.evaluate import SERVICE_LABEL, Logs, Seen, has_endpoint
 from mlstack.readiness.rule import Facts, Readiness, time_s
@@ -80,7 +80,7 @@ def until_applied(
     uids = {change.identity: change.live_uid for change in changes if change.live_uid}
     uids |= {who: str(data["metadata"]["uid"]) for who, data in written.items()}
     place = reached.place
-    lookout = ReadinessWatcher(
+    watcher = ReadinessWatcher(
         reached.cluster,
         [one for one in wanted if terms[one.identity].policy != "none"],
         clock=clock,
@@ -92,7 +92,7 @@ def until_applied(
         logs=Logs.of_state(reached.cluster, reached.state),
     )
     hint = f"mlstack status {place.name}"
-    until_ready(lookout, terms, clock=clock, on_event=on_event, standings=standings, hint=hint)
+    until_ready(watcher, terms, clock=clock, on_event=on_event, standings=standings, hint=hint)
 
 
 def _ahead_s(written: Mapping[Identity, Mapping[str, Any]], now_s: float) -> float:
@@ -108,7 +108,7 @@ def _ahead_s(written: Mapping[Identity, Mapping[str, Any]], now_s: float) -> flo
 
 
 def until_ready(
-    lookout: ReadinessWatcher,
+    watcher: ReadinessWatcher,
     terms: Mapping[Identity, Terms],
     *,
     clock: Clock,
@@ -127,18 +127,18 @@ def until_ready(
     """
     watch = _Watch(terms, clock, WaitReporter(clock, on_event))
     try:
-        with lookout:
-            for seen in lookout.rounds():
-                watch.look(seen, lookout.outage())
+        with watcher:
+            for seen in watcher.rounds():
+                watch.look(seen, watcher.outage())
                 if watch.is_over:
                     break
     finally:
         if standings is not None:
             standings.update(watch.standings)
     if not watch.is_fine:
-        for note in lookout.notes:
+        for note in watcher.notes:
             on_event(RunEvent("note", None, note))
-    watch.teller.tell_left(watch.left)
+    watch.reporter.tell_left(watch.left)
     watch.refuse_troubles(hint)
 
 
@@ -152,8 +152,8 @@ class _State:
 
 
 class _Watch:
-    def __init__(self, terms: Mapping[Identity, Terms], clock: Clock, teller: WaitReporter) -> None:
-        self._terms, self._clock, self.teller = terms, clock, teller
+    def __init__(self, terms: Mapping[Identity, Terms], clock: Clock, reporter: WaitReporter) -> None:
+        self._terms, self._clock, self.reporter = terms, clock, reporter
         self._begun_s = clock.now_s()
         self._outage: MlstackError | None = None
         self._outage_s: float | None = None
@@ -173,7 +173,7 @@ class _Watch:
                 one.readiness, waited_s=now_s - self._begun_s, held_s=now_s - state.since_s
             )
         waits = {who: one.found for who, one in self.states.items() if one.verdict == "wait"}
-        self.teller.tell({who: found for who, found in waits.items() if found is not UNSEEN})
+        self.reporter.tell({who: found for who, found in waits.items() if found is not UNSEEN})
 
     @property
     def standings(self) -> Mapping[Identity, ReadinessState]:
@@ -232,13 +232,13 @@ class _Watch:
                 and self._outage_s is not None
                 and now_s - self._outage_s >= SAY_AFTER_S
             ):
-                self.teller.say("the API server answers again")
+                self.reporter.say("the API server answers again")
             self._outage = self._outage_s = None
             return
         self._outage = outage
         if self._outage_s is None:
             self._outage_s = now_s
-            self.teller.say(f"{outage.message}; waiting goes on")
+            self.reporter.say(f"{outage.message}; waiting goes on")
         if isinstance(outage, ForbiddenError) and now_s - self._outage_s >= REFUSED_S:
             raise outage
 
@@ -253,8 +253,6 @@ def _sentence(who: Identity, found: Readiness) -> str:
 
 # --- Wait at the gates of a run: until what others depend on works, and a webhook's Service answers ---
 
-_FIRST_PAUSE_S = 0.1
-_LONGEST_PAUSE_S = 1.0
 _SAY_AFTER_S = 2.0
 
 
@@ -289,10 +287,10 @@ class Barriers:
         terms = {one.identity: self._terms(one) for one in wanted}
         looked_at = [one for one in wanted if terms[one.identity].policy != "none"]
         try:
-            lookout = ReadinessWatcher(
+            watcher = ReadinessWatcher(
                 self._cluster, looked_at, clock=self._clock, rules=self._rules, logs=self._logs
             )
-            until_ready(lookout, terms, clock=self._clock, on_event=self._on_event)
+            until_ready(watcher, terms, clock=self._clock, on_event=self._on_event)
             for one in looked_at:
                 if (one.group, one.kind) == ("batch", "Job"):
                     self._ended(one, terms[one.identity].timeout_s)
@@ -309,7 +307,7 @@ class Barriers:
         """
         timeout_s = max(self._terms(one).timeout_s for one in webhooks)
         told = RunEvent("pending", service, "has no ready endpoint yet; its webhook is set up after that")
-        if not self._until(lambda: self._has_endpoint(service), timeout_s, told):
+        if not self._poll(lambda: self._has_endpoint(service), timeout_s, told):
             raise NotReadyError(
                 f"`{service}` has no ready endpoint after {timeout_s:.0f} s, so its webhook is not set"
                 " up: the API server would refuse all that it asks it about",
@@ -331,21 +329,13 @@ class Barriers:
             return found.state in ("done", "suspended")
 
         told = RunEvent("pending", job.identity, "has not ended yet, and other objects depend on it")
-        if not self._until(ended, timeout_s, told):
+        if not self._poll(ended, timeout_s, told):
             raise NotReadyError(f"`{job.identity}` did not end within {timeout_s:.0f} s")
 
-    def _until(self, holds: Callable[[], bool], timeout_s: float, told: RunEvent) -> bool:
-        begun_s = self._clock.now_s()
-        pauses, due_s = backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S), _SAY_AFTER_S
-        while not holds():
-            waited_s = self._clock.now_s() - begun_s
-            if waited_s >= timeout_s:
-                return False
-            if waited_s >= due_s:
-                self._on_event(told if due_s == _SAY_AFTER_S else replace(told, kind="still"))
-                due_s = waited_s + STILL_S
-            self._clock.sleep(next(pauses))
-        return True
+    def _poll(self, holds: Callable[[], bool], timeout_s: float, event: RunEvent) -> bool:
+        return _poll(
+            holds, timeout_s, self._clock, event=event, on_event=self._on_event, say_after_s=_SAY_AFTER_S
+        )
 
 
 # --- wait until a definition is served ---
@@ -360,21 +350,23 @@ def until_established(
     *,
     clock: Clock,
     timeout_s: float = ESTABLISHED_S,
-    still: Callable[[], None] = lambda: None,
+    on_event: OnEvent = silent,
 ) -> None:
-    """Return when the API server serves what a definition defines; `still` is called every `STILL_S`.
+    """Return when the API server serves what a definition defines; said every `STILL_S`.
 
     Raises:
         NotReadyError: it refuses the definition's names, or does not serve it in time.
     """
 
-    def settled() -> bool:
-        found = assess(Facts(data=cluster.get(ref) or {}, now_s=clock.now_s()))
-        if found.state == "failed":
-            raise NotReadyError(f"`{ref}` cannot be served: {found.reason}", where=str(ref))
-        return found.state == "ready"
+    def is_served() -> bool:
+        readiness = assess(Facts(data=cluster.get(ref) or {}, now_s=clock.now_s()))
+        if readiness.state == "failed":
+            raise NotReadyError(f"`{ref}` cannot be served: {readiness.reason}", where=str(ref))
+        return readiness.state == "ready"
 
-    if not _until(settled, timeout_s, clock, still):
+    identity = Identity(group_of(ref.api_version), ref.kind, ref.namespace, ref.name)
+    event = RunEvent("still", identity, "until the API server serves it")
+    if not _poll(is_served, timeout_s, clock, event=event, on_event=on_event, say_after_s=STILL_S):
         raise NotReadyError(
             f"`{ref}` was not served within {timeout_s:.0f} s",
             where=str(ref),
@@ -382,14 +374,25 @@ def until_established(
         )
 
 
-def _until(holds: Callable[[], bool], timeout_s: float, clock: Clock, still: Callable[[], None]) -> bool:
-    begun_s, pauses, due_s = clock.now_s(), backoff(0.05, _LONGEST_PAUSE_S), STILL_S
-    while not holds():
+def _poll(
+    holds: Callable[[], bool],
+    timeout_s: float,
+    clock: Clock,
+    *,
+    event: RunEvent,
+    on_event: OnEvent,
+    say_after_s: float,
+) -> bool:
+    """Ask until something holds; tell `event` after a while and again from time to time; false when late."""
+    begun_s, due_s, said = clock.now_s(), say_after_s, event
+    for pause_s in backoff(0.05, 1.0):
+        if holds():
+            return True
         waited_s = clock.now_s() - begun_s
         if waited_s >= timeout_s:
             return False
         if waited_s >= due_s:
-            due_s = waited_s + STILL_S
-            still()
-        clock.sleep(next(pauses))
-    return True
+            on_event(said)
+            said, due_s = replace(event, kind="still"), waited_s + STILL_S
+        clock.sleep(pause_s)
+    raise AssertionError("pauses have no end")

@@ -111,14 +111,8 @@ class ObjectWriter:
 
     def _establish(self, change: Change, ref: ObjectRef) -> None:
         """Return when a definition is served; for objects of one that changed there is some patience now."""
-        still = RunEvent("still", change.identity, "until the API server serves it")
-        until_established(
-            self._cluster,
-            ref,
-            clock=self._clock,
-            timeout_s=min(ESTABLISHED_S, self._timeout_s),
-            still=partial(self._tell, still),
-        )
+        timeout_s = min(ESTABLISHED_S, self._timeout_s)
+        until_established(self._cluster, ref, clock=self._clock, timeout_s=timeout_s, on_event=self._tell)
         if change.action == "update":
             self._redefined |= {(kind.group, kind.kind) for kind in kinds_of_crd(change.subject.data)}
 

@@ -48,7 +48,7 @@ def test_a_definition_that_never_comes_is_told_and_ends_the_wait() -> None:
     clock, told = VirtualClock(0), list[float]()
     with pytest.raises(NotReadyError, match="not served within 60 s"):
         wait.until_established(
-            Cluster(definition()), REF, clock=clock, still=lambda: told.append(clock.now_s())
+            Cluster(definition()), REF, clock=clock, on_event=lambda event: told.append(clock.now_s())
         )
     assert told == [pytest.approx(30, abs=1)]
 
