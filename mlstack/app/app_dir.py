@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -53,7 +50,6 @@ _GITIGNORE = """\
 # Which environment commands take when none is named; everybody's own.
 /.mlstack/
 """
-_ENVIRONMENT_FILE = re.compile(rf"{layout.ENVIRONMENTS}/.+/{re.escape(layout.ENVIRONMENT)}")
 
 
 class AppDir(AppReader):
@@ -604,28 +600,3 @@ def _locked(package: FetchedPackage) -> LockedPackage:
         digest=package.digest,
         source=package.source,
     )
-
-
-# --- what a render was made from -----------------------------------------------------------------------
-
-
-def digests(app: AppDir) -> dict[str, str]:
-    """Give the hash of each file that was read since the app was opened; empty for files that are not there.
-
-    Which cluster an environment is bound to is no input: an apply itself writes it into the file.
-    """
-    hashes = {}
-    for file, digest in sorted(app.files.digests.items()):
-        if digest and _ENVIRONMENT_FILE.fullmatch(file):
-            document = app.files.document(file, "Environment")
-            value: Mapping[str, object] = document.value if document else {}
-            inputs = {key: inner for key, inner in value.items() if key != "cluster"}
-            digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
-        if file != layout.CURRENT_ENVIRONMENT:
-            hashes[file] = digest
-    return hashes
-
-
-def packages(app: AppDir) -> dict[str, str]:
-    """Give the digest of each installed package, by name and version."""
-    return {str(package.ref): package.digest for package in app.lock().packages}

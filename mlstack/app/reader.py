@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +31,7 @@ from mlstack.names import nearest
 from mlstack.objects.order import closure
 
 NO_OVERRIDES = Overrides()
+_ENVIRONMENT_FILE = re.compile(rf"{layout.ENVIRONMENTS}/.+/{re.escape(layout.ENVIRONMENT)}")
 
 
 class AppReader:
@@ -345,3 +349,28 @@ def _alias_layer(component: Component, prototype: Prototype) -> Iterator[Layer]:
     if params:
         origin = Origin(f"prototype {prototype.full_name} as {alias}")
         yield Layer("default", params, {(name,): origin for name in params})
+
+
+# --- what a render was made from -----------------------------------------------------------------------
+
+
+def digests(app: AppReader) -> dict[str, str]:
+    """Give the hash of each file that was read since the app was opened; empty for files that are not there.
+
+    Which cluster an environment is bound to is no input: an apply itself writes it into the file.
+    """
+    hashes = {}
+    for file, digest in sorted(app.files.digests.items()):
+        if digest and _ENVIRONMENT_FILE.fullmatch(file):
+            document = app.files.document(file, "Environment")
+            value: Mapping[str, object] = document.value if document else {}
+            inputs = {key: inner for key, inner in value.items() if key != "cluster"}
+            digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
+        if file != layout.CURRENT_ENVIRONMENT:
+            hashes[file] = digest
+    return hashes
+
+
+def packages(app: AppReader) -> dict[str, str]:
+    """Give the digest of each installed package, by name and version."""
+    return {str(package.ref): package.digest for package in app.lock().packages}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import mlstack
-from mlstack.app import app_dir, atomic, params
+from mlstack.app import atomic, params, reader
 from mlstack.app.app import API_VERSION, ClusterIdentity, Component
 from mlstack.app.params import Overrides
 from mlstack.app.schema import check_file
@@ -145,7 +145,7 @@ def approve(plan: ApplyPlan, *, now_s: float, salt: str) -> Approval:
         options={name: getattr(plan.options, name) for name in DECIDING},
         overrides={} if _sets_secrets(target) else overrides,
         overrides_digest=plan_digest(_text(overrides)) if target.overrides else "",
-        packages=app_dir.packages(target.app),
+        packages=reader.packages(target.app),
         inputs=_input_digests(target, plan_digest),
         salt=salt,
         costly=plan_digest.costly,
@@ -191,7 +191,7 @@ def _shown(change: Change, secrets: Sequence[str]) -> Change:
 
 def _input_digests(target: Target, plan_digest: PlanDigest) -> dict[str, str]:
     """Give the digest of each file that the render of a target has read."""
-    inputs = app_dir.digests(target.app)
+    inputs = reader.digests(target.app)
     digests = parallel.run(lambda file: plan_digest(inputs[file]), list(inputs))
     return dict(zip(inputs, map(str, digests), strict=True))
 
@@ -286,7 +286,7 @@ def refuse_moved_files(approval: Approval, target: Target, *, where: str) -> Non
         ConfigError: naming each file and package that moved.
     """
     inputs = _input_digests(target, approval.plan_digest)
-    moved = moved_inputs(approval, inputs, app_dir.packages(target.app))
+    moved = moved_inputs(approval, inputs, reader.packages(target.app))
     if moved:
         text = "\n  ".join(["the files have changed since the plan was made; nothing was done", *moved])
         raise ConfigError(text, where=where, hint=_again(approval))

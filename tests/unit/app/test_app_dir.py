@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.app import app_dir, files
+from mlstack.app import files, reader
 from mlstack.app.app import Component, Manifest, PackageRef
 from mlstack.app.app_dir import AppDir
 from mlstack.app.params import Overrides, parse_set
@@ -593,7 +593,7 @@ FILES = {"components/one.yaml": SETTINGS, "environments/gke/environment.yaml": E
 def read(root: Path, **options: object) -> dict[str, str]:
     app = AppDir.find(root)
     render.load(app, "gke", **options)  # type: ignore[arg-type]
-    return app_dir.digests(app)
+    return reader.digests(app)
 
 
 def test_every_file_that_was_read_is_named(app: Callable[[Tree], Path]) -> None:
