@@ -45,7 +45,7 @@ def controller_of(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     return next((owner for owner in owners if owner.get("controller")), {})
 
 
-# --- nodes, and which of them a pod may go to, as the scheduler reads affinity, taints and tolerations ---
+# --- nodes ---
 
 _BLOCKING = ("NoSchedule", "NoExecute")
 

@@ -10,8 +10,6 @@ from mlstack.elastic.facts import PLANNED
 from mlstack.elastic.resources import requests
 from mlstack.elastic.training_job import RoleName, Server, TrainingJob
 
-# --- Environment variables of a job's containers: EDL's names, ours, and those that torchrun reads ---
-
 # torchrun counts a trainer that left as a restart; the controller counts failures itself.
 _MAX_RESTARTS = 1_000_000
 _GPU_LIBRARIES = "/usr/local/cuda/lib64:/usr/local/nvidia/lib64:/usr/local/nvidia/lib"
@@ -106,8 +104,7 @@ def _trainer(job: TrainingJob) -> dict[str, str]:
     return found
 
 
-# --- The pods of a job: containers, volumes, security, placement; clean under the policy
-# "restricted"
+# --- the pods of a job ---
 
 STATE_VOLUME = "mlstack-state"
 HOSTNAME = "kubernetes.io/hostname"
@@ -318,8 +315,7 @@ def _volumes(volumes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"volumes": list(volumes)} if volumes else {}
 
 
-# --- The objects that a training job becomes: trainers, master, parameter servers, and what is
-# around them
+# --- the objects that a training job becomes ---
 
 TRANSITIONS = "mlstack.dev/lease-transitions"
 """How often the lease had changed hands when a leader wrote the object."""

@@ -14,12 +14,6 @@ from typing import Any, Literal
 
 from mlstack.errors import ConfigError
 
-# --- Nodes, pods and training jobs of one moment, as a policy sees them: integers and names,
-# nothing to ask
-# Amounts are vectors: one integer a resource, in the order of `Snapshot.resources`. CPU counts in thousandths
-# of a core, memory and storage in bytes, everything else (`pods`, `nvidia.com/gpu`, a port of the node as
-# `hostport:7164:TCP`) in whole pieces. Times are milliseconds since 1970 (in the simulator: since its start).
-
 Vector = tuple[int, ...]
 
 JobStage = Literal["waiting", "admitted", "finishing"]
@@ -165,7 +159,7 @@ class Snapshot:
     moves_ms: tuple[int, ...] = ()
 
 
-# --- What a policy decides about the jobs of a snapshot, and why ---
+# --- what a policy decides about the jobs of a snapshot, and why ---
 
 Cause = Literal[
     "admitted",  # a waiting job gets its whole gang
@@ -242,8 +236,7 @@ class ScalePlan:
     steps: int = 0  # how many steps the policy took, which is bounded
 
 
-# --- How a policy is to behave: the settings that users may change, with the defaults that were
-# measured
+# --- how a policy is to behave ---
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -293,7 +286,7 @@ class Priority:
         return self.reason in ("", "Granted")
 
 
-# --- A snapshot as a file: saved from a live cluster, planned with anywhere ---
+# --- a snapshot as a file: saved from a live cluster, planned with anywhere ---
 
 API_VERSION = "mlstack.dev/v1"
 KIND = "ElasticSnapshot"
@@ -366,7 +359,7 @@ def _plain(value: object) -> object:
     raise TypeError(f"{value!r} has no place in a snapshot")
 
 
-# --- Ports of nodes as resources: one key for each port and protocol, and how people read it ---
+# --- ports of nodes as resources: one key for each port and protocol, and how people read it ---
 
 _PREFIX = "hostport:"
 

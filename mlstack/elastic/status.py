@@ -13,8 +13,6 @@ from mlstack.elastic.facts import time_ms
 from mlstack.elastic.snapshot import Cause, Priority, Reason
 from mlstack.elastic.training_job import RoleName
 
-# --- What went wrong with a job several times in a row, as its status keeps it for the next leader ---
-
 LONGEST = 300
 """So much is kept of what a server said: an admission webhook may say much."""
 
@@ -71,58 +69,58 @@ def worded(why: str, until_ms: int) -> str:
     return f"{why[:LONGEST]}; tried again at {moment}"
 
 
-def write(found: FailureCounters) -> dict[str, Any]:
+# Names in the status by field (those in `_ms` are times), in groups that are written where the first is set.
+_GROUPS = (
+    {"failed": "failedTrainers", "failures": "trainerRetries", "replaced_ms": "trainerRetryTime"},
+    {"rounds": "failedRounds", "fallen": "failedTrainer"},
+    {
+        "tries": "gangRetries",
+        "retry_ms": "gangRetryTime",
+        "retry_generation": "gangRetryGeneration",
+        "refusal": "gangRefusal",
+    },
+    {
+        "ceiling": "trainerCeiling",
+        "refusals": "growthRetries",
+        "growth_ms": "growthRetryTime",
+        "growth_generation": "growthRetryGeneration",
+        "growth_refusal": "growthRefusal",
+    },
+)
+_TEXTS = ("fallen", "refusal", "growth_refusal")
+
+
+def write(counters: FailureCounters) -> dict[str, Any]:
     """Give what a status says of it, empty where nothing went wrong; times are exact."""
-    said: dict[str, Any] = {}
-    if found.failed:
-        said |= {"failedTrainers": found.failed, "trainerRetries": found.failures}
-        said["trainerRetryTime"] = micro_time(found.replaced_ms / 1000)
-    if found.rounds:
-        said |= {"failedRounds": found.rounds, "failedTrainer": found.fallen}
-    if found.tries:
-        said["gangRetries"] = found.tries
-        said["gangRetryTime"] = micro_time(found.retry_ms / 1000)
-        said["gangRetryGeneration"] = found.retry_generation
-        if found.refusal:
-            said["gangRefusal"] = found.refusal
-    if found.ceiling:
-        said |= {"trainerCeiling": found.ceiling, "growthRetries": found.refusals}
-        said["growthRetryTime"] = micro_time(found.growth_ms / 1000)
-        said["growthRetryGeneration"] = found.growth_generation
-        said["growthRefusal"] = found.growth_refusal
-    if found.bars:
-        said["passedOver"] = _written(found.bars)
-    return said
+    written: dict[str, Any] = {}
+    for group in _GROUPS:
+        if getattr(counters, next(iter(group))):
+            for counter, name in group.items():
+                value = getattr(counters, counter)
+                written[name] = micro_time(value / 1000) if counter.endswith("_ms") else value
+    if not counters.refusal:
+        written.pop("gangRefusal", None)
+    if counters.bars:
+        written["passedOver"] = _written(counters.bars)
+    return written
 
 
 def read(status: Mapping[str, Any]) -> FailureCounters:
     """Read it from a status."""
-    found = status.get("setbacks") or {}
-    return FailureCounters(
-        failed=int(found.get("failedTrainers") or 0),
-        failures=int(found.get("trainerRetries") or 0),
-        replaced_ms=time_ms(str(found.get("trainerRetryTime") or "")),
-        rounds=int(found.get("failedRounds") or 0),
-        fallen=str(found.get("failedTrainer") or ""),
-        tries=int(found.get("gangRetries") or 0),
-        retry_ms=time_ms(str(found.get("gangRetryTime") or "")),
-        retry_generation=int(found.get("gangRetryGeneration") or 0),
-        refusal=str(found.get("gangRefusal") or ""),
-        ceiling=int(found.get("trainerCeiling") or 0),
-        refusals=int(found.get("growthRetries") or 0),
-        growth_ms=time_ms(str(found.get("growthRetryTime") or "")),
-        growth_generation=int(found.get("growthRetryGeneration") or 0),
-        growth_refusal=str(found.get("growthRefusal") or ""),
-        bars=tuple(
-            Bar(
-                node=str(node),
-                times=int(one.get("times") or 1),
-                until_ms=time_ms(str(one.get("until") or "")),
-            )
-            for one in found.get("passedOver") or ()
-            for node in one.get("nodes") or ()
-        ),
+    written = status.get("setbacks") or {}
+    values: dict[str, Any] = {}
+    for counter, name in (entry for group in _GROUPS for entry in group.items()):
+        value = written.get(name) or ""
+        if counter.endswith("_ms"):
+            values[counter] = time_ms(str(value))
+        else:
+            values[counter] = str(value) if counter in _TEXTS else int(value or 0)
+    bars = tuple(
+        Bar(node=str(node), times=int(row.get("times") or 1), until_ms=time_ms(str(row.get("until") or "")))
+        for row in written.get("passedOver") or ()
+        for node in row.get("nodes") or ()
     )
+    return FailureCounters(**values, bars=bars)
 
 
 def _written(bars: Iterable[Bar]) -> list[dict[str, Any]]:
@@ -137,7 +135,7 @@ def _written(bars: Iterable[Bar]) -> list[dict[str, Any]]:
     ]
 
 
-# --- How a training job stands: what was seen of its pods, and what was decided for it ---
+# --- how a training job stands: what was seen of its pods, and what was decided for it ---
 
 Outcome = Literal["", "Succeeded", "Failed"]
 
@@ -226,7 +224,7 @@ class StatusClaims:
         return tuple(short)
 
 
-# --- Conditions of a training job: what holds, what does not, and why ---
+# --- conditions of a training job: what holds, what does not, and why ---
 
 Condition = dict[str, Any]
 
@@ -420,7 +418,7 @@ def _scaled(standing: StatusClaims, records: Sequence[Mapping[str, Any]]) -> Cla
     return Claim("Scaled", is_there or bool(standing.outcome), reason, text)
 
 
-# --- The status of a training job: what a person, `mlstack status` and the next leader read ---
+# --- the status of a training job: what a person, `mlstack status` and the next leader read ---
 # Nothing in it changes while nothing happens, so that a steady job costs no write.
 
 Phase = Literal[

@@ -13,9 +13,7 @@ from fractions import Fraction
 from mlstack.elastic.policy.state import in_range
 from mlstack.elastic.snapshot import Decision, Job, PolicyConfig, Reason, ScalePlan, Snapshot, Trainer, Vector
 
-# --- What EDL's rules look at: sums over the whole cluster and what is idle on each node ---
-# Demand counts all pods, those without a node too: where it exceeds the total, somebody waits. Pods on their
-# way out still count as used.
+# --- what EDL's rules look at: sums over the whole cluster and what is idle on each node ---
 
 
 class Tally:
@@ -107,8 +105,7 @@ def hold_bound(tally: Tally, jobs: Iterable[Job]) -> None:
             tally.take(trainer.node, job.trainer)
 
 
-# --- One round of EDL's autoscaler: who takes part, in which order, and the walk until nothing
-# changes
+# --- one round of EDL's autoscaler ---
 # Every job gets one step up, then, in reverse order, one step down, and so on. Order and fulfilment are those
 # of the start of the round: that is why EDL hands out equal increments, not equal levels. Ties that EDL left
 # to the iteration of a map are decided by the job's key.
@@ -182,8 +179,7 @@ def _bound(jobs: Iterable[Job], current: Mapping[str, int]) -> int:
     return 2 + sum(max(job.maximum, current[job.key]) for job in jobs)
 
 
-# --- Policy `edl`: EDL's rules, with the faults mended that made it plan what cannot run or never
-# end
+# --- Policy `edl` ---
 # Kept: the line of the load factor over sums of the whole cluster (`max_load_pct`, for CPU alone),
 # one trainer a job and pass, jobs whose trainers do not all run are left alone unless a job is wholly
 # pending, pods are created at once without waiting for room for their gang, nobody has priority.
@@ -327,8 +323,7 @@ def _reason(job: Job, target: int) -> Reason:
     return Reason(cause="yield", text=f"{was} -> {target}: more is asked for than may be requested")
 
 
-# --- Policy `edl-v010`: the autoscaler of EDL v0.1.0 with its faults, as a baseline for the
-# simulator
+# --- Policy `edl-v010` ---
 # The faults are what makes it a baseline: room on a node grows when a trainer is planned there, room never
 # comes back when one is taken away, GPUs are filled above the line at which they are taken away, jobs with
 # one trainer that cannot start are left alone. Only the loop without an end is cut off. What it gives is the

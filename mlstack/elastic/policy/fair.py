@@ -26,8 +26,7 @@ from mlstack.elastic.policy.state import (
 from mlstack.elastic.snapshot import Cause, Decision, PolicyConfig, Reason, ScalePlan, Snapshot, Vector
 from mlstack.table import Table
 
-# --- Places that stay free for what may come, counted in whole places for a trainer, not in sums of
-# scraps
+# --- places that stay free for what may come ---
 
 
 class _Free:
@@ -94,7 +93,7 @@ class Headroom:
         return min(options, key=lambda option: option[0])[1] if options else None
 
 
-# --- Free room becomes trainers, one by one, always for the job that is worst off ---
+# --- free room becomes trainers, one by one, always for the job that is worst off ---
 
 
 def is_cooling(state: JobState, now_ms: int) -> bool:
@@ -163,8 +162,7 @@ def _rank(state: JobState) -> tuple[int, int, str]:
     return (-state.job.priority, state.share, state.job.key)
 
 
-# --- Trainers move from rich jobs to poor ones, a few at a time and only where that evens things
-# out
+# --- trainers move from rich jobs to poor ones ---
 
 
 class Balance:
@@ -296,7 +294,7 @@ def _kind(state: JobState) -> Hashable:
     return (standing, state.amounts, job.nodes, state.bars)
 
 
-# --- Decisions in words: one line each, with numbers and names ---
+# --- decisions in words: one line each, with numbers and names ---
 
 # The weightiest first.
 ORDER: tuple[Cause, ...] = (
@@ -464,7 +462,7 @@ def _list(parts: list[str]) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
-# --- The cluster state becomes a plan: for each job a target, its victims and places, and why ---
+# --- the cluster state becomes a plan: for each job a target, its victims and places, and why ---
 
 
 def conclude(transaction: Transaction) -> ScalePlan:
@@ -531,7 +529,7 @@ def _place(slot: TrainerSlot) -> str:
     return slot.node.name if slot.node is not None else ""
 
 
-# --- The table of policies; each enters itself where it is written ---
+# --- the table of policies; each enters itself where it is written ---
 
 Policy = Callable[[Snapshot, PolicyConfig], ScalePlan]
 
@@ -539,7 +537,7 @@ POLICIES: Table[Policy] = Table("scaling policy")
 policy = POLICIES.register
 
 
-# --- The policy `fair`: whole gangs first, then equal shares, moved a little at a time ---
+# --- the policy `fair`: whole gangs first, then equal shares, moved a little at a time ---
 
 
 @policy("fair")

@@ -19,7 +19,7 @@ from mlstack.elastic.policy.placement import Transaction
 from mlstack.elastic.policy.state import ClusterState, JobState, NodeNames, TrainerSlot, dominant, fits, shape
 from mlstack.elastic.snapshot import Cause, Demand, Trainer, Unplaced
 
-# --- Pods without a node that are no trainers: they come first ---
+# --- pods without a node that are no trainers: they come first ---
 
 
 class Demands:
@@ -74,7 +74,7 @@ def place_own(transaction: Transaction, state: JobState, demand: Demand) -> bool
     return False
 
 
-# --- All that a job lacks finds a place, or nothing is changed ---
+# --- all that a job lacks finds a place, or nothing is changed ---
 
 
 class Attempts:
@@ -158,7 +158,7 @@ class Attempts:
         return fits(room, needed)
 
 
-# --- Jobs of lower priority are taken off whole where nothing less makes room for a gang ---
+# --- jobs of lower priority are taken off whole where nothing less makes room for a gang ---
 
 # Each try takes all the others off again: a plan has to end where nearly every job has to go.
 _SPARED_TRIES = 100
@@ -236,7 +236,7 @@ class Preemption:
         return self._fits()
 
 
-# --- Whole gangs or nothing: jobs that wait, and jobs that lost something they cannot run without ---
+# --- whole gangs or nothing ---
 
 
 class Admission:
@@ -357,7 +357,7 @@ class Admission:
         return known
 
 
-# --- Jobs whose trainers meet at one of them get that one back when it is lost ---
+# --- jobs whose trainers meet at one of them get that one back when it is lost ---
 
 TEXT = "makes the trainer anew at which the others meet"
 
@@ -400,8 +400,7 @@ def _may_be_replaced(slot: TrainerSlot) -> bool:
     return state.job.nodes is None or node.name in state.job.nodes
 
 
-# --- Trainers without a node: they keep their planned place, get another one, or are withdrawn when
-# stuck
+# --- trainers without a node ---
 
 UNTRIED = 4
 """A trainer at which the scheduler has not even looked is given so many times as long: it may be down."""

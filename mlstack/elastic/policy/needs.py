@@ -20,7 +20,7 @@ from mlstack.elastic.policy.state import (
 )
 from mlstack.elastic.snapshot import Vector
 
-# --- What a job lacks: its whole gang while it waits, or what it lost and cannot run without ---
+# --- what a job lacks: its whole gang while it waits, or what it lost and cannot run without ---
 
 
 class ResourceNeed(NamedTuple):
@@ -72,7 +72,7 @@ def could_ever_run(cluster: ClusterState, state: JobState, node_names: frozenset
     )
 
 
-# --- What room there can be at most: what fails by that alone need not be tried pod by pod ---
+# --- what room there can be at most: what fails by that alone need not be tried pod by pod ---
 
 Room = list[int]
 

@@ -118,7 +118,7 @@ def free_cost(cluster: ClusterState, node: NodeInfo, amounts: Shape) -> tuple[in
     return (cluster.spared(node, amounts) if node.devices else 0, tier, left)
 
 
-# --- Which trainers of one node have to go so that a pod fits, and on which node that hurts least ---
+# --- which trainers of one node have to go so that a pod fits ---
 
 Allowance = Callable[[JobState], int]
 
@@ -289,7 +289,7 @@ def _cost(cluster: ClusterState, node: NodeInfo, amounts: Shape, chosen: list[Tr
     return Clearance(priority, evictions, cluster.waste(room, amounts), -share, tuple(chosen))
 
 
-# --- Places for masters and parameter servers: where they cost the fewest places for trainers ---
+# --- places for masters and parameter servers: where they cost the fewest places for trainers ---
 # A 4-core parameter server takes one 5-core trainer's place on an empty node of 24 cores, a second one
 # beside it takes none: pods that stay for long are better put where the remainder is used, and where one
 # costs as much as elsewhere, it goes where the next one costs least. Nodes are judged as if their trainers

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from mlstack.elastic.snapshot import Cause, Job, Node, Reservation, Snapshot, Trainer, Vector
 
-# --- Arithmetic with requests: what fits, how often, and how much is left, in integers ---
+# --- arithmetic with requests: what fits, how often, and how much is left, in integers ---
 
 Shape = tuple[tuple[int, int], ...]
 NodeNames = frozenset[str] | None
@@ -67,7 +67,7 @@ def is_within(small: Shape, large: Shape) -> bool:
     return all(amount <= asked.get(resource, 0) for resource, amount in small)
 
 
-# --- Nodes, jobs and trainers as they stand while a plan is made ---
+# --- nodes, jobs and trainers as they stand while a plan is made ---
 
 EvictionOrder = tuple[int, int, int, int, str]
 
@@ -212,7 +212,7 @@ def in_range(job: Job, count: int) -> int:
     return min(max(count, job.minimum), job.maximum)
 
 
-# --- Who gets the next trainer: the one thing in which policies that share out free room differ ---
+# --- who gets the next trainer: the one thing in which policies that share out free room differ ---
 
 
 class Scoring(Protocol):
@@ -244,8 +244,7 @@ class Fulfilment:
         return self.share(poor, poor_count + 1) <= self.share(rich, rich_count - 1)
 
 
-# --- The state of one plan: who holds which room on which node, and what of it was decided in this
-# plan
+# --- the state of one plan ---
 # Every change is noted, so that an attempt that fails is taken back whole; and every node counts its changes,
 # so that a search which sorted the nodes once looks only at those that changed since.
 

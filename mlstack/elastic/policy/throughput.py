@@ -16,14 +16,7 @@ from itertools import pairwise
 from mlstack.elastic.policy.fair import policy, share_out
 from mlstack.elastic.policy.state import Fulfilment
 from mlstack.elastic.snapshot import Job, PolicyConfig, ScalePlan, Snapshot
-from mlstack.elastic.training_job import SpecSource, source, speeds_from
-
-# --- Who gains most by the next trainer, for what it takes of the cluster: the order of policy
-# `throughput`
-# The gain of a trainer is relative, speed(n + 1) / speed(n) - 1, and counts per dominant share, the largest
-# part of any resource of the cluster that one trainer takes. To give each trainer to the largest gain makes
-# the sum of the logarithms of speed-ups as large as can be (proportional fairness): nobody starves, as the
-# gain of a job with few trainers is large, and nobody has to know how long a job will take.
+from mlstack.elastic.speed import SpecSource, source, speeds_from
 
 _FINE = 10**12
 """Gains are compared as integers, in this part of one per share."""
@@ -89,7 +82,7 @@ def dominant_share(job: Job, totals: Sequence[int]) -> Fraction:
     return max(shares, default=Fraction(0)) or Fraction(1)
 
 
-# --- The policy `throughput`: as `fair`, but the next trainer goes where it brings most ---
+# --- the policy `throughput`: as `fair`, but the next trainer goes where it brings most ---
 
 
 @policy("throughput")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mlstack.elastic.policy.plan import plan
 from mlstack.elastic.policy.throughput import Gain
 from mlstack.elastic.snapshot import Curve, Job, JobStage, Node, PolicyConfig, ScalePlan, Snapshot, Trainer
-from mlstack.elastic.training_job import speeds
+from mlstack.elastic.speed import speeds
 from tests.property.elastic.moments import MANY
 
 FAIR = PolicyConfig(mode="fair")

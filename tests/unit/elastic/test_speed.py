@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlstack.elastic.snapshot import Curve, Job, Role
-from mlstack.elastic.training_job import read_speed, speeds
+from mlstack.elastic.speed import read_speed, speeds
 
 
 def job(*points: tuple[int, int], most: int = 8, speed: str = "linear", pservers: int = 0) -> Job:
