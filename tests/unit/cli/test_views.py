@@ -23,7 +23,6 @@ NO_VIEW = {
     "Component",
     "DesiredState",
     "ApplyPlan",
-    "DeletePlan",
     "KnownGood | None",
     "Retreat",
     "UnlockPlan",
