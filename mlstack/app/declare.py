@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
-class Key:
+class FileKey:
     """One key of a file."""
 
     name: str  # as the file spells it
@@ -46,7 +46,7 @@ def record(kind: type, help: str, **more: Any) -> Any:
     return field(metadata={"schema": schema, "record": kind}, **more)
 
 
-def keys_of(kind: type) -> tuple[Key, ...]:
+def keys_of(kind: type) -> tuple[FileKey, ...]:
     """Give the keys that a dataclass declares, in their order."""
     keys = []
     for declared in fields(kind):
@@ -54,7 +54,7 @@ def keys_of(kind: type) -> tuple[Key, ...]:
         if facts:
             default = "" if declared.default is MISSING else declared.default
             facts = {"name": _camel_case(declared.name), "required": False, **facts}
-            keys.append(Key(field=declared.name, default=default, **facts))
+            keys.append(FileKey(field=declared.name, default=default, **facts))
     return tuple(keys)
 
 
@@ -98,7 +98,7 @@ def to_map(value: Any, always: Collection[str] = ()) -> dict[str, Any]:
     return content
 
 
-def _plain(value: Any, key: Key) -> Any:
+def _plain(value: Any, key: FileKey) -> Any:
     if key.record is not None:
         return [to_map(entry) for entry in value] if isinstance(value, tuple) else to_map(value)
     return list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeVar
 
 from mlstack import clock
 from mlstack.app.app import API_VERSION, PackageRef, parse_package_ref
-from mlstack.app.declare import Key, key_names, keys_of
+from mlstack.app.declare import FileKey, key_names, keys_of
 from mlstack.app.params import KeyPath, Layer, Origin, join_path
 from mlstack.app.prototype import json_type, schema_types
 from mlstack.errors import SchemaError, UsageError, YamlError
@@ -159,7 +159,7 @@ class FieldReader:
         """Read a list of maps as declared dataclasses; empty when it is not there."""
         return tuple(entry.record(kind) for entry in self.each(name))
 
-    def _declared(self, key: Key) -> Any:
+    def _declared(self, key: FileKey) -> Any:
         """Read a field as it is declared."""
         if key.reader:
             return getattr(self, key.reader)(key.name)

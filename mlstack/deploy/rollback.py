@@ -24,7 +24,7 @@ from mlstack.objects.kube_object import DesiredState, Identity, KubeObject
 
 
 @dataclass(frozen=True, kw_only=True)
-class Goal:
+class RollbackGoal:
     """Where going back leads: what is to be planned, the set of today, and what is to be said."""
 
     reached: Reached
@@ -38,7 +38,7 @@ class Goal:
 
 def earlier_goal(
     target: Target, opener: Opener, *, number: int | None = None, options: ApplyOptions, clock: Clock
-) -> Goal:
+) -> RollbackGoal:
     """Find the revision to go back to; without a number the newest before the last one that worked.
 
     Claims stay as they are: those of today are neither deleted nor given the size they had. So do
@@ -57,7 +57,7 @@ def earlier_goal(
     except DamagedHistoryError as error:  # what is there now is known from the inventory all the same
         now, notes = earlier, (*notes, error.message)
     state, stays = earlier_state(earlier, now, may_lose=options.allow_destructive)
-    return Goal(
+    return RollbackGoal(
         reached=reach(target, lambda context: past.cluster, state=state),
         options=options,
         what=f"rollback to {revision.number}",
@@ -67,7 +67,7 @@ def earlier_goal(
     )
 
 
-def to_earlier(plan: ApplyPlan, goal: Goal) -> ApplyPlan:
+def to_earlier(plan: ApplyPlan, goal: RollbackGoal) -> ApplyPlan:
     """Give a plan of an earlier set without what it must not do to claims, and with what is to be said."""
     changes = sparing_claims(plan.changes.changes, goal.now)
     notes = (*plan.changes.notes, *goal.notes)
@@ -221,7 +221,7 @@ def _borne_out(plan: ApplyPlan, earlier: DesiredState) -> frozenset[Identity]:
     return frozenset(change.identity for change in changes.changes if change.action == "unchanged")
 
 
-def known_goal(failed: ApplyPlan, error: MlstackError, known: KnownGood | None) -> Goal | str:
+def known_goal(failed: ApplyPlan, error: MlstackError, known: KnownGood | None) -> RollbackGoal | str:
     """Find what to go back to after an apply that `error` ended, or say why nothing is rolled back.
 
     Objects come back that were there when the apply began, and those go that it has made; nothing else
@@ -236,7 +236,7 @@ def known_goal(failed: ApplyPlan, error: MlstackError, known: KnownGood | None) 
     earlier = history.only(known.whole, reached.state.components) if reached.selective else known.whole
     vouched, doubted = _believed(earlier, known, reached.state, failed.environment)
     state, said = earlier_state(vouched, reached.state, may_lose=failed.options.allow_destructive)
-    return Goal(
+    return RollbackGoal(
         reached=replace(reached, state=state, whole=known.whole),
         # The set was whole once, so that what goes is what the failed apply brought.
         options=replace(failed.options, prune=True, create=True, allow_large_prune=True),
@@ -248,7 +248,7 @@ def known_goal(failed: ApplyPlan, error: MlstackError, known: KnownGood | None) 
     )
 
 
-def to_known(plan: ApplyPlan, goal: Goal, failed: ApplyPlan) -> Retreat:
+def to_known(plan: ApplyPlan, goal: RollbackGoal, failed: ApplyPlan) -> Retreat:
     """Give the retreat by a plan of what is known to be good: it takes away only what the apply made."""
     spared = sparing_claims(plan.changes.changes, goal.now)
     changes = tuple(_only_of_the_run(change, goal.created) for change in spared)

@@ -52,14 +52,14 @@ def connect(
         pool,
         login.server,
         label=login.label,
-        credentials=Credentials(resolved, pool),
+        credentials=LoginCredentials(resolved, pool),
         read_timeout_s=read_timeout_s,
         counted=counted,
     )
     return ApiServerClient(transport, ca=ca)
 
 
-class Credentials:
+class LoginCredentials:
     """Gives the headers that say who we are, the same object until there are others; safe for many threads.
 
     A proof that expires or is refused is got anew, by one thread for all; connections show its certificate.

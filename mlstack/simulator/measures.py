@@ -127,7 +127,7 @@ class _Service:
     selector: Mapping[str, str]
 
 
-class Observer:
+class ClusterObserver:
     """Keeps what events tell, and sums it up on demand."""
 
     def __init__(self) -> None:

@@ -48,7 +48,7 @@ from mlstack.simulator.engine import (
     end,
     is_live,
 )
-from mlstack.simulator.measures import JobSample, Observer, Sample
+from mlstack.simulator.measures import ClusterObserver, JobSample, Sample
 from mlstack.simulator.nodes import Collector, Kubelets, NodeLifecycle, Workloads
 from mlstack.simulator.scenario import NAMESPACE, JobPlan, NodeGroup, Scenario, ScenarioEvent, training_job
 from mlstack.simulator.scheduler import Scheduler
@@ -76,7 +76,7 @@ class SimulationEnvironment:
         self.kernel = Kernel(seed)
         self.store = SimulatedStore(self.kernel)
         self.samples: list[Sample] = []
-        self._observer = Observer()
+        self._observer = ClusterObserver()
         self.store.watch(_OBSERVED, self._observer.hear)
         self.kubelets = Kubelets(self.store, self.kernel, scenario.kubelet)
         self.lifecycle = NodeLifecycle(self.store, self.kernel, self.kubelets)

@@ -10,7 +10,7 @@ from mlstack.elastic.training_job import API_VERSION, KIND
 from mlstack.kube.client import Cluster, WatchEvent
 from mlstack.kube.watch import WatchSource
 from mlstack.readiness.watcher import News, ResourceWatcher
-from mlstack.simulator.measures import Observer, Sample
+from mlstack.simulator.measures import ClusterObserver, Sample
 
 SOURCES = (
     WatchSource("v1", "Node"),
@@ -35,7 +35,7 @@ class Spectator:
 
     def __post_init__(self) -> None:
         """Begin to watch; samples begin with `start`."""
-        self._observer, self._lock, self._over = Observer(), Lock(), Event()
+        self._observer, self._lock, self._over = ClusterObserver(), Lock(), Event()
         self._feed = ResourceWatcher(self.cluster)
         for source in SOURCES:
             self._feed.open(source)

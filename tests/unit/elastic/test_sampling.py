@@ -3,7 +3,7 @@
 from typing import Any
 
 from mlstack.kube.client import WatchEvent
-from mlstack.simulator.measures import Observer
+from mlstack.simulator.measures import ClusterObserver
 from mlstack.simulator.scenario import (
     JobPlan,
     NodeGroup,
@@ -26,7 +26,7 @@ SPEC = {
 }
 
 
-def hear(observer: Observer, *objects: dict[str, Any], change: str = "ADDED") -> None:
+def hear(observer: ClusterObserver, *objects: dict[str, Any], change: str = "ADDED") -> None:
     for obj in objects:
         named = {"namespace": "default", "uid": obj["metadata"]["name"], **obj["metadata"]}
         observer.hear(WatchEvent(type=change, object={**obj, "metadata": named}))  # type: ignore[arg-type]
@@ -47,8 +47,8 @@ def pod(
     }
 
 
-def cluster(cores: int = 10) -> Observer:
-    observer = Observer()
+def cluster(cores: int = 10) -> ClusterObserver:
+    observer = ClusterObserver()
     hear(observer, *nodes(NodeGroup(name="n", count=1, allocatable={"cpu": str(cores)})))
     hear(observer, training_job(JobPlan(name="j", at_ms=0, spec=SPEC), 5))
     return observer

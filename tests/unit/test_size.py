@@ -1,0 +1,84 @@
+"""How large the tree is: its lines and modules a room, and that a public name means one thing.
+
+Size is a cost that every reader pays. `pytest -n 0 -s tests/unit/test_size.py` prints the figures. A limit is
+lowered when a room has become smaller; it is raised for nothing but a feature that users see.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PRODUCT = ROOT / "mlstack"
+LINES = {
+    "": 1000,
+    "app": 5200,
+    "cli": 5800,
+    "deploy": 9900,
+    "elastic": 10200,
+    "kube": 4200,
+    "objects": 2150,
+    "operations": 3200,
+    "readiness": 3050,
+    "registries": 1000,
+    "render": 1850,
+    "simulator": 5050,
+    "testing": 2600,
+    "validate": 2950,
+    "yaml": 1550,
+}
+MODULES = 198
+LINES_OF_PRODUCT = 59_400
+LINES_OF_TESTS = 67_750
+
+
+def lines(folder: Path) -> int:
+    return sum(len(file.read_text().splitlines()) for file in sorted(folder.rglob("*.py")))
+
+
+def rooms() -> dict[str, int]:
+    """Give the lines of each room; those at the top have no name."""
+    sizes = {
+        folder.name: lines(folder)
+        for folder in sorted(PRODUCT.iterdir())
+        if (folder / "__init__.py").exists()
+    }
+    return {**sizes, "": sum(len(file.read_text().splitlines()) for file in PRODUCT.glob("*.py"))}
+
+
+def public_classes() -> dict[str, list[str]]:
+    """Give the modules of each public class name."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for file in sorted(PRODUCT.rglob("*.py")):
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(file.relative_to(PRODUCT).as_posix())
+    return places
+
+
+@pytest.mark.parametrize("room", sorted(LINES), ids=lambda room: room or "top")
+def test_a_room_is_within_its_limit(room: str) -> None:
+    size = rooms()[room]
+    print(f"mlstack/{room}: {size} lines of {LINES[room]}")  # noqa: T201 - for `-s`
+    assert size <= LINES[room]
+
+
+def test_every_room_has_a_limit() -> None:
+    assert set(rooms()) == set(LINES)
+
+
+def test_the_whole_is_within_its_limits() -> None:
+    modules = len(list(PRODUCT.rglob("*.py")))
+    product, tests = lines(PRODUCT), lines(ROOT / "tests")
+    print(f"product: {product} lines in {modules} modules; tests: {tests} lines")  # noqa: T201 - for `-s`
+    assert modules <= MODULES
+    assert product <= LINES_OF_PRODUCT
+    assert tests <= LINES_OF_TESTS
+
+
+def test_no_public_class_name_stands_for_two_things() -> None:
+    assert {name: files for name, files in public_classes().items() if len(files) > 1} == {}
