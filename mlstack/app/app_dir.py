@@ -16,7 +16,6 @@ from mlstack.app.app import (
     Lock,
     LockedPackage,
     LockedRegistry,
-    Manifest,
     PackageRef,
     RegistryRef,
 )
@@ -432,29 +431,18 @@ class AppDir(AppReader):
                 raise NotFoundError(f"no module `{module}`", hint=hint)
             return layout.module_params_file(module), "ModuleParams", ("params",)
         if scope.kind == "component":
-            return self._with_params(str(scope.component)).file, "Component", ("params",)
+            return self.component_with_params(str(scope.component)).file, "Component", ("params",)
         environment = str(scope.environment)
         self.files.environment_chain(environment)
         file = layout.environment_params_file(environment)
         if scope.kind == "environment globals":
             return file, "EnvironmentParams", ("globals",)
-        component = self._with_params(str(scope.component))
+        component = self.component_with_params(str(scope.component))
         return file, "EnvironmentParams", ("components", component.full_name)
-
-    def _with_params(self, name: str) -> Component:
-        """Give a component that is no plain manifest."""
-        component = self.component(name)
-        if isinstance(component, Manifest):
-            raise UsageError(
-                f"`{name}` is a plain manifest, which has no parameters",
-                where=component.file,
-                hint=f"edit it, or patch it for one environment in environments/ENV/patches/{name}.yaml",
-            )
-        return component
 
     def _spellings(self, scope: ParamScope, name: str) -> frozenset[str]:
         if scope.component is not None:
-            params = self.prototype(self._with_params(scope.component).prototype).params
+            params = self.prototype(self.component_with_params(scope.component).prototype).params
             param = params.get(spelling_table(params).get(name, ""))
         else:
             param = self.declared_params().get(name)

@@ -26,7 +26,7 @@ from mlstack.app.params import (
 from mlstack.app.prototype import Package, Param, Prototype
 from mlstack.app.schema import PassedStore
 from mlstack.app.vendor import Vendor
-from mlstack.errors import MlstackError, NotFoundError
+from mlstack.errors import MlstackError, NotFoundError, UsageError
 from mlstack.names import nearest
 from mlstack.objects.order import closure
 
@@ -87,6 +87,21 @@ class AppReader:
             NotFoundError: with the nearest known one.
         """
         return self.files.component(name)
+
+    def component_with_params(self, name: str) -> Component:
+        """Give a component that is made from a prototype.
+
+        Raises:
+            UsageError: it is a plain manifest.
+            NotFoundError: there is none of that name.
+        """
+        component = self.component(name)
+        if isinstance(component, Component):
+            return component
+        raise UsageError(
+            f"`{name}` is a plain manifest, which has no parameters",
+            hint=f"edit {component.file}, or patch it in environments/ENV/patches/{name}.yaml",
+        )
 
     def component_names(self) -> tuple[str, ...]:
         """Give the full names of all components, sorted, without reading their files."""

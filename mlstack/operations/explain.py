@@ -16,7 +16,6 @@ from mlstack.names import nearest
 from mlstack.objects.kube_object import KubeObject
 from mlstack.objects.managed_fields import MISSING
 from mlstack.objects.masking import mask_object
-from mlstack.operations.params import with_params
 from mlstack.render.render import Loader, Rendered
 from mlstack.render.template import CodeStore
 
@@ -95,7 +94,7 @@ def explain_param(
         NotFoundError: no such component, parameter or environment.
         ConfigError: a file is wrong; of values that render nothing a remark tells.
     """
-    explained = with_params(app, component)
+    explained = app.component_with_params(component)
     prototype = app.prototype(explained.prototype)
     resolved = app.resolve(explained, environment, overrides)
     if parameter is None:

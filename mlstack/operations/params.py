@@ -172,7 +172,7 @@ def _declared(app: AppDir, place: ParamPlace, key: str) -> tuple[tuple[str, ...]
     if place.component is None:
         param = _declared_for_all(app, path[0])
     else:
-        prototype = app.prototype(with_params(app, place.component).prototype)
+        prototype = app.prototype(app.component_with_params(place.component).prototype)
         param = prototype.params[canonical_name(prototype, path[0])]
     return (param.name, *path[1:]), param
 
@@ -185,22 +185,6 @@ def _check_place(app: AppDir, place: ParamPlace) -> None:
         raise NotFoundError(
             f"no module `{place.module}`", near=near, hint=None if near else "mlstack component list"
         )
-
-
-def with_params(app: AppDir, name: str) -> Component:
-    """Give a component that is made from a prototype.
-
-    Raises:
-        UsageError: it is a plain manifest.
-        NotFoundError: there is none of that name.
-    """
-    component = app.component(name)
-    if isinstance(component, Component):
-        return component
-    raise UsageError(
-        f"`{name}` is a plain manifest, which has no parameters",
-        hint=f"edit {component.file}, or patch it in environments/ENV/patches/{name}.yaml",
-    )
 
 
 def _declared_for_all(app: AppDir, name: str) -> Param:
@@ -220,7 +204,7 @@ def _declared_for_all(app: AppDir, name: str) -> Param:
 def _prototype_name(app: AppDir, place: ParamPlace, param: Param) -> str:
     if place.component is None:
         return next(prototype.name for prototype in app.prototypes() if param.name in prototype.params)
-    return with_params(app, place.component).prototype.rpartition("/")[2]
+    return app.component_with_params(place.component).prototype.rpartition("/")[2]
 
 
 def _check(param: Param, path: tuple[str, ...], value: Any, *, hint: str) -> None:
@@ -243,7 +227,7 @@ def _overridden(app: AppDir, place: ParamPlace, name: str) -> Iterator[str]:
     if place.component is None or place.environment is not None:
         return
     for environment in app.environment_names():
-        setting = app.resolve(with_params(app, place.component), environment).setting(name)
+        setting = app.resolve(app.component_with_params(place.component), environment).setting(name)
         if setting is not None and setting.layer in ENVIRONMENT_LAYERS:
             yield f"in `{environment}` another value counts ({setting.origin})"
 
@@ -272,14 +256,14 @@ def unset_param(app: AppDir, place: ParamPlace, key: str) -> ParamUnset:
 def _where_it_is(app: AppDir, place: ParamPlace, name: str) -> str:
     if place.component is None:
         return "mlstack param list shows where values are set"
-    setting = app.resolve(with_params(app, place.component), place.environment).setting(name)
+    setting = app.resolve(app.component_with_params(place.component), place.environment).setting(name)
     return "it has no value at any level" if setting is None else f"it comes from {setting.origin}"
 
 
 def _counts_now(app: AppDir, place: ParamPlace, name: str) -> Iterator[str]:
     if place.component is None:
         return
-    component = with_params(app, place.component)
+    component = app.component_with_params(place.component)
     try:
         resolved = app.resolve(component, place.environment)
     except ParamError:  # another parameter may be wrong, or this one is what is being mended
@@ -315,7 +299,7 @@ def list_params(
     place = app.environment(environment) if environment is not None else None
     names = [name for name in (component, module) if name is not None]
     if component is not None:
-        with_params(app, component)
+        app.component_with_params(component)
     components = app.selected(place, names)
     rows = [
         row
