@@ -8,7 +8,7 @@ from typing import Literal
 
 from mlstack.objects.kube_object import Identity
 
-RunEventKind = Literal[
+Outcome = Literal[
     "created",
     "updated",
     "recreated",
@@ -17,14 +17,12 @@ RunEventKind = Literal[
     "unchanged",
     "kept",
     "gone",
-    "waiting",
-    "pending",
-    "still",
-    "warning",
-    "note",
     "failed",
     "skipped",
 ]
+"""How an object ended."""
+
+RunEventKind = Literal[Outcome, "waiting", "pending", "still", "warning", "note"]
 
 
 STILL_S = 30.0

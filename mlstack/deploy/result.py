@@ -9,25 +9,12 @@ from typing import Any, Literal
 
 from mlstack.app.app import API_VERSION
 from mlstack.deploy.changes import Action, Change, Changes
-from mlstack.events import RunEvent
+from mlstack.events import Outcome, RunEvent
 from mlstack.objects.kube_object import Identity
 from mlstack.objects.managed_fields import FieldChange
 from mlstack.objects.masking import MASK, mask_object, mask_values, mask_whole
 from mlstack.readiness.rule import State
 from mlstack.readiness.terms import ReadinessState
-
-Outcome = Literal[
-    "created",
-    "updated",
-    "recreated",
-    "deleted",
-    "terminating",
-    "unchanged",
-    "kept",
-    "gone",
-    "failed",
-    "skipped",
-]
 
 RunKind = Literal["ApplyResult", "DeleteResult"]
 
