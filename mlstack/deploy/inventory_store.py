@@ -358,10 +358,10 @@ def _hidden(cluster: Cluster, unserved: Sequence[Member]) -> frozenset[Identity]
     return frozenset(member.identity for member in unserved if member.identity.group in groups)
 
 
-def ref_of(member: Member) -> ObjectRef:
-    """Give the address of a member."""
-    identity = member.identity
-    return ObjectRef(member.api_version, identity.kind, identity.namespace, identity.name)
+def ref_of(subject: Member | Change) -> ObjectRef:
+    """Give the address of a member, or of a change's object."""
+    identity = subject.identity
+    return ObjectRef(subject.api_version, identity.kind, identity.namespace, identity.name)
 
 
 # --- by labels, over every kind there is: a repair, not the rule ---

@@ -12,7 +12,7 @@ from mlstack.clock import Clock
 from mlstack.deploy.changes import Change, what_moved
 from mlstack.deploy.conflicts import with_uid
 from mlstack.deploy.deletion import GONE_S, Gone, is_same, obstacles, own_finalizers
-from mlstack.deploy.inventory_store import WEBHOOK_S
+from mlstack.deploy.inventory_store import WEBHOOK_S, ref_of
 from mlstack.deploy.object_diff import DiffContext, diff_object
 from mlstack.deploy.wait import ESTABLISHED_S, until_established
 from mlstack.errors import (
@@ -279,12 +279,6 @@ class ObjectWriter:
         if isinstance(error, ForbiddenError) and error.why == "terminating":
             return GONE_S if "definition" in error.message else 0.0
         return 0.0
-
-
-def ref_of(change: Change) -> ObjectRef:
-    """Give the address of a change's object."""
-    identity = change.identity
-    return ObjectRef(change.api_version, identity.kind, identity.namespace, identity.name)
 
 
 def _is_done(change: Change, now: Change) -> bool:

@@ -8,11 +8,11 @@ from mlstack.clock import Clock
 from mlstack.deploy import inventory_store
 from mlstack.deploy.changes import Change
 from mlstack.deploy.deletion import Gone, holders, obstacles
+from mlstack.deploy.inventory_store import ref_of
 from mlstack.deploy.live import namespaces_of, placed
 from mlstack.deploy.prune import candidates
 from mlstack.deploy.result import ComponentStatus, LeftOver, ObjectStatus, PodStatus, StatusResult
 from mlstack.deploy.target import Reached, Target, reach
-from mlstack.deploy.write import ref_of
 from mlstack.errors import ClusterError, ForbiddenError
 from mlstack.kube.client import Cluster, ObjectRef, Opener
 from mlstack.objects.kube_object import DesiredState, KubeObject, selector
