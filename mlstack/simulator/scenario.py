@@ -128,10 +128,6 @@ class Scenario:
     grace_s: int = 5  # of trainers, where their spec does not say
     controllers: int = 1  # how many there are, of which one leads
 
-    def with_grace(self, seconds: int) -> Scenario:
-        """Give the same with another grace for trainers."""
-        return replace(self, grace_s=seconds)
-
 
 # --- The objects that a scenario begins with, and those that come into it, as the API server would
 # have them
