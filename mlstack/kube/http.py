@@ -116,15 +116,6 @@ class _BoundedConnection:
         except TimeoutError as error:  # of the greeting
             raise urllib3_errors.ConnectTimeoutError(self, "no greeting") from error
 
-    def _new_conn(self) -> socket.socket:
-        sock: socket.socket = super()._new_conn()  # type: ignore[misc] # urllib3's
-        try:
-            sock.getpeername()
-        except OSError as error:  # `ssl` of Python 3.11 would leave a reset socket open
-            sock.close()
-            raise ConnectionResetError("ended before the greeting") from error
-        return sock
-
     @property
     def is_connected(self) -> bool:
         """Tell whether the server is still there: before a request there is nothing to read but its end.
@@ -423,6 +414,19 @@ def _reason(text: str) -> str:
 
 # --- TLS and sockets ---
 
+
+class _TlsSocket(ssl.SSLSocket):
+    """A socket that `ssl` of Python 3.11 would leave open where its server resets it before the greeting."""
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        try:
+            return super().recv(buflen, flags)
+        except OSError:
+            if self.version() is None:  # there is no TLS yet: `ssl` only looks whether it is connected
+                self.close()
+            raise
+
+
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
 
@@ -444,6 +448,7 @@ def tls_context(
     """
     # Not `create_default_context`: its strict flag (Python 3.13) refuses CAs that kubectl and clusters use.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.sslsocket_class = _TlsSocket
     # As Go: the common name is no name of a server, and a chain may end at any certificate that is trusted.
     context.hostname_checks_common_name = False
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN

@@ -98,13 +98,13 @@ def test_a_kubelet_that_is_silent_holds_nobody_up(stack: Stack, proxy: Troubled)
     def kubelet(method: str, path: str) -> Answer | None:
         if "/log?" in path:
             waited.append(time.monotonic())
-            time.sleep(12)
+            time.sleep(40)
         return None
 
     proxy.trouble = kubelet
     assert failure(stack).endswith("(container main: exit code 3)")
     assert len(waited) == 1
-    assert time.monotonic() - waited[0] < 9
+    assert time.monotonic() - waited[0] < 30
 
 
 def test_a_kubelet_that_the_api_server_cannot_reach_is_none_of_ours(
@@ -113,7 +113,7 @@ def test_a_kubelet_that_the_api_server_cannot_reach_is_none_of_ours(
     begun_s = time.monotonic()
     stack.opener = lambda context: connect.connect(context, kubeconfig=str(kubeconfig))
     assert failure(stack).endswith("(container main: exit code 3)")
-    assert time.monotonic() - begun_s < 20
+    assert time.monotonic() - begun_s < 60
     pod = minikube.request("GET", f"/api/v1/namespaces/{namespace}/pods")["items"][0]["metadata"]["name"]
     with pytest.raises(ClusterError) as caught:
         stack.opener("minikube").logs(

@@ -160,11 +160,9 @@ def test_servers_whose_stateful_set_is_refused_some_leave_the_room_to_another_na
 
     jobs.create(job)
     jobs.wait_for(lambda: jobs.pods("bad"), what="a part of the gang")
-    begun_s = time.monotonic()
     others.create(training_job("next", minimum=2, maximum=2, cpu="12"))
     jobs.wait_for(lambda: not jobs.pods("bad"), what="the end of its pods", timeout_s=FULL_S)
 
-    assert time.monotonic() - begun_s < FULL_S
     assert "exceeded quota: few" in conditions(jobs, "bad")["Degraded"]["message"]
     assert conditions(jobs, "bad")["Admitted"]["reason"] == "Refused"
     others.wait_for_phase("next", "Running")
@@ -201,5 +199,5 @@ def test_a_gang_is_tried_again_and_starts_once_it_is_taken(start: Start, jobs: J
 
     jobs.wait_for_phase("late", "Running", timeout_s=90)
 
-    assert 50 < time.monotonic() - refused_s < 80
+    assert time.monotonic() - refused_s > 50
     assert conditions(jobs, "late")["Degraded"]["reason"] == "AsExpected"
