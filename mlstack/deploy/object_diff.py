@@ -22,7 +22,7 @@ from mlstack.deploy.conflicts import (
 )
 from mlstack.deploy.inventory import Inventory, Member, people_hash
 from mlstack.deploy.live import LastApplied, LiveState, is_reachable, pruned_labels
-from mlstack.deploy.replacement import ReplacementVerdict, needs_new_run
+from mlstack.deploy.replacement import ReplacementVerdict
 from mlstack.deploy.target import Reached
 from mlstack.errors import (
     ConflictError,
@@ -35,6 +35,7 @@ from mlstack.objects import kube_object, managed_fields
 from mlstack.objects.kinds import Kinds
 from mlstack.objects.kube_object import MANAGER, Identity, KubeObject
 from mlstack.objects.managed_fields import AUTOSCALING, FieldChange, Path
+from mlstack.readiness.assess import needs_new_run
 
 Manifest = Mapping[str, Any]
 
@@ -396,7 +397,7 @@ def _differing(
     facts: Mapping[str, Any],
     after: Manifest,
 ) -> Change:
-    why = needs_new_run(wanted.with_data(live), changed)
+    why = needs_new_run(live, changed)
     if why:
         verdict = replacement.judge(wanted, context.environment, fixed=why, why=why)
         return _anew(context, wanted, live, changed, verdict, facts["notes"])
@@ -434,7 +435,7 @@ def _of_refused(context: DiffContext, wanted: KubeObject, live: Manifest, error:
     )
     changed = tuple({one.path: one for one in differing}.values())
     lost = definition.refuse_losses(context.cluster, live, wanted.data) if is_definition else ()
-    why = needs_new_run(wanted.with_data(live), changed)
+    why = needs_new_run(live, changed)
     fixed = "; ".join(lost) or replacement.sentence(wanted, error.causes, changed)
     verdict = replacement.judge(wanted, context.environment, fixed=fixed, why=why)
     if fault is not None and verdict.recreate:

@@ -1,13 +1,9 @@
-"""What may change in objects whose controller does not follow every change.
-
-A rule looks at the fields that differ and gives the reason why the object needs a new run, or None if
-the change can be made in place. Kinds without a rule change in place.
-"""
+"""Objects that cannot change in place, objects of others, and all that an apply refuses to do."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,141 +24,14 @@ from mlstack.kube import parallel
 from mlstack.objects.kinds import CRD_GROUP
 from mlstack.objects.kube_object import APP_LABEL, ENVIRONMENT_LABEL, KubeObject, marks
 from mlstack.objects.managed_fields import FieldChange, path_text
-from mlstack.readiness import operators
-from mlstack.table import Table
-
-Rule = Callable[[KubeObject, Sequence[FieldChange]], str | None]
-
-RULES: Table[Rule] = Table("rule of what may change")
-replacement = RULES.register
-
-_FIXED_OF_ELASTIC_JOBS = (
-    *(f"spec.{name}" for name in ("image", "port", "ports_num", "ports_num_for_sparse")),
-    *(f"spec.{name}" for name in ("portsNum", "portsNumForSparse", "pserver.minInstance")),
-    *(f"spec.trainer.{name}" for name in ("entrypoint", "workspace", "resources")),
-    *(f"spec.pserver.{name}" for name in ("min-instance", "entrypoint", "resources", "storage")),
-    *(f"spec.master.{name}" for name in ("enabled", "entrypoint", "resources", "storage", "etcd")),
-)
-_ROLE_WORDS = {"Worker": "workers", "PS": "parameter servers", "Evaluator": "evaluators"}
-
-
-def needs_new_run(live: KubeObject, changed: Sequence[FieldChange]) -> str | None:
-    """Say why an object has to be made anew to take a change; None if it can change in place."""
-    found = RULES.get(f"{live.group}/{live.kind}")
-    return found(live, changed) if found else None
-
-
-@replacement(
-    "kubeflow.org/TFJob",
-    "kubeflow.org/MPIJob",
-    "kubeflow.org/XGBoostJob",
-    "kubeflow.org/PaddleJob",
-    "kubeflow.org/JAXJob",
-)
-def training_job(live: KubeObject, changed: Sequence[FieldChange]) -> str | None:
-    """Recreate when more than `runPolicy` and metadata differ.
-
-    The operators (the training operator, the MPI operator for its own MPIJobs) ignore most changes of a
-    running job, and count a worker that they remove themselves as failed, so scaling down ends the job. A
-    suspended job has no pods and reads its specification when it resumes.
-    """
-    lasting = [change for change in changed if not _follows(change.path)]
-    if not lasting or _has_condition(live, "Suspended"):
-        return None
-    what = ", ".join(dict.fromkeys(words(change) for change in lasting[:3]))
-    more = f" and {len(lasting) - 3} more" if len(lasting) > 3 else ""
-    if _has_condition(live, "Succeeded") or _has_condition(live, "Failed"):
-        why = f"the {operators.serving_operator(live.data)} does not change a finished job."
-    else:
-        why = f"the {operators.serving_operator(live.data)} does not change a running job."
-    return f"{live.name}: {what}{more} needs a new run: {why}"
-
-
-@replacement("kubeflow.org/PyTorchJob")
-def pytorch_job(live: KubeObject, changed: Sequence[FieldChange]) -> str | None:
-    """Recreate as other training jobs, but let an elastic job change its number of workers."""
-    elastic = bool((live.data.get("spec") or {}).get("elasticPolicy"))
-    scaled = "spec.pytorchReplicaSpecs.Worker.replicas"
-    return training_job(live, [one for one in changed if not (elastic and one.path == scaled)])
-
-
-@replacement("paddlepaddle.org/TrainingJob")
-def elastic_job(live: KubeObject, changed: Sequence[FieldChange]) -> str | None:
-    """Recreate where the definition says that a field is immutable: one model, one kind of pods."""
-    lasting = [change for change in changed if _is_fixed(change.path)]
-    if not lasting:
-        return None
-    what = ", ".join(dict.fromkeys(words(change) for change in lasting[:3]))
-    more = f" and {len(lasting) - 3} more" if len(lasting) > 3 else ""
-    return f"{live.name}: {what}{more} needs a new run: a training job keeps its image, commands and servers."
-
-
-def _is_fixed(path: str) -> bool:
-    below = any(path == fixed or path.startswith(f"{fixed}.") for fixed in _FIXED_OF_ELASTIC_JOBS)
-    return below or path in ("spec.pserver", "spec.master")
-
-
-def _follows(path: str) -> bool:
-    return path.startswith(("metadata", "spec.runPolicy"))
-
-
-def _has_condition(live: KubeObject, name: str) -> bool:
-    conditions = (live.data.get("status") or {}).get("conditions") or ()
-    return any(one.get("type") == name and one.get("status") == "True" for one in conditions)
-
-
-def words(change: FieldChange) -> str:
-    """Name a change as people do: `workers 1 -> 3`, `image a -> b`."""
-    steps = change.path.split(".")
-    role = steps[2] if len(steps) > 2 and steps[1].endswith("ReplicaSpecs") else ""
-    if change.action != "changed":
-        name = _ROLE_WORDS.get(role, role.lower()) if len(steps) == 3 and role else _last(change.path)
-        return f"{name} {change.action}"
-    if role and steps[-1] == "replicas":
-        return f"{_ROLE_WORDS.get(role, role.lower())} {change.old} -> {change.new}"
-    if not all(isinstance(value, str | int | float) for value in (change.old, change.new)):
-        return f"{_last(change.path)} changed"
-    return f"{_last(change.path)} {_short(change.old)} -> {_short(change.new)}"
-
-
-def _last(path: str) -> str:
-    return path.rpartition("spec.")[2] or path
-
-
-def _short(value: str | float) -> str:
-    return str(value) or '""'
-
+from mlstack.readiness import assess
+from mlstack.readiness.ml import change_text
 
 # --- Objects whose change cannot be made in place: which are made anew, which never, and what to
 # say
 
 RECREATE = "mlstack.dev/recreate"
 
-_Key = tuple[str, str]
-
-# What goes with them does not come back.
-_NEVER: Mapping[_Key, str] = {
-    ("", "PersistentVolumeClaim"): "its data would be lost; make one of another name",
-    ("", "PersistentVolume"): "its data would be lost; make one of another name",
-    ("", "Namespace"): "everything in it would be lost",
-    (CRD_GROUP, "CustomResourceDefinition"): "every object of its kind would be lost",
-}
-# Made anew without being asked for: a new run is what a change of them means.
-_BY_THEMSELVES: Mapping[_Key, str] = {
-    ("batch", "Job"): "Kubernetes does not change the pods of a Job.",
-}
-# The server names `spec` alone; these of its fields are not meant.
-_FREE: Mapping[_Key, tuple[str, ...]] = {
-    ("apps", "StatefulSet"): (
-        "spec.replicas",
-        "spec.ordinals",
-        "spec.template",
-        "spec.updateStrategy",
-        "spec.revisionHistoryLimit",
-        "spec.persistentVolumeClaimRetentionPolicy",
-        "spec.minReadySeconds",
-    ),
-}
 # The words of Kubernetes 1.30 to 1.36; no code tells these refusals from others.
 _FIXED = re.compile(
     r"immutable|may not change|cannot change|may not be changed|updates to .* are forbidden"
@@ -186,19 +55,18 @@ def judge(wanted: KubeObject, environment: str, *, fixed: str, why: str | None) 
     Raises:
         ConfigError: the annotation says neither `true` nor `never`.
     """
-    key = (wanted.group, wanted.kind)
-    said = _annotation(wanted)
+    said, kind = _annotation(wanted), assess.replacement_of(wanted.data)
     keep = f"or let the files say there what the cluster has (`mlstack diff {environment}` shows both)"
-    if key in _NEVER:
-        hint = f"a {wanted.kind} is never made anew: {_NEVER[key]}, {keep}"
+    if kind.never:
+        hint = f"a {wanted.kind} is never made anew: {kind.never}, {keep}"
         return ReplacementVerdict(recreate=False, reason=fixed, hint=hint)
     if said == "never":
         hint = f"its annotation `{RECREATE}: never` keeps it from being made anew; change that, {keep}"
         return ReplacementVerdict(recreate=False, reason=why or fixed, hint=hint)
     if why or said == "true":
         return ReplacementVerdict(recreate=True, reason=why or fixed)
-    if key in _BY_THEMSELVES:
-        return ReplacementVerdict(recreate=True, reason=f"{fixed}: {_BY_THEMSELVES[key]}")
+    if kind.unasked:
+        return ReplacementVerdict(recreate=True, reason=f"{fixed}: {kind.unasked}")
     place = f"environments/{environment}/patches/{wanted.component}.yaml"
     hint = (
         f'let it be deleted and made anew by the annotation `{RECREATE}: "true"` on it'
@@ -242,7 +110,7 @@ def sentence(wanted: KubeObject, causes: Sequence[Cause], changed: Sequence[Fiel
         text = "" if _FIXED.search(cause.message) else cause.message.partition(": Invalid value:")[0]
         for name in _names(wanted, cause, changed):
             named.setdefault(name, text)
-    listed = [f"`{name}`" for name in named] or [words(one) for one in changed]
+    listed = [f"`{name}`" for name in named] or [change_text(one) for one in changed]
     more = f" and {len(listed) - _RECREATED_NAMED} more" if len(listed) > _RECREATED_NAMED else ""
     told = "; ".join(dict.fromkeys(text for text in named.values() if text))
     what = f"{', '.join(listed[:_RECREATED_NAMED]) or 'a field'}{more} cannot change while the object exists"
@@ -252,15 +120,13 @@ def sentence(wanted: KubeObject, causes: Sequence[Cause], changed: Sequence[Fiel
 def _names(wanted: KubeObject, cause: Cause, changed: Sequence[FieldChange]) -> tuple[str, ...]:
     if cause.field not in ("", "spec"):
         return (cause.field,)
-    free = _FREE.get((wanted.group, wanted.kind), ())
+    free = assess.replacement_of(wanted.data).mutable
     meant = (one.path for one in changed if one.path.startswith("spec") and not one.path.startswith(free))
     return tuple(dict.fromkeys(meant)) or ((cause.field,) if cause.field else ())
 
 
 # --- Whose an object is: that of another app or environment, or of another set of objects ---
 
-# What several apps may bring at once, as long as they agree on it.
-_SHARED = frozenset({("", "Namespace"), (CRD_GROUP, "CustomResourceDefinition")})
 _MARKS = frozenset(
     path_text(("f:metadata", "f:labels", f"f:{name}"))
     for name in (*marks(app="", environment="", component=""), MEMBER_LABEL)
@@ -286,8 +152,7 @@ def former_owner(wanted: KubeObject, live: KubeObject, environments: Collection[
 
 def is_shared(wanted: KubeObject, changed: Iterable[FieldChange]) -> bool:
     """Tell whether an object of another is just as we want it and may stay theirs: only marks differ."""
-    is_mine_alone = (wanted.group, wanted.kind) not in _SHARED
-    return not is_mine_alone and all(one.path in _MARKS for one in changed)
+    return assess.replacement_of(wanted.data).shared and all(one.path in _MARKS for one in changed)
 
 
 # --- Changes that must not be carried out: found as they are worked out, shown by diff, refused by

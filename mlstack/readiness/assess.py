@@ -8,13 +8,16 @@ from typing import Any
 
 from mlstack.app.app import ConditionSign, FieldSign, ReadyRule, ReadyRules, Sign
 from mlstack.objects.kube_object import group_of
-from mlstack.objects.managed_fields import ANY
+from mlstack.objects.managed_fields import ANY, FieldChange
 from mlstack.readiness import core, ml, platform, pods, workloads
 from mlstack.readiness.rule import (
+    NEW_RUN_RULES,
+    REPLACEMENTS,
     RULES,
     UNSEEN,
     Facts,
     Readiness,
+    Replacement,
     condition_text,
     done,
     failed,
@@ -236,3 +239,17 @@ def _has_controller(facts: Facts) -> bool:
         return facts.has_status
     group = group_of(str(facts.data.get("apiVersion", "")))
     return "." in group and not group.endswith(".k8s.io")
+
+
+# --- what may change in place ---
+
+
+def needs_new_run(live: Mapping[str, Any], changed: Sequence[FieldChange]) -> str | None:
+    """Say why an object has to be made anew to take a change; None if it can change in place."""
+    rule = NEW_RUN_RULES.get(key_of(live))
+    return rule(live, changed) if rule else None
+
+
+def replacement_of(data: Mapping[str, Any]) -> Replacement:
+    """Give what becomes of an object if it cannot change in place."""
+    return REPLACEMENTS.get(key_of(data)) or Replacement()

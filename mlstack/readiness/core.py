@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from mlstack.readiness import pods
-from mlstack.readiness.rule import Facts, Readiness, failed, ready, rule, waiting
+from mlstack.readiness.rule import REPLACEMENTS, Facts, Readiness, Replacement, failed, ready, rule, waiting
+
+REPLACEMENTS.register("PersistentVolumeClaim", "PersistentVolume")(
+    Replacement(never="its data would be lost; make one of another name")
+)
+REPLACEMENTS.register("Namespace")(Replacement(never="everything in it would be lost", shared=True))
 
 
 @rule("Pod")

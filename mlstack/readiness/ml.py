@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mlstack.objects.managed_fields import FieldChange
 from mlstack.readiness import pods
-from mlstack.readiness.operators import unseen
+from mlstack.readiness.operators import serving_operator, unseen
 from mlstack.readiness.pods import Trouble
 from mlstack.readiness.rule import (
     Facts,
@@ -16,6 +17,7 @@ from mlstack.readiness.rule import (
     done,
     failed,
     job_rule,
+    new_run_rule,
     number,
     ready,
     rule,
@@ -512,3 +514,76 @@ def workload(facts: Facts) -> Readiness:
     if not why:
         return unseen(facts) or waiting("waiting for quota", queue="quota")
     return waiting(f"waiting for quota: {why}", queue="quota")
+
+
+# --- which changes of a training job need a new run ---
+
+_FIXED_OF_ELASTIC_JOBS = (
+    *("image", "port", "ports_num", "ports_num_for_sparse", "portsNum", "portsNumForSparse"),
+    *(f"trainer.{name}" for name in ("entrypoint", "workspace", "resources")),
+    *(f"pserver.{name}" for name in ("min-instance", "minInstance", "entrypoint", "resources", "storage")),
+    *(f"master.{name}" for name in ("enabled", "entrypoint", "resources", "storage", "etcd")),
+)
+_ROLE_WORDS = {"Worker": "workers", "PS": "parameter servers", "Evaluator": "evaluators"}
+
+
+@new_run_rule(
+    "kubeflow.org/TFJob",
+    "kubeflow.org/PyTorchJob",
+    "kubeflow.org/MPIJob",
+    "kubeflow.org/XGBoostJob",
+    "kubeflow.org/PaddleJob",
+    "kubeflow.org/JAXJob",
+)
+def new_run_of_training_job(live: Mapping[str, Any], changed: Sequence[FieldChange]) -> str | None:
+    """Ask for a new run when more than `runPolicy` and metadata differ.
+
+    The operators (the training operator, the MPI operator for its own MPIJobs) ignore most changes of a
+    running job, and count a worker that they remove themselves as failed, so scaling down ends the job; an
+    elastic PyTorchJob scales. A suspended job has no pods and reads its specification when it resumes.
+    """
+    followed = ["metadata", "spec.runPolicy"]
+    if (live.get("spec") or {}).get("elasticPolicy"):
+        followed.append("spec.pytorchReplicaSpecs.Worker.replicas")
+    lasting = [change for change in changed if not change.path.startswith(tuple(followed))]
+    facts = Facts(data=live)
+    if not lasting or facts.has("Suspended"):
+        return None
+    state = "finished" if facts.has("Succeeded") or facts.has("Failed") else "running"
+    return _new_run(live, lasting, f"the {serving_operator(live)} does not change a {state} job.")
+
+
+@new_run_rule("paddlepaddle.org/TrainingJob")
+def new_run_of_elastic_job(live: Mapping[str, Any], changed: Sequence[FieldChange]) -> str | None:
+    """Ask for a new run where the definition says that a field is immutable: one model, one kind of pods."""
+    fixed = [f"spec.{name}" for name in _FIXED_OF_ELASTIC_JOBS]
+    lasting = [
+        change
+        for change in changed
+        if change.path in ("spec.pserver", "spec.master", *fixed)
+        or change.path.startswith(tuple(f"{name}." for name in fixed))
+    ]
+    return (
+        _new_run(live, lasting, "a training job keeps its image, commands and servers.") if lasting else None
+    )
+
+
+def _new_run(live: Mapping[str, Any], changed: Sequence[FieldChange], why: str) -> str:
+    what = ", ".join(dict.fromkeys(change_text(change) for change in changed[:3]))
+    more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+    return f"{live['metadata']['name']}: {what}{more} needs a new run: {why}"
+
+
+def change_text(change: FieldChange) -> str:
+    """Name a change as people do: `workers 1 -> 3`, `image a -> b`."""
+    steps = change.path.split(".")
+    role = steps[2] if len(steps) > 2 and steps[1].endswith("ReplicaSpecs") else ""
+    name = change.path.rpartition("spec.")[2] or change.path
+    if role and (steps[-1] == "replicas" if change.action == "changed" else len(steps) == 3):
+        name = _ROLE_WORDS.get(role, role.lower())
+    if change.action != "changed":
+        return f"{name} {change.action}"
+    if not all(isinstance(value, str | int | float) for value in (change.old, change.new)):
+        return f"{name} changed"
+    old, new = (str(value) or '""' for value in (change.old, change.new))
+    return f"{name} {old} -> {new}"

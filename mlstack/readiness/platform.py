@@ -5,7 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mlstack.readiness.operators import unseen
-from mlstack.readiness.rule import Facts, Readiness, condition_text, failed, ready, rule, waiting
+from mlstack.readiness.rule import (
+    REPLACEMENTS,
+    Facts,
+    Readiness,
+    Replacement,
+    condition_text,
+    failed,
+    ready,
+    rule,
+    waiting,
+)
+
+REPLACEMENTS.register("apiextensions.k8s.io/CustomResourceDefinition")(
+    Replacement(never="every object of its kind would be lost", shared=True)
+)
 
 
 @rule("apiextensions.k8s.io/CustomResourceDefinition")

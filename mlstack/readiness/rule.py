@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from mlstack.objects.kube_object import group_of
+from mlstack.objects.managed_fields import FieldChange
 from mlstack.table import Table
 
 State = Literal["ready", "waiting", "failed", "done", "suspended", "terminating", "missing"]
@@ -118,6 +119,25 @@ def job_rule(*kinds: str) -> Callable[[Rule], Rule]:
     """Register the rule of kinds that run to an end."""
     RUN_TO_AN_END.update(kinds)
     return rule(*kinds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replacement:
+    """What becomes of objects of a kind that cannot change in place."""
+
+    never: str = ""  # what would be lost if one were made anew: it never is
+    unasked: str = ""  # why one is made anew without being asked for
+    mutable: tuple[str, ...] = ()  # fields that are not meant where the server names `spec` alone
+    shared: bool = False  # several apps may bring the same one, as long as they agree on it
+
+
+REPLACEMENTS: Table[Replacement] = Table("replacement of objects")
+
+# Given a live object and what is to change in it: why that needs a new run, None if it changes in place.
+NewRunRule = Callable[[Mapping[str, Any], Sequence[FieldChange]], str | None]
+
+NEW_RUN_RULES: Table[NewRunRule] = Table("rule of what needs a new run")
+new_run_rule = NEW_RUN_RULES.register
 
 
 def key_of(data: Mapping[str, Any]) -> str:

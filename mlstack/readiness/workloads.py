@@ -6,8 +6,10 @@ from dataclasses import replace
 
 from mlstack.readiness import pods
 from mlstack.readiness.rule import (
+    REPLACEMENTS,
     Facts,
     Readiness,
+    Replacement,
     condition_text,
     done,
     failed,
@@ -21,6 +23,22 @@ from mlstack.readiness.rule import (
 
 _REVISION_LABEL = "controller-revision-hash"
 _QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+
+# A new run is what a change of a Job means.
+REPLACEMENTS.register("batch/Job")(Replacement(unasked="Kubernetes does not change the pods of a Job."))
+REPLACEMENTS.register("apps/StatefulSet")(
+    Replacement(
+        mutable=(
+            "spec.replicas",
+            "spec.ordinals",
+            "spec.template",
+            "spec.updateStrategy",
+            "spec.revisionHistoryLimit",
+            "spec.persistentVolumeClaimRetentionPolicy",
+            "spec.minReadySeconds",
+        )
+    )
+)
 
 
 @rule("apps/Deployment")
