@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mlstack.clock import Clock
     from mlstack.deploy.plan import ApplyPlan
     from mlstack.deploy.result import ChangeReport, RunResult, StatusResult
-    from mlstack.deploy.rollback import KnownGood
+    from mlstack.deploy.rollback import LastGood
     from mlstack.events import OnEvent, RunEvent
 
 
@@ -243,7 +243,7 @@ def going_back(plan: ApplyPlan, output_format: str, *, clock: Clock) -> Iterator
 
 
 def _go_back(
-    plan: ApplyPlan, error: MlstackError, known: KnownGood | None, output_format: str, clock: Clock
+    plan: ApplyPlan, error: MlstackError, known: LastGood | None, output_format: str, clock: Clock
 ) -> None:
     from mlstack.operations import deploy
 

@@ -126,7 +126,7 @@ def approve(plan: ApplyPlan, *, now_s: float, salt: str) -> Approval:
     Raises:
         ClusterError: the cluster does not say who it is.
     """
-    state, changes, target = plan.reached.state, plan.changes, plan.reached.target
+    state, changes, target = plan.resolved.state, plan.changes, plan.resolved.target
     if changes.cluster is None or not guard.is_known(changes.cluster):
         raise ClusterError("the cluster does not say who it is, so a plan could be applied to any other")
     plan_digest = PlanDigest(salt, costly=state.has_secrets)

@@ -11,7 +11,7 @@ from mlstack.deploy import history, inventory_store, plan, result
 from mlstack.deploy.changes import Action, ApplyOptions, Change
 from mlstack.deploy.inventory import MEMBER_LABEL, Member
 from mlstack.deploy.inventory_store import ref_of
-from mlstack.deploy.target import Reached, Target, reach
+from mlstack.deploy.target import ResolvedTarget, Target, resolve
 from mlstack.errors import UsageError
 from mlstack.kube import parallel
 from mlstack.kube.client import Opener
@@ -88,7 +88,7 @@ def _same_kind(
     """Compare files with files, or a cluster with a cluster."""
     targets = [replace(target, environment=side.environment) for side in (left, right)]
     before, after = (
-        one.desired() if left.where == "local" else live_state(reach(one, opener)) for one in targets
+        one.desired() if left.where == "local" else live_state(resolve(one, opener)) for one in targets
     )
     here, there = (one.app.environment(one.environment) for one in targets)
     secrets = (*before.secrets, *after.secrets)
@@ -107,7 +107,7 @@ def _with_cluster(
     goal = replace(target, environment=live.environment)
     place, there = (one.app.environment(one.environment) for one in (desired, goal))
     state = moved_to(desired.desired(), place, there)
-    changes = plan.diff_environment(reach(goal, opener, state=state), _ASKING).changes.changes
+    changes = plan.diff_environment(resolve(goal, opener, state=state), _ASKING).changes.changes
     own = Identity("", "Namespace", "", state.namespace)  # which an apply would make first
     return tuple(
         replace(change, fields=result.veiled(change.fields, state.secrets))
@@ -144,16 +144,16 @@ def turned(change: Change) -> Change:
     return replace(change, action=action, fields=fields, desired=None, reason="", notes=())
 
 
-def live_state(reached: Reached) -> DesiredState:
+def live_state(resolved: ResolvedTarget) -> DesiredState:
     """Give what we own of the objects that an environment has in its cluster."""
-    state = reached.state
+    state = resolved.state
     inventory = inventory_store.load_or_find(
-        reached.cluster, app=state.app, environment=state.environment, namespace=reached.place.namespace
+        resolved.cluster, app=state.app, environment=state.environment, namespace=resolved.place.namespace
     )
-    members = inventory.of_components(state.components) if reached.selective else inventory.ordered()
+    members = inventory.of_components(state.components) if resolved.selective else inventory.ordered()
 
     def fetch(member: Member) -> KubeObject | None:
-        live = reached.cluster.get(ref_of(member))
+        live = resolved.cluster.get(ref_of(member))
         return None if live is None else KubeObject(data=_owned(live), component=member.component)
 
     objects = parallel.whole(parallel.run(fetch, members))

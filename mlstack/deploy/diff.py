@@ -10,14 +10,8 @@ from mlstack.deploy import replacement
 from mlstack.deploy.changes import ApplyOptions, Change, Changes
 from mlstack.deploy.live import LastApplied, LiveState, is_reachable
 from mlstack.deploy.object_diff import DiffContext, change_of_new_definition, context_of, diff_object
-from mlstack.deploy.target import Reached
-from mlstack.errors import (
-    ClusterError,
-    ConfigError,
-    ForbiddenError,
-    InvalidError,
-    MlstackError,
-)
+from mlstack.deploy.target import ResolvedTarget
+from mlstack.errors import ClusterError, ConfigError, ForbiddenError, InvalidError, MlstackError
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.objects import order
@@ -32,7 +26,7 @@ _USUAL = ApplyOptions()
 
 
 def diff(
-    reached: Reached, live: LiveState, options: ApplyOptions = _USUAL, *, check_new: bool = False
+    resolved: ResolvedTarget, live: LiveState, options: ApplyOptions = _USUAL, *, check_new: bool = False
 ) -> Changes:
     """Compare what is wanted with what is there; nothing is written.
 
@@ -43,11 +37,11 @@ def diff(
         ForbiddenError: rights to look are missing.
         ConfigError: an object depends on one that is neither in this run nor in the cluster.
     """
-    state, cluster = reached.state, reached.cluster
+    state, cluster = resolved.state, resolved.cluster
     _refuse_absent_targets((*live.created, *live.objects), cluster)
     wanted = order.ordered((*live.created, *live.objects), state.depends)
     context = replace(
-        context_of(reached, options, live.inventory), live=live, scalers=live.scalers, check_new=check_new
+        context_of(resolved, options, live.inventory), live=live, scalers=live.scalers, check_new=check_new
     )
     results = parallel.run(lambda one: diff_object(context, one), wanted)
     if not check_new:
@@ -57,8 +51,8 @@ def diff(
         app=state.app,
         environment=state.environment,
         namespace=state.namespace,
-        context=reached.place.context,
-        cluster=reached.identity,
+        context=resolved.place.context,
+        cluster=resolved.identity,
         changes=changes,
         depends=state.depends,
         secrets=state.secrets,

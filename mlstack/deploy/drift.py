@@ -18,7 +18,7 @@ from mlstack.deploy.diff import kept_labels
 from mlstack.deploy.inventory import Inventory, Member, other_owner_of, owned_hash, payload_hash
 from mlstack.deploy.live import placed
 from mlstack.deploy.object_diff import context_of
-from mlstack.deploy.target import Reached
+from mlstack.deploy.target import ResolvedTarget
 from mlstack.errors import ConflictError, InvalidError
 from mlstack.kube import parallel
 from mlstack.kube.client import ObjectRef
@@ -224,19 +224,19 @@ class Drift:
     notes: tuple[str, ...] = ()  # what could not be seen
 
 
-def find_drift(reached: Reached) -> Drift:
+def find_drift(resolved: ResolvedTarget) -> Drift:
     """Judge every object of an environment; nothing is written."""
-    state, cluster = reached.state, reached.cluster
+    state, cluster = resolved.state, resolved.cluster
     inventory = inventory_store.load_or_find(
-        cluster, app=state.app, environment=state.environment, namespace=reached.place.namespace
+        cluster, app=state.app, environment=state.environment, namespace=resolved.place.namespace
     )
     labelled = inventory.label if inventory.members else dict
     members = tuple(obj.with_data(labelled(obj.data)) for obj in state.objects)
-    reached = replace(reached, state=replace(state, objects=members))
+    resolved = replace(resolved, state=replace(state, objects=members))
     wanted = placed(members, cluster)
-    finder = _DriftFinder(reached, inventory)
+    finder = _DriftFinder(resolved, inventory)
     rows = parallel.whole(parallel.run(finder.find, wanted))
-    extra, unseen = _extra(reached, inventory, {obj.identity for obj in wanted})
+    extra, unseen = _extra(resolved, inventory, {obj.identity for obj in wanted})
     return Drift(
         objects=(*rows, *extra),
         notes=tuple(dict.fromkeys((*state.notes, *inventory.notes, *finder.notes, *unseen))),
@@ -246,10 +246,10 @@ def find_drift(reached: Reached) -> Drift:
 class _DriftFinder:
     """Looks at one object after the other."""
 
-    def __init__(self, reached: Reached, inventory: Inventory) -> None:
-        self._cluster, self._inventory = reached.cluster, inventory
-        self._secrets = reached.state.secrets
-        self._context = context_of(reached, inventory=inventory)
+    def __init__(self, resolved: ResolvedTarget, inventory: Inventory) -> None:
+        self._cluster, self._inventory = resolved.cluster, inventory
+        self._secrets = resolved.state.secrets
+        self._context = context_of(resolved, inventory=inventory)
         self._labels: dict[Identity, tuple[tuple[str, str], ...]] = {}
         self._left: dict[Identity, str] = {}
 
@@ -360,13 +360,13 @@ def _absent(wanted: KubeObject, *, is_ending: bool, was_there: bool) -> ObjectDr
 
 
 def _extra(
-    reached: Reached, inventory: Inventory, wanted: set[Identity]
+    resolved: ResolvedTarget, inventory: Inventory, wanted: set[Identity]
 ) -> tuple[tuple[ObjectDrift, ...], tuple[str, ...]]:
     """Give what is there with our marks and not in the files: left over by us, or copied by somebody."""
-    items, notes = inventory_store.labelled_objects(reached.cluster, inventory)
+    items, notes = inventory_store.labelled_objects(resolved.cluster, inventory)
     rows = [row for item in items if (row := _extra_row(item, inventory)) and row.identity not in wanted]
-    if reached.selective:
-        rows = [row for row in rows if row.component in reached.state.components]
+    if resolved.selective:
+        rows = [row for row in rows if row.component in resolved.state.components]
     return tuple(sorted(rows, key=lambda row: row.identity)), notes
 
 

@@ -10,13 +10,12 @@ from datetime import UTC, datetime
 import mlstack
 from mlstack.app.app import Environment
 from mlstack.clock import Clock
-from mlstack.deploy import history as codec
-from mlstack.deploy import result
+from mlstack.deploy import history, result
 from mlstack.deploy import target as guard
 from mlstack.deploy.changes import Changes
 from mlstack.deploy.history import CHANGING, REVISION_LABEL, EncodedRevision, Items, Result, Revision, Secret
 from mlstack.deploy.inventory import name_of
-from mlstack.deploy.target import Reached, Target
+from mlstack.deploy.target import ResolvedTarget, Target
 from mlstack.errors import (
     ClusterError,
     ConflictError,
@@ -63,11 +62,11 @@ class History:
 
     def revisions(self) -> tuple[Revision, ...]:
         """Give all revisions that are complete, oldest first."""
-        return codec.revisions(self._items())
+        return history.revisions(self._items())
 
     def impossible(self) -> tuple[int, ...]:
         """Give the numbers of revisions whose facts nobody could have written."""
-        return codec.impossible(self._items())
+        return history.impossible(self._items())
 
     def find(self, number: int) -> Revision:
         """Give one revision.
@@ -76,12 +75,12 @@ class History:
             NotFoundError: there is none of that number.
         """
         items = self._items()
-        known = codec.revisions(items)
+        known = history.revisions(items)
         for revision in known:
             if revision.number == number:
                 return revision
-        if number in codec.impossible(items):
-            raise codec.damaged(number)
+        if number in history.impossible(items):
+            raise history.damaged(number)
         kept = f"; there are {known[0].number} to {known[-1].number}" if known else "; no history is kept"
         raise NotFoundError(
             f"environment `{self.environment}` has no revision {number}{kept}",
@@ -98,11 +97,11 @@ class History:
         def part(name: str) -> bytes:
             secret = self.cluster.get(self._ref(name))
             if secret is None:
-                raise codec.damaged(revision.number)
-            return codec.content_of(secret, revision.number)
+                raise history.damaged(revision.number)
+            return history.content_of(secret, revision.number)
 
-        names = codec.part_names(self.name, revision.number, revision.parts)
-        state = codec.decode(revision, parallel.whole(parallel.run(part, names)))
+        names = history.part_names(self.name, revision.number, revision.parts)
+        state = history.decode(revision, parallel.whole(parallel.run(part, names)))
         masking.note_objects({"items": [obj.data for obj in state.objects]})
         masking.note(*state.secrets)
         return state
@@ -120,11 +119,11 @@ class History:
             if_news: write nothing and give None if the newest revision says the same already.
         """
         items = self._items()
-        newest = next(reversed(codec.revisions(items)), None)
+        newest = next(reversed(history.revisions(items)), None)
         base = newest if selective else None
-        whole = state if base is None else codec.merged(self.load(base), state)
-        names = codec.unsettled(base, draft.components, draft.result)
-        encoded = codec.encode(whole)
+        whole = state if base is None else history.merged(self.load(base), state)
+        names = history.unsettled(base, draft.components, draft.result)
+        encoded = history.encode(whole)
         if if_news and newest and (newest.digest, newest.unsettled) == (encoded.digest, names):
             return None
         return self._write(replace(draft, unsettled=names), whole, encoded, items)
@@ -135,19 +134,19 @@ class History:
         A draft that is not `done` has its components still.
         """
         items = self._items()
-        newest = next(reversed(codec.revisions(items)), None)
+        newest = next(reversed(history.revisions(items)), None)
         if newest is None:
             return None
-        whole = codec.without(self.load(newest), draft.components if draft.result == "done" else ())
-        names = codec.unsettled(newest, draft.components, draft.result)
-        return self._write(replace(draft, unsettled=names), whole, codec.encode(whole), items)
+        whole = history.without(self.load(newest), draft.components if draft.result == "done" else ())
+        names = history.unsettled(newest, draft.components, draft.result)
+        return self._write(replace(draft, unsettled=names), whole, history.encode(whole), items)
 
     def _write(
         self, draft: Revision, whole: DesiredState, encoded: EncodedRevision, items: Items
     ) -> Revision:
         next_one = replace(
             draft,
-            number=codec.next_number(items),
+            number=history.next_number(items),
             objects=len(whole.objects),
             digest=encoded.digest,
             size_bytes=encoded.size_bytes,
@@ -156,13 +155,13 @@ class History:
         for taken in range(_ATTEMPTS):
             revision = replace(next_one, number=next_one.number + taken)
             place = {"namespace": self.namespace, "app": self.app, "environment": self.environment}
-            written = codec.secrets(revision, encoded, **place)
+            written = history.secrets(revision, encoded, **place)
             try:
                 for secret in written:  # one after the other: the last one is what makes it a revision
                     self._create(secret)
             except ConflictError:
                 continue
-            self._delete(codec.outdated([*items, *written]))
+            self._delete(history.outdated([*items, *written]))
             return revision
         raise ClusterError(f"revision {next_one.number} and the next are written by somebody else")
 
@@ -229,9 +228,9 @@ def open_history(target: Target, opener: Opener, *, clock: Clock) -> History:
     return History.of(target.app.app().name, place, cluster, clock=clock)
 
 
-def history_of_run(reached: Reached, *, clock: Clock, ahead: bool = False) -> History:
+def history_of_run(resolved: ResolvedTarget, *, clock: Clock, ahead: bool = False) -> History:
     """Give the history that a run enters; with `ahead` it is read while the run goes on."""
-    found = History.of(reached.state.app, reached.place, reached.cluster, clock=clock)
+    found = History.of(resolved.state.app, resolved.place, resolved.cluster, clock=clock)
     return found.read_ahead() if ahead else found
 
 
@@ -242,7 +241,7 @@ LEAVING_S = 6.0
 
 
 def write(
-    reached: Reached,
+    resolved: ResolvedTarget,
     changes: Changes,
     outcomes: Mapping[Identity, RunEvent],
     *,
@@ -260,7 +259,7 @@ def write(
     was killed before it could, or failed and what it wrote works by now.
 
     Args:
-        reached: what was wanted, and where.
+        resolved: what was wanted, and where.
         changes: what was to be done.
         outcomes: how each object ended.
         what: the run in a few words, as `run_summary` gives them.
@@ -278,12 +277,12 @@ def write(
     if isinstance(error, UnreachableError):  # whoever applies next makes up for it
         return
     # What was not to be created is not to be created by a later rollback either.
-    objects = tuple(obj for obj in reached.state.objects if obj.identity not in missing)
+    objects = tuple(obj for obj in resolved.state.objects if obj.identity not in missing)
     try:
         history.record(
-            _draft(reached, changes, outcomes, what=what, error=error, clock=clock),
-            replace(reached.state, objects=objects),
-            selective=reached.selective,
+            _draft(resolved, changes, outcomes, what=what, error=error, clock=clock),
+            replace(resolved.state, objects=objects),
+            selective=resolved.selective,
             if_news=not changed,
         )
     except ClusterError as failure:
@@ -292,7 +291,7 @@ def write(
 
 
 def write_removal(
-    reached: Reached,
+    resolved: ResolvedTarget,
     changes: Changes,
     outcomes: Mapping[Identity, RunEvent],
     *,
@@ -304,12 +303,12 @@ def write_removal(
 
     Of a deletion that was interrupted it has them still, as what does not work.
     """
-    what = run_summary(reached.target, "delete")
-    draft = _draft(reached, changes, outcomes, what=what, error=error, clock=clock)
+    what = run_summary(resolved.target, "delete")
+    draft = _draft(resolved, changes, outcomes, what=what, error=error, clock=clock)
     # The files need not know a component any more.
     names = {*draft.components, *(change.component for change in changes.changes)} - {""}
     try:
-        history_of_run(reached, clock=clock).record_removal(replace(draft, components=tuple(sorted(names))))
+        history_of_run(resolved, clock=clock).record_removal(replace(draft, components=tuple(sorted(names))))
     except ClusterError as failure:
         on_event(_unkept(failure))
 
@@ -321,7 +320,7 @@ def before_leaving(record: Callable[[], None]) -> None:
 
 
 def _draft(
-    reached: Reached,
+    resolved: ResolvedTarget,
     changes: Changes,
     outcomes: Mapping[Identity, RunEvent],
     *,
@@ -332,10 +331,10 @@ def _draft(
     return Revision(
         number=0,
         time=timestamp(clock.now_s()),
-        who=reached.target.who,
+        who=resolved.target.who,
         what=what,
         result=_result(error),
-        components=tuple(reached.state.components),
+        components=tuple(resolved.state.components),
         counts=dict(result.run_result(changes, outcomes).counts),
         planned=len(changes.visible),
         version=mlstack.__version__,

@@ -16,7 +16,7 @@ from mlstack.deploy.changes import ApplyOptions
 from mlstack.deploy.history import UNNAMED, Revision
 from mlstack.deploy.history_store import History
 from mlstack.deploy.inventory import Inventory, Member, owned_hash, payload_hash, shared_hash
-from mlstack.deploy.target import Reached
+from mlstack.deploy.target import ResolvedTarget
 from mlstack.errors import ClusterError, ForbiddenError, MlstackError, ObjectNotFoundError, UnreachableError
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef
@@ -66,12 +66,16 @@ class LiveState:
 
 
 def fetch(
-    reached: Reached, options: ApplyOptions, *, inventory: Inventory | None = None, writing: bool = False
+    resolved: ResolvedTarget,
+    options: ApplyOptions,
+    *,
+    inventory: Inventory | None = None,
+    writing: bool = False,
 ) -> LiveState:
     """Read all that a comparison needs: few lists, then single objects, side by side; nothing is written.
 
     Args:
-        reached: what is wanted, and where to look.
+        resolved: what is wanted, and where to look.
         options: how it is to be done.
         inventory: what the environment has there, where it is known.
         writing: ask also whether we may do everything.
@@ -80,15 +84,15 @@ def fetch(
         ObjectNotFoundError: a kind or namespace is neither there nor part of this run.
         ClusterError: the cluster cannot be asked.
     """
-    state, cluster = reached.state, reached.cluster
+    state, cluster = resolved.state, resolved.cluster
     reading = prefetch(partial(_inventory, cluster, state)) if inventory is None else None
     needed = namespaces_of(state.objects, state)
     namespaces = prefetch(partial(parallel.run, partial(_has_namespace, cluster), needed))
     groups = [group for group in large_groups(state.objects) if Kinds.builtin().lookup(*group[:2])]
     lists = {group: prefetch(partial(list_metadata, cluster, group)) for group in groups}
     known = inventory or (reading() if reading else _empty(state))
-    scalers = Scalers(state.objects, cluster, pruned=pruned_labels(reached, options))
-    past = _Past.ask(reached, known, writing=writing) if reading and not known.exists else _Past()
+    scalers = Scalers(state.objects, cluster, pruned=pruned_labels(resolved, options))
+    past = _Past.ask(resolved, known, writing=writing) if reading and not known.exists else _Past()
     if reading and not known.exists:
         prefetch(cluster.kinds)  # whoever asks meanwhile waits for this answer
         scalers.prefetch({one.namespace for one in state.objects if (one.group, one.kind) in SCALABLE})
@@ -133,24 +137,24 @@ class _Past:
     may_all: PendingResult[bool] | None = None
 
     @classmethod
-    def ask(cls, reached: Reached, inventory: Inventory, *, writing: bool) -> _Past:
-        cluster = reached.cluster
+    def ask(cls, resolved: ResolvedTarget, inventory: Inventory, *, writing: bool) -> _Past:
+        cluster = resolved.cluster
         return cls(
-            has_history=prefetch(partial(history_store.exists, inventory.app, reached.place, cluster)),
+            has_history=prefetch(partial(history_store.exists, inventory.app, resolved.place, cluster)),
             elsewhere=prefetch(partial(inventory_store.other_namespaces, cluster, inventory)),
             may_all=prefetch(partial(permissions.may_everything, cluster)) if writing else None,
         )
 
 
-def pruned_labels(reached: Reached, options: ApplyOptions) -> PrunedLabels | None:
+def pruned_labels(resolved: ResolvedTarget, options: ApplyOptions) -> PrunedLabels | None:
     """Give what tells of an object that the run does not bring whether it deletes it."""
     if not options.prune:
         return None
-    state = reached.state
+    state = resolved.state
     marks = kube_object.marks(app=state.app, environment=state.environment, component="")
     ours = {key: marks[key] for key in (kube_object.APP_LABEL, kube_object.ENVIRONMENT_LABEL)}
     components = frozenset(kube_object.label_of(name) for name in state.components)
-    return PrunedLabels(marks=ours, components=components if reached.selective else None)
+    return PrunedLabels(marks=ours, components=components if resolved.selective else None)
 
 
 # --- kinds and namespaces ---
@@ -402,9 +406,9 @@ class LastApplied:
     `fault` says why the history cannot be read; empty if it can be, or nobody asked.
     """
 
-    def __init__(self, reached: Reached) -> None:
-        self._cluster, self._lock, self.fault = reached.cluster, Lock(), ""
-        self._history = History.of(reached.state.app, reached.place, reached.cluster, clock=_Still())
+    def __init__(self, resolved: ResolvedTarget) -> None:
+        self._cluster, self._lock, self.fault = resolved.cluster, Lock(), ""
+        self._history = History.of(resolved.state.app, resolved.place, resolved.cluster, clock=_Still())
         self._revisions: tuple[Revision, ...] | None = None
         self._sets: dict[int, Mapping[Identity, Manifest]] = {}
 

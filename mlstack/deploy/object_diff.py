@@ -23,13 +23,8 @@ from mlstack.deploy.conflicts import (
 from mlstack.deploy.inventory import Inventory, Member, people_hash
 from mlstack.deploy.live import LastApplied, LiveState, is_reachable, pruned_labels
 from mlstack.deploy.replacement import ReplacementVerdict
-from mlstack.deploy.target import Reached
-from mlstack.errors import (
-    ConflictError,
-    InvalidError,
-    MlstackError,
-    VersionGoneError,
-)
+from mlstack.deploy.target import ResolvedTarget
+from mlstack.errors import ConflictError, InvalidError, MlstackError, VersionGoneError
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.objects import kube_object, managed_fields
 from mlstack.objects.kinds import Kinds
@@ -124,15 +119,15 @@ class DiffContext:
 
 
 def context_of(
-    reached: Reached, options: ApplyOptions = _USUAL, inventory: Inventory | None = None
+    resolved: ResolvedTarget, options: ApplyOptions = _USUAL, inventory: Inventory | None = None
 ) -> DiffContext:
     """Give what holds for every object of a run, in which each object is asked for."""
-    state, app = reached.state, reached.target.app
+    state, app = resolved.state, resolved.target.app
     return DiffContext(
-        cluster=reached.cluster,
+        cluster=resolved.cluster,
         environment=state.environment,
-        scalers=Scalers(state.objects, reached.cluster, pruned=pruned_labels(reached, options)),
-        applied=LastApplied(reached),
+        scalers=Scalers(state.objects, resolved.cluster, pruned=pruned_labels(resolved, options)),
+        applied=LastApplied(resolved),
         options=options,
         rules=app.app().conflicts,
         environments=frozenset(map(kube_object.label_of, app.environment_names())),

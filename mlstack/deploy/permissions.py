@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from mlstack.app.app import Environment
 from mlstack.deploy.changes import Change
 from mlstack.deploy.inventory import Inventory, name_of
-from mlstack.deploy.target import Reached
+from mlstack.deploy.target import ResolvedTarget
 from mlstack.errors import ForbiddenError
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef, Right, Rights
@@ -78,7 +78,7 @@ def check(
 
 
 @contextmanager
-def explaining(reached: Reached, *, writing: bool) -> Iterator[None]:
+def explaining(resolved: ResolvedTarget, *, writing: bool) -> Iterator[None]:
     """Say all that is missing where looking at a cluster ends at the first right that is.
 
     Raises:
@@ -90,8 +90,8 @@ def explaining(reached: Reached, *, writing: bool) -> Iterator[None]:
         if error.why != "rights":
             raise
         try:
-            if not may_everything(reached.cluster):
-                _refuse(reached.cluster, reached.place, [*_of_looking(reached, writing=writing)])
+            if not may_everything(resolved.cluster):
+                _refuse(resolved.cluster, resolved.place, [*_of_looking(resolved, writing=writing)])
         except ForbiddenError as whole:
             raise whole from error
         raise
@@ -145,10 +145,10 @@ def _of_records(
         )
 
 
-def _of_looking(reached: Reached, *, writing: bool) -> Iterator[RequiredRight]:
-    place, state = reached.place, reached.state
-    plurals = _Plurals(reached.cluster, [obj.data for obj in state.objects])
-    answers = parallel.run(lambda obj: reached.cluster.get(ObjectRef.of(obj.data)), state.objects)
+def _of_looking(resolved: ResolvedTarget, *, writing: bool) -> Iterator[RequiredRight]:
+    place, state = resolved.place, resolved.state
+    plurals = _Plurals(resolved.cluster, [obj.data for obj in state.objects])
+    answers = parallel.run(lambda obj: resolved.cluster.get(ObjectRef.of(obj.data)), state.objects)
     for obj, live in zip(state.objects, answers, strict=True):
         # New objects are tried out as well, so that looking needs the right to create them.
         verbs = ("get", "patch") if isinstance(live, Mapping) else ("get", "patch", "create")

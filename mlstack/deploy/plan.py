@@ -15,7 +15,7 @@ from mlstack.deploy.live import fetch
 from mlstack.deploy.lock import LastingLock
 from mlstack.deploy.prune import Pruning, candidates
 from mlstack.deploy.result import ChangeReport, RunKind, RunResult
-from mlstack.deploy.target import Reached
+from mlstack.deploy.target import ResolvedTarget
 from mlstack.errors import OutdatedError
 from mlstack.events import OnEvent, RunEvent, RunEventKind
 from mlstack.objects import kube_object
@@ -38,7 +38,7 @@ class ApplyPlan:
     """
 
     changes: Changes
-    reached: Reached  # what is wanted, and where
+    resolved: ResolvedTarget  # what is wanted, and where
     options: ApplyOptions
     inventory: Inventory  # what the environment had in its cluster when this was worked out
     forgotten: frozenset[Identity] = frozenset()  # its members that are not there any more, or another's
@@ -56,7 +56,7 @@ class ApplyPlan:
     @property
     def place(self) -> Environment:
         """Give the environment as it is used by this run."""
-        return self.reached.place
+        return self.resolved.place
 
     @property
     def environment(self) -> str:
@@ -111,27 +111,27 @@ class EnvironmentDiff:
     may_all: bool | None  # whether we may do everything in the cluster; None if that was not asked
 
 
-def diff_environment(reached: Reached, options: ApplyOptions) -> EnvironmentDiff:
+def diff_environment(resolved: ResolvedTarget, options: ApplyOptions) -> EnvironmentDiff:
     """Compare what is wanted with what is there and what was deployed before; nothing is written.
 
     Raises:
         ClusterError: the cluster cannot be asked or refuses an object.
     """
-    reached = _as_members(reached)
-    live = fetch(reached, options, writing=not options.dry_run)
-    changes = diff(reached, live, options, check_new=options.dry_run)
+    resolved = _as_members(resolved)
+    live = fetch(resolved, options, writing=not options.dry_run)
+    changes = diff(resolved, live, options, check_new=options.dry_run)
     known = live.inventory
     was_deployed = live.was_deployed or any(change.live_uid for change in changes.changes)
     if not known.exists and options.prune and was_deployed:
-        known = inventory_store.find_by_labels(reached.cluster, known)
-    pruning = candidates(reached, known, changes.changes) if options.prune else Pruning()
+        known = inventory_store.find_by_labels(resolved.cluster, known)
+    pruning = candidates(resolved, known, changes.changes) if options.prune else Pruning()
     notes = (
         *changes.notes,
         *known.notes,
         *pruning.notes,
         *_large_prune(pruning, options),
-        *_elsewhere(reached, live.elsewhere),
-        *(_former_environments(reached, known) if options.adopt else ()),
+        *_elsewhere(resolved, live.elsewhere),
+        *(_former_environments(resolved, known) if options.adopt else ()),
     )
     return EnvironmentDiff(
         changes=replace(changes, changes=(*changes.changes, *pruning.changes), notes=notes),
@@ -141,13 +141,13 @@ def diff_environment(reached: Reached, options: ApplyOptions) -> EnvironmentDiff
     )
 
 
-def _as_members(reached: Reached) -> Reached:
+def _as_members(resolved: ResolvedTarget) -> ResolvedTarget:
     """Label all that is wanted as members of the environment's inventory."""
-    state = reached.state
+    state = resolved.state
     inventory.refuse_member_labels(wanted.data for wanted in state.objects)
-    empty = Inventory(app=state.app, environment=state.environment, namespace=reached.place.namespace)
+    empty = Inventory(app=state.app, environment=state.environment, namespace=resolved.place.namespace)
     members = tuple(wanted.with_data(empty.label(wanted.data)) for wanted in state.objects)
-    return replace(reached, state=replace(state, objects=members))
+    return replace(resolved, state=replace(state, objects=members))
 
 
 def _large_prune(pruning: Pruning, options: ApplyOptions) -> Iterator[str]:
@@ -155,9 +155,9 @@ def _large_prune(pruning: Pruning, options: ApplyOptions) -> Iterator[str]:
         yield f"{pruning.warning}: more than half, which an apply does only with --allow-large-prune"
 
 
-def _elsewhere(reached: Reached, namespaces: Sequence[str]) -> Iterator[str]:
+def _elsewhere(resolved: ResolvedTarget, namespaces: Sequence[str]) -> Iterator[str]:
     """Say it when an environment comes to another namespace: what it has in the old one is left there."""
-    name = reached.place.name
+    name = resolved.place.name
     for namespace in namespaces:
         yield (
             f"environment `{name}` has objects in namespace `{namespace}` too:"
@@ -165,10 +165,10 @@ def _elsewhere(reached: Reached, namespaces: Sequence[str]) -> Iterator[str]:
         )
 
 
-def _former_environments(reached: Reached, known: Inventory) -> Iterator[str]:
+def _former_environments(resolved: ResolvedTarget, known: Inventory) -> Iterator[str]:
     """Say what is left of environments that the app does not have, whose objects are adopted."""
-    place, names = reached.place, set(map(kube_object.label_of, reached.target.app.environment_names()))
-    for former in inventory_store.other_environments(reached.cluster, known):
+    place, names = resolved.place, set(map(kube_object.label_of, resolved.target.app.environment_names()))
+    for former in inventory_store.other_environments(resolved.cluster, known):
         if former not in names:
             yield (
                 f"environment `{former}`, which the app does not have, keeps its inventory and history in"

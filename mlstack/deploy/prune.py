@@ -12,7 +12,7 @@ from mlstack.deploy.deletion import obstacles
 from mlstack.deploy.inventory import Inventory, Member, is_applied_by_us, other_owner_of
 from mlstack.deploy.inventory_store import InventoryLookup, Live, lookup, ref_of
 from mlstack.deploy.live import placed
-from mlstack.deploy.target import Reached, Target, reach
+from mlstack.deploy.target import ResolvedTarget, Target, resolve
 from mlstack.errors import (
     ConfigError,
     ForbiddenError,
@@ -173,28 +173,28 @@ def refuse_too_much(pruning: Pruning) -> None:
         )
 
 
-def candidates(reached: Reached, inventory: Inventory, changes: Sequence[Change]) -> Pruning:
+def candidates(resolved: ResolvedTarget, inventory: Inventory, changes: Sequence[Change]) -> Pruning:
     """Find the members of an inventory that the files no longer bring, and say what becomes of each.
 
     With selected components only theirs are looked at; what another component of the environment brings
     now has moved and stays.
 
     Args:
-        reached: what is wanted, and where to look; nothing is written.
+        resolved: what is wanted, and where to look; nothing is written.
         inventory: what was deployed.
         changes: what becomes of what is wanted.
 
     Raises:
         ClusterError: the cluster cannot say whether a member is there.
     """
-    selected = reached.state.components
-    members = inventory.of_components(selected) if reached.selective else inventory.ordered()
+    selected = resolved.state.components
+    members = inventory.of_components(selected) if resolved.selective else inventory.ordered()
     brought = {change.identity for change in changes if change.desired is not None}
     unbrought = [member for member in members if member.identity not in brought]
     if not unbrought:
         return Pruning(of=len(members))
-    elsewhere, doubt = _brought_elsewhere(reached) if reached.selective else (frozenset[Identity](), "")
-    result = lookup(reached.cluster, [one for one in unbrought if one.identity not in elsewhere])
+    elsewhere, doubt = _brought_elsewhere(resolved) if resolved.selective else (frozenset[Identity](), "")
+    result = lookup(resolved.cluster, [one for one in unbrought if one.identity not in elsewhere])
     uids = {change.live_uid for change in changes if change.desired is not None} - {""}
     verdicts = {one.identity: _verdict(one, result, inventory, uids, doubt) for one in result.members}
     deletions = {
@@ -215,10 +215,10 @@ def candidates(reached: Reached, inventory: Inventory, changes: Sequence[Change]
     )
 
 
-def _brought_elsewhere(reached: Reached) -> tuple[frozenset[Identity], str]:
+def _brought_elsewhere(resolved: ResolvedTarget) -> tuple[frozenset[Identity], str]:
     """Give what all components of the environment bring, or why that cannot be said."""
     try:
-        whole = reached.whole or replace(reached.target, components=()).desired()
+        whole = resolved.whole or replace(resolved.target, components=()).desired()
     except MlstackError as error:
         return frozenset(), f"may have moved to a component that cannot be rendered: {error.message}"
     return frozenset(obj.identity for obj in whole.objects), ""
@@ -251,7 +251,7 @@ def _why(member: Member, live: Live | None) -> str:
 class PruneSet:
     """What there is to take away."""
 
-    reached: Reached  # where it is; its state is what the files bring, as far as they render
+    resolved: ResolvedTarget  # where it is; its state is what the files bring, as far as they render
     changes: Changes  # a deletion for each object, or `kept` with the reason
     inventory: Inventory
     forgotten: frozenset[Identity]  # members that are not there any more, or are another's
@@ -273,21 +273,21 @@ def prune_set(target: Target, opener: Opener, *, spare: KeepOptions) -> PruneSet
         ClusterError: the cluster cannot be asked or is another one.
     """
     state, fault = _rendered(target)
-    reached = reach(target, opener, state=state)
-    cluster, place = reached.cluster, reached.place
+    resolved = resolve(target, opener, state=state)
+    cluster, place = resolved.cluster, resolved.place
     inventory = inventory_store.load_or_find(
         cluster, app=state.app, environment=state.environment, namespace=place.namespace
     )
-    members = _members(reached, inventory)
+    members = _members(resolved, inventory)
     if isinstance(fault, NotFoundError) and not members:
         raise fault
-    asked = [*members, *_of_files(reached, inventory)]
-    if not spare.namespaces and not reached.selective:  # made before everything else, by no component
+    asked = [*members, *_of_files(resolved, inventory)]
+    if not spare.namespaces and not resolved.selective:  # made before everything else, by no component
         asked.append(Member(identity=Identity("", "Namespace", "", place.namespace), api_version="v1"))
     result = lookup(cluster, asked)
     verdicts = _verdicts(result, inventory, spare)
     taken = refuse_along(cluster, inventory, verdicts, spare)
-    deletions = _deletions(reached, result, verdicts)
+    deletions = _deletions(resolved, result, verdicts)
     going = [one.found for one in deletions if one.action == "delete" and one.found is not None]
     unrendered = fault and f"by the inventory alone, as the files cannot be rendered: {fault.message}"
     notes = (*inventory.notes, *([unrendered] if unrendered else []))
@@ -296,14 +296,14 @@ def prune_set(target: Target, opener: Opener, *, spare: KeepOptions) -> PruneSet
         environment=state.environment,
         namespace=state.namespace,
         context=place.context,
-        cluster=reached.identity,
+        cluster=resolved.identity,
         changes=deletions,
         depends=state.depends,
         notes=(*notes, *taken_along(going, cluster), *retained(going, cluster), *taken),
     )
     lost = {key for key, verdict in verdicts.items() if verdict.fate in ("gone", "foreign")}
     return PruneSet(
-        reached=reached,
+        resolved=resolved,
         changes=changes,
         inventory=inventory,
         forgotten=frozenset(lost & inventory.members.keys()),
@@ -319,12 +319,12 @@ def _rendered(target: Target) -> tuple[DesiredState, MlstackError | None]:
         return DesiredState(app=app, environment=place.name, namespace=place.namespace, objects=()), error
 
 
-def _members(reached: Reached, inventory: Inventory) -> tuple[Member, ...]:
+def _members(resolved: ResolvedTarget, inventory: Inventory) -> tuple[Member, ...]:
     """Give the members that are to go: all, or those of the selected components and modules."""
-    if reached.selective:
-        names = set(reached.state.components)
-        heads = tuple(f"{name}." for name in reached.target.components)
-        names |= set(reached.target.components)
+    if resolved.selective:
+        names = set(resolved.state.components)
+        heads = tuple(f"{name}." for name in resolved.target.components)
+        names |= set(resolved.target.components)
         return tuple(
             member
             for member in inventory.ordered()
@@ -332,15 +332,15 @@ def _members(reached: Reached, inventory: Inventory) -> tuple[Member, ...]:
         )
     if not inventory.exists:  # rebuilt by the marks just now
         return inventory.ordered()
-    labelled, _ = inventory_store.members_by_labels(reached.cluster, inventory)
+    labelled, _ = inventory_store.members_by_labels(resolved.cluster, inventory)
     return inventory.with_members(
         member for member in labelled if member.identity not in inventory.members
     ).ordered()
 
 
-def _of_files(reached: Reached, inventory: Inventory) -> Iterator[Member]:
+def _of_files(resolved: ResolvedTarget, inventory: Inventory) -> Iterator[Member]:
     """Give what the files bring and the inventory does not know: it may be there, ours or another's."""
-    for wanted in placed(reached.state.objects, reached.cluster):
+    for wanted in placed(resolved.state.objects, resolved.cluster):
         if wanted.identity not in inventory.members:
             yield Member(identity=wanted.identity, api_version=wanted.api_version, component=wanted.component)
 
@@ -364,16 +364,16 @@ def _verdicts(result: InventoryLookup, inventory: Inventory, spare: KeepOptions)
     }
 
 
-def _deletions(reached: Reached, result: InventoryLookup, verdicts: Verdicts) -> tuple[Change, ...]:
+def _deletions(resolved: ResolvedTarget, result: InventoryLookup, verdicts: Verdicts) -> tuple[Change, ...]:
     """Give what becomes of everything that is there, in the order of execution."""
     going = [member for member in result.members if verdicts[member.identity].fate == "delete"]
     # Whole objects are read: what they hold says what they need and what goes with them.
-    results = parallel.run(lambda member: reached.cluster.get(ref_of(member)), going)
+    results = parallel.run(lambda member: resolved.cluster.get(ref_of(member)), going)
     lives = dict(result.live)
     for member, live in zip(going, results, strict=True):
         if live is not None and not isinstance(live, MlstackError):
             lives[member.identity] = live
-    brought = {wanted.identity for wanted in reached.state.objects}
+    brought = {wanted.identity for wanted in resolved.state.objects}
     deletions = {}
     for member in result.members:
         key, verdict = member.identity, verdicts[member.identity]
@@ -381,7 +381,7 @@ def _deletions(reached: Reached, result: InventoryLookup, verdicts: Verdicts) ->
             obsolete = "the files no longer bring it" if brought and key not in brought else ""
             deletions[key] = _deletion(member, verdict, lives.get(key), verdict.reason or obsolete)
     subjects = [change.subject for change in deletions.values()]
-    return tuple(deletions[key] for key in last_first(subjects, reached.state.depends))
+    return tuple(deletions[key] for key in last_first(subjects, resolved.state.depends))
 
 
 # --- retained: what outlives a deletion, because a controller made it and people's work may be in it ---

@@ -16,7 +16,7 @@ from mlstack.deploy.live import fetch
 from mlstack.deploy.plan import ApplyPlan
 from mlstack.deploy.prune import is_claim
 from mlstack.deploy.result import RunResult
-from mlstack.deploy.target import Reached, Target, reach
+from mlstack.deploy.target import ResolvedTarget, Target, resolve
 from mlstack.errors import ClusterError, MlstackError, NotFoundError
 from mlstack.kube.client import Opener
 from mlstack.objects.kinds import kinds_of_crd
@@ -27,7 +27,7 @@ from mlstack.objects.kube_object import DesiredState, Identity, KubeObject
 class RollbackGoal:
     """Where going back leads: what is to be planned, the set of today, and what is to be said."""
 
-    reached: Reached
+    resolved: ResolvedTarget
     options: ApplyOptions
     what: str
     now: DesiredState
@@ -58,7 +58,7 @@ def earlier_goal(
         now, notes = earlier, (*notes, error.message)
     state, stays = earlier_state(earlier, now, may_lose=options.allow_destructive)
     return RollbackGoal(
-        reached=reach(target, lambda context: past.cluster, state=state),
+        resolved=resolve(target, lambda context: past.cluster, state=state),
         options=options,
         what=f"rollback to {revision.number}",
         now=now,
@@ -169,7 +169,7 @@ class Retreat:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KnownGood:
+class LastGood:
     """What an apply may go back to without a question, as it was known before it began."""
 
     revision: Revision  # the last one that worked
@@ -177,7 +177,7 @@ class KnownGood:
     borne_out: frozenset[Identity]  # the objects of which the cluster had exactly what the set says
 
 
-def known_good(plan: ApplyPlan, *, clock: Clock) -> KnownGood | None:
+def known_good(plan: ApplyPlan, *, clock: Clock) -> LastGood | None:
     """Give what an apply may go back to, before it begins; None if no earlier revision worked.
 
     A history lies in Secrets: whoever may write those in the namespace may write a revision of their own,
@@ -192,28 +192,28 @@ def known_good(plan: ApplyPlan, *, clock: Clock) -> KnownGood | None:
     Raises:
         ClusterError: the cluster cannot be asked.
     """
-    reached = plan.reached
-    kept = History.of(reached.state.app, reached.place, reached.cluster, clock=clock)
+    resolved = plan.resolved
+    kept = History.of(resolved.state.app, resolved.place, resolved.cluster, clock=clock)
     revisions = kept.revisions()
-    components = reached.state.components if reached.selective else ()
+    components = resolved.state.components if resolved.selective else ()
     while (good := history.last_good(revisions, components)) is not None:
         try:
             whole = kept.load(good)
         except DamagedHistoryError:  # the one before it may be whole
             revisions = tuple(revision for revision in revisions if revision.number < good.number)
             continue
-        earlier = history.only(whole, components) if reached.selective else whole
-        return KnownGood(revision=good, whole=whole, borne_out=_borne_out(plan, earlier))
+        earlier = history.only(whole, components) if resolved.selective else whole
+        return LastGood(revision=good, whole=whole, borne_out=_borne_out(plan, earlier))
     return None
 
 
 def _borne_out(plan: ApplyPlan, earlier: DesiredState) -> frozenset[Identity]:
     """Give the objects of a set that are there as it says; the inventory's hashes are not asked."""
-    reached = plan.reached
-    nothing = Inventory(app=earlier.app, environment=earlier.environment, namespace=reached.place.namespace)
+    resolved = plan.resolved
+    nothing = Inventory(app=earlier.app, environment=earlier.environment, namespace=resolved.place.namespace)
     members = tuple(obj.with_data(nothing.label(obj.data)) for obj in earlier.objects)
     try:
-        wanted = replace(reached, state=replace(earlier, objects=members))
+        wanted = replace(resolved, state=replace(earlier, objects=members))
         options = replace(plan.options, dry_run=True, create=False, adopt=False, keep_foreign_fields=True)
         changes = diff(wanted, fetch(wanted, options, inventory=nothing), options)
     except ClusterError:  # a kind that the cluster does not have: the apply itself needs none of this
@@ -221,7 +221,7 @@ def _borne_out(plan: ApplyPlan, earlier: DesiredState) -> frozenset[Identity]:
     return frozenset(change.identity for change in changes.changes if change.action == "unchanged")
 
 
-def known_goal(failed: ApplyPlan, error: MlstackError, known: KnownGood | None) -> RollbackGoal | str:
+def known_goal(failed: ApplyPlan, error: MlstackError, known: LastGood | None) -> RollbackGoal | str:
     """Find what to go back to after an apply that `error` ended, or say why nothing is rolled back.
 
     Objects come back that were there when the apply began, and those go that it has made; nothing else
@@ -232,16 +232,16 @@ def known_goal(failed: ApplyPlan, error: MlstackError, known: KnownGood | None) 
         return "nothing was changed, so nothing is rolled back"
     if known is None:
         return "nothing is rolled back: no earlier revision of this environment worked"
-    reached, number = failed.reached, known.revision.number
-    earlier = history.only(known.whole, reached.state.components) if reached.selective else known.whole
-    vouched, doubted = _believed(earlier, known, reached.state, failed.environment)
-    state, said = earlier_state(vouched, reached.state, may_lose=failed.options.allow_destructive)
+    resolved, number = failed.resolved, known.revision.number
+    earlier = history.only(known.whole, resolved.state.components) if resolved.selective else known.whole
+    vouched, doubted = _believed(earlier, known, resolved.state, failed.environment)
+    state, said = earlier_state(vouched, resolved.state, may_lose=failed.options.allow_destructive)
     return RollbackGoal(
-        reached=replace(reached, state=state, whole=known.whole),
+        resolved=replace(resolved, state=state, whole=known.whole),
         # The set was whole once, so that what goes is what the failed apply brought.
         options=replace(failed.options, prune=True, create=True, allow_large_prune=True),
         what=f"rollback to {number} after a failure",
-        now=reached.state,
+        now=resolved.state,
         revision=number,
         created=frozenset(row.object for row in done.objects if row.outcome == "created"),
         notes=(*said, *doubted, *_lost(done)),
@@ -260,7 +260,7 @@ def to_known(plan: ApplyPlan, goal: RollbackGoal, failed: ApplyPlan) -> Retreat:
 
 
 def _believed(
-    earlier: DesiredState, known: KnownGood, now: DesiredState, environment: str
+    earlier: DesiredState, known: LastGood, now: DesiredState, environment: str
 ) -> tuple[DesiredState, tuple[str, ...]]:
     """Give a set with the objects that were there as it says; of the others what is wanted of them now."""
     today = {obj.identity: obj for obj in now.objects}

@@ -147,7 +147,7 @@ def readable_holder(name: str) -> str:
     return f"{who} (pid {pid})" if slash and pid.isdigit() else name
 
 
-# --- target: what a deploy command was asked about, and the cluster it reached ---
+# --- target: what a deploy command was asked about, and the cluster that answers for it ---
 
 _QUESTIONS = 6
 """So many are asked side by side as soon as it is known that the cluster is the right one."""
@@ -193,7 +193,7 @@ class Target:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reached:
+class ResolvedTarget:
     """A target, rendered, with the cluster that answers for it."""
 
     target: Target
@@ -214,9 +214,9 @@ class Reached:
         return {rule.kind: rule for rule in self.target.app.app().readiness}
 
 
-def reach(
+def resolve(
     target: Target, opener: Opener, *, state: DesiredState | None = None, confined: bool = True
-) -> Reached:
+) -> ResolvedTarget:
     """Render a target and make sure that its context leads to its cluster; nothing else is asked there.
 
     The cluster says who it is while the files are rendered; what is wrong with the files is told first.
@@ -238,7 +238,7 @@ def reach(
         refuse_outside(place, wanted.objects)
     cluster, identity = answered()
     refuse_other(place, identity)
-    return Reached(target=target, place=place, state=wanted, cluster=cluster, identity=identity)
+    return ResolvedTarget(target=target, place=place, state=wanted, cluster=cluster, identity=identity)
 
 
 def _met(opener: Opener, context: str) -> tuple[Cluster, ClusterIdentity]:

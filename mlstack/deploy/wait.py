@@ -10,7 +10,7 @@ from mlstack import clock
 from mlstack.app.app import ReadyRules
 from mlstack.clock import Clock
 from mlstack.deploy.changes import ApplyOptions, Change
-from mlstack.deploy.target import Reached
+from mlstack.deploy.target import ResolvedTarget
 from mlstack.errors import ForbiddenError, MlstackError, NotReadyError, ObjectNotFoundError
 from mlstack.events import STILL_S, OnEvent, RunEvent, silent
 from mlstack.kube.client import Cluster, ObjectRef
@@ -18,7 +18,7 @@ from mlstack.kube.retrying import backoff
 from mlstack.objects import kube_object
 from mlstack.objects.kube_object import Identity, KubeObject, group_of
 from mlstack.readiness.assess import assess
-from mlstack.readiness.evaluate import SERVICE_LABEL, Logs, Seen, has_endpoint
+from mlstack.readiness.evaluate import SERVICE_LABEL, Logs, ResourceStatus, has_endpoint
 from mlstack.readiness.rule import Facts, Readiness, time_s
 from mlstack.readiness.terms import ReadinessState, Terms, Verdict
 from mlstack.readiness.terms import terms_of as agree
@@ -34,7 +34,7 @@ Manifest = Mapping[str, Any]
 
 
 def terms_of(
-    wanted: Sequence[KubeObject], reached: Reached, options: ApplyOptions
+    wanted: Sequence[KubeObject], resolved: ResolvedTarget, options: ApplyOptions
 ) -> Mapping[Identity, Terms]:
     """Give on what terms each object of a run is waited for.
 
@@ -45,7 +45,7 @@ def terms_of(
         one.identity: agree(
             one,
             timeout_s=options.timeout_s,
-            component_s=reached.state.timeouts,
+            component_s=resolved.state.timeouts,
             wait_for_jobs=options.wait_for_jobs,
         )
         for one in wanted
@@ -53,7 +53,7 @@ def terms_of(
 
 
 def until_applied(
-    reached: Reached,
+    resolved: ResolvedTarget,
     changes: Sequence[Change],
     options: ApplyOptions,
     *,
@@ -75,21 +75,21 @@ def until_applied(
         return
     terms = {
         who: one if who in written else one.untouched
-        for who, one in terms_of(wanted, reached, options).items()
+        for who, one in terms_of(wanted, resolved, options).items()
     }
     uids = {change.identity: change.live_uid for change in changes if change.live_uid}
     uids |= {who: str(data["metadata"]["uid"]) for who, data in written.items()}
-    place = reached.place
+    place = resolved.place
     watcher = ReadinessWatcher(
-        reached.cluster,
+        resolved.cluster,
         [one for one in wanted if terms[one.identity].policy != "none"],
         clock=clock,
-        labels=kube_object.selector(app=reached.state.app, environment=reached.state.environment),
+        labels=kube_object.selector(app=resolved.state.app, environment=resolved.state.environment),
         wait_for_load_balancer=place.wait_for_load_balancer,
         uids=uids,
         ahead_s=_ahead_s(written, clock.now_s()),
-        rules=reached.rules,
-        logs=Logs.of_state(reached.cluster, reached.state),
+        rules=resolved.rules,
+        logs=Logs.of_state(resolved.cluster, resolved.state),
     )
     hint = f"mlstack status {place.name}"
     until_ready(watcher, terms, clock=clock, on_event=on_event, standings=standings, hint=hint)
@@ -159,7 +159,7 @@ class _Watch:
         self._outage_s: float | None = None
         self.states: dict[Identity, _State] = {}
 
-    def look(self, seen: Sequence[Seen], outage: MlstackError | None) -> None:
+    def look(self, seen: Sequence[ResourceStatus], outage: MlstackError | None) -> None:
         """Take what is seen now."""
         now_s = self._clock.now_s()
         self._note_outage(outage, now_s)

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Literal
 
 from mlstack.app.app import API_VERSION, ClusterIdentity
 from mlstack.clock import Clock
-from mlstack.deploy import history_store, inventory_store, permissions, replacement, wait
+from mlstack.deploy import history_store, inventory_store, permissions, replacement, target, wait
 from mlstack.deploy import lock as locking
-from mlstack.deploy import target as guard
 from mlstack.deploy.changes import ApplyOptions
 from mlstack.deploy.history_store import History
 from mlstack.deploy.inventory import Inventory
@@ -25,7 +24,7 @@ from mlstack.deploy.plan import ApplyPlan, diff_environment, pretend, refuse_new
 from mlstack.deploy.prune import KeepOptions, prune_set, refuse_too_much
 from mlstack.deploy.result import ChangeReport, Interrupted, ObjectChange, RunResult, report, run_result
 from mlstack.deploy.run import Run
-from mlstack.deploy.target import Reached, Target, reach
+from mlstack.deploy.target import ResolvedTarget, Target, resolve
 from mlstack.errors import (
     ClusterError,
     ForbiddenError,
@@ -45,7 +44,7 @@ from mlstack.readiness.rule import Facts
 from mlstack.readiness.terms import Policy
 
 if TYPE_CHECKING:
-    from mlstack.deploy.rollback import KnownGood, Retreat
+    from mlstack.deploy.rollback import LastGood, Retreat
 
 _USUAL = ApplyOptions()
 _DRY_RUN = ApplyOptions(dry_run=True)
@@ -59,42 +58,42 @@ def plan_apply(target: Target, *, opener: Opener, options: ApplyOptions = _USUAL
         ConfigError: a file, parameter or template is wrong, or nothing would be deployed.
         ClusterError: the cluster cannot be asked, is another one, or refuses an object.
     """
-    return _plan(reach(target, opener), options)
+    return _plan(resolve(target, opener), options)
 
 
 def _plan(
-    reached: Reached, options: ApplyOptions, *, what: str = "", may_be_empty: bool = False
+    resolved: ResolvedTarget, options: ApplyOptions, *, what: str = "", may_be_empty: bool = False
 ) -> ApplyPlan:
     """Work out what a deploy of what is wanted would do, by an apply unless it is said `what` else.
 
     Raises:
         ForbiddenError: rights are missing; names all of them.
     """
-    place, identity = reached.place, reached.identity
+    place, identity = resolved.place, resolved.identity
     if not may_be_empty:
-        guard.refuse_empty(reached.state)
-    wait.terms_of(reached.state.objects, reached, options)  # a wrong annotation ends the run here
-    with permissions.explaining(reached, writing=not options.dry_run):
-        found = diff_environment(reached, options)  # fetch what is live, diff each object, find what to prune
+        target.refuse_empty(resolved.state)
+    wait.terms_of(resolved.state.objects, resolved, options)  # a wrong annotation ends the run here
+    with permissions.explaining(resolved, writing=not options.dry_run):
+        found = diff_environment(resolved, options)
     changes = found.changes.changes
     replacement.refuse(changes)
     if not options.allow_large_prune:
         refuse_too_much(found.pruning)
     # What lies in no namespace is known for sure only now: the server tells it of custom resources.
-    guard.refuse_outside(place, (change.subject for change in changes if change.component))
-    is_new = place.cluster is None and reached.target.context is None and guard.is_known(identity)
+    target.refuse_outside(place, (change.subject for change in changes if change.component))
+    is_new = place.cluster is None and resolved.target.context is None and target.is_known(identity)
     plan = ApplyPlan(
         changes=found.changes,
-        reached=reached,
+        resolved=resolved,
         options=options,
         inventory=found.inventory,
         forgotten=found.pruning.forgotten,
-        what=what or history_store.run_summary(reached.target, "apply"),
+        what=what or history_store.run_summary(resolved.target, "apply"),
         pin=identity if is_new else None,
     )
     if plan.writes and not options.dry_run:
         app = found.changes.app
-        permissions.check(reached.cluster, place, app, changes, found.inventory, may_all=found.may_all)
+        permissions.check(resolved.cluster, place, app, changes, found.inventory, may_all=found.may_all)
     return plan
 
 
@@ -124,7 +123,7 @@ def apply(plan: ApplyPlan, *, clock: Clock, on_event: OnEvent = silent) -> RunRe
 
 def _carry_out(plan: ApplyPlan, run: Run, clock: Clock) -> None:
     """Do the steps of a plan in their order; the inventory covers at each moment what may be there."""
-    past = history_store.history_of_run(plan.reached, clock=clock, ahead=plan.writes and not plan.deletes)
+    past = history_store.history_of_run(plan.resolved, clock=clock, ahead=plan.writes and not plan.deletes)
     inventory: Inventory | None = None
     try:
         now = _still_valid(plan, run)
@@ -134,7 +133,7 @@ def _carry_out(plan: ApplyPlan, run: Run, clock: Clock) -> None:
         if now.options.wait and not now.deletes:
             changes = [change for change in wanted if change.action != "missing"]
             wait.until_applied(
-                now.reached,
+                now.resolved,
                 changes,
                 now.options,
                 written=run.written,
@@ -167,8 +166,8 @@ def _carry_out(plan: ApplyPlan, run: Run, clock: Clock) -> None:
 def _bind(plan: ApplyPlan, on_event: OnEvent) -> None:
     """Bind an environment that is new to its cluster, before the first write."""
     if plan.pin is not None:
-        plan.reached.target.app.pin_identity(plan.environment, plan.pin)
-        who = guard.describe(plan.pin)
+        plan.resolved.target.app.pin_identity(plan.environment, plan.pin)
+        who = target.describe(plan.pin)
         text = f"environment `{plan.environment}` is now bound to this cluster ({who})"
         on_event(RunEvent("note", None, text))
 
@@ -176,15 +175,15 @@ def _bind(plan: ApplyPlan, on_event: OnEvent) -> None:
 def _begin(plan: ApplyPlan, clock: Clock, on_event: OnEvent) -> Run:
     for note in plan.changes.notes:
         on_event(RunEvent("note", None, note))
-    reached, changes, applies = plan.reached, plan.changes, not plan.deletes
-    reached.cluster.expect(min(parallel.WORKERS, len(changes.writes)))
+    resolved, changes, applies = plan.resolved, plan.changes, not plan.deletes
+    resolved.cluster.expect(min(parallel.WORKERS, len(changes.writes)))
     return Run(
-        reached.cluster,
+        resolved.cluster,
         on_event=on_event,
         clock=clock,
-        context=context_of(reached, plan.options, plan.inventory) if applies else None,
-        component_s=reached.state.timeouts if applies else None,
-        rules=reached.rules if applies else None,
+        context=context_of(resolved, plan.options, plan.inventory) if applies else None,
+        component_s=resolved.state.timeouts if applies else None,
+        rules=resolved.rules if applies else None,
         secrets=hidden([change.subject for change in changes.changes], changes.secrets),
         timeout_s=plan.options.timeout_s,
     )
@@ -193,8 +192,8 @@ def _begin(plan: ApplyPlan, clock: Clock, on_event: OnEvent) -> Run:
 @contextmanager
 def _locked(plan: ApplyPlan, run: Run, clock: Clock, on_event: OnEvent) -> Iterator[None]:
     """Let a run write while it holds the environment's lock, if there is anything to write or to lock."""
-    place, cluster, options = plan.place, plan.reached.cluster, plan.options
-    holder, app = plan.reached.target.holder, plan.changes.app
+    place, cluster, options = plan.place, plan.resolved.cluster, plan.options
+    holder, app = plan.resolved.target.holder, plan.changes.app
     if not plan.writes:
         locking.release_stale(cluster, place, app, holder=holder, clock=clock)
         run.use(cluster)
@@ -219,7 +218,7 @@ def _locked(plan: ApplyPlan, run: Run, clock: Clock, on_event: OnEvent) -> Itera
 
 def _has_namespace(plan: ApplyPlan) -> bool:
     try:
-        live = plan.reached.cluster.get(ObjectRef("v1", "Namespace", "", plan.place.namespace))
+        live = plan.resolved.cluster.get(ObjectRef("v1", "Namespace", "", plan.place.namespace))
     except ForbiddenError:  # whoever may work in one namespace only may not read namespaces
         return True
     return live is not None and not live["metadata"].get("deletionTimestamp")
@@ -234,8 +233,8 @@ def _still_valid(plan: ApplyPlan, run: Run) -> ApplyPlan:
             f"environment `{plan.environment}` was deployed since this was shown",
             hint="nothing was deleted; run the command again to see what is there now",
         )
-    empty = not plan.reached.state.objects
-    now = _plan(plan.reached, plan.options, what=plan.what, may_be_empty=empty)
+    empty = not plan.resolved.state.objects
+    now = _plan(plan.resolved, plan.options, what=plan.what, may_be_empty=empty)
     refuse_new(plan.changes, now.changes)
     still = {change.identity for change in now.changes.changes}
     for change in run.left(plan.changes.changes):
@@ -286,7 +285,7 @@ def _write_history(
     plan: ApplyPlan, run: Run, past: History, error: MlstackError | KeyboardInterrupt | None
 ) -> None:
     history_store.write(
-        plan.reached,
+        plan.resolved,
         plan.changes,
         run.outcomes,
         what=plan.what,
@@ -300,7 +299,7 @@ def _write_history(
 
 def _write_removal(plan: ApplyPlan, run: Run, clock: Clock, error: KeyboardInterrupt | None) -> None:
     history_store.write_removal(
-        plan.reached, plan.changes, run.outcomes, clock=clock, on_event=run.tell, error=error
+        plan.resolved, plan.changes, run.outcomes, clock=clock, on_event=run.tell, error=error
     )
 
 
@@ -310,7 +309,7 @@ def _forget(plan: ApplyPlan, run: Run, clock: Clock) -> None:
     if namespace is not None and namespace.kind in ("deleted", "terminating"):
         return  # with everything that was kept in it
     left = _shrink_inventory(plan, run, plan.inventory, run.records)
-    if plan.reached.selective:
+    if plan.resolved.selective:
         _write_removal(plan, run, clock, None)
         return
     inventory_store.remove(run.cluster, left)
@@ -335,9 +334,9 @@ def diff(target: Target, *, opener: Opener, options: ApplyOptions = _DRY_RUN) ->
         ClusterError: the cluster cannot be asked, is another one, or refuses an object; in the last case
             `partial` is the report.
     """
-    reached = reach(target, opener)
-    with permissions.explaining(reached, writing=False):
-        changes = diff_environment(reached, options).changes
+    resolved = resolve(target, opener)
+    with permissions.explaining(resolved, writing=False):
+        changes = diff_environment(resolved, options).changes
     result = report(changes)
     fault = replacement.unanswered(changes.changes)
     if fault is not None:
@@ -387,7 +386,7 @@ def plan(
         ConfigError: a file, parameter or template is wrong, or the plan file cannot be written.
         ClusterError: the cluster cannot be asked, is another one, or refuses an object.
     """
-    planned = _plan(reach(target, opener), options)
+    planned = _plan(resolve(target, opener), options)
     if out is not None:
         from mlstack.deploy import approve
 
@@ -412,12 +411,12 @@ def _planned_waits(plan: ApplyPlan) -> tuple[PlannedWait, ...]:
     """Give the objects that change and do not work at once, with the terms of the wait."""
     if not plan.options.wait:
         return ()
-    reached = plan.reached
+    resolved = plan.resolved
     changed = [change.desired for change in plan.changes.visible if change.desired is not None]
-    slow = [wanted for wanted in changed if not assess(Facts(data=wanted.data), reached.rules).is_fine]
+    slow = [wanted for wanted in changed if not assess(Facts(data=wanted.data), resolved.rules).is_fine]
     return tuple(
         PlannedWait(object=str(identity), policy=terms.policy, timeout_s=terms.timeout_s, goes_on=terms.brief)
-        for identity, terms in wait.terms_of(slow, reached, plan.options).items()
+        for identity, terms in wait.terms_of(slow, resolved, plan.options).items()
         if terms.policy != "none"
     )
 
@@ -439,10 +438,10 @@ def plan_approved(file: Path, target: Target, *, opener: Opener, options: ApplyO
     planned = approve.target_of(approval, target)
     state = planned.desired()
     approve.refuse_moved_files(approval, planned, where=str(file))
-    reached = reach(planned, opener, state=state)
-    approve.refuse_moved_cluster(approval, reached.identity, context=reached.place.context)
+    resolved = resolve(planned, opener, state=state)
+    approve.refuse_moved_cluster(approval, resolved.identity, context=resolved.place.context)
     what = f"apply of the plan of {approval.created}"
-    found = _plan(reached, approve.options_of(approval, options), what=what)
+    found = _plan(resolved, approve.options_of(approval, options), what=what)
     approve.refuse_moved_objects(approval, found, where=str(file))
     return found
 
@@ -476,7 +475,7 @@ def plan_delete(
     plan = ApplyPlan(
         kind="DeleteResult",
         changes=found.changes,
-        reached=found.reached,
+        resolved=found.resolved,
         options=ApplyOptions(dry_run=dry_run, wait=wait, timeout_s=timeout_s, lock_timeout_s=lock_timeout_s),
         inventory=found.inventory,
         forgotten=found.forgotten,
@@ -484,7 +483,7 @@ def plan_delete(
     )
     if plan.writes and not dry_run:
         permissions.check(
-            plan.reached.cluster, plan.place, plan.changes.app, plan.changes.changes, plan.inventory
+            plan.resolved.cluster, plan.place, plan.changes.app, plan.changes.changes, plan.inventory
         )
     return plan
 
@@ -516,7 +515,7 @@ def plan_rollback(
     from mlstack.deploy import rollback
 
     goal = rollback.earlier_goal(target, opener, number=number, options=options, clock=clock)
-    return rollback.to_earlier(_plan(goal.reached, options, what=goal.what, may_be_empty=True), goal)
+    return rollback.to_earlier(_plan(goal.resolved, options, what=goal.what, may_be_empty=True), goal)
 
 
 def rollback(plan: ApplyPlan, *, clock: Clock, on_event: OnEvent = silent) -> RunResult:
@@ -524,7 +523,7 @@ def rollback(plan: ApplyPlan, *, clock: Clock, on_event: OnEvent = silent) -> Ru
     return apply(plan, clock=clock, on_event=on_event)
 
 
-def known_good(plan: ApplyPlan, *, clock: Clock) -> KnownGood | None:
+def known_good(plan: ApplyPlan, *, clock: Clock) -> LastGood | None:
     """Give what an apply may go back to without a question, before it begins; None if nothing.
 
     Raises:
@@ -542,7 +541,7 @@ def locked_to_the_end(plan: ApplyPlan) -> Iterator[ApplyPlan]:
         yield replace(plan, lock=lock)
 
 
-def retreat(failed: ApplyPlan, error: MlstackError, *, known: KnownGood | None) -> Retreat:
+def retreat(failed: ApplyPlan, error: MlstackError, *, known: LastGood | None) -> Retreat:
     """Work out how to go back after an apply that `error` ended, to what `known_good` gave before it began.
 
     Raises:
@@ -553,5 +552,5 @@ def retreat(failed: ApplyPlan, error: MlstackError, *, known: KnownGood | None) 
     goal = rollback.known_goal(failed, error, known)
     if isinstance(goal, str):
         return rollback.Retreat(proposal=None, notes=(goal,))
-    plan = _plan(goal.reached, goal.options, what=goal.what, may_be_empty=True)
+    plan = _plan(goal.resolved, goal.options, what=goal.what, may_be_empty=True)
     return rollback.to_known(plan, goal, failed)

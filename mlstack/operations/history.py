@@ -16,7 +16,7 @@ from mlstack.deploy.drift import Difference, DriftState, ObjectDrift
 from mlstack.deploy.history import Revision
 from mlstack.deploy.history_store import History, open_history
 from mlstack.deploy.result import ObjectChange, report
-from mlstack.deploy.target import Target, reach
+from mlstack.deploy.target import Target, resolve
 from mlstack.errors import LockedError, NotFoundError
 from mlstack.kube.client import Opener
 from mlstack.kube.lease import Lease, Term
@@ -196,14 +196,14 @@ def find_drift(target: Target, *, opener: Opener) -> DriftResult:
         ConfigError: a file, parameter or template is wrong.
         ClusterError: the cluster cannot be asked or is another one.
     """
-    reached = reach(target, opener)
-    found = drift.find_drift(reached)
+    resolved = resolve(target, opener)
+    found = drift.find_drift(resolved)
     return DriftResult(
         ok=all(row.state == "same" for row in found.objects),
-        app=reached.state.app,
-        environment=reached.state.environment,
-        namespace=reached.state.namespace,
-        context=reached.place.context,
+        app=resolved.state.app,
+        environment=resolved.state.environment,
+        namespace=resolved.state.namespace,
+        context=resolved.place.context,
         objects=tuple(_row(row) for row in found.objects),
         counts=drift.summary(found.objects),
         notes=found.notes,

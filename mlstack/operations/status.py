@@ -12,12 +12,12 @@ from mlstack.deploy.inventory_store import ref_of
 from mlstack.deploy.live import namespaces_of, placed
 from mlstack.deploy.prune import candidates
 from mlstack.deploy.result import ComponentStatus, LeftOver, ObjectStatus, PodStatus, StatusResult
-from mlstack.deploy.target import Reached, Target, reach
+from mlstack.deploy.target import ResolvedTarget, Target, resolve
 from mlstack.errors import ClusterError, ForbiddenError
 from mlstack.kube.client import Cluster, ObjectRef, Opener
 from mlstack.objects.kube_object import DesiredState, KubeObject, selector
 from mlstack.operations import row
-from mlstack.readiness.evaluate import Logs, Seen, inspect
+from mlstack.readiness.evaluate import Logs, ResourceStatus, inspect
 from mlstack.readiness.operators import Operator, how_to_install, is_unseen, operator_of
 from mlstack.readiness.watcher import UNSEEN, ReadinessWatcher
 
@@ -32,15 +32,15 @@ def status(target: Target, *, opener: Opener, clock: Clock) -> StatusResult:
         ConfigError: a file, parameter or template is wrong.
         ClusterError: the cluster cannot be asked or is another one.
     """
-    report = _Report(reach(target, opener, confined=False), clock)
+    report = _Report(resolve(target, opener, confined=False), clock)
     seen, notes = inspect(
         report.wanted,
-        report.reached.cluster,
+        report.resolved.cluster,
         now_s=clock.now_s(),
-        wait_for_load_balancer=report.reached.place.wait_for_load_balancer,
+        wait_for_load_balancer=report.resolved.place.wait_for_load_balancer,
         labels=report.labels,
-        rules=report.reached.rules,
-        logs=Logs.of_state(report.reached.cluster, report.reached.state),
+        rules=report.resolved.rules,
+        logs=Logs.of_state(report.resolved.cluster, report.resolved.state),
     )
     report.find_left_over(seen)
     return report.of(seen, notes)
@@ -67,17 +67,17 @@ def watch(
         ConfigError: a file, parameter or template is wrong.
         ClusterError: the cluster cannot be asked or is another one.
     """
-    report = _Report(reach(target, opener, confined=False), clock)
-    reached = report.reached
+    report = _Report(resolve(target, opener, confined=False), clock)
+    resolved = report.resolved
     watcher = ReadinessWatcher(
-        reached.cluster,
+        resolved.cluster,
         report.wanted,
         clock=clock,
         labels=report.labels,
-        wait_for_load_balancer=reached.place.wait_for_load_balancer,
+        wait_for_load_balancer=resolved.place.wait_for_load_balancer,
         everything=True,
-        rules=reached.rules,
-        logs=Logs.of_state(reached.cluster, reached.state),
+        rules=resolved.rules,
+        logs=Logs.of_state(resolved.cluster, resolved.state),
     )
     ends_s = None if timeout_s is None else clock.now_s() + timeout_s
     last: StatusResult | None = None
@@ -104,16 +104,16 @@ def _outage(watcher: ReadinessWatcher) -> tuple[str, ...]:
 class _Report:
     """Writes down what is seen of one environment."""
 
-    def __init__(self, reached: Reached, clock: Clock) -> None:
-        self.reached, self._clock = reached, clock
-        self.wanted = placed(reached.state.objects, reached.cluster)
-        self.labels = selector(app=reached.state.app, environment=reached.state.environment)
+    def __init__(self, resolved: ResolvedTarget, clock: Clock) -> None:
+        self.resolved, self._clock = resolved, clock
+        self.wanted = placed(resolved.state.objects, resolved.cluster)
+        self.labels = selector(app=resolved.state.app, environment=resolved.state.environment)
         self._left_over: tuple[LeftOver, ...] = ()
         self._notes: tuple[str, ...] = ()
         self._going: tuple[str, ...] = ()
         self._found_s = 0.0
 
-    def follow_left_over(self, seen: Sequence[Seen]) -> None:
+    def follow_left_over(self, seen: Sequence[ResourceStatus]) -> None:
         """Look up what the files no longer bring, once, and again from time to time while any of it goes."""
         is_first, is_going = not self._found_s, self._going or self._is_terminating
         if is_first or (is_going and self._clock.now_s() - self._found_s >= _AGAIN_S):
@@ -123,9 +123,9 @@ class _Report:
     def _is_terminating(self) -> bool:
         return any(row.is_terminating for row in self._left_over)
 
-    def find_left_over(self, seen: Sequence[Seen]) -> None:
+    def find_left_over(self, seen: Sequence[ResourceStatus]) -> None:
         """Look up what the inventory has and the files no longer bring."""
-        state, cluster = self.reached.state, self.reached.cluster
+        state, cluster = self.resolved.state, self.resolved.cluster
         self._found_s = self._clock.now_s()
         brought = [_as_it_is(one) for one in seen]
         try:
@@ -135,7 +135,7 @@ class _Report:
             )
             if not inventory.exists and any(one.live for one in seen):
                 inventory = inventory_store.find_by_labels(cluster, inventory)
-            changes = candidates(self.reached, inventory, brought).changes
+            changes = candidates(self.resolved, inventory, brought).changes
             going = [change for change in changes if _is_going(change)]
             held = dict(
                 zip(
@@ -154,24 +154,24 @@ class _Report:
             if held.get(change.identity, "") is not None  # gone meanwhile
         )
 
-    def of(self, seen: Sequence[Seen], notes: Sequence[str]) -> StatusResult:
+    def of(self, seen: Sequence[ResourceStatus], notes: Sequence[str]) -> StatusResult:
         """Give the whole state."""
-        reached, state = self.reached, self.reached.state
-        app, environment = reached.target.app, reached.place.name
+        resolved, state = self.resolved, self.resolved.state
+        app, environment = resolved.target.app, resolved.place.name
         rows = tuple(_component(app, name, seen, environment) for name in state.components)
         return StatusResult(
             ok=all(row.ok for row in rows) and not self._going and not self._is_terminating,
             app=state.app,
             environment=state.environment,
             namespace=state.namespace,
-            context=reached.place.context,
+            context=resolved.place.context,
             components=rows,
             left_over=self._left_over,
             notes=(*state.notes, *self._going, *self._notes, *notes),
         )
 
 
-def _as_it_is(seen: Seen) -> Change:
+def _as_it_is(seen: ResourceStatus) -> Change:
     uid = str(seen.live["metadata"].get("uid") or "") if seen.live else ""
     wanted = seen.wanted
     return Change(
@@ -218,7 +218,7 @@ def _left_over(change: Change, held: str | None) -> LeftOver:
     )
 
 
-def _component(app: AppDir, name: str, seen: Sequence[Seen], environment: str) -> ComponentStatus:
+def _component(app: AppDir, name: str, seen: Sequence[ResourceStatus], environment: str) -> ComponentStatus:
     own = [one for one in seen if one.wanted.component == name]
     return ComponentStatus(
         name=name,
@@ -227,7 +227,7 @@ def _component(app: AppDir, name: str, seen: Sequence[Seen], environment: str) -
     )
 
 
-def _object(seen: Seen, hint: str) -> ObjectStatus:
+def _object(seen: ResourceStatus, hint: str) -> ObjectStatus:
     pods = tuple(
         PodStatus(
             name=str(pod["metadata"]["name"]),
@@ -249,7 +249,7 @@ def _object(seen: Seen, hint: str) -> ObjectStatus:
     )
 
 
-def _hint(app: AppDir, seen: Seen, environment: str) -> str:
+def _hint(app: AppDir, seen: ResourceStatus, environment: str) -> str:
     """Say what to do about the troubles that have a usual cure."""
     name = seen.wanted.component
     if seen.readiness.state == "missing":

@@ -121,7 +121,7 @@ SERVICE_LABEL = "kubernetes.io/service-name"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class ResourceStatus:
     """One wanted object as it is."""
 
     wanted: KubeObject
@@ -148,21 +148,21 @@ class StatusEvaluator:
         self._cluster, self._balancer, self._rules = cluster, wait_for_load_balancer, rules or {}
         self._answers: dict[tuple[str, ...], tuple[float, Any]] = {}
 
-    def evaluate(self, wanted: KubeObject, live: Data | None, *, now_s: float) -> Seen:
+    def evaluate(self, wanted: KubeObject, live: Data | None, *, now_s: float) -> ResourceStatus:
         """Judge one object and its pods."""
         if live is None:
-            return Seen(wanted=wanted, live=None, readiness=MISSING)
+            return ResourceStatus(wanted=wanted, live=None, readiness=MISSING)
         try:
             pods = self.relatives.pods_of(live)
             shown = () if wanted.kind in ("Pod", "PersistentVolumeClaim") else pods
-            return Seen(
+            return ResourceStatus(
                 wanted=wanted,
                 live=live,
                 readiness=self._assess(live, pods, now_s),
                 pods=tuple((pod, self._assess(pod, (), now_s, is_detail=True)) for pod in shown),
             )
         except ODD:
-            return Seen(wanted=wanted, live=live, readiness=unjudged(live))
+            return ResourceStatus(wanted=wanted, live=live, readiness=unjudged(live))
 
     def _assess(
         self, data: Data, pods: Sequence[Data], now_s: float, *, is_detail: bool = False
@@ -288,7 +288,7 @@ def inspect(
     labels: str = "",
     rules: ReadyRules | None = None,
     logs: Logs | None = None,
-) -> tuple[tuple[Seen, ...], tuple[str, ...]]:
+) -> tuple[tuple[ResourceStatus, ...], tuple[str, ...]]:
     """Look at every wanted object and judge it; give what was seen, and remarks on what could not be read.
 
     Events and nodes are read only if something does not work: they are many, and only tell why.

@@ -20,7 +20,7 @@ from mlstack.kube.client import Cluster, ObjectRef, WatchEvent
 from mlstack.kube.watch import Listed, Reflector, WatchSource
 from mlstack.objects.kube_object import Identity, KubeObject
 from mlstack.readiness.assess import assess
-from mlstack.readiness.evaluate import MISSING, Logs, Seen, StatusEvaluator
+from mlstack.readiness.evaluate import MISSING, Logs, ResourceStatus, StatusEvaluator
 from mlstack.readiness.relatives import Data, Relatives, has_pods, kinds_below
 from mlstack.readiness.rule import Facts, Readiness, key_of
 
@@ -235,7 +235,7 @@ class ReadinessWatcher:
         self._ahead_s = ahead_s
         self._is_jealous = uids is not None
         self._answers: dict[Identity, tuple[float, Data | None]] = {}
-        self._judged: dict[Identity, tuple[float, Seen]] = {}
+        self._judged: dict[Identity, tuple[float, ResourceStatus]] = {}
         self._dirty: set[Identity] = set()
         self._stirred: set[str] = set()
         self._narrow: set[tuple[str, str]] = set()
@@ -270,7 +270,7 @@ class ReadinessWatcher:
         """Give what keeps the server from being heard, None if it is."""
         return next((error for error in self._watches.errors() if not _is_tolerable(error)), None)
 
-    def rounds(self) -> Iterator[tuple[Seen, ...]]:
+    def rounds(self) -> Iterator[tuple[ResourceStatus, ...]]:
         """Give every object as it is now, again and again: as soon as one changes, and every second."""
         while True:
             self._take(self._watches.collect(timeout_s=TICK_S))
@@ -306,10 +306,10 @@ class ReadinessWatcher:
             # A workload of ours may stand between another object of ours and its pods.
             (self._relatives.put if item.what == "put" else self._relatives.drop)(item.data)
 
-    def _look(self, wanted: KubeObject) -> Seen:
+    def _look(self, wanted: KubeObject) -> ResourceStatus:
         identity = wanted.identity
         if identity in self._static:
-            return Seen(wanted=wanted, live=wanted.data, readiness=Readiness(state="ready"))
+            return ResourceStatus(wanted=wanted, live=wanted.data, readiness=Readiness(state="ready"))
         now_s = self._clock.now_s()
         judged_s, last = self._judged.get(identity, (0.0, None))
         if last is not None and not self._is_due(last, judged_s, now_s):
@@ -321,23 +321,23 @@ class ReadinessWatcher:
             self._open_relatives(wanted)
         return seen
 
-    def _is_due(self, last: Seen, judged_s: float, now_s: float) -> bool:
+    def _is_due(self, last: ResourceStatus, judged_s: float, now_s: float) -> bool:
         if last.wanted.identity in self._dirty or last.live is None:
             return True
         if last.readiness.is_fine and not self._everything:
             return False
         return now_s - judged_s >= TICK_S or last.wanted.namespace in self._stirred
 
-    def _judged_now(self, wanted: KubeObject, now_s: float) -> Seen:
+    def _judged_now(self, wanted: KubeObject, now_s: float) -> ResourceStatus:
         identity = wanted.identity
         live = self._live.get(identity)
         if live is None:
             live = self._asked(wanted, now_s)
         if live is None:
-            return Seen(wanted=wanted, live=None, readiness=self._absent(wanted))
+            return ResourceStatus(wanted=wanted, live=None, readiness=self._absent(wanted))
         uid = str(live["metadata"].get("uid"))
         if self._is_jealous and self._uids.setdefault(identity, uid) != uid:
-            return Seen(wanted=wanted, live=live, readiness=REPLACED)
+            return ResourceStatus(wanted=wanted, live=live, readiness=REPLACED)
         return self._evaluator.evaluate(wanted, live, now_s=now_s + self._ahead_s)
 
     def _absent(self, wanted: KubeObject) -> Readiness:

@@ -12,7 +12,7 @@ from mlstack.deploy.changes import ApplyOptions, Changes
 from mlstack.deploy.inventory import Inventory, Member, owned_hash, payload_hash
 from mlstack.deploy.object_diff import context_of
 from mlstack.deploy.run import Run
-from mlstack.deploy.target import Reached, Target
+from mlstack.deploy.target import ResolvedTarget, Target
 from mlstack.errors import OutdatedError
 from mlstack.events import silent
 from mlstack.kube.client import ObjectRef
@@ -30,14 +30,16 @@ DATA = st.dictionaries(st.sampled_from("abc"), st.sampled_from(["1", "2", "3"]),
 WRITES = st.lists(st.tuples(st.sampled_from(["kubectl-edit", "operator"]), DATA), max_size=3)
 
 
-def reached(cluster: MemoryCluster, data: dict[str, str], app: Any) -> Reached:
+def resolved(cluster: MemoryCluster, data: dict[str, str], app: Any) -> ResolvedTarget:
     found = config_map(**data)
     labels = {"mlstack.dev/app": "demo", "mlstack.dev/environment": "dev"}
     metadata = {"name": "settings", "namespace": "default", "labels": labels}
     one = KubeObject(data={**found, "metadata": metadata}, component="a")
     state = DesiredState(app="demo", environment="dev", namespace="default", objects=(one,))
     target = Target(app=app, environment="dev")
-    return Reached(target=target, place=PLACE, state=state, cluster=cluster, identity=cluster.identity())
+    return ResolvedTarget(
+        target=target, place=PLACE, state=state, cluster=cluster, identity=cluster.identity()
+    )
 
 
 class App(AppDir):
@@ -55,7 +57,7 @@ class App(AppDir):
         return ("dev",)
 
 
-def apply(about: Reached, changes: Changes | None = None) -> Changes:
+def apply(about: ResolvedTarget, changes: Changes | None = None) -> Changes:
     found = changes or compared(about)
     run = Run(about.cluster, on_event=silent, clock=VirtualClock(), context=context_of(about))
     run.apply(found.changes)
@@ -73,7 +75,7 @@ def write(cluster: MemoryCluster, writes: list[tuple[str, dict[str, str]]]) -> N
         cluster.patch(REF, {"data": data}, manager=manager)
 
 
-def inventory_of(cluster: MemoryCluster, about: Reached) -> Inventory:
+def inventory_of(cluster: MemoryCluster, about: ResolvedTarget) -> Inventory:
     """Give what is recorded after a write."""
     (one,) = about.state.objects
     live = live_of(cluster)
@@ -93,11 +95,11 @@ def test_hashes_and_dry_runs_agree_on_what_is_unchanged(
     first: dict[str, str], writes: list[Any], now: dict[str, str]
 ) -> None:
     cluster = MemoryCluster(SCHEMAS, clock=VirtualClock())
-    before = reached(cluster, first, App())
+    before = resolved(cluster, first, App())
     apply(before)
     inventory = inventory_of(cluster, before)
     write(cluster, writes)
-    about = reached(cluster, now, App())
+    about = resolved(cluster, now, App())
     (quick,), (thorough,) = compared(about, inventory=inventory).changes, compared(about).changes
     assert quick.action == thorough.action
     if quick.seen is None and quick.action == "unchanged":  # told from hashes alone
@@ -110,9 +112,9 @@ def test_what_was_approved_is_done_or_nothing(
     first: dict[str, str], writes: list[Any], now: dict[str, str], later: list[Any]
 ) -> None:
     cluster = MemoryCluster(SCHEMAS, clock=VirtualClock())
-    apply(reached(cluster, first, App()))
+    apply(resolved(cluster, first, App()))
     write(cluster, writes)
-    about = reached(cluster, now, App())
+    about = resolved(cluster, now, App())
     shown = compared(about)
     write(cluster, later)
     between, (again,) = live_of(cluster), compared(about).changes
@@ -134,9 +136,9 @@ def test_nothing_is_to_do_after_an_apply_among_others(
     first: dict[str, str], writes: list[Any], now: dict[str, str]
 ) -> None:
     cluster = MemoryCluster(SCHEMAS, clock=VirtualClock())
-    apply(reached(cluster, first, App()))
+    apply(resolved(cluster, first, App()))
     write(cluster, writes)
-    about = reached(cluster, now, App())
+    about = resolved(cluster, now, App())
     apply(about)
     before = live_of(cluster)
     (change,) = apply(about).changes
@@ -164,12 +166,12 @@ def test_nothing_of_people_stays_but_labels_and_everything_of_programs(
     first: dict[str, str], edits: list[Any], now: dict[str, str], keeps: bool
 ) -> None:
     cluster = MemoryCluster(SCHEMAS, clock=VirtualClock())
-    before = reached(cluster, first, App())
+    before = resolved(cluster, first, App())
     apply(before)
     inventory = inventory_of(cluster, before)
     write(cluster, edits)
     cluster.patch(REF, {"metadata": {"labels": {"team": "red"}}}, manager="kubectl-label")
-    meddled, about = live_of(cluster), reached(cluster, now, App())
+    meddled, about = live_of(cluster), resolved(cluster, now, App())
     owners = {
         key.removeprefix("f:"): entry.manager
         for entry in managed_fields.entries(meddled)

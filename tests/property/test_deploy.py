@@ -14,7 +14,7 @@ from mlstack.app.app import Environment
 from mlstack.app.app_dir import AppDir
 from mlstack.deploy.changes import Changes
 from mlstack.deploy.run import Run
-from mlstack.deploy.target import Reached, Target
+from mlstack.deploy.target import ResolvedTarget, Target
 from mlstack.events import silent
 from mlstack.kube.client import ObjectRef
 from mlstack.objects import managed_fields, order
@@ -126,7 +126,7 @@ def an_app() -> AppDir:
 def compare(state: DesiredState, cluster: MemoryCluster) -> Changes:
     target = Target(app=an_app(), environment=PLACE.name)
     who = cluster.identity()
-    return compared(Reached(target=target, place=PLACE, state=state, cluster=cluster, identity=who))
+    return compared(ResolvedTarget(target=target, place=PLACE, state=state, cluster=cluster, identity=who))
 
 
 def apply(state: DesiredState, cluster: MemoryCluster) -> Changes:

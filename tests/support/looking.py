@@ -8,7 +8,7 @@ from mlstack.deploy.changes import ApplyOptions, Changes
 from mlstack.deploy.diff import diff
 from mlstack.deploy.inventory import Inventory
 from mlstack.deploy.live import fetch
-from mlstack.deploy.target import Reached, Target, reach
+from mlstack.deploy.target import ResolvedTarget, Target, resolve
 from mlstack.kube.client import Opener
 
 _USUAL = ApplyOptions()
@@ -16,17 +16,19 @@ _USUAL = ApplyOptions()
 
 def looked_at(target: Target, opener: Opener) -> Changes:
     """Give what an apply would do if it knew nothing of what it wrote before."""
-    reached = reach(target, opener)
-    state = reached.state
-    empty = Inventory(app=state.app, environment=state.environment, namespace=reached.place.namespace)
+    resolved = resolve(target, opener)
+    state = resolved.state
+    empty = Inventory(app=state.app, environment=state.environment, namespace=resolved.place.namespace)
     members = tuple(one.with_data(empty.label(one.data)) for one in state.objects)
-    return compared(replace(reached, state=replace(state, objects=members)))
+    return compared(replace(resolved, state=replace(state, objects=members)))
 
 
-def compared(reached: Reached, options: ApplyOptions = _USUAL, inventory: Inventory | None = None) -> Changes:
+def compared(
+    resolved: ResolvedTarget, options: ApplyOptions = _USUAL, inventory: Inventory | None = None
+) -> Changes:
     """Give the changes of what is wanted; without an inventory nothing is known of the last write."""
-    state = reached.state
+    state = resolved.state
     known = inventory or Inventory(
         app=state.app, environment=state.environment, namespace=state.namespace, version="1"
     )
-    return diff(reached, fetch(reached, options, inventory=known), options)
+    return diff(resolved, fetch(resolved, options, inventory=known), options)

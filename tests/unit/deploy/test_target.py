@@ -9,7 +9,7 @@ import pytest
 
 from mlstack.app.app import ClusterIdentity, Environment
 from mlstack.deploy import target
-from mlstack.deploy.target import Target, reach
+from mlstack.deploy.target import Target, resolve
 from mlstack.errors import ClusterError, ConfigError, WrongClusterError
 from mlstack.kube.client import Cluster
 from mlstack.objects.kube_object import DesiredState, KubeObject, Source
@@ -184,7 +184,7 @@ def test_the_cluster_is_asked_while_the_files_are_rendered(
         return desired(target)
 
     monkeypatch.setattr(Target, "desired", rendering)
-    assert len(reach(stack.target(), opener).state.objects) == 1
+    assert len(resolve(stack.target(), opener).state.objects) == 1
 
 
 def test_what_is_wrong_with_the_files_is_told_before_what_is_wrong_with_the_cluster(stack: Stack) -> None:
@@ -192,10 +192,10 @@ def test_what_is_wrong_with_the_files_is_told_before_what_is_wrong_with_the_clus
         raise ClusterError("no cluster")
 
     with pytest.raises(ClusterError, match="no cluster"):
-        reach(stack.target(), opener)
+        resolve(stack.target(), opener)
     stack.write_text("components/broken.yaml", "a: [")
     with pytest.raises(ConfigError):
-        reach(stack.target(), opener)
+        resolve(stack.target(), opener)
 
 
 def test_a_cluster_that_is_silent_holds_up_nobody_whose_files_are_wrong(stack: Stack) -> None:
@@ -207,5 +207,5 @@ def test_a_cluster_that_is_silent_holds_up_nobody_whose_files_are_wrong(stack: S
 
     stack.write_text("components/broken.yaml", "a: [")
     with pytest.raises(ConfigError):
-        reach(stack.target(), opener)
+        resolve(stack.target(), opener)
     answer.set()

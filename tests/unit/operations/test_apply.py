@@ -293,7 +293,7 @@ def test_a_folder_that_cannot_be_written_stops_before_the_cluster(
     def refuse(*_: object) -> None:
         raise ConfigError("cannot write the file: read-only file system")
 
-    monkeypatch.setattr(type(plan.reached.target.app), "pin_identity", refuse)
+    monkeypatch.setattr(type(plan.resolved.target.app), "pin_identity", refuse)
     with pytest.raises(MlstackError):
         deploy.apply(plan, clock=stack.clock)
     assert clusters["minikube"].get(MAP) is None
@@ -348,14 +348,14 @@ def test_an_interruption_between_deletion_and_creation_is_told(
     stack.apply()
     stack.write("a", tfjob(workers=3), TFJOBS)
     plan = stack.plan()
-    write = plan.reached.cluster.apply
+    write = plan.resolved.cluster.apply
 
     def interrupt(data: dict[str, Any], **how: Any) -> Applied:
         if data["kind"] == "TFJob":
             raise KeyboardInterrupt
         return write(data, **how)
 
-    monkeypatch.setattr(plan.reached.cluster, "apply", interrupt)
+    monkeypatch.setattr(plan.resolved.cluster, "apply", interrupt)
     with pytest.raises(Interrupted) as caught:
         deploy.apply(plan, clock=stack.clock)
     row = next(one for one in caught.value.partial.objects if one.name == "cnn")
