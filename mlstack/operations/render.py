@@ -41,7 +41,7 @@ class ValidateResult:
     kubernetes_version: str  # whose schemas were asked
     count: int  # of objects
     faults: tuple[Fault, ...]  # in the order of the objects
-    notes: tuple[str, ...] = ()  # deprecations and the like
+    notes: tuple[str, ...] = ()  # deprecations, and what only the API server checks
 
 
 def validate_environment(
@@ -65,7 +65,8 @@ def validate_environment(
     version = check_version(place.kubernetes_version, where=place.file, environment=environment)
     state = render.load(app, environment, components=components, overrides=overrides, store=store)
     crds = _definitions(app, state.objects)
-    faults = validate_objects(state.objects, load_schemas(version), crds=crds)
+    faults, unchecked = validate_objects(state.objects, load_schemas(version), crds=crds)
+    left = [f"{kind}: rules in CEL that only the API server checks: {n}" for kind, n in unchecked.items()]
     if faults:
         # Only now is it worth rendering again to know the template line of each part.
         located = render.load(
@@ -78,7 +79,7 @@ def validate_environment(
         kubernetes_version=version,
         count=len(state.objects),
         faults=tuple(faults),
-        notes=state.notes,
+        notes=(*state.notes, *left),
     )
 
 

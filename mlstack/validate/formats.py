@@ -15,7 +15,8 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal, NamedTuple
 
-Severity = Literal["error", "warning"]
+Severity = Literal["error", "warning", "unchecked"]
+"""What is `unchecked` only the API server can tell: it is counted, and no fault."""
 Keys = tuple[str | int, ...]
 
 _MAX_SHOWN = 60

@@ -355,13 +355,14 @@ def _typed(schema: Schema, value: Any) -> Any:
 
 
 def _broken(rule: Mapping[str, Any], field: Field, steps: list[int]) -> Problems:
-    """Evaluate one rule; those on changes (`oldSelf`) and those in CEL not known here say nothing."""
+    """Evaluate one rule; those on changes (`oldSelf`) say nothing of one object."""
     text = str(rule.get("rule", ""))
     if _ABOUT_CHANGES.search(text):
         return
     try:
         holds = cel.evaluate(text, {"self": field.value}, steps=steps)
     except UnsupportedError:
+        yield field.says(text, "unchecked")
         return
     except cel.EvaluationError as error:
         yield _located(rule, field, f"rule {shown(text)} cannot be evaluated: {error}")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gzip
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mlstack.errors import ConfigError
 from mlstack.names import nearest
@@ -23,18 +24,22 @@ LAST_MINOR = 37
 _SCHEMAS = Path(__file__).with_name("kubernetes.tsv.gz")
 
 
+class Validation(NamedTuple):
+    """What is wrong with a set of objects, and how much was not checked."""
+
+    faults: list[Fault]  # in the order of the objects; some are warnings
+    unchecked: Mapping[str, int]  # kind → rules in CEL that are left to the API server
+
+
 def validate_objects(
     objects: Sequence[KubeObject], schemas: Schemas, *, crds: Sequence[Mapping[str, Any]] = ()
-) -> list[Fault]:
+) -> Validation:
     """Find what an API server of this version would refuse, and what it would take in vain.
 
     Args:
         objects: what is rendered; CustomResourceDefinitions among them count for the others.
         schemas: the built-in kinds of the environment's Kubernetes version.
         crds: further CustomResourceDefinitions, vendored with packages; those among `objects` win.
-
-    Returns:
-        The faults in the order of the objects; warnings among them carry that severity.
     """
     own = [obj for obj in objects if obj.kind == "CustomResourceDefinition" and is_group(obj.data, CRD_GROUP)]
     problems = {id(obj): list(_problems(obj, schemas, {})) for obj in own}
@@ -49,7 +54,9 @@ def validate_objects(
     for obj in objects:
         if id(obj) not in problems:
             problems[id(obj)] = list(_problems(obj, schemas, definitions))
-    return [_fault(obj, problem) for obj in objects for problem in dict.fromkeys(problems[id(obj)])]
+    listed = [(obj, problem) for obj in objects for problem in dict.fromkeys(problems[id(obj)])]
+    unchecked = Counter(obj.kind for obj, problem in listed if problem.severity == "unchecked")
+    return Validation([_fault(*fault) for fault in listed if fault[1].severity != "unchecked"], unchecked)
 
 
 def _fault(obj: KubeObject, problem: Problem) -> Fault:

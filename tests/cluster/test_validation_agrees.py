@@ -76,7 +76,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> AppDir:
 
 
 def faults(data: Mapping[str, Any], crds: Crds = ()) -> list[str]:
-    found = validate_objects([KubeObject(data=data)], load_schemas(f"1.{SERVED}"), crds=crds)
+    found = validate_objects([KubeObject(data=data)], load_schemas(f"1.{SERVED}"), crds=crds).faults
     return [f"{fault.path}: {fault.message}" for fault in found if fault.severity == "error"]
 
 

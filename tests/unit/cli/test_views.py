@@ -23,7 +23,7 @@ NO_VIEW = {
     "Component",
     "DesiredState",
     "ApplyPlan",
-    "KnownGood | None",
+    "LastGood | None",
     "Retreat",
     "UnlockPlan",
 }

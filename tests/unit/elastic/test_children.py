@@ -60,7 +60,9 @@ FULL = {
 @pytest.mark.parametrize("version", ["1.30", "1.37"])
 def test_the_objects_are_sound(job: TrainingJob, version: str) -> None:
     objects = [KubeObject(data=each) for each in everything(job, transitions=3)]
-    assert [str(f) for f in validate_objects(objects, load_schemas(version)) if f.severity == "error"] == []
+    assert [
+        str(f) for f in validate_objects(objects, load_schemas(version)).faults if f.severity == "error"
+    ] == []
 
 
 def test_a_job_becomes_services_budgets_and_stateful_sets() -> None:

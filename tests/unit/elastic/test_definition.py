@@ -54,7 +54,7 @@ def test_every_declared_field_is_read_and_the_other_way_round(
 def found_in(data: dict[str, Any]) -> str:
     data = {**data, "metadata": {**data["metadata"], "namespace": "default"}}
     data["metadata"].pop("uid", None)
-    faults = validate_objects([KubeObject(data=data)], load_schemas("1.36"), crds=[DEFINITION])
+    faults = validate_objects([KubeObject(data=data)], load_schemas("1.36"), crds=[DEFINITION]).faults
     return "\n".join(fault.message for fault in faults)
 
 

@@ -21,7 +21,7 @@ CRDS = [yaml.load(path.read_text("utf-8"), yaml.CSafeLoader) for path in sorted(
 
 def faults(data: dict[str, Any], version: str = "1.36") -> list[Fault]:
     crds = CRDS if data.get("apiVersion") == "kubeflow.org/v1" else []
-    return validate_objects([KubeObject(data=data, component="c")], load_schemas(version), crds=crds)
+    return validate_objects([KubeObject(data=data, component="c")], load_schemas(version), crds=crds).faults
 
 
 def errors(data: dict[str, Any]) -> list[str]:
@@ -55,7 +55,9 @@ def message(api_version: str, kind: str, version: str = "1.36") -> str:
 def test_a_fault_names_component_object_field_and_place() -> None:
     data = Variant("Service", "spec.ports[0].port", 0, refused=True).build()
     source = Source(component="web", file="templates/service.yaml.j2", line=3)
-    (fault,) = validate_objects([KubeObject(data=data, component="web", source=source)], load_schemas("1.36"))
+    (fault,) = validate_objects(
+        [KubeObject(data=data, component="web", source=source)], load_schemas("1.36")
+    ).faults
     assert fault == Fault(
         component="web",
         object="Service web",
@@ -101,7 +103,7 @@ def test_a_wrong_version_of_a_custom_kind_names_the_right_ones() -> None:
         KubeObject(data=MANIFESTS["CRD"]),
         KubeObject(data={"apiVersion": "example.org/v2", "kind": "Lamp", "metadata": {"name": "a"}}),
     ]
-    (fault,) = validate_objects(objects, load_schemas("1.36"))
+    (fault,) = validate_objects(objects, load_schemas("1.36")).faults
     assert fault.message == "must be `example.org/v1` for kind `Lamp`, got `example.org/v2`"
 
 
