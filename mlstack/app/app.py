@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mlstack.app.declare import key, record, records
 from mlstack.errors import UsageError
 from mlstack.names import names_a_package, version_key
 from mlstack.objects.managed_fields import FieldPattern
+
+if TYPE_CHECKING:
+    from mlstack.app.document import FieldReader
 
 API_VERSION = "mlstack.dev/v1"
 DEFAULT_KUBERNETES_VERSION = "1.36"
@@ -89,6 +93,60 @@ SIGN: Mapping[str, Any] = {
 }
 """How a file writes a sign."""
 _SIGN = {"$ref": "#/$defs/sign"}
+_SIGN_HINT = "write {condition: Ready} or {field: status.phase, value: Running}"
+_STATUSES = ("True", "False", "Unknown")
+_KIND = re.compile(r"([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[A-Z][A-Za-z0-9]*")
+
+
+def _read_sign(rule: FieldReader, name: str) -> Sign | None:
+    fields = rule.inner(name)
+    if fields is None and name == "ready":
+        rule.refuse(name, "is required: it says when an object works", hint=_SIGN_HINT)
+    if fields is None:
+        return None
+    fields.only(*SIGN["properties"])
+    has_condition, has_field = fields.has("condition"), fields.has("field")
+    if has_condition == has_field:
+        what = "has both `condition` and `field`" if has_field else "needs `condition` or `field`"
+        fields.refuse((), what, hint=_SIGN_HINT)
+    for other in ("value", "values") if has_condition else ("status", "reason"):
+        if fields.has(other):
+            owner = "condition" if has_condition else "field"
+            fields.refuse(other, f"does not go with `{owner}`", hint=_SIGN_HINT)
+    if has_condition:
+        # YAML takes an unquoted True for a boolean, and everybody means the condition's status by it.
+        status = str(fields.scalar("status")) if fields.has("status") else "True"
+        if status not in _STATUSES:
+            fields.refuse("status", f"must be one of {', '.join(_STATUSES)}, got `{status}`")
+        reason = fields.text("reason", "")
+        return ConditionSign(condition=fields.text("condition"), status=status, reason=reason)
+    path = fields.pattern("field", "status.phase")
+    if fields.has("value") == fields.has("values"):
+        what = "needs `value` or `values`" if not fields.has("value") else "has both `value` and `values`"
+        fields.refuse((), what, hint=_SIGN_HINT)
+    values = (fields.scalar("value"),) if fields.has("value") else fields.scalars("values")
+    if not values:
+        fields.refuse("values", "must hold at least one value, got a list")
+    return FieldSign(path=path, values=values)
+
+
+def _read_kind(rule: FieldReader, name: str) -> str:
+    kind = rule.text(name)
+    if not _KIND.fullmatch(kind):
+        hint = "write group and kind: example.com/Widget; core ones as: Pod"
+        rule.refuse(name, f"is no kind: `{kind}`", hint=hint)
+    return kind
+
+
+def _read_rules(fields: FieldReader, name: str) -> tuple[ReadyRule, ...]:
+    rules: dict[str, ReadyRule] = {}
+    for entry in fields.each(name):
+        rule = entry.record(ReadyRule)
+        if rule.kind in rules:
+            hint = "one rule a kind: remove one"
+            entry.refuse("kind", f"has a rule already: `{rule.kind}`", hint=hint)
+        rules[rule.kind] = rule
+    return tuple(rules.values())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,12 +157,16 @@ class ReadyRule:
         _WORD,
         "Group and kind: `example.com/Widget`; kinds of the core group by the kind alone: `Pod`.",
         required=True,
+        reader=_read_kind,
     )
-    ready: Sign = key(_SIGN, "Tells that an object works.", required=True)
+    ready: Sign = key(_SIGN, "Tells that an object works.", required=True, reader=_read_sign)
     failed: Sign | None = key(
-        _SIGN, "Tells that it will not work without a change; looked at first.", default=None
+        _SIGN,
+        "Tells that it will not work without a change; looked at first.",
+        reader=_read_sign,
+        default=None,
     )
-    done: Sign | None = key(_SIGN, "Tells that its work has ended well.", default=None)
+    done: Sign | None = key(_SIGN, "Tells that its work has ended well.", reader=_read_sign, default=None)
     observed_generation: bool = key(
         _FLAG,
         "Its controller writes `status.observedGeneration` (or one in the conditions named here): until that"
@@ -126,6 +188,7 @@ class ConflictRule:
         "A field and all below it, as a diff writes it: `spec.replicas`,"
         " `spec.template.spec.containers[*].resources`.",
         required=True,
+        reader=lambda fields, name: fields.pattern(name, "spec.replicas"),
     )
     manager: str = key(
         _WORD,
@@ -206,16 +269,22 @@ class LockedRegistry:
 class LockedPackage:
     """One installed package: exact version and `sha256:…` of its content."""
 
-    registry: str
-    name: str = key(_PACKAGE, name="package", required=True)  # written as `registry/name`
+    full_name: str = key(  # `registry/name`
+        _PACKAGE, name="package", required=True, reader=lambda fields, name: fields.package(name).full_name
+    )
     version: str = key(_VERSION, required=True)
     digest: str = key(_DIGEST, "Over the package folder's paths and bytes.", required=True)
     source: str = key(_TEXT, "Address the package was fetched from.", default="")
 
     @property
-    def full_name(self) -> str:
-        """Give `registry/name`."""
-        return f"{self.registry}/{self.name}"
+    def registry(self) -> str:
+        """Give the app's name of the registry it came from."""
+        return self.full_name.partition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """Give its name in the registry."""
+        return self.full_name.partition("/")[2]
 
     @property
     def ref(self) -> PackageRef:
@@ -225,7 +294,7 @@ class LockedPackage:
     @property
     def folder(self) -> str:
         """Give the package's folder in the app: `vendor/kubeflow/core@0.1.0`."""
-        return f"vendor/{self.registry}/{self.name}@{self.version}"
+        return f"vendor/{self.full_name}@{self.version}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,7 +338,7 @@ class App:
     packages: tuple[PackageRef, ...] = key(
         _list(_PACKAGE),
         "Requirements: `registry/package` or `registry/package@version`.",
-        reader="packages",
+        reader=lambda fields, name: fields.packages(name),
         default=(),
     )
     params: Mapping[str, Any] = key(
@@ -285,6 +354,7 @@ class App:
         "When objects of kinds without a rule, or with another one than wanted, work; these rules come"
         " before the built-in ones. An object that is neither failed, done nor ready by its rule is waited"
         " for.",
+        reader=_read_rules,
         default=(),
     )
 
@@ -312,7 +382,7 @@ class Component:
         _DURATION,
         "How long `apply` waits until its objects work: `90s`, `10m`, `1h`.",
         name="timeout",
-        reader="duration_s",
+        reader=lambda fields, name: fields.duration_s(name),
         default=None,
     )
     file: str  # below the app directory, with `/`
@@ -339,13 +409,7 @@ class Manifest:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterIdentity:
-    """What tells one cluster from another, whatever a context is called.
-
-    Attributes:
-        uid: UID of the namespace kube-system.
-        ca: `sha256:…` of the server's CA bundle.
-        server: the address it was reached at; shown to people, never compared.
-    """
+    """What tells one cluster from another, whatever a context is called."""
 
     uid: str | None = key(_TEXT, "UID of the namespace kube-system.", default=None)
     ca: str | None = key(_DIGEST, "Hash of the server's CA bundle.", default=None)

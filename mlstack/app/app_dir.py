@@ -19,7 +19,6 @@ from mlstack.app.app import (
     PackageRef,
     RegistryRef,
 )
-from mlstack.app.app_files import write_lock
 from mlstack.app.declare import to_map
 from mlstack.app.document import decode
 from mlstack.app.edit import EditedFile, app_lock
@@ -42,6 +41,7 @@ from mlstack.names import (
     check_module_name,
     check_new_name,
     check_registry_name,
+    version_key,
 )
 from mlstack.yaml import write
 
@@ -49,6 +49,16 @@ _GITIGNORE = """\
 # Which environment commands take when none is named; everybody's own.
 /.mlstack/
 """
+_LOCK_HEADER = "# Written by mlstack. Commit it: it says exactly which packages this app renders with.\n"
+
+
+def write_lock(lock: Lock) -> bytes:
+    """Give the bytes of a lock file; the same packages in any order give the same bytes."""
+    registries = sorted(lock.registries, key=lambda registry: registry.name)
+    packages = sorted(lock.packages, key=lambda package: (package.full_name, version_key(package.version)))
+    content = {"apiVersion": API_VERSION, "kind": "Lock", "registries": [], "packages": []}
+    content |= to_map(Lock(registries=tuple(registries), packages=tuple(packages)))
+    return (_LOCK_HEADER + write.to_yaml(content)).encode()
 
 
 class AppDir(AppReader):
@@ -112,7 +122,7 @@ class AppDir(AppReader):
         if self._is_locked:
             yield
             return
-        self.app()  # before there is a lock: in a folder of something else nothing is written
+        self.app  # noqa: B018 # before there is a lock: in a folder of something else nothing is written
         with app_lock(self.root):
             self.forget()
             self._is_locked = True
@@ -147,7 +157,7 @@ class AppDir(AppReader):
     def _save(self, edited: EditedFile) -> bool:
         """Write an edited file when it changed; tell whether it did."""
         if edited.changed:
-            self.write({edited.file: edited.content})
+            self.write({edited.file: edited.text})
         return edited.changed
 
     # --- registries ---
@@ -159,7 +169,7 @@ class AppDir(AppReader):
             UsageError: the name is taken, or cannot be a registry's.
         """
         check_registry_name(registry.name)
-        known = [ref.name for ref in self.app().registries]
+        known = [ref.name for ref in self.app.registries]
         if registry.name in known:
             message = f"there is a registry `{registry.name}` already"
             raise UsageError(message, hint=f"mlstack registry describe {registry.name}")
@@ -186,10 +196,10 @@ class AppDir(AppReader):
                 where=layout.module_params_file(module),
                 hint="choose another name",
             )
-        check_new_name(name, self.files.component_files, "a component")
+        check_new_name(name, self.component_files, "a component")
         if module:
-            check_new_name(module, self.files.modules, "a module")
-        known = self.files.component_files.get(name)
+            check_new_name(module, self.modules, "a module")
+        known = self.component_files.get(name)
         if known and not replace:
             message = f"there is a component `{name}` already"
             raise UsageError(message, where=known[0], hint="--force replaces it")
@@ -212,29 +222,24 @@ class AppDir(AppReader):
         """
         deleted = [self.component(name).file]
         changed: dict[str, bytes | str] = {}
-        for environment in self.files.environment_names:
+        for environment in self.environment_names:
             patch = layout.patch_file(environment, name)
             deleted += [patch] if self.files.bytes(patch) is not None else []
-            for edited in self._without_component(environment, name):
-                changed[edited.file] = edited.content
+            params = self.edited(layout.environment_params_file(environment), "EnvironmentParams")
+            params.unset(("components", name))
+            settings = self.edited(layout.environment_file(environment), "Environment")
+            if set(settings.at(("targets",)) or ()) == {name}:  # no targets would be all there are
+                raise ConfigError(
+                    f"`{name}` is the last target of `{environment}`;"
+                    " without one everything would be deployed",
+                    where=str(self.environment_chain(environment)[-1].environment.file),
+                    hint=f"name others first: mlstack env set {environment} --targets NAME",
+                )
+            while name in (targets := settings.at(("targets",)) or ()):
+                settings.remove(("targets",), targets.index(name))
+            changed |= {edited.file: edited.text for edited in (params, settings) if edited.changed}
         self.write(changed, deleted)
         return tuple(sorted([*deleted, *changed]))
-
-    def _without_component(self, environment: str, name: str) -> list[EditedFile]:
-        """Give an environment's files that spoke of a component, edited to be silent."""
-        params = self.edited(layout.environment_params_file(environment), "EnvironmentParams")
-        params.unset(("components", name))
-        settings = self.edited(layout.environment_file(environment), "Environment")
-        targets = settings.at(("targets",))
-        if targets and set(targets) == {name}:  # no targets would be all there are
-            raise ConfigError(
-                f"`{name}` is the last target of `{environment}`; without one everything would be deployed",
-                where=str(self.files.environment_chain(environment)[-1].environment.file),
-                hint=f"name others first: mlstack env set {environment} --targets NAME",
-            )
-        while name in (targets := settings.at(("targets",)) or ()):
-            settings.remove(("targets",), targets.index(name))
-        return [edited for edited in (params, settings) if edited.changed]
 
     # --- environments ---
 
@@ -247,7 +252,7 @@ class AppDir(AppReader):
             UsageError: the name cannot be an environment's, or it is taken.
         """
         name = check_environment_name(environment.name)
-        self._check_new_environment(name, self.files.environment_names)
+        self._check_new_environment(name, self.environment_names)
         file = layout.environment_file(name)
         files: dict[str, bytes | str] = {
             f"{layout.ENVIRONMENTS}/{name}/{path}": data for path, data in (seed or {}).items()
@@ -261,13 +266,13 @@ class AppDir(AppReader):
         settings = to_map(environment, () if environment.extends else ("namespace",))
         for key in sorted(settings, key=lambda key: isinstance(settings[key], list)):  # lists last
             edited.set((key,), settings[key])
-        self.write({**files, file: edited.content})
+        self.write({**files, file: edited.text})
         with suppress(ConfigError):  # the next command finds it checked, or says what is wrong
             self.files.document(file, "Environment")
         return file
 
     def _check_new_environment(self, name: str, others: Iterable[str]) -> None:
-        if name in self.files.environment_names:
+        if name in self.environment_names:
             raise UsageError(f"there is an environment `{name}` already", hint=f"mlstack env describe {name}")
         check_new_name(name, others, "an environment")
 
@@ -279,7 +284,7 @@ class AppDir(AppReader):
         Raises:
             NotFoundError: no such environment.
         """
-        self.files.environment_chain(name)
+        self.environment_chain(name)
         edited = self.edited(layout.environment_file(name), "Environment")
         for key, value in changes.items():
             if value is None:
@@ -305,9 +310,9 @@ class AppDir(AppReader):
             NotFoundError: no such environment.
             UsageError: the new name cannot be an environment's, or it is taken.
         """
-        self.files.environment_chain(name)
+        self.environment_chain(name)
         check_environment_name(new)
-        self._check_new_environment(new, [other for other in self.files.environment_names if other != name])
+        self._check_new_environment(new, [other for other in self.environment_names if other != name])
         old_files = self._own_files(name)
         files: dict[str, bytes | str] = {
             f"{layout.ENVIRONMENTS}/{new}{file.removeprefix(f'{layout.ENVIRONMENTS}/{name}')}": (
@@ -315,11 +320,11 @@ class AppDir(AppReader):
             ).read_bytes()
             for file in old_files
         }
-        for heir in self.files.environment_names:
+        for heir in self.environment_names:
             edited = self.edited(layout.environment_file(heir), "Environment")
             if heir != name and edited.at(("extends",)) == name:
                 edited.set(("extends",), new)
-                files[edited.file] = edited.content
+                files[edited.file] = edited.text
         if self.current_environment() == name:
             files[layout.CURRENT_ENVIRONMENT] = f"{new}\n"
         self.write(files, old_files)
@@ -331,8 +336,8 @@ class AppDir(AppReader):
             NotFoundError: no such environment.
             UsageError: another environment extends it.
         """
-        self.files.environment_chain(name)
-        chains = {other: self.files.environment_chain(other) for other in self.files.environment_names}
+        self.environment_chain(name)
+        chains = {other: self.environment_chain(other) for other in self.environment_names}
         heirs = [other for other, chain in chains.items() if chain[-1].environment.extends == name != other]
         if heirs:
             listed = ", ".join(f"`{heir}`" for heir in heirs)
@@ -347,7 +352,7 @@ class AppDir(AppReader):
         """
         base = self.root / layout.ENVIRONMENTS
         folder = base / name
-        nested = [base / other for other in self.files.environment_names if other.startswith(f"{name}/")]
+        nested = [base / other for other in self.environment_names if other.startswith(f"{name}/")]
         inside = sorted(folder.rglob("*"), key=lambda path: (path == folder / layout.ENVIRONMENT, path))
         return [
             path.relative_to(self.root).as_posix()
@@ -364,7 +369,7 @@ class AppDir(AppReader):
         if name is None:
             self.write({}, [layout.CURRENT_ENVIRONMENT])
             return
-        self.files.environment_chain(name)
+        self.environment_chain(name)
         self.write({layout.CURRENT_ENVIRONMENT: f"{name}\n"})
 
     # --- parameters ---
@@ -410,43 +415,36 @@ class AppDir(AppReader):
 
     def _edited_param(self, scope: ParamScope, path: Sequence[str]) -> tuple[EditedFile, KeyPath]:
         """Give the file of a level, and the path of a parameter in it."""
-        file, kind, section = self._section(scope)
+        environment, module = str(scope.environment), str(scope.module)
+        component = self.component_with_params(scope.component) if scope.component is not None else None
+        section: KeyPath = ("params",)
+        if scope.kind == "app":
+            file, kind = layout.APP_FILE, "App"
+        elif scope.kind == "module":
+            if module not in self.modules:
+                hint = f"mlstack generate PROTOTYPE {module}.NAME makes it"
+                raise NotFoundError(f"no module `{module}`", hint=hint)
+            file, kind = layout.module_params_file(module), "ModuleParams"
+        elif component is not None and scope.kind == "component":
+            file, kind = component.file, "Component"
+        else:
+            self.environment_chain(environment)
+            file, kind = layout.environment_params_file(environment), "EnvironmentParams"
+            section = ("components", component.full_name) if component is not None else ("globals",)
         edited = self.edited(file, kind)
         present = edited.at(section)
         spelling = path[0]
         if isinstance(present, Mapping) and present and spelling not in present:
             # Spell it as the file does already: two spellings in one layer are an error.
-            spellings = self._spellings(scope, spelling)
+            if component is not None:
+                params = self.prototype(component.prototype).params
+                param = params.get(spelling_table(params).get(spelling, ""))
+            else:
+                param = self.vendor.declared_params().get(spelling)
+            spellings = (param.name, *param.aliases) if param else ()
             spelling = next((name for name in present if name in spellings), spelling)
-        return edited, edited.actual_path((*section, spelling, *path[1:]))
-
-    def _section(self, scope: ParamScope) -> tuple[str, str, KeyPath]:
-        """Give the file, its kind, and the path of the map that holds a level's values."""
-        if scope.kind == "app":
-            return layout.APP_FILE, "App", ("params",)
-        if scope.kind == "module":
-            module = str(scope.module)
-            if module not in self.files.modules:
-                hint = f"mlstack generate PROTOTYPE {module}.NAME makes it"
-                raise NotFoundError(f"no module `{module}`", hint=hint)
-            return layout.module_params_file(module), "ModuleParams", ("params",)
-        if scope.kind == "component":
-            return self.component_with_params(str(scope.component)).file, "Component", ("params",)
-        environment = str(scope.environment)
-        self.files.environment_chain(environment)
-        file = layout.environment_params_file(environment)
-        if scope.kind == "environment globals":
-            return file, "EnvironmentParams", ("globals",)
-        component = self.component_with_params(str(scope.component))
-        return file, "EnvironmentParams", ("components", component.full_name)
-
-    def _spellings(self, scope: ParamScope, name: str) -> frozenset[str]:
-        if scope.component is not None:
-            params = self.prototype(self.component_with_params(scope.component).prototype).params
-            param = params.get(spelling_table(params).get(name, ""))
-        else:
-            param = self.declared_params().get(name)
-        return frozenset((param.name, *param.aliases)) if param else frozenset((name,))
+        full = (*section, spelling, *path[1:])
+        return edited, edited.actual_path(full)
 
     # --- packages: `vendor/`, `app.yaml` and `mlstack.lock` change together ---
 
@@ -467,60 +465,48 @@ class AppDir(AppReader):
             RegistryError: a version is locked already with other content.
             ConfigError: the files cannot be written; nothing was changed.
         """
-        new = [_locked(package) for package in fetched]
-        for package in new:
-            self._refuse_other_content(package)
+        new = [package.locked for package in fetched]
+        for old, package in ((old, package) for old in self.lock.packages for package in new):
+            if old.ref == package.ref and old.digest != package.digest:
+                raise RegistryError(
+                    f"the registry's `{old.ref}` is not the one that mlstack.lock holds:"
+                    f" {package.digest}, locked {old.digest}",
+                    hint=f"a changed package needs a new version; mlstack pkg rm {old.ref} lets this one in",
+                )
         app_file = self.edited(layout.APP_FILE, "App")
-        entered = requirement
-        if requirement.version:
-            name, version = requirement.name, fetched[0].version
-            entered = PackageRef(registry=requirement.registry, name=name, version=version)
-        if entered not in self.app().packages:
+        entered = new[0].ref if requirement.version else requirement
+        if entered not in self.app.packages:
             app_file.append(("packages",), str(entered))
         # Another version goes if nobody asked for it by its version.
-        asked = {(ref.full_name, ref.version) for ref in (*self.app().packages, entered)}
+        asked = {(ref.full_name, ref.version) for ref in (*self.app.packages, entered)}
         replaced = {package.full_name for package in new if not requirement.version}
-        kept = [
+        staying = [
             package
-            for package in self.lock().packages
+            for package in self.lock.packages
             if package not in new
             and (package.full_name not in replaced or (package.full_name, package.version) in asked)
         ]
-        registries = [known for known in self.lock().registries if known.name != registry.name]
-        lock = Lock(registries=(*registries, registry), packages=(*kept, *new))
-        vendored = {
-            f"{_locked(package).folder}/{path}": data
+        others = [locked for locked in self.lock.registries if locked.name != registry.name]
+        lock = Lock(registries=(*others, registry), packages=(*staying, *new))
+        files: dict[str, bytes | str] = {
+            f"{package.locked.folder}/{path}": data
             for package in fetched
             for path, data in package.files.items()
         }
-        files = {**vendored, layout.LOCK_FILE: write_lock(lock), layout.APP_FILE: app_file.content}
-        changed = {file: data for file, data in files.items() if self._bytes(file) != data}
-        self.write(changed, [*self._stale(new, files), *self._unlocked_folders(lock)])
-
-    def _refuse_other_content(self, new: LockedPackage) -> None:
-        for old in self.lock().packages:
-            if old.ref == new.ref and old.digest != new.digest:
-                raise RegistryError(
-                    f"the registry's `{new.ref}` is not the one that mlstack.lock holds:"
-                    f" {new.digest}, locked {old.digest}",
-                    hint=f"a changed package needs a new version; mlstack pkg rm {new.ref} lets this one in",
-                )
-
-    def _bytes(self, file: str) -> bytes | None:
-        path = self.root / file
-        return path.read_bytes() if path.is_file() else None
-
-    def _stale(self, new: Iterable[LockedPackage], files: Mapping[str, bytes]) -> list[str]:
-        """Give files of the packages' folders that are no part of them."""
-        folders = (self.root / package.folder for package in new)
-        paths = (path for folder in folders if folder.is_dir() for path in sorted(folder.rglob("*")))
-        names = (path.relative_to(self.root).as_posix() for path in paths if not path.is_dir())
-        return [name for name in names if name not in files]
+        paths = [path for package in new for path in sorted((self.root / package.folder).rglob("*"))]
+        names = [path.relative_to(self.root).as_posix() for path in paths if not path.is_dir()]
+        stale = [name for name in names if name not in files]
+        files |= {layout.LOCK_FILE: write_lock(lock), layout.APP_FILE: app_file.text.encode()}
+        for file in list(files):
+            path = self.root / file
+            if path.is_file() and path.read_bytes() == files[file]:
+                del files[file]
+        self.write(files, [*stale, *self._unlocked_folders(lock)])
 
     def _unlocked_folders(self, lock: Lock) -> list[str]:
         """Give the folders of packages that were locked and are not any more."""
         kept = {package.folder for package in lock.packages}
-        return [package.folder for package in self.lock().packages if package.folder not in kept]
+        return [package.folder for package in self.lock.packages if package.folder not in kept]
 
     def remove_package(self, ref: PackageRef) -> tuple[LockedPackage, ...]:
         """Remove a package's requirement (all versions without one), and what nothing requires any more.
@@ -531,21 +517,21 @@ class AppDir(AppReader):
         Raises:
             NotFoundError: it is not installed.
         """
-        named = [package for package in self.lock().packages if _is(package.ref, ref)]
+        named = [package for package in self.lock.packages if _is(package.ref, ref)]
         if not named:
             raise NotFoundError(f"package `{ref}` is not installed", hint="mlstack pkg list --installed")
         app_file = self.edited(layout.APP_FILE, "App")
-        required = list(self.app().packages)
-        left = [package for package in self.lock().packages if package not in named]
+        required = list(self.app.packages)
+        left = [package for package in self.lock.packages if package not in named]
         # What no requirement names by its version was brought by the one without: that goes with it.
         is_newest = bool(ref.version) and ref not in required
         is_last = is_newest or all(package.full_name != ref.full_name for package in left)
         for old in [old for old in required if _is(old, ref) or (is_last and _is(ref, old))]:
             app_file.remove(("packages",), required.index(old))
             required.remove(old)
-        lock = Lock(registries=self.lock().registries, packages=self._needed(left, required))
-        gone = tuple(package for package in self.lock().packages if package not in lock.packages)
-        files = {layout.LOCK_FILE: write_lock(lock), layout.APP_FILE: app_file.content}
+        lock = Lock(registries=self.lock.registries, packages=self._needed(left, required))
+        gone = tuple(package for package in self.lock.packages if package not in lock.packages)
+        files = {layout.LOCK_FILE: write_lock(lock), layout.APP_FILE: app_file.text.encode()}
         self.write(files, self._unlocked_folders(lock))
         return gone
 
@@ -557,34 +543,21 @@ class AppDir(AppReader):
         needed: list[LockedPackage] = []
         while rest:
             package = rest.pop()
-            if package not in needed:
-                needed.append(package)
-                names = self._required_by(package)
-                rest += [
-                    other for other in packages if other.registry == package.registry and other.name in names
-                ]
+            if package in needed:
+                continue
+            needed.append(package)
+            folder, names = self.root / package.folder, tuple[str, ...]()
+            if folder.is_dir():
+                try:
+                    names = PackageFolder.read(folder, source=package.folder).head.requires
+                except MlstackError:  # it cannot be asked: it may need any of them
+                    names = tuple(other.name for other in self.lock.packages)
+            rest += [
+                other for other in packages if other.registry == package.registry and other.name in names
+            ]
         return tuple(package for package in packages if package in needed)
-
-    def _required_by(self, package: LockedPackage) -> tuple[str, ...]:
-        folder = self.root / package.folder
-        if not folder.is_dir():
-            return ()
-        try:
-            return PackageFolder.read(folder, source=package.folder).head.requires
-        except MlstackError:  # it cannot be asked: it may need any of them
-            return tuple(other.name for other in self.lock().packages)
 
 
 def _is(package: PackageRef, named: PackageRef) -> bool:
     """Tell whether `package` is the one that `named` means; without a version it means all."""
     return package.full_name == named.full_name and named.version in ("", package.version)
-
-
-def _locked(package: FetchedPackage) -> LockedPackage:
-    return LockedPackage(
-        registry=package.registry,
-        name=package.name,
-        version=package.version,
-        digest=package.digest,
-        source=package.source,
-    )

@@ -1,8 +1,8 @@
-"""A file kind said once: a dataclass whose fields carry key, schema and help gives schema and writer."""
+"""A file kind said once: a dataclass whose fields carry key, schema and help gives its schema and writer."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
@@ -17,14 +17,15 @@ class FileKey:
     required: bool
     default: Any
     record: type | None = None  # what the map, or each map of the list, is read as
-    reader: str = ""  # method of FieldReader, where the schema alone does not say how to read it
+    # takes a `FieldReader` and the key's name, where the schema alone does not say how to read it
+    reader: Callable[[Any, str], Any] | None = None
 
 
 def key(schema: Mapping[str, Any], help: str = "", **more: Any) -> Any:
     """Declare a field of a dataclass as a key of its file, described by `help`.
 
-    `name` (the field's in camel case without it), `required` and `reader` are as in `Key`; the rest goes to
-    `dataclasses.field`.
+    `name` (the field's in camel case without it), `required` and `reader` are as in `FileKey`; the rest goes
+    to `dataclasses.field`.
     """
     facts = {word: more.pop(word) for word in ("name", "required", "reader") if word in more}
     described = {**schema, "description": help} if help else schema
@@ -32,11 +33,12 @@ def key(schema: Mapping[str, Any], help: str = "", **more: Any) -> Any:
 
 
 def records(kind: type, help: str = "", **more: Any) -> Any:
-    """Declare a list of maps, each of them read as `kind`."""
-    schema: dict[str, Any] = {"type": "array", "description": help, "items": record_schema(kind)}
-    return field(
-        metadata={"schema": {word: value for word, value in schema.items() if value}, "record": kind}, **more
-    )
+    """Declare a list of maps, each of them read as `kind`; `more` as of `key`, and words of the schema."""
+    words = {word: more.pop(word) for word in ("minItems",) if word in more}
+    described = {"description": help} if help else {}
+    facts = {word: more.pop(word) for word in ("name", "required", "reader") if word in more}
+    schema = {"type": "array", **described, **words, "items": record_schema(kind)}
+    return field(metadata={"schema": schema, "record": kind, **facts}, **more)
 
 
 def record(kind: type, help: str, **more: Any) -> Any:
@@ -50,17 +52,13 @@ def keys_of(kind: type) -> tuple[FileKey, ...]:
     """Give the keys that a dataclass declares, in their order."""
     keys = []
     for declared in fields(kind):
-        facts = dict(declared.metadata)
-        if facts:
+        if declared.metadata:
+            first, *rest = declared.name.split("_")
+            name = first + "".join(map(str.capitalize, rest))
             default = "" if declared.default is MISSING else declared.default
-            facts = {"name": _camel_case(declared.name), "required": False, **facts}
+            facts = {"name": name, "required": False, **declared.metadata}
             keys.append(FileKey(field=declared.name, default=default, **facts))
     return tuple(keys)
-
-
-def key_names(kind: type) -> tuple[str, ...]:
-    """Give the names of these keys as a file spells them."""
-    return tuple(key.name for key in keys_of(kind))
 
 
 def record_schema(kind: type) -> dict[str, Any]:
@@ -90,20 +88,15 @@ def file_schema(kind: type, api_version: str, definitions: Mapping[str, Any]) ->
 
 def to_map(value: Any, always: Collection[str] = ()) -> dict[str, Any]:
     """Write a declared value as its file has it; a key with its default is left out unless in `always`."""
-    content = {}
+    content: dict[str, Any] = {}
     for key in keys_of(type(value)):
         inner = getattr(value, key.field)
-        if key.name in always or (inner != key.default and inner not in ((), {})):
-            content[key.name] = _plain(inner, key)
+        if key.name not in always and (inner == key.default or inner in ((), {})):
+            continue
+        if isinstance(inner, tuple):
+            content[key.name] = [to_map(entry) if key.record is not None else entry for entry in inner]
+        elif key.record is not None:
+            content[key.name] = to_map(inner)
+        else:
+            content[key.name] = dict(inner) if isinstance(inner, Mapping) else inner
     return content
-
-
-def _plain(value: Any, key: FileKey) -> Any:
-    if key.record is not None:
-        return [to_map(entry) for entry in value] if isinstance(value, tuple) else to_map(value)
-    return list(value) if isinstance(value, tuple) else dict(value) if isinstance(value, Mapping) else value
-
-
-def _camel_case(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(map(str.capitalize, rest))

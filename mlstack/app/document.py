@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from mlstack import clock
 from mlstack.app.app import API_VERSION, PackageRef, parse_package_ref
-from mlstack.app.declare import FileKey, key_names, keys_of
+from mlstack.app.declare import FileKey, keys_of
 from mlstack.app.params import KeyPath, Layer, Origin, join_path
 from mlstack.app.prototype import json_type, schema_types
 from mlstack.errors import SchemaError, UsageError, YamlError
@@ -33,13 +33,6 @@ class AppDocument:
         """Give the value as plain data."""
         return self.content.value
 
-    def at(self, path: KeyPath) -> Any:
-        """Give the value at a path that is there."""
-        value = self.content.value
-        for part in path:
-            value = value[part]
-        return value
-
     def origin(self, path: KeyPath = ()) -> Origin:
         """Give the position of a path, or of the nearest thing around it."""
         return Origin(self.file, self.content.position(path).line)
@@ -56,13 +49,6 @@ class AppDocument:
     def all_origins(self) -> dict[KeyPath, Origin]:
         """Give the positions of everything by path, and of the whole."""
         return {(): self.origin(), **self.origins()}
-
-    def origins_by_key(self, path: KeyPath) -> dict[str, dict[KeyPath, Origin]]:
-        """Give the positions below each key of the map at `path`, in one pass over all positions."""
-        grouped: dict[str, dict[KeyPath, Origin]] = {}
-        for (name, *rest), origin in self.origins(path).items():
-            grouped.setdefault(str(name), {})[tuple(rest)] = origin
-        return grouped
 
 
 def read(data: bytes, *, file: str) -> AppDocument:
@@ -131,9 +117,11 @@ class FieldReader:
     def __init__(self, document: AppDocument, path: KeyPath = ()) -> None:
         self._document = document
         self._path = path
-        value = document.at(path)
+        value = document.value
+        for part in path:
+            value = value[part]
         if not isinstance(value, Mapping):
-            self._refuse((), f"must be a map, got {described(value)}")
+            self.refuse((), f"must be a map, got {described(value)}")
         self._map: Mapping[str, Any] = value
 
     def only(self, *names: str) -> FieldReader:
@@ -142,44 +130,35 @@ class FieldReader:
             if name not in names:
                 near = nearest(str(name), names)
                 hint = f"did you mean `{near}`?" if near else f"known fields: {', '.join(names)}"
-                self._refuse((name,), "is no field of this file", hint=hint)
+                self.refuse(name, "is no field of this file", hint=hint)
         return self
 
-    def known(self, kind: type) -> FieldReader:
-        """Refuse every field that a dataclass does not declare."""
-        return self.only(*(("apiVersion", "kind") if not self._path else ()), *key_names(kind))
-
     def record(self, kind: type[T], /, **given: Any) -> T:
-        """Read the map as a declared dataclass; fields that are `given` are not read."""
-        self.known(kind)
-        values = {key.field: self._declared(key) for key in keys_of(kind) if key.field not in given}
-        return kind(**given, **values)
-
-    def records(self, name: str, kind: type[T]) -> tuple[T, ...]:
-        """Read a list of maps as declared dataclasses; empty when it is not there."""
-        return tuple(entry.record(kind) for entry in self.each(name))
+        """Read the map as a declared dataclass; fields that are `given` stand elsewhere."""
+        keys = keys_of(kind)
+        self.only(*(("apiVersion", "kind") if not self._path else ()), *(key.name for key in keys))
+        return kind(**given, **{key.field: self._declared(key) for key in keys})
 
     def _declared(self, key: FileKey) -> Any:
-        """Read a field as it is declared."""
-        if key.reader:
-            return getattr(self, key.reader)(key.name)
-        shape = key.schema.get("type")
+        name, shape = key.name, key.schema.get("type")
+        if key.reader is not None:
+            return key.reader(self, name)
         if key.record is not None and shape == "array":
-            return self.records(key.name, key.record)
+            return tuple(entry.record(key.record) for entry in self.each(name))
         if key.record is not None:
-            inner = self.inner(key.name)
+            inner = self.inner(name)
             return inner.record(key.record) if inner else None
-        if "enum" in key.schema:
-            return self.choice(key.name, key.schema["enum"], None if key.required else key.default)
         if shape == "boolean":
-            return self.flag(key.name)
+            return self._typed((name,), self._map.get(name, False), bool, "true or false")
         if shape == "array":
-            return self.texts(key.name)
+            return self.texts(name)
         if shape == "object":
-            return self.map(key.name)
-        if key.required:
-            return self.text(key.name)
-        return self.text(key.name, key.default) if self.has(key.name) else key.default
+            return self.map(name)
+        choices = key.schema.get("enum")
+        text = self.text(name) if key.required else self.text(name, key.default) if self.has(name) else None
+        if text is not None and choices and text not in choices:
+            self.refuse(name, f"must be {' or '.join(f'`{word}`' for word in choices)}, got `{text}`")
+        return key.default if text is None else text
 
     def has(self, name: str) -> bool:
         """Tell whether a field is there and not null."""
@@ -192,37 +171,21 @@ class FieldReader:
             return default
         if not isinstance(value, str):
             wrong = "is required" if value is None else expectation("type", {"type": "string"}, value)
-            self._refuse((name,), wrong)
+            self.refuse(name, wrong)
         if default is None and not value:
-            self._refuse((name,), "must not be empty")
+            self.refuse(name, "must not be empty")
         return value
 
-    def choice(self, name: str, choices: Sequence[str], default: str | None = None) -> str:
-        """Give one of some strings."""
-        value = self.text(name, default)
-        if value not in choices:
-            self.refuse(name, f"must be {' or '.join(f'`{word}`' for word in choices)}, got `{value}`")
-        return value
-
-    def flag(self, name: str) -> bool:
-        """Give a boolean; false when it is not there."""
-        value = self._map.get(name, False)
-        if not isinstance(value, bool):
-            self._refuse((name,), f"must be true or false, got {described(value)}")
-        return value
-
-    def scalar(self, name: str) -> str | int | float | bool:
+    def scalar(self, *path: str | int) -> Any:
         """Give a string, number or boolean."""
-        return self._scalar((name,), self._map.get(name))
+        value: Any = self._map
+        for part in path:
+            value = value.get(part) if isinstance(value, Mapping) else value[part]
+        return self._typed(path, value, (str, int, float, bool), "a string, a number, true or false")
 
-    def scalars(self, name: str) -> tuple[str | int | float | bool, ...]:
+    def scalars(self, name: str) -> tuple[Any, ...]:
         """Give a list of strings, numbers and booleans; empty when it is not there."""
-        return tuple(self._scalar((name, index), entry) for index, entry in enumerate(self._list(name)))
-
-    def _scalar(self, path: KeyPath, value: object) -> str | int | float | bool:
-        if not isinstance(value, str | int | float | bool):
-            self._refuse(path, f"must be a string, a number, true or false, got {described(value)}")
-        return value
+        return tuple(self.scalar(name, index) for index in range(len(self._list(name))))
 
     def duration_s(self, name: str) -> float | None:
         """Give a duration in seconds, or nothing."""
@@ -230,7 +193,7 @@ class FieldReader:
         try:
             return None if value is None else clock.seconds(str(value))
         except ValueError as error:
-            self._refuse((name,), str(error))
+            self.refuse(name, str(error))
 
     def pattern(self, name: str, example: str) -> FieldPattern:
         """Give the path of a field of an object, as a diff writes it."""
@@ -241,24 +204,17 @@ class FieldReader:
 
     def texts(self, name: str) -> tuple[str, ...]:
         """Give a list of strings; empty when it is not there."""
-        value = self._list(name)
-        for index, entry in enumerate(value):
-            if not isinstance(entry, str):
-                self._refuse((name, index), f"must be a string, got {described(entry)}")
-        return tuple(value)
+        listed = enumerate(self._list(name))
+        return tuple(self._typed((name, index), entry, str, "a string") for index, entry in listed)
 
     def _list(self, name: str) -> list[Any]:
         value = self._map.get(name)
-        if value is not None and not isinstance(value, list):
-            self._refuse((name,), f"must be a list, got {described(value)}")
-        return value or []
+        return [] if value is None else self._typed((name,), value, list, "a list")
 
     def map(self, name: str) -> Mapping[str, Any]:
         """Give a map; empty when it is not there."""
         value = self._map.get(name)
-        if value is not None and not isinstance(value, Mapping):
-            self._refuse((name,), f"must be a map, got {described(value)}")
-        return value or {}
+        return {} if value is None else self._typed((name,), value, Mapping, "a map")
 
     def inner(self, name: str) -> FieldReader | None:
         """Give the map of that name, or nothing."""
@@ -272,40 +228,33 @@ class FieldReader:
     def named(self, name: str) -> Iterator[tuple[str, FieldReader | None]]:
         """Give a list of names and of maps with a `name`: each name, with its map if it is one."""
         for index, entry in enumerate(self._list(name)):
-            if isinstance(entry, str):
-                yield entry, None
-            else:
-                fields = FieldReader(self._document, (*self._path, name, index))
-                yield fields.text("name"), fields
+            fields = (
+                None if isinstance(entry, str) else FieldReader(self._document, (*self._path, name, index))
+            )
+            yield entry if fields is None else fields.text("name"), fields
 
     def package(self, name: str) -> PackageRef:
         """Give a package reference such as `kubeflow/core@0.1.0`."""
-        return self._package_ref((name,), self.text(name))
+        return self._package((name,), self.text(name))
 
     def packages(self, name: str) -> tuple[PackageRef, ...]:
         """Give a list of package references."""
-        return tuple(self._package_ref((name, index), text) for index, text in enumerate(self.texts(name)))
+        return tuple(self._package((name, index), text) for index, text in enumerate(self.texts(name)))
 
-    def _package_ref(self, path: KeyPath, text: str) -> PackageRef:
+    def _package(self, path: KeyPath, text: str) -> PackageRef:
         try:
             return parse_package_ref(text)
         except UsageError as error:
-            self._refuse(path, f"is no package: `{text}`", hint=error.hint)
+            self.refuse(path, f"is no package: `{text}`", hint=error.hint)
 
-    def origin(self, name: str | None = None) -> Origin:
-        """Give the position of a field, or of the map."""
-        return self._document.origin(self._path if name is None else (*self._path, name))
+    def _typed(self, path: KeyPath, value: Any, types: type | tuple[type, ...], wording: str) -> Any:
+        if not isinstance(value, types):
+            self.refuse(path, f"must be {wording}, got {described(value)}")
+        return value
 
-    def refuse(self, name: str, message: str, *, hint: str | None = None) -> NoReturn:
-        """Raise the SchemaError that a field is wrong."""
-        self._refuse((name,), message, hint=hint)
-
-    def refuse_all(self, message: str, *, hint: str | None = None) -> NoReturn:
-        """Raise the SchemaError that the map itself is wrong."""
-        self._refuse((), message, hint=hint)
-
-    def _refuse(self, path: KeyPath, message: str, *, hint: str | None = None) -> NoReturn:
-        full = (*self._path, *path)
+    def refuse(self, path: KeyPath | str, message: str, *, hint: str | None = None) -> NoReturn:
+        """Raise the SchemaError that a field, or the map itself (an empty path), is wrong."""
+        full = (*self._path, *((path,) if isinstance(path, str) else path))
         subject = f"`{join_path(full)}`" if full else "the file"
         raise SchemaError(f"{subject} {message}", where=str(self._document.origin(full)), hint=hint)
 
@@ -344,6 +293,12 @@ _ARTICLES = {
     "object": "a map",
     "null": "null",
 }
+_BOUNDS = {
+    "minimum": "at least",
+    "exclusiveMinimum": "more than",
+    "maximum": "at most",
+    "exclusiveMaximum": "less than",
+}
 _SIZES = {  # keyword → word and what is counted
     "minLength": ("at least", "characters"),
     "maxLength": ("at most", "characters"),
@@ -360,8 +315,14 @@ def expectation(keyword: str, schema: Mapping[str, Any], value: Any, *, unit: st
     `unit` is what a number counts, in the plural.
     """
     expected = schema.get(keyword)
-    if keyword in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"):
-        return f"must be {_bounds(schema, unit)}, got {shown(value)}"
+    if keyword in _BOUNDS:
+        low, high = schema.get("minimum"), schema.get("maximum")
+        if low is not None and high is not None:
+            bounds = f"{low} to {_counted(high, unit)}" if low != high else _counted(low, unit)
+        else:
+            given = [(word, schema[name]) for name, word in _BOUNDS.items() if schema.get(name) is not None]
+            bounds = " and ".join(f"{word} {_counted(bound, unit)}" for word, bound in given)
+        return f"must be {bounds}, got {shown(value)}"
     if keyword in ("anyOf", "oneOf", "type"):
         types = [expected] if isinstance(expected, str) else list(expected or ())
         types = types if keyword == "type" else sorted(schema_types(schema))
@@ -391,19 +352,6 @@ def expectation(keyword: str, schema: Mapping[str, Any], value: Any, *, unit: st
         case _:
             return f"does not fit `{keyword}`, got {shown(value)}"
     return f"must {wording}{shown(value)}"
-
-
-def _bounds(schema: Mapping[str, Any], unit: str) -> str:
-    low, high = schema.get("minimum"), schema.get("maximum")
-    if low is not None and high is not None:
-        return f"{low} to {_counted(high, unit)}" if low != high else _counted(low, unit)
-    bounds = (
-        ("at least", low),
-        ("more than", schema.get("exclusiveMinimum")),
-        ("at most", high),
-        ("less than", schema.get("exclusiveMaximum")),
-    )
-    return " and ".join(f"{word} {_counted(bound, unit)}" for word, bound in bounds if bound is not None)
 
 
 def _counted(number: Any, unit: str) -> str:

@@ -1,18 +1,116 @@
-"""Files outside an app's own: folders that others wrote, what comes with mlstack, and `--values` files."""
+"""Files of the disk: an app's own, folders that others wrote, what comes with mlstack, `--values` files."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mlstack.app import document as documents
-from mlstack.app.document import AppDocument, FieldReader, described
+from mlstack.app.document import AppDocument, FieldReader, described, fields_of
+from mlstack.app.layout import APP_FILE
 from mlstack.app.params import KeyPath, Layer, Overrides, ValuesFile, parse_set
-from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
+from mlstack.app.schema import PassedStore, check_file, note_passed
+from mlstack.errors import ConfigError, MlstackError, NotFoundError, SchemaError, UsageError
+
+# --- the files below an app's root, each parsed at most once and checked against its schema ------------
+
+
+class AppFiles:
+    """The files below an app's root; those that `passed` their schema before are not checked again."""
+
+    def __init__(self, root: Path, passed: PassedStore | None) -> None:
+        self.root = root
+        self._passed = passed
+        self.digests: dict[str, str] = {}  # of each file read so far; empty if it was looked for in vain
+        self._documents: dict[str, AppDocument | None] = {}
+
+    def bytes(self, file: str) -> bytes | None:
+        """Give a file's bytes, or nothing when it is not there.
+
+        Raises:
+            ConfigError: it cannot be read.
+        """
+        path = self.root / file
+        self.digests[file] = ""
+        try:
+            data = read_file(path)
+        except ConfigError as error:
+            error.where = file
+            raise
+        except (FileNotFoundError, NotADirectoryError) as error:
+            if path.is_symlink():
+                message = f"the link leads to nothing: {path.readlink()}"
+                raise ConfigError(message, where=file, hint="mend or remove it") from error
+            return None
+        except IsADirectoryError as error:
+            message = "a folder stands in the place of the file"
+            raise ConfigError(message, where=file, hint="move it away") from error
+        except OSError as error:
+            message = f"cannot read the file: {(error.strerror or str(error)).lower()}"
+            raise ConfigError(message, where=file, hint="check its rights") from error
+        self.digests[file] = hashlib.sha256(data).hexdigest()
+        return data
+
+    def document(self, file: str, kind: str) -> AppDocument | None:
+        """Give a file of ours, checked; nothing when it is not there.
+
+        Raises:
+            SchemaError: it does not fit its kind.
+            YamlError: it is no YAML.
+        """
+        if file not in self._documents:
+            data = self.bytes(file)
+            document = None if data is None else documents.read(data, file=file)
+            self._documents[file] = document and self._checked(document, kind)
+        return self._documents[file]
+
+    @cached_property
+    def app_document(self) -> AppDocument:
+        """Give `app.yaml`."""
+        document = self.document(APP_FILE, "App")
+        if document is None:
+            raise NotFoundError("no `app.yaml` here", hint="mlstack init NAME")
+        return document
+
+    def _checked(self, document: AppDocument, kind: str) -> AppDocument:
+        fields_of(document, kind)
+        origins = document.all_origins()
+        check_file(kind, document.value, source=document.file, origins=origins, passed=self._passed)
+        return document
+
+    def component_document(self, file: str) -> AppDocument | None:
+        """Give a file of kind Component; nothing for a manifest, which often its text alone can tell."""
+        if file in self._documents:
+            return self._documents[file]
+        data = self.bytes(file) or b""
+        if b"mlstack.dev/" not in data:
+            return None
+        listed = documents.read_all(data, file=file)
+        if len(listed) == 1 and documents.kind_of(listed[0].value) == "Component":
+            self._documents[file] = self._checked(listed[0], "Component")
+            return self._documents[file]
+        for document in listed:
+            kind = documents.kind_of(document.value)
+            if kind == "Component":
+                return self.document(file, "Component")
+            if kind in ("App", "Lock", "ModuleParams", "Environment", "EnvironmentParams"):
+                hint = "parameters of the whole app stand in app.yaml" if kind == "ModuleParams" else None
+                message = f"a file of kind `{kind}` is no component"
+                raise SchemaError(message, where=str(document.origin()), hint=hint)
+        return None
+
+    def note_sound(self, file: str, kind: str) -> None:
+        """Remember that a file fits its kind: it did, and what was added to it is ours."""
+        data = self.bytes(file)
+        if data is not None and self._passed is not None:
+            note_passed(kind, documents.read(data, file=file).value, self._passed)
+
 
 # --- folders that others wrote: regular files inside them, within limits, in a stable order ------------
 
@@ -86,7 +184,11 @@ def _files(folder: Path, root: Path, source: str, below: str = "") -> Iterator[P
         path = folder / entry.name
         check_name(PurePosixPath(below, entry.name), source)
         if entry.is_symlink():
-            _check_link(path, root, source)
+            if not path.is_file():
+                message = f"`{path.name}` is a link, and not to a file"
+                raise ConfigError(message, where=source, hint="copy what it leads to")
+            if not path.resolve().is_relative_to(root):
+                raise ConfigError(f"`{path.name}` is a link that leaves the folder", where=source)
             yield path
         elif entry.is_dir():
             yield from _files(path, root, source, f"{below}{entry.name}/")
@@ -94,14 +196,6 @@ def _files(folder: Path, root: Path, source: str, below: str = "") -> Iterator[P
             yield path
         else:
             raise ConfigError(f"`{below}{entry.name}` {_SPECIAL}", where=source, hint="remove it")
-
-
-def _check_link(path: Path, root: Path, source: str) -> None:
-    if not path.is_file():
-        message = f"`{path.name}` is a link, and not to a file"
-        raise ConfigError(message, where=source, hint="copy what it leads to")
-    if not path.resolve().is_relative_to(root):
-        raise ConfigError(f"`{path.name}` is a link that leaves the folder", where=source)
 
 
 # --- folders that come with mlstack: `prototypes`, `registry` and `environments` -----------------------
@@ -148,7 +242,15 @@ def read(sets: Sequence[str], files: Sequence[Path]) -> Overrides:
 
 def read_values(file: Path) -> ValuesFile:
     """Read one values file; errors are those of `read`."""
-    listed = documents.read_all(_bytes(file), file=str(file))
+    try:
+        data = file.read_bytes()
+    except FileNotFoundError as error:
+        hint = "relative paths start at the working directory"
+        raise NotFoundError(f"no values file `{file}`", hint=hint) from error
+    except OSError as error:
+        message = f"cannot read the values file `{file}`: {(error.strerror or str(error)).lower()}"
+        raise UsageError(message, hint="give a YAML file of parameters") from error
+    listed = documents.read_all(data, file=str(file))
     if not listed:
         return ValuesFile(Layer("command line", {}))
     if len(listed) > 1:
@@ -171,14 +273,3 @@ def _layer(document: AppDocument, path: KeyPath, values: Any, *, for_all: bool =
         message = f"`{path[-1]}` must be a map of parameters, got {described(values)}"
         raise ConfigError(message, where=str(document.origin(path)))
     return Layer("command line", values or {}, document.origins(path), speaks_to_many=for_all)
-
-
-def _bytes(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except FileNotFoundError as error:
-        hint = "relative paths start at the working directory"
-        raise NotFoundError(f"no values file `{file}`", hint=hint) from error
-    except OSError as error:
-        message = f"cannot read the values file `{file}`: {(error.strerror or str(error)).lower()}"
-        raise UsageError(message, hint="give a YAML file of parameters") from error

@@ -23,6 +23,7 @@ from typing import Any
 
 from mlstack import __version__
 from mlstack.app import document
+from mlstack.app.app import LockedPackage
 from mlstack.app.document import AppDocument, FieldReader, fields_of
 from mlstack.app.files import read_folder
 from mlstack.app.prototype import Example, Package, Param, Prototype
@@ -47,11 +48,7 @@ def digest(files: Files) -> str:
 class FetchedPackage:
     """A package version as it came from a registry, its digest checked; nothing is written yet."""
 
-    registry: str
-    name: str
-    version: str
-    digest: str
-    source: str
+    locked: LockedPackage
     files: Files
 
 

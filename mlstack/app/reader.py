@@ -5,16 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import NoReturn
 
-from mlstack.app import layout
-from mlstack.app.app import App, Component, Environment, Lock, LockedPackage, Manifest
-from mlstack.app.app_files import AppFiles, EnvironmentFiles, merged_environment, preset_globals
-from mlstack.app.document import AppDocument, layer_of
+from mlstack.app import document as documents
+from mlstack.app import files, layout
+from mlstack.app.app import App, Component, Environment, Lock, Manifest
+from mlstack.app.declare import keys_of
+from mlstack.app.document import AppDocument, FieldReader, fields_of, layer_of
+from mlstack.app.files import AppFiles
 from mlstack.app.params import (
     Declared,
+    KeyPath,
     Layer,
     Origin,
     Overrides,
@@ -23,62 +28,103 @@ from mlstack.app.params import (
     param_error,
     spelling_table,
 )
-from mlstack.app.prototype import Package, Param, Prototype
+from mlstack.app.prototype import Prototype
 from mlstack.app.schema import PassedStore
 from mlstack.app.vendor import Vendor
-from mlstack.errors import MlstackError, NotFoundError, UsageError
+from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.names import nearest
 from mlstack.objects.order import closure
 
 NO_OVERRIDES = Overrides()
+_LABEL = re.compile(r"[a-zA-Z0-9]([-_.a-zA-Z0-9]{0,61}[a-zA-Z0-9])?")
 _ENVIRONMENT_FILE = re.compile(rf"{layout.ENVIRONMENTS}/.+/{re.escape(layout.ENVIRONMENT)}")
 
 
+@dataclass(frozen=True)
+class EnvironmentFiles:
+    """One environment's own files, without what it extends."""
+
+    environment: Environment
+    given: frozenset[str]  # keys that its file sets
+    globals: Layer  # for all components
+    components: Mapping[str, Layer] = field(default_factory=dict)
+
+
 class AppReader:
-    """The reading side of an app directory; every file is read at most once until `forget`."""
+    """The reading side of an app directory; every file is read at most once until `forget`.
+
+    `store` remembers which files have passed their schema.
+    """
 
     def __init__(self, root: Path, *, store: PassedStore | None = None) -> None:
         self.root = root
         self.store = store
+        self._declarations: dict[str, Declared] = {}
+        self._chains: dict[str, tuple[EnvironmentFiles, ...]] = {}
+
+    def forget(self) -> None:
+        """Read every file anew from now on."""
+        for name in set(vars(self)) - {"root", "store", "_is_locked"}:
+            del vars(self)[name]
+        self._declarations, self._chains = {}, {}
 
     @cached_property
     def files(self) -> AppFiles:
-        """Give the reader of the app's files.
+        """Give the reader of the app's files, `app.yaml` checked before anything else.
 
         Raises:
             NotFoundError: there is no `app.yaml`.
             SchemaError: it is another tool's, or one of a newer mlstack: nothing is read or written then.
         """
         files = AppFiles(self.root, self.store)
-        files.app_document  # noqa: B018 # checked before anything else, whatever a command is about
+        files.app_document  # noqa: B018 # whatever a command is about
         return files
 
     @cached_property
-    def _vendor(self) -> Vendor:
-        return Vendor(self.root, self.lock().packages, self.app().packages, self.store)
-
-    @cached_property
-    def _declarations(self) -> dict[str, Declared]:
-        return {}
-
-    def forget(self) -> None:
-        """Read every file anew from now on."""
-        for name in ("files", "_vendor", "_declarations"):
-            self.__dict__.pop(name, None)
-
     def app(self) -> App:
         """Give what `app.yaml` says."""
-        return self.files.app
+        return fields_of(self.files.app_document, "App").record(App)
 
+    @cached_property
     def lock(self) -> Lock:
-        """Give what `mlstack.lock` says."""
-        return self.files.lock
+        """Give what `mlstack.lock` says; empty when there is none."""
+        document = self.files.document(layout.LOCK_FILE, "Lock")
+        return fields_of(document, "Lock").record(Lock) if document else Lock()
 
     # --- components ---
 
+    @cached_property
+    def component_files(self) -> Mapping[str, tuple[str, str, str]]:
+        """Give full name → (file, module, name) of all components, sorted, without reading them.
+
+        Raises:
+            ConfigError: two files stand for one component.
+        """
+        components: dict[str, tuple[str, str, str]] = {}
+        for file, module, name in layout.component_files(self.files.root):
+            full_name = f"{module}.{name}" if module else name
+            if not _LABEL.fullmatch(full_name) or "." in file.rpartition("/")[0]:
+                raise ConfigError(
+                    f"`{full_name}` cannot be the name of a component, which becomes a label",
+                    where=file,
+                    hint="name files and folders with up to 63 letters, digits, `-` and `_`",
+                )
+            if full_name in components:
+                both = f"`{components[full_name][0]}` and `{file}` both"
+                raise ConfigError(f"{both} stand for the component `{full_name}`", hint="rename one of them")
+            components[full_name] = (file, module, name)
+        return dict(sorted(components.items()))
+
+    @cached_property
+    def modules(self) -> tuple[str, ...]:
+        """Give the dotted names of all modules, sorted."""
+        base = self.files.root / layout.COMPONENTS
+        folders = (Path(folder).relative_to(base).parts for folder, _, _ in layout.walk(base))
+        return tuple(sorted(".".join(parts) for parts in folders if parts))
+
     def components(self) -> tuple[Component | Manifest, ...]:
         """Give all components by full name."""
-        return tuple(self.files.component(name) for name in self.files.component_files)
+        return tuple(map(self.component, self.component_files))
 
     def component(self, name: str) -> Component | Manifest:
         """Give the component of a full name.
@@ -86,7 +132,18 @@ class AppReader:
         Raises:
             NotFoundError: with the nearest known one.
         """
-        return self.files.component(name)
+        if name not in self.component_files:
+            self._refuse_component(name, None, "mlstack component list")
+        file, module, own_name = self.component_files[name]
+        document = self.files.component_document(file)
+        if document is None:
+            return Manifest(name=own_name, module=module, file=file)
+        return fields_of(document, "Component").record(Component, name=own_name, module=module, file=file)
+
+    def _refuse_component(self, name: str, where: str | None, hint: str, what: str = "") -> NoReturn:
+        near = nearest(name, self.component_files)
+        message = f"no component `{name}`{what}"
+        raise NotFoundError(message, near=near, where=where, hint=None if near else hint)
 
     def component_with_params(self, name: str) -> Component:
         """Give a component that is made from a prototype.
@@ -103,14 +160,6 @@ class AppReader:
             hint=f"edit {component.file}, or patch it in environments/ENV/patches/{name}.yaml",
         )
 
-    def component_names(self) -> tuple[str, ...]:
-        """Give the full names of all components, sorted, without reading their files."""
-        return tuple(self.files.component_files)
-
-    def modules(self) -> tuple[str, ...]:
-        """Give the dotted names of all modules, sorted."""
-        return self.files.modules
-
     def selected(
         self, environment: Environment | None, names: Sequence[str] = ()
     ) -> tuple[Component | Manifest, ...]:
@@ -124,16 +173,16 @@ class AppReader:
         targets = names or (environment.targets if environment else ())
         where = None if names or environment is None else environment.file
         chosen = {member for name in targets for member in self._members(name, where)}
-        every = self.component_names()
+        every = self.component_files
         return tuple(self.component(name) for name in every if not targets or name in chosen)
 
     def _members(self, name: str, where: str | None) -> list[str]:
-        every = self.component_names()
+        every = self.component_files
         if name in every:
             return [name]
-        if name in self.modules():
+        if name in self.modules:
             return [component for component in every if component.startswith(f"{name}.")]
-        near = nearest(name, [*every, *self.modules()])
+        near = nearest(name, [*every, *self.modules])
         hint = None if near else "mlstack component list"
         raise NotFoundError(f"no component or module `{name}`", near=near, where=where, hint=hint)
 
@@ -148,41 +197,124 @@ class AppReader:
         rest = list(components)
         while rest:
             component = rest.pop()
-            name = component.full_name
-            if name not in direct:
-                direct[name] = self._dependencies(component) if isinstance(component, Component) else ()
-                rest += [self.component(dependency) for dependency in direct[name]]
-        return closure(direct, {name: self.files.component_files[name][0] for name in direct})
+            name, members = component.full_name, dict[str, None]()
+            if name in direct:
+                continue
+            for number, target in enumerate(component.depends_on if isinstance(component, Component) else ()):
+                named = self._members(target, self.position(component.file, ("dependsOn", number)))
+                members |= dict.fromkeys(full for full in named if full != name or full == target)
+            direct[name] = tuple(members)
+            rest += map(self.component, members)
+        return closure(direct, {name: self.component_files[name][0] for name in direct})
 
-    def _dependencies(self, component: Component) -> tuple[str, ...]:
-        named: dict[str, None] = {}
-        for number, name in enumerate(component.depends_on):
-            members = self._members(name, self.files.position(component.file, ("dependsOn", number)))
-            named |= dict.fromkeys(full for full in members if full != component.full_name or full == name)
-        return tuple(named)
+    def position(self, file: str, path: KeyPath) -> str:
+        """Give `file:line` of a part of a component's file."""
+        document = self.files.document(file, "Component")
+        return file if document is None else str(document.origin(path))
 
     def read_manifest(self, component: Manifest) -> tuple[AppDocument, ...]:
-        """Give all documents of a plain manifest, with source positions."""
-        return self.files.manifest(component.file)
+        """Give all documents of a plain manifest, with source positions.
+
+        Raises:
+            YamlError: it is no YAML.
+        """
+        data = self.files.bytes(component.file)
+        if data is None:
+            raise ConfigError("the file is gone", where=component.file)
+        return documents.read_all(data, file=component.file)
 
     # --- environments ---
 
-    def environments(self) -> tuple[Environment, ...]:
-        """Give all environments by name, each with what it inherits."""
-        return tuple(self.environment(name) for name in self.files.environment_names)
-
+    @cached_property
     def environment_names(self) -> tuple[str, ...]:
         """Give the names of all environments, sorted, without reading their files."""
-        return self.files.environment_names
+        base = self.files.root / layout.ENVIRONMENTS
+        folders = (folder for folder, _, files in layout.walk(base) if layout.ENVIRONMENT in files)
+        return tuple(sorted(Path(folder).relative_to(base).as_posix() for folder in folders))
+
+    def environments(self) -> tuple[Environment, ...]:
+        """Give all environments by name, each with what it inherits."""
+        return tuple(map(self.environment, self.environment_names))
 
     def environment(self, name: str) -> Environment:
-        """Give an environment with what it inherits.
+        """Give an environment with what it inherits: fields that its file does not give.
+
+        The pinned cluster goes with the context: who names another context is not bound to it. An
+        environment's own namespace is always among those it may write to.
 
         Raises:
             NotFoundError: with the nearest known one.
             ConfigError: environments extend each other in a circle.
         """
-        return merged_environment(self.files.environment_chain(name))
+        first, *rest = self.environment_chain(name)
+        merged = first.environment
+        for layer in rest:
+            own = layer.environment
+            inherited = {
+                key.field: getattr(merged, key.field)
+                for key in keys_of(Environment)
+                if key.name not in layer.given and key.name != "extends"
+            }
+            if own.context and own.context != merged.context and "cluster" in inherited:
+                inherited["cluster"] = None
+            merged = replace(own, **inherited)
+        allowed = merged.allowed_namespaces
+        if allowed and merged.namespace not in allowed:
+            merged = replace(merged, allowed_namespaces=(merged.namespace, *allowed))
+        return merged
+
+    def environment_chain(self, name: str | None) -> tuple[EnvironmentFiles, ...]:
+        """Give an environment and what it extends, the farthest ancestor first; nothing for none.
+
+        Raises:
+            NotFoundError: there is no such environment; with the nearest known one.
+            ConfigError: environments extend each other in a circle.
+        """
+        if name is None:
+            return ()
+        if name not in self._chains:
+            chain: list[EnvironmentFiles] = []
+            parent: str | None = name
+            while parent is not None:
+                children = [files.environment.name for files in chain]
+                if parent in children:
+                    message = f"environments extend each other in a circle: {' → '.join([*children, parent])}"
+                    raise ConfigError(message, where=chain[-1].environment.file)
+                chain.append(self._environment_files(parent, chain[-1].environment if chain else None))
+                parent = chain[-1].environment.extends
+            self._chains[name] = tuple(reversed(chain))
+        return self._chains[name]
+
+    def _environment_files(self, name: str, child: Environment | None) -> EnvironmentFiles:
+        file = layout.environment_file(name)
+        document = self.files.document(file, "Environment") if name in self.environment_names else None
+        if document is None:
+            near = nearest(name, self.environment_names)
+            message = f"no environment `{name}`" + (f", which `{child.name}` extends" if child else "")
+            usual = f"mlstack plan ENV --out {name}" if name.endswith(".json") else f"mlstack env add {name}"
+            where, hint = child.file if child else None, None if near else usual
+            raise NotFoundError(message, near=near, where=where, hint=hint)
+        environment = fields_of(document, "Environment").record(Environment, name=name, file=file)
+        given = frozenset(key for key, value in document.value.items() if value is not None)
+        params, target = layout.environment_params_file(name), f"--env={name}"
+        document = self.files.document(params, "EnvironmentParams")
+        if document is None:
+            return EnvironmentFiles(environment, given, Layer("environment globals", {}, target=target))
+        fields = fields_of(document, "EnvironmentParams").only("apiVersion", "kind", "globals", "components")
+        origins: dict[str, dict[KeyPath, Origin]] = {}
+        for (component, *inner), origin in document.origins(("components",)).items():
+            origins.setdefault(str(component), {})[tuple(inner)] = origin
+        layers = {}
+        for component, values in fields.map("components").items():
+            if component not in self.component_files:
+                where = str(document.origin(("components", component)))
+                self._refuse_component(component, where, "remove the entry, or mlstack component list")
+            if values is not None:
+                FieldReader(document, ("components", component))
+                own = origins.get(component, {})
+                layers[component] = Layer("environment", values, own, f"{target} {component}")
+        shared = layer_of(document, ("globals",), "environment globals", target)
+        return EnvironmentFiles(environment, given, shared, layers)
 
     def current_environment(self) -> str | None:
         """Give the environment that commands take when none is named."""
@@ -190,8 +322,21 @@ class AppReader:
         return (data.decode("utf-8", errors="replace").strip() or None) if data else None
 
     def patches(self, environment: str, component: str) -> tuple[AppDocument, ...]:
-        """Give the patches of an environment, and of those it extends, for a component; ancestors first."""
-        return self.files.patches(environment, component)
+        """Give the patches of an environment, and of those it extends, for a component; ancestors first.
+
+        Raises:
+            ConfigError: one is no part of an object.
+        """
+        patches: list[AppDocument] = []
+        for layer in self.environment_chain(environment):
+            file = layout.patch_file(layer.environment.name, component)
+            data = self.files.bytes(file)
+            patches += documents.read_all(data, file=file) if data is not None else ()
+        for patch in patches:
+            if not isinstance(patch.value, Mapping):
+                message = "a patch is a part of an object: apiVersion, kind, metadata.name and fields"
+                raise ConfigError(message, where=str(patch.origin()))
+        return tuple(patches)
 
     def check_patches(self, environment: str) -> None:
         """Refuse patches of an environment, or of those it extends, that belong to no component.
@@ -199,26 +344,18 @@ class AppReader:
         Raises:
             NotFoundError: there is no such component; with the nearest one.
         """
-        self.files.check_patches(environment)
+        usual = f"remove it, or name it as the component: {layout.patch_file('ENV', 'NAME')}"
+        for layer in self.environment_chain(environment):
+            for file, component in layout.patch_files(self.root, layer.environment.name):
+                if component not in self.component_files:
+                    self._refuse_component(component, file, usual, " to patch")
 
-    # --- packages ---
+    # --- packages and their prototypes ---
 
-    def packages(self) -> tuple[Package, ...]:
-        """Give all installed packages with their prototypes.
-
-        Raises:
-            RegistryError: one is missing, or is not what the lock says.
-        """
-        return self._vendor.packages()
-
-    def requires(self, locked: LockedPackage) -> tuple[str, ...]:
-        """Give the packages that an installed one requires."""
-        return self._vendor.folder(locked).head.requires
-
-    def prototypes(self) -> tuple[Prototype, ...]:
-        """Give all prototypes of installed packages, by full name."""
-        every = (prototype for package in self.packages() for prototype in package.prototypes.values())
-        return tuple(sorted(every, key=lambda prototype: (prototype.full_name, prototype.version)))
+    @cached_property
+    def vendor(self) -> Vendor:
+        """Give the installed packages."""
+        return Vendor(self.root, self.lock.packages, self.app.packages, self.store)
 
     def prototype(self, name: str, *, where: str | None = None) -> Prototype:
         """Find a prototype by full name, exact name, alias, or an end that only one has.
@@ -226,19 +363,7 @@ class AppReader:
         Raises:
             NotFoundError: none, or several, with their full names; at `where` the name is written.
         """
-        return self._vendor.prototype(name, where=where)
-
-    def crds(self) -> Mapping[str, str]:
-        """Give the texts of custom resource definitions in installed packages, by file."""
-        return self._vendor.crds()
-
-    def declared_params(self) -> dict[str, Param]:
-        """Give every spelling that an installed prototype declares, with the first declaration found."""
-        declared: dict[str, Param] = {}
-        for prototype in self.prototypes():
-            for spelling, name in spelling_table(prototype.params).items():
-                declared.setdefault(spelling, prototype.params[name])
-        return declared
+        return self.vendor.prototype(name, where=where)
 
     # --- parameters ---
 
@@ -246,25 +371,34 @@ class AppReader:
         self, component: Component, environment: str | None = None, overrides: Overrides = NO_OVERRIDES
     ) -> list[Layer]:
         """Give the layers of a component's parameters above the prototype's defaults, lowest first."""
-        prototype, name = self._prototype_of(component), component.full_name
-        layers = [*_alias_layer(component, prototype), self.files.app_layer]
-        layers += [*self._module_layers(_enclosing(component.module)), self.files.component_layer(component)]
-        chain = self._chain(environment)
+        prototype, name = self.prototype(component.prototype, where=component.file), component.full_name
+        layers = []
+        alias = prototype.alias(component.prototype) or ""
+        if params := prototype.alias_params.get(alias):
+            origin = Origin(f"prototype {prototype.full_name} as {alias}")
+            layers.append(Layer("default", params, {(name,): origin for name in params}))
+        document = self.files.document(component.file, "Component")
+        if document is not None and (document.value.get("params") or {}) == component.params:
+            layer = layer_of(document, ("params",), "component", name)
+        else:  # it does not stand as its file says
+            layer = Layer("component", component.params, target=name)
+        chain = self.environment_chain(environment)
+        layers += [*self._shared_layers(_enclosing(component.module)), layer]
         layers += [files.globals for files in chain]
         layers += [files.components[name] for files in chain if name in files.components]
         if overrides:
-            every = self.component_names()
-            layers += overrides.layers(name, prototype.params, components=every)
+            layers += overrides.layers(name, prototype.params, components=self.component_files)
         return layers
 
-    def _chain(self, environment: str | None) -> tuple[EnvironmentFiles, ...]:
-        return self.files.environment_chain(environment) if environment is not None else ()
-
-    def _module_layers(self, modules: Iterable[str]) -> Iterator[Layer]:
+    def _shared_layers(self, modules: Iterable[str]) -> list[Layer]:
+        """Give the layers for all components: of the app and of modules."""
+        layers = [layer_of(self.files.app_document, ("params",), "app", "")]
         for module in modules:
-            document = self.files.module_document(module)
+            document = self.files.document(layout.module_params_file(module), "ModuleParams")
             if document is not None:
-                yield layer_of(document, ("params",), "module", f"--module={module}")
+                fields_of(document, "ModuleParams").only("apiVersion", "kind", "params")
+                layers.append(layer_of(document, ("params",), "module", f"--module={module}"))
+        return layers
 
     def resolve(
         self, component: Component, environment: str | None = None, overrides: Overrides = NO_OVERRIDES
@@ -274,9 +408,10 @@ class AppReader:
         Raises:
             ParamError: unknown names, spellings set twice, hostile characters, with file and line.
         """
-        prototype = self._prototype_of(component)
+        prototype = self.prototype(component.prototype, where=component.file)
         layers = self.layers(component, environment, overrides)
-        self._check_overrides(overrides)
+        if overrides:
+            self._check_overrides(overrides)
         key = f"{prototype.full_name}@{prototype.version}"
         if key not in self._declarations:
             self._declarations[key] = Declared(prototype.params, prototype=prototype.full_name)
@@ -285,20 +420,15 @@ class AppReader:
         notes = (f"{note} ({component.file})",) if note else ()
         return Resolved(resolved.values, resolved.chains, (*notes, *resolved.notes))
 
-    def _prototype_of(self, component: Component) -> Prototype:
-        return self.prototype(component.prototype, where=component.file)
-
     def _spellings_of(self, components: Iterable[Component | Manifest]) -> set[str]:
         """Give every spelling that the prototypes of components declare."""
-        own = (component for component in components if isinstance(component, Component))
-        used = {component.prototype: component for component in own}.values()
-        return {name for component in used for name in spelling_table(self._prototype_of(component).params)}
+        used = {own.prototype: own.file for own in components if isinstance(own, Component)}
+        prototypes = [self.prototype(name, where=file) for name, file in used.items()]
+        return {name for prototype in prototypes for name in spelling_table(prototype.params)}
 
     def _check_overrides(self, overrides: Overrides) -> None:
         """Refuse parameters given for one run that no component declares: a typed name is meant."""
-        if not overrides:
-            return
-        every = self.component_names()
+        every = self.component_files
         declared: set[str] = set()
         for owner, name, origin in overrides.keys(every):
             if owner is not None:
@@ -326,22 +456,26 @@ class AppReader:
         asked only for names that the prototypes of these components do not declare.
         """
         components = list(components)
-        known = self._spellings_of(components)
+        own = self._spellings_of(components)
         modules = sorted({module for component in components for module in _enclosing(component.module)})
-        layers = [self.files.app_layer, *self._module_layers(modules)]
-        layers += [files.globals for files in self._chain(environment)]
-        others = [(layer, name) for layer in layers for name in layer.values if name not in known]
+        layers = self._shared_layers(modules)
+        layers += [files.globals for files in self.environment_chain(environment)]
+        others = [(layer, name) for layer in layers for name in layer.values if name not in own]
         try:
-            declared = self._vendor.spellings() if others else frozenset()
+            declared = self.vendor.spellings() if others else frozenset()
             others = [(layer, name) for layer, name in others if name not in declared]
-            presets = preset_globals() if others else ()
+            folders = [files.folder("environments") / name for name in files.presets()] if others else []
+            presets = [read_preset(folder).globals.values for folder in folders]
         except MlstackError:  # a broken package is an error where it is used, not for a remark
             return ()
-        return tuple(
-            _undeclared_note(layer, name, declared)
-            for layer, name in others
-            if not any(name in preset and preset[name] == layer.values[name] for preset in presets)
-        )
+        notes = []
+        for layer, name in others:
+            if not any(name in preset and preset[name] == layer.values[name] for preset in presets):
+                near = nearest(name, declared)
+                origin = layer.origins.get((name,), Origin(layer.kind))
+                meant = f"; did you mean `{near}`?" if near else ""
+                notes.append(f"no installed prototype declares `{name}` ({origin}){meant}")
+        return tuple(notes)
 
 
 def _enclosing(module: str) -> list[str]:
@@ -350,20 +484,11 @@ def _enclosing(module: str) -> list[str]:
     return [".".join(parts[:length]) for length in range(1, len(parts) + 1)]
 
 
-def _undeclared_note(layer: Layer, name: str, declared: Iterable[str]) -> str:
-    near = nearest(name, declared)
-    meant = f"; did you mean `{near}`?" if near else ""
-    origin = layer.origins.get((name,), Origin(layer.kind))
-    return f"no installed prototype declares `{name}` ({origin}){meant}"
-
-
-def _alias_layer(component: Component, prototype: Prototype) -> Iterator[Layer]:
-    """Give what a prototype's alias sets, where a component is written with one that does."""
-    alias = prototype.alias(component.prototype) or ""
-    params = prototype.alias_params.get(alias, {})
-    if params:
-        origin = Origin(f"prototype {prototype.full_name} as {alias}")
-        yield Layer("default", params, {(name,): origin for name in params})
+def read_preset(preset: Path) -> EnvironmentFiles:
+    """Read one preset, as an environment of the folder that comes with mlstack."""
+    reader = AppReader(preset.parent.parent)
+    reader.files = AppFiles(reader.root, None)  # there is no `app.yaml` to check
+    return reader.environment_chain(preset.name)[0]
 
 
 # --- what a render was made from -----------------------------------------------------------------------
@@ -388,4 +513,4 @@ def digests(app: AppReader) -> dict[str, str]:
 
 def packages(app: AppReader) -> dict[str, str]:
     """Give the digest of each installed package, by name and version."""
-    return {str(package.ref): package.digest for package in app.lock().packages}
+    return {str(package.ref): package.digest for package in app.lock.packages}

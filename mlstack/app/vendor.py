@@ -11,7 +11,7 @@ from mlstack import __version__
 from mlstack.app.app import LockedPackage, PackageRef, newest
 from mlstack.app.package import PackageFolder
 from mlstack.app.params import spelling_table
-from mlstack.app.prototype import Package, Prototype
+from mlstack.app.prototype import Package, Param, Prototype
 from mlstack.app.schema import PassedStore
 from mlstack.disk_cache import from_json
 from mlstack.errors import ConfigError, NotFoundError, RegistryError
@@ -74,17 +74,29 @@ class Vendor:
         folders = ((locked, self.folder(locked)) for locked in self._locked)
         return tuple(folder.package(self._libraries(folder, locked)) for locked, folder in folders)
 
+    def prototypes(self) -> tuple[Prototype, ...]:
+        """Give all prototypes of installed packages, by full name."""
+        every = (prototype for package in self.packages() for prototype in package.prototypes.values())
+        return tuple(sorted(every, key=lambda prototype: (prototype.full_name, prototype.version)))
+
+    def declared_params(self) -> dict[str, Param]:
+        """Give every spelling that an installed prototype declares, with the first declaration of it."""
+        declared: dict[str, Param] = {}
+        for prototype in self.prototypes():
+            for spelling, name in spelling_table(prototype.params).items():
+                declared.setdefault(spelling, prototype.params[name])
+        return declared
+
     def spellings(self) -> frozenset[str]:
         """Give every spelling of every parameter that an installed prototype declares.
 
         Once they are known, no package is read for them: the locked digests stand for what it says.
         """
         key = " ".join(["spellings", __version__, *(locked.digest for locked in self._locked)])
-        known = from_json(self._passed.get(key) if self._passed is not None else None, list)
-        if known is not None:
-            return frozenset(map(str, known))
-        prototypes = (prototype for package in self.packages() for prototype in package.prototypes.values())
-        spellings = frozenset(name for prototype in prototypes for name in spelling_table(prototype.params))
+        stored = from_json(self._passed.get(key) if self._passed is not None else None, list)
+        if stored is not None:
+            return frozenset(map(str, stored))
+        spellings = frozenset(self.declared_params())
         if self._passed is not None:
             self._passed.put(key, json.dumps(sorted(spellings)).encode())
         return spellings

@@ -220,7 +220,7 @@ def _sets_secrets(target: Target) -> bool:
     if not target.overrides:
         return False
     app = target.app
-    names = {name for _, name, _ in target.overrides.keys(app.component_names())}
+    names = {name for _, name, _ in target.overrides.keys(app.component_files)}
     components = (component for component in app.components() if isinstance(component, Component))
     prototypes = (app.prototype(component.prototype, where=component.file) for component in components)
     secret = (param for one in prototypes for param in one.params.values() if param.secret)
@@ -241,7 +241,7 @@ def target_of(approval: Approval, target: Target) -> Target:
         ConfigError: the plan is another app's.
         UsageError: it was made with secret parameters, and other ones are given now, or none.
     """
-    app = target.app.app().name
+    app = target.app.app.name
     if approval.app != app:
         raise ConfigError(f"the plan is for app `{approval.app}`, this is app `{app}`")
     own = target.app.environment(approval.environment)

@@ -225,7 +225,7 @@ def open_history(target: Target, opener: Opener, *, clock: Clock) -> History:
     place = target.place()
     cluster = opener(place.context)
     guard.check_cluster(place, cluster)
-    return History.of(target.app.app().name, place, cluster, clock=clock)
+    return History.of(target.app.app.name, place, cluster, clock=clock)
 
 
 def history_of_run(resolved: ResolvedTarget, *, clock: Clock, ahead: bool = False) -> History:

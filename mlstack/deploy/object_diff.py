@@ -129,8 +129,8 @@ def context_of(
         scalers=Scalers(state.objects, resolved.cluster, pruned=pruned_labels(resolved, options)),
         applied=LastApplied(resolved),
         options=options,
-        rules=app.app().conflicts,
-        environments=frozenset(map(kube_object.label_of, app.environment_names())),
+        rules=app.app.conflicts,
+        environments=frozenset(map(kube_object.label_of, app.environment_names)),
         members=inventory.members if inventory else {},
     )
 

@@ -167,7 +167,7 @@ def _elsewhere(resolved: ResolvedTarget, namespaces: Sequence[str]) -> Iterator[
 
 def _former_environments(resolved: ResolvedTarget, known: Inventory) -> Iterator[str]:
     """Say what is left of environments that the app does not have, whose objects are adopted."""
-    place, names = resolved.place, set(map(kube_object.label_of, resolved.target.app.environment_names()))
+    place, names = resolved.place, set(map(kube_object.label_of, resolved.target.app.environment_names))
     for former in inventory_store.other_environments(resolved.cluster, known):
         if former not in names:
             yield (

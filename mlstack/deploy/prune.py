@@ -315,7 +315,7 @@ def _rendered(target: Target) -> tuple[DesiredState, MlstackError | None]:
     try:
         return target.desired(), None
     except (ConfigError, NotFoundError, RegistryError) as error:
-        place, app = target.place(), target.app.app().name
+        place, app = target.place(), target.app.app.name
         return DesiredState(app=app, environment=place.name, namespace=place.namespace, objects=()), error
 
 

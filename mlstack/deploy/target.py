@@ -211,7 +211,7 @@ class ResolvedTarget:
     @property
     def rules(self) -> ReadyRules:
         """Give the app's own readiness rules, by kind: those of today, also for a set of an earlier day."""
-        return {rule.kind: rule for rule in self.target.app.app().readiness}
+        return {rule.kind: rule for rule in self.target.app.app.readiness}
 
 
 def resolve(

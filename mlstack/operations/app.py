@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from mlstack.app import files, layout, schema
 from mlstack.app.app import ClusterScoped, Component, Environment, RegistryRef
 from mlstack.app.app_dir import AppDir
-from mlstack.app.app_files import read_preset
 from mlstack.app.edit import app_lock
 from mlstack.app.files import read_folder
 from mlstack.app.params import Layer, merge
+from mlstack.app.reader import read_preset
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, UsageError
 from mlstack.names import check_environment_name, check_namespace, nearest
 from mlstack.objects import masking
@@ -217,7 +217,7 @@ def describe_environment(app: AppDir, name: str) -> EnvironmentDescription:
         NotFoundError: no such environment; carries the nearest one.
     """
     environment = app.environment(name)
-    chain = app.files.environment_chain(name)
+    chain = app.environment_chain(name)
     components = sorted({component for layer in chain for component in layer.components})
     values = {
         component: _merged(layer.components[component] for layer in chain if component in layer.components)
@@ -247,7 +247,7 @@ def _secret_names(app: AppDir, component: str | None = None) -> frozenset[str] |
     """Give the spellings of secret parameters, of a component or of all; None if a prototype is unknown."""
     try:
         if component is None:
-            prototypes = app.prototypes()
+            prototypes = app.vendor.prototypes()
         else:
             known = app.component(component)
             prototypes = (app.prototype(known.prototype),) if isinstance(known, Component) else ()

@@ -67,7 +67,7 @@ def plan_unlock(target: Target, *, opener: Opener, clock: Clock) -> UnlockPlan:
     place = target.place()
     cluster = opener(place.context)
     guard.check_cluster(place, cluster)
-    lease = lock.lease_of(cluster, place, target.app.app().name, holder=target.holder, clock=clock)
+    lease = lock.lease_of(cluster, place, target.app.app.name, holder=target.holder, clock=clock)
     term = lease.read()
     return UnlockPlan(place=place, lease=lease, term=term, left_s=lease.left_s() if term else 0.0)
 
@@ -129,7 +129,7 @@ def compare_environments(
     changes, notes = compare.compare(target, left, right, opener=opener)
     told = report(
         Changes(
-            app=target.app.app().name,
+            app=target.app.app.name,
             environment=right.environment,
             namespace="",
             context="",

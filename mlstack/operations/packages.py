@@ -114,23 +114,23 @@ def install_package(app: AppDir, text: str, *, force: bool = False) -> Installed
         RegistryError: the registry does not answer, or a digest differs. Nothing is written then.
     """
     wanted = parse_package_ref(text)
-    registries = app.app().registries
+    registries = app.app.registries
     fetched, registry = fetch_all(registries, wanted, root=app.root)  # takes its time: others may edit
     with app.locked():
-        if _registry(app.app().registries, wanted.registry) != _registry(registries, wanted.registry):
+        if _registry(app.app.registries, wanted.registry) != _registry(registries, wanted.registry):
             raise ConfigError(
                 f"the registry `{wanted.registry}` was changed by another command meanwhile;"
                 " nothing was installed",
                 where=layout.APP_FILE,
                 hint="try again",
             )
-        before = {(locked.full_name, locked.version, locked.digest) for locked in app.lock().packages}
+        before = {(locked.full_name, locked.version, locked.digest) for locked in app.lock.packages}
         app.install(wanted, fetched, registry)
     rows = []
-    for package in fetched:
-        name = f"{package.registry}/{package.name}"
-        is_kept = (name, package.version, package.digest) in before and not force
-        rows.append(row(InstalledPackage, package, package=name, state="kept" if is_kept else "installed"))
+    for locked in (package.locked for package in fetched):
+        is_kept = (locked.full_name, locked.version, locked.digest) in before and not force
+        state = "kept" if is_kept else "installed"
+        rows.append(row(InstalledPackage, locked, package=locked.full_name, state=state))
     return Installed(packages=(*rows[1:], rows[0]))
 
 
@@ -144,13 +144,13 @@ def list_packages(app: AppDir, *, installed_only: bool = False) -> PackageList:
     A registry that does not answer is noted; with `installed_only` none is asked.
     """
     rows = {}
-    for package in app.packages():
+    for package in app.vendor.packages():
         name = f"{package.registry}/{package.name}"
         rows[name] = row(PackageRow, package, package=name, installed=package.version)
     notes: list[str] = []
     if not installed_only:
-        installed = newest(app.lock().packages)
-        for registry, index in indexes(app.app().registries, root=app.root, notes=notes):
+        installed = newest(app.lock.packages)
+        for registry, index in indexes(app.app.registries, root=app.root, notes=notes):
             for short_name, offer in index.packages.items():
                 name = f"{registry}/{short_name}"
                 rows[name] = PackageRow(
@@ -173,20 +173,16 @@ def describe_package(app: AppDir, text: str) -> PackageDescription:
     wanted = parse_package_ref(text)
     installed = [
         package
-        for package in app.packages()
+        for package in app.vendor.packages()
         if (package.registry, package.name) == (wanted.registry, wanted.name)
         and wanted.version in ("", package.version)
     ]
     if installed:
         newest_installed = max(installed, key=lambda package: version_key(package.version))
         return _package_description(newest_installed, installed=newest_installed.version)
-    fetched, _ = fetch_all(app.app().registries, wanted, root=app.root)
+    fetched, _ = fetch_all(app.app.registries, wanted, root=app.root)
     folder, *libraries = (
-        PackageFolder(
-            package.files,
-            source=f"{package.registry}/{package.name}@{package.version}",
-            registry=package.registry,
-        )
+        PackageFolder(package.files, source=str(package.locked.ref), registry=package.locked.registry)
         for package in fetched
     )
     package = folder.package({library.head.name: library for library in libraries})
@@ -213,7 +209,7 @@ def remove_package(app: AppDir, text: str) -> PackageRemoved:
     """
     wanted = parse_package_ref(text)
     with app.locked():
-        packages = app.lock().packages
+        packages = app.lock.packages
         versions = [locked for locked in packages if locked.full_name == wanted.full_name]
         meant = [locked for locked in versions if wanted.version in ("", locked.version)]
         if not meant:
@@ -247,9 +243,9 @@ def _users(app: AppDir, wanted: PackageRef) -> Iterator[str]:
 
 
 def _needing(app: AppDir, wanted: PackageRef) -> Iterator[str]:
-    for locked in app.lock().packages:
+    for locked in app.lock.packages:
         with suppress(MlstackError):  # a broken one must not keep another from being removed
-            if locked.registry == wanted.registry and wanted.name in app.requires(locked):
+            if locked.registry == wanted.registry and wanted.name in app.vendor.folder(locked).head.requires:
                 yield locked.full_name
 
 
@@ -345,7 +341,7 @@ def add_registry(app: AppDir, name: str, address: str) -> RegistryAdded:
 
 
 def _known_registry(app: AppDir, ref: RegistryRef) -> RegistryRef | None:
-    known = _registry(app.app().registries, ref.name)
+    known = _registry(app.app.registries, ref.name)
     if (
         known is None
         or known.address == ref.address
@@ -358,7 +354,7 @@ def _known_registry(app: AppDir, ref: RegistryRef) -> RegistryRef | None:
 
 def list_registries(app: AppDir) -> RegistryList:
     """List the registries of an app; none of them is asked."""
-    return RegistryList(registries=tuple(_registry_row(ref) for ref in app.app().registries))
+    return RegistryList(registries=tuple(_registry_row(ref) for ref in app.app.registries))
 
 
 def _registry_row(ref: RegistryRef) -> RegistryRow:
@@ -373,13 +369,13 @@ def describe_registry(app: AppDir, name: str) -> RegistryDescription:
         NotFoundError: the app knows no such registry; carries the nearest one.
         RegistryError: it does not answer.
     """
-    ref = _registry(app.app().registries, name)
+    ref = _registry(app.app.registries, name)
     if ref is None:
-        near = nearest(name, [ref.name for ref in app.app().registries])
+        near = nearest(name, [ref.name for ref in app.app.registries])
         hint = None if near else f"mlstack registry add {name} ADDRESS"
         raise NotFoundError(f"no registry `{name}`", near=near, hint=hint)
     index = open_registry(ref, root=app.root).index()
-    locked = newest(app.lock().packages).values()
+    locked = newest(app.lock.packages).values()
     installed = {package.name: package.version for package in locked if package.registry == name}
     offers = tuple(
         OfferedPackage(

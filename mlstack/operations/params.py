@@ -180,19 +180,19 @@ def _declared(app: AppDir, place: ParamPlace, key: str) -> tuple[tuple[str, ...]
 def _check_place(app: AppDir, place: ParamPlace) -> None:
     if place.environment is not None:
         app.environment(place.environment)
-    if place.module is not None and place.module not in app.modules():
-        near = nearest(place.module, app.modules())
+    if place.module is not None and place.module not in app.modules:
+        near = nearest(place.module, app.modules)
         raise NotFoundError(
             f"no module `{place.module}`", near=near, hint=None if near else "mlstack component list"
         )
 
 
 def _declared_for_all(app: AppDir, name: str) -> Param:
-    params = app.declared_params()
+    params = app.vendor.declared_params()
     for spelling in (name, name.replace("-", "_")):
         if spelling in params:
             return params[spelling]
-    if name in app.component_names():
+    if name in app.component_files:
         raise UsageError(
             f"`{name}` is a component: which of its parameters?", hint=f"mlstack param list {name}"
         )
@@ -203,7 +203,7 @@ def _declared_for_all(app: AppDir, name: str) -> Param:
 
 def _prototype_name(app: AppDir, place: ParamPlace, param: Param) -> str:
     if place.component is None:
-        return next(prototype.name for prototype in app.prototypes() if param.name in prototype.params)
+        return next(prototype.name for prototype in app.vendor.prototypes() if param.name in prototype.params)
     return app.component_with_params(place.component).prototype.rpartition("/")[2]
 
 
@@ -226,7 +226,7 @@ def _overridden(app: AppDir, place: ParamPlace, name: str) -> Iterator[str]:
     """Name the environments where a value that was set for a component does not count."""
     if place.component is None or place.environment is not None:
         return
-    for environment in app.environment_names():
+    for environment in app.environment_names:
         setting = app.resolve(app.component_with_params(place.component), environment).setting(name)
         if setting is not None and setting.layer in ENVIRONMENT_LAYERS:
             yield f"in `{environment}` another value counts ({setting.origin})"

@@ -97,7 +97,7 @@ def list_prototypes(app: AppDir) -> PrototypeList:
 
 
 def _sorted(app: AppDir) -> list[Prototype]:
-    return sorted(app.prototypes(), key=lambda prototype: (prototype.name, prototype.full_name))
+    return sorted(app.vendor.prototypes(), key=lambda prototype: (prototype.name, prototype.full_name))
 
 
 def _prototype_row(prototype: Prototype) -> PrototypeRow:
@@ -171,8 +171,8 @@ def search_prototypes(app: AppDir, text: str) -> PrototypeList:
         ).lower()
     ]
     notes: list[str] = []
-    for registry, index in indexes(app.app().registries, root=app.root, notes=notes):
-        installed = {locked.name for locked in app.lock().packages if locked.registry == registry}
+    for registry, index in indexes(app.app.registries, root=app.root, notes=notes):
+        installed = {locked.name for locked in app.lock.packages if locked.registry == registry}
         rows += _offered_prototypes(registry, index, text_sought, installed)
     if not rows:
         notes.append(f"no prototype matches `{text}`: mlstack prototype list shows the installed ones")
@@ -337,7 +337,7 @@ def generate(
             *prototype.notes.splitlines(),
         )
         name = component.component.full_name
-        exists = name in app.component_names()
+        exists = name in app.component_files
         return Generated(
             name=name,
             prototype=component.prototype.full_name,
@@ -378,7 +378,7 @@ def remove_component(app: AppDir, name: str) -> ComponentRemoved:
             if isinstance(other, Component) and full_name in other.depends_on:
                 raise ConfigError(
                     f"component `{other.full_name}` depends on `{full_name}`",
-                    where=app.files.position(other.file, ("dependsOn", other.depends_on.index(full_name))),
+                    where=app.position(other.file, ("dependsOn", other.depends_on.index(full_name))),
                     hint="take it out of `dependsOn` there first",
                 )
         return ComponentRemoved(name=full_name, files=app.remove_component(full_name))

@@ -92,7 +92,7 @@ def _definitions(app: AppReader, objects: Sequence[KubeObject]) -> list[Mapping[
     wanted = {found.kind for found in objects if known.lookup(found.api_version, found.kind) is None}
     return [
         document.value
-        for file, text in (app.crds().items() if wanted else ())
+        for file, text in (app.vendor.crds().items() if wanted else ())
         if any(kind in text for kind in wanted)
         for document in read.read_documents(text, source=file)
     ]

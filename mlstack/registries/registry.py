@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from mlstack.app import document as documents
 from mlstack.app import files
-from mlstack.app.app import API_VERSION, LockedRegistry, PackageRef, RegistryRef, Retired
+from mlstack.app.app import API_VERSION, LockedPackage, LockedRegistry, PackageRef, RegistryRef, Retired
 from mlstack.app.app_dir import AppDir
 from mlstack.app.declare import to_map
 from mlstack.app.document import FieldReader, fields_of
@@ -236,7 +236,7 @@ def _parsed(data: bytes, source: str, revision: str) -> RegistryIndex:
         summary=fields.text("summary", ""),
         aliases=fields.texts("aliases"),
         packages={package.name: package for package in packages},
-        retired=fields.records("retired", Retired),
+        retired=tuple(entry.record(Retired) for entry in fields.each("retired")),
         revision=revision,
     )
 
@@ -447,8 +447,8 @@ def fetch_all(
 
 
 def _folder_of(package: FetchedPackage) -> PackageFolder:
-    source = f"{package.registry}/{package.name}"
-    return PackageFolder(package.files, source=source, registry=package.registry)
+    locked = package.locked
+    return PackageFolder(package.files, source=locked.full_name, registry=locked.registry)
 
 
 def _check(fetched: Mapping[str, FetchedPackage]) -> None:
@@ -457,9 +457,10 @@ def _check(fetched: Mapping[str, FetchedPackage]) -> None:
     for name, folder in folders.items():
         others = {other: folders[other] for other in folders if other != name}
         package = guarded(partial(folder.package, others), name)
-        if (package.name, package.version) != (name, fetched[name].version):
+        version = fetched[name].locked.version
+        if (package.name, package.version) != (name, version):
             raise RegistryError(
-                f"package `{name}@{fetched[name].version}` calls itself `{package.name}@{package.version}`",
+                f"package `{name}@{version}` calls itself `{package.name}@{package.version}`",
                 where=f"{folder.source}/package.yaml",
                 hint="tell who keeps the registry: `mlstack registry index` writes what its packages say",
             )
@@ -486,9 +487,10 @@ def _at_version(registry: Registry, wanted: PackageRef) -> tuple[Registry, str]:
 def _fetch(registry: Registry, ref: RegistryRef, name: str, version: str) -> FetchedPackage:
     exact = registry.index().version(name, version).version
     files = registry.fetch(name, exact)
-    return FetchedPackage(
-        registry=ref.name, name=name, version=exact, digest=digest(files), source=ref.address, files=files
+    locked = LockedPackage(
+        full_name=f"{ref.name}/{name}", version=exact, digest=digest(files), source=ref.address
     )
+    return FetchedPackage(locked=locked, files=files)
 
 
 # --- Write the index of a registry from its package folders ---
@@ -599,8 +601,8 @@ def refuse_if_retired(app: AppDir, name: str) -> None:
         NotFoundError: with the reason, and what to do instead.
     """
     short = name.removeprefix("io.ksonnet.pkg.").rpartition("/")[2]
-    locked = {entry.name: entry.retired for entry in app.lock().registries}
-    for ref in app.app().registries:
+    locked = {entry.name: entry.retired for entry in app.lock.registries}
+    for ref in app.app.registries:
         retired = locked.get(ref.name, ())
         try:
             if is_local(ref):  # what it says now is never stale

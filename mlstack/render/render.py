@@ -85,8 +85,7 @@ def load(
         ConfigError: a file, parameter or template is wrong; names component, file and line.
         NotFoundError: no such environment, component or prototype.
     """
-    app.app()  # a fault of it is no component's, nor one of the lock
-    app.lock()
+    app.app, app.lock  # noqa: B018 # a fault of them is no component's
     own = app.environment(environment)
     used = replace(own, namespace=namespace or own.namespace)
     app.check_patches(environment)
@@ -95,7 +94,7 @@ def load(
     loader = Loader(app, used, overrides=overrides, store=store, locate=locate)
     try:
         rendered = [loader.render(component) for component in selected]
-        stamped = _stamped(rendered, app=app.app().name, environment=used)
+        stamped = _stamped(rendered, app=app.app.name, environment=used)
         kube_object.refuse_duplicates(stamped)
         objects = order.ordered(stamped, depends)
     except ConfigError as error:
@@ -112,11 +111,11 @@ def load(
             locate=True,
         )
     loader.save()
-    masking.allow(_names(app.app().name, used, stamped))
+    masking.allow(_names(app.app.name, used, stamped))
     notes = [note for one in rendered for note in one.notes] + [*app.undeclared_globals(used.name, selected)]
     timeouts = {c.full_name: c.timeout_s for c in selected if isinstance(c, Component)}
     return DesiredState(
-        app=app.app().name,
+        app=app.app.name,
         environment=used.name,
         namespace=used.namespace,
         objects=objects,
@@ -147,10 +146,10 @@ def preview(
     """
     rendered = Loader(app, environment, store=store).from_values(component, prototype, resolved)
     return DesiredState(
-        app=app.app().name,
+        app=app.app.name,
         environment=environment.name,
         namespace=rendered.namespace,
-        objects=order.ordered(_stamped([rendered], app=app.app().name, environment=environment)),
+        objects=order.ordered(_stamped([rendered], app=app.app.name, environment=environment)),
         components=(component.full_name,),
         notes=rendered.notes,
     )
@@ -290,7 +289,7 @@ class Loader:
             "name": resolved.values.get("name") or component.name,
             "component": {"name": component.name, "module": component.module},
             "namespace": namespace,
-            "app": {"name": self._app.app().name},
+            "app": {"name": self._app.app.name},
             "env": {
                 "name": environment.name,
                 "namespace": environment.namespace,

@@ -46,7 +46,7 @@ def rendered(app: AppDir) -> Rendered:
 @pytest.fixture(scope="module")
 def crds(app: AppDir) -> Sequence[Mapping[str, Any]]:
     """The definitions in the packages."""
-    return [read.read_document(text, source=file).value for file, text in app.crds().items()]
+    return [read.read_document(text, source=file).value for file, text in app.vendor.crds().items()]
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mlstack.app import app_files, files
+from mlstack.app import app_dir, files
 from mlstack.app.app import Lock, LockedPackage
 from mlstack.app.app_dir import AppDir
 from mlstack.app.package import PackageFolder
@@ -103,12 +103,15 @@ def write_app(root: Path, components: Mapping[str, tuple[str, Mapping[str, Any]]
     locked = []
     for name, folder in folders().items():
         package = LockedPackage(
-            registry=REGISTRY, name=name, version=folder.head.version, digest=folder.digest, source="bundled"
+            full_name=f"{REGISTRY}/{name}",
+            version=folder.head.version,
+            digest=folder.digest,
+            source="bundled",
         )
         (root / package.folder).parent.mkdir(parents=True, exist_ok=True)
         (root / package.folder).symlink_to(files.folder("prototypes") / name)
         locked.append(package)
-    (root / "mlstack.lock").write_bytes(app_files.write_lock(Lock(registries=(), packages=tuple(locked))))
+    (root / "mlstack.lock").write_bytes(app_dir.write_lock(Lock(registries=(), packages=tuple(locked))))
     _write(root / "app.yaml", "App", name="demo")
     for name, (prototype, params) in components.items():
         _write(root / "components" / f"{name}.yaml", "Component", prototype=prototype, params=dict(params))

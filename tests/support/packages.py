@@ -5,7 +5,7 @@ from pathlib import Path, PurePosixPath
 from textwrap import dedent
 
 from mlstack.app.app import Lock, LockedPackage
-from mlstack.app.app_files import write_lock
+from mlstack.app.app_dir import write_lock
 from mlstack.app.package import digest
 from tests.support.builders import Tree, write_tree
 
@@ -101,8 +101,7 @@ def vendored(*packages: Tree, registry: str = "kubeflow") -> dict[str, bytes]:
     for tree in packages:
         content = as_files(tree)
         package = LockedPackage(
-            registry=registry,
-            name=_field(content, "name"),
+            full_name=f"{registry}/{_field(content, 'name')}",
             version=_field(content, "version"),
             digest=digest(content),
             source="bundled",

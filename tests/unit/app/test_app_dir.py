@@ -62,7 +62,7 @@ def test_find_says_how_to_make_one(tmp_path: Path) -> None:
 
 
 def test_app_tells_name_registries_and_packages(app: Build) -> None:
-    read = build(app).app()
+    read = build(app).app
     assert read.name == "demo"
     assert [registry.name for registry in read.registries] == ["kubeflow"]
     assert read.packages == (PackageRef(registry="kubeflow", name="jobs"),)
@@ -103,18 +103,20 @@ def test_app_tells_name_registries_and_packages(app: Build) -> None:
 def test_a_wrong_app_file_is_told_with_its_line(
     app: Build, text: str, kind: type[MlstackError], message: str
 ) -> None:
-    assert message in refused(build(app, app=text).app, kind)
+    assert message in refused(lambda: build(app, app=text).app, kind)
 
 
 def test_a_file_that_is_not_text_is_told_with_its_line(app: Build) -> None:
-    assert "not UTF-8 text (app.yaml:2)" in refused(build(app, app=b"a: 1\nb: \xff\n").app, YamlError)
+    assert "not UTF-8 text (app.yaml:2)" in refused(lambda: build(app, app=b"a: 1\nb: \xff\n").app, YamlError)
 
 
 def test_an_unreadable_file_is_a_config_error(app: Build) -> None:
     read = build(app)
     (read.root / "mlstack.lock").unlink()
     (read.root / "mlstack.lock").mkdir()
-    assert "a folder stands in the place of the file (mlstack.lock)" in refused(read.lock, ConfigError)
+    assert "a folder stands in the place of the file (mlstack.lock)" in refused(
+        lambda: read.lock, ConfigError
+    )
 
 
 @pytest.mark.parametrize("target", ["nothing", "itself"])
@@ -137,7 +139,7 @@ def test_components_are_prototypes_used_and_plain_manifests(app: Build) -> None:
     )
     kinds = {component.full_name: type(component) for component in read.components()}
     assert kinds == {"cnn": Component, "list": Manifest, "ml.deep.job": Manifest, "web": Manifest}
-    assert read.modules() == ("ml", "ml.deep")
+    assert read.modules == ("ml", "ml.deep")
 
 
 def test_a_component_knows_its_prototype_parameters_and_file(app: Build) -> None:
@@ -553,8 +555,8 @@ def test_a_missing_vendored_package_is_refused(app: Build) -> None:
 
 def test_reading_the_packages_lists_all_prototypes(app: Build) -> None:
     read = build(app)
-    assert [package.name for package in read.packages()] == ["common", "jobs"]
-    assert [each.name for each in read.prototypes()] == ["tf-cnn", "tf-serving"]
+    assert [package.name for package in read.vendor.packages()] == ["common", "jobs"]
+    assert [each.name for each in read.vendor.prototypes()] == ["tf-cnn", "tf-serving"]
 
 
 def test_reading_imports_no_library_but_the_yaml_reader(app: Build) -> None:

@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from mlstack.app.app import ClusterIdentity, Component, Environment, LockedRegistry, PackageRef, RegistryRef
+from mlstack.app.app import (
+    ClusterIdentity,
+    Component,
+    Environment,
+    LockedPackage,
+    LockedRegistry,
+    PackageRef,
+    RegistryRef,
+)
 from mlstack.app.app_dir import AppDir
 from mlstack.app.package import FetchedPackage, digest
 from mlstack.app.params import ParamScope
@@ -353,7 +361,7 @@ def test_renaming_an_environment_takes_files_heirs_and_the_choice_along(app: Bui
         )
     )
     made.rename_environment("gke", "prod/main")
-    assert made.environment_names() == ("gke/nested", "heir", "minikube", "prod/main")
+    assert made.environment_names == ("gke/nested", "heir", "minikube", "prod/main")
     assert made.environment("heir").namespace == "ml"
     assert text(made, "environments/heir/environment.yaml") == ENVIRONMENT + "extends: prod/main # parent\n"
     assert (made.root / "environments/prod/main/patches/cnn.yaml").is_file()
@@ -371,7 +379,7 @@ def test_removing_an_environment_leaves_nested_ones(app: Build) -> None:
         )
     )
     made.remove_environment("gke")
-    assert made.environment_names() == ("gke/nested", "minikube")
+    assert made.environment_names == ("gke/nested", "minikube")
     assert made.current_environment() is None
 
 
@@ -415,13 +423,13 @@ def test_a_registry_name_is_taken_once(demo: AppDir) -> None:
 def test_a_new_app_can_be_used_at_once(tmp_path: Path) -> None:
     registries = [RegistryRef(name="kubeflow", address="bundled", protocol="directory")]
     made = AppDir.create(tmp_path / "new", "my-app", registries=registries)
-    assert made.app().registries == tuple(registries)
-    assert made.components() == made.environments() == made.packages() == ()
+    assert made.app.registries == tuple(registries)
+    assert made.components() == made.environments() == made.vendor.packages() == ()
     assert ".mlstack" in (tmp_path / "new/.gitignore").read_text()
-    assert AppDir.find(tmp_path / "new").app().name == "my-app"
+    assert AppDir.find(tmp_path / "new").app.name == "my-app"
     made.set_param(APP, ("x",), 1)
     made.add_registry(RegistryRef(name="b", address="./b", protocol="directory"))
-    assert [registry.name for registry in made.app().registries] == ["kubeflow", "b"]
+    assert [registry.name for registry in made.app.registries] == ["kubeflow", "b"]
     assert text(made, "app.yaml").splitlines()[3:] == [
         "registries:",
         "- name: kubeflow",
@@ -455,9 +463,10 @@ NEWER = {**JOBS, "package.yaml": str(JOBS["package.yaml"]).replace("0.1.0", "0.2
 
 def fetched(tree: Tree, name: str, version: str = "0.1.0") -> FetchedPackage:
     files = as_files(tree)
-    return FetchedPackage(
-        registry="kubeflow", name=name, version=version, digest=digest(files), source="bundled", files=files
+    locked = LockedPackage(
+        full_name=f"kubeflow/{name}", version=version, digest=digest(files), source="bundled"
     )
+    return FetchedPackage(locked=locked, files=files)
 
 
 def install(app: AppDir, tree: Tree = JOBS, version: str = "0.1.0", *, named: bool = False) -> None:
@@ -472,16 +481,16 @@ def empty(app: Build) -> AppDir:
 
 
 def versions(app: AppDir) -> list[str]:
-    return [str(package.ref) for package in app.lock().packages]
+    return [str(package.ref) for package in app.lock.packages]
 
 
 def test_an_installed_package_can_be_used_and_is_locked(empty: AppDir) -> None:
     install(empty)
     assert empty.prototype("tf-cnn").version == "0.1.0"
-    assert empty.app().packages == (PackageRef(registry="kubeflow", name="jobs"),)
+    assert empty.app.packages == (PackageRef(registry="kubeflow", name="jobs"),)
     assert versions(empty) == ["kubeflow/common@0.1.0", "kubeflow/jobs@0.1.0"]
-    assert empty.lock().registries == (REGISTRY,)
-    assert empty.lock().packages[1].digest == digest(as_files(JOBS))
+    assert empty.lock.registries == (REGISTRY,)
+    assert empty.lock.packages[1].digest == digest(as_files(JOBS))
     assert "# what we need" in (empty.root / "app.yaml").read_text()
 
 
@@ -515,14 +524,14 @@ def test_a_newer_version_takes_the_place_of_one_nobody_named(empty: AppDir) -> N
     install(empty, NEWER, "0.2.0")
     assert versions(empty) == ["kubeflow/common@0.1.0", "kubeflow/jobs@0.2.0"]
     assert not (empty.root / "vendor/kubeflow/jobs@0.1.0").exists()
-    assert empty.app().packages == (PackageRef(registry="kubeflow", name="jobs"),)
+    assert empty.app.packages == (PackageRef(registry="kubeflow", name="jobs"),)
 
 
 def test_named_versions_stand_side_by_side(empty: AppDir) -> None:
     install(empty, named=True)
     install(empty, NEWER, "0.2.0", named=True)
     assert versions(empty) == ["kubeflow/common@0.1.0", "kubeflow/jobs@0.1.0", "kubeflow/jobs@0.2.0"]
-    assert [str(ref) for ref in empty.app().packages] == ["kubeflow/jobs@0.1.0", "kubeflow/jobs@0.2.0"]
+    assert [str(ref) for ref in empty.app.packages] == ["kubeflow/jobs@0.1.0", "kubeflow/jobs@0.2.0"]
     empty.remove_package(PackageRef(registry="kubeflow", name="jobs", version="0.1.0"))
     assert versions(empty) == ["kubeflow/common@0.1.0", "kubeflow/jobs@0.2.0"]
 
@@ -540,7 +549,7 @@ def test_removing_a_package_removes_what_only_it_required(empty: AppDir) -> None
     install(empty)
     gone = empty.remove_package(PackageRef(registry="kubeflow", name="jobs"))
     assert [str(package.ref) for package in gone] == ["kubeflow/common@0.1.0", "kubeflow/jobs@0.1.0"]
-    assert empty.packages() == ()
+    assert empty.vendor.packages() == ()
     assert not list((empty.root / "vendor").rglob("*.yaml"))
     assert (empty.root / "app.yaml").read_bytes() == start
 

@@ -8,8 +8,8 @@ import pytest
 from mlstack.app import document as documents
 from mlstack.app import files
 from mlstack.app.app import ConditionSign, FieldSign, Lock, LockedPackage, LockedRegistry, ReadyRule, Retired
-from mlstack.app.app_dir import AppDir
-from mlstack.app.app_files import read_lock, write_lock
+from mlstack.app.app_dir import AppDir, write_lock
+from mlstack.app.document import fields_of
 from mlstack.app.files import read, read_values
 from mlstack.app.schema import check_file
 from mlstack.errors import ConfigError, MlstackError, NotFoundError, SchemaError, UsageError, YamlError
@@ -109,7 +109,7 @@ def test_options_are_read_in_order(tmp_path: Path) -> None:
 
 def locked(name: str, version: str) -> LockedPackage:
     return LockedPackage(
-        registry="k", name=name, version=version, digest="sha256:" + "a" * 64, source="bundled"
+        full_name=f"k/{name}", version=version, digest="sha256:" + "a" * 64, source="bundled"
     )
 
 
@@ -133,7 +133,7 @@ LOCK = Lock(
 def test_what_is_written_reads_back_and_fits_its_schema() -> None:
     document = documents.read(write_lock(LOCK), file="mlstack.lock")
     check_file("Lock", document.value, source="mlstack.lock")
-    assert read_lock(document) == LOCK
+    assert fields_of(document, "Lock").record(Lock) == LOCK
 
 
 def test_the_order_of_things_does_not_matter() -> None:
@@ -153,7 +153,7 @@ def test_the_order_of_things_does_not_matter() -> None:
 def test_a_wrong_entry_is_told_with_its_line(entry: str) -> None:
     text = f"apiVersion: mlstack.dev/v1\nkind: Lock\npackages:\n- {entry}\n"
     with pytest.raises(SchemaError) as caught:
-        read_lock(documents.read(text.encode(), file="mlstack.lock"))
+        fields_of(documents.read(text.encode(), file="mlstack.lock"), "Lock").record(Lock)
     assert caught.value.where == "mlstack.lock:4"
 
 
@@ -162,11 +162,11 @@ HEAD = "apiVersion: mlstack.dev/v1\nkind: App\nname: x\nreadiness:\n"
 
 
 def rules(app: Build, text: str) -> tuple[ReadyRule, ...]:
-    return AppDir(app({"app.yaml": HEAD + text})).app().readiness
+    return AppDir(app({"app.yaml": HEAD + text})).app.readiness
 
 
 def test_an_app_without_rules_has_none(app: Build) -> None:
-    assert AppDir(app({"app.yaml": HEAD.removesuffix("readiness:\n")})).app().readiness == ()
+    assert AppDir(app({"app.yaml": HEAD.removesuffix("readiness:\n")})).app.readiness == ()
 
 
 def test_conditions_and_fields(app: Build) -> None:

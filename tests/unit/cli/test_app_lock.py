@@ -182,13 +182,13 @@ def survivors(root: Path, verb: str) -> int:
     if verb == "param":
         return len(app.component("front").params["tags"])  # type: ignore[union-attr]
     if verb == "registry":
-        return len(app.app().registries) - 1
+        return len(app.app.registries) - 1
     if verb == "env":
-        return len(app.environment_names()) - 1
+        return len(app.environment_names) - 1
     if verb == "generate":
-        return len(app.component_names()) - 1
-    names = {each.full_name for each in app.lock().packages} & {each.full_name for each in app.app().packages}
-    return len(app.packages()) and len([name for name in names if name.startswith("many/")])
+        return len(app.component_files) - 1
+    names = {each.full_name for each in app.lock.packages} & {each.full_name for each in app.app.packages}
+    return len(app.vendor.packages()) and len([name for name in names if name.startswith("many/")])
 
 
 @pytest.mark.parametrize("verb", ["param", "registry", "env", "generate", "package"])

@@ -26,7 +26,7 @@ def test_new_app_has_every_file_it_needs(tmp_path: Path) -> None:
 
 def test_default_registry_can_be_left_out(tmp_path: Path) -> None:
     assert app.init(tmp_path, "x", default_registry=False).registries == ()
-    assert AppDir(tmp_path).app().registries == ()
+    assert AppDir(tmp_path).app.registries == ()
 
 
 def test_gitignore_hides_no_file_that_is_shared(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def test_rename_moves_the_files_and_the_choice(made: AppDir) -> None:
     app.current_environment(made, chosen="dev")
     app.change_environment(made, "dev", EnvironmentSettings(name="eu/dev"))
     assert app.current_environment(made).name == "eu/dev"
-    assert made.environment_names() == ("eu/dev",)
+    assert made.environment_names == ("eu/dev",)
 
 
 def test_remove_removes_exactly_that_environment(made: AppDir) -> None:

@@ -22,7 +22,7 @@ def test_install_brings_what_is_required_and_pins_it(tmp_path: Path) -> None:
         ("ours/base", "1.0.0", "installed"),
         ("ours/tools", "1.2.0", "installed"),
     ]
-    assert {locked.full_name: locked.digest for locked in made.lock().packages} == {
+    assert {locked.full_name: locked.digest for locked in made.lock.packages} == {
         row.package: row.digest for row in rows
     }
     assert (made.root / "vendor/ours/tools@1.2.0/web/prototype.yaml").is_file()
@@ -89,8 +89,8 @@ def test_an_older_version_stands_beside_the_newest(tmp_path: Path) -> None:
     prototypes.generate(
         made, ComponentRequest(prototype="tools@1.2.0/web", name="old2", texts={"image": "nginx"})
     )
-    assert [str(each) for each in made.app().packages] == ["ours/tools", "ours/tools@1.2.0"]
-    assert [each.ref for each in made.lock().packages if each.name == "tools"] == [
+    assert [str(each) for each in made.app.packages] == ["ours/tools", "ours/tools@1.2.0"]
+    assert [each.ref for each in made.lock.packages if each.name == "tools"] == [
         PackageRef(registry="ours", name="tools", version=version) for version in ("1.2.0", "2.0.0")
     ]
     assert {row.name: (row.package, made.component(row.name).prototype) for row in rows(made)} == {  # type: ignore[union-attr]
@@ -121,10 +121,10 @@ def test_either_of_two_versions_can_be_removed(tmp_path: Path) -> None:
     made = two_versions(tmp_path)
     packages.install_package(made, "ours/tools@1.2.0")
     assert packages.remove_package(made, "ours/tools@2.0.0").packages == ("ours/tools@2.0.0",)
-    assert [str(each) for each in made.app().packages] == ["ours/tools@1.2.0"]
+    assert [str(each) for each in made.app.packages] == ["ours/tools@1.2.0"]
     packages.install_package(made, "ours/tools")
     assert packages.remove_package(made, "ours/tools@1.2.0").packages == ("ours/tools@1.2.0",)
-    assert [str(each) for each in made.app().packages] == ["ours/tools"]
+    assert [str(each) for each in made.app.packages] == ["ours/tools"]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_what_is_broken_in_vendor_can_be_removed(tmp_path: Path, broken: str, wh
     else:
         file.write_text(": [" if what == "no YAML" else file.read_text() + "x-new: 1\n")
     packages.remove_package(AppDir(made.root), "ours/tools")
-    assert AppDir(made.root).app().packages == ()
+    assert AppDir(made.root).app.packages == ()
     packages.install_package(AppDir(made.root), "ours/tools")
     AppDir(made.root).prototype("web")
 
@@ -211,7 +211,7 @@ def test_remove_takes_what_only_it_required(tmp_path: Path) -> None:
         "ours/tools@1.2.0",
     ]
     assert not list((made.root / "vendor").rglob("*.yaml"))
-    assert made.app().packages == ()
+    assert made.app.packages == ()
 
 
 def test_remove_is_refused_while_a_component_uses_it(tmp_path: Path) -> None:

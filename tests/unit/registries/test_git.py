@@ -117,7 +117,10 @@ def test_fetching_a_requirement_at_a_revision_locks_that_commit(tmp_path: Path) 
     ):
         wanted = PackageRef(registry="own", name="jobs", version=version)
         fetched, locked = registry.fetch_all(refs, wanted, root=tmp_path)
-        assert [(each.name, each.version) for each in fetched] == [("jobs", expected), ("common", "0.1.0")]
+        assert [(each.locked.name, each.locked.version) for each in fetched] == [
+            ("jobs", expected),
+            ("common", "0.1.0"),
+        ]
         assert locked.revision == revision
 
 

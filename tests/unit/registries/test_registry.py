@@ -7,8 +7,7 @@ import pytest
 
 from mlstack.app import files
 from mlstack.app.app import Lock, LockedRegistry, PackageRef, RegistryRef, Retired
-from mlstack.app.app_dir import AppDir
-from mlstack.app.app_files import write_lock
+from mlstack.app.app_dir import AppDir, write_lock
 from mlstack.errors import NotFoundError, RegistryError
 from mlstack.registries.registry import (
     build_index,
@@ -206,8 +205,8 @@ def test_another_branch_of_that_repository_is_not_ours() -> None:
 def test_the_packages_of_the_launch_can_be_fetched_with_what_they_require(name: str, tmp_path: Path) -> None:
     refs = [RegistryRef(name="mine", address=LAUNCH, protocol="git")]
     fetched, locked = fetch_all(refs, PackageRef(registry="mine", name=name), root=tmp_path)
-    assert fetched[0].name == name
-    assert "common" in [package.name for package in fetched]
+    assert fetched[0].locked.name == name
+    assert "common" in [package.locked.name for package in fetched]
     assert locked.address == LAUNCH
 
 
