@@ -411,8 +411,11 @@ class Manifest:
 class ClusterIdentity:
     """What tells one cluster from another, whatever a context is called."""
 
+    # UID of the namespace kube-system.
     uid: str | None = key(_TEXT, "UID of the namespace kube-system.", default=None)
+    # `sha256:…` of the server's CA bundle.
     ca: str | None = key(_DIGEST, "Hash of the server's CA bundle.", default=None)
+    # the address it was reached at; shown to people, never compared.
     server: str | None = key(_TEXT, "The address it was reached at; for people only.", default=None)
 
 
