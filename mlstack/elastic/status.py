@@ -442,7 +442,9 @@ def build_status(standing: StatusClaims, before: Mapping[str, Any], *, now_ms: i
         "pserver": _servers(standing.pserver),
         "master": _servers(standing.master),
         "priority": standing.priority.value or None,
-        "selector": training_job.selector_text(standing.name),
+        "selector": ",".join(
+            f"{name}={value}" for name, value in training_job.selector(standing.name, "trainer").items()
+        ),
         "scaleRecords": records,
         "setbacks": write(standing.setbacks),
         **_times(standing, before, now_ms),

@@ -1,12 +1,16 @@
-"""What a TrainingJob asks for, after it was parsed: a value that cannot be wrong."""
+"""A TrainingJob `paddlepaddle.org/v1`: its fields, declared once, and the names of its objects.
+
+EDL's fields are as they were, ours stand beside them. EDL's names and defaults come from its sources
+(PaddlePaddle/edl, v0.1.0 and the branch `develop_CRD`).
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, get_args
 
 from mlstack.elastic.facts import JOB_LABEL, ROLE_LABEL, time_ms
 from mlstack.elastic.resources import amounts, is_device
@@ -14,8 +18,7 @@ from mlstack.elastic.speed import read_speed
 from mlstack.errors import ConfigError
 from mlstack.validate.formats import quantity
 
-GROUP = "paddlepaddle.org"
-API_VERSION = f"{GROUP}/v1"
+API_VERSION = "paddlepaddle.org/v1"
 KIND = "TrainingJob"
 MAX_NAME = 52
 """Names of pods are labels of DNS, at most 63 characters: room for `-trainer-` and an index."""
@@ -25,141 +28,26 @@ MAX_NAME = 52
 MAX_TRAINERS = 10_000
 MAX_SERVERS = 256
 MAX_PORTS = 100
+MAX_PORT = 65535
 
 TRAINER_CLASS = "mlstack-trainer"
 SERVER_CLASS = "mlstack-training"
+DEFAULT_PORT = 7164
+RENDEZVOUS_PORT = 29400
+OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"
+# References of images are ASCII without blanks (github.com/distribution/reference).
+IMAGE = r"[!-~]*"
+
 RoleName = Literal["trainer", "pserver", "master"]
 Etcd = Literal["Sidecar", "External", "None"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Resources:
-    """What one pod of a role asks for."""
+class SpecError(ConfigError):
+    """A TrainingJob that cannot be used."""
 
-    container: Mapping[str, Any]  # `resources` of its container, with today's name of GPUs
-    # what is planned with: requests, or limits where nothing is requested; integers (thousandths of a core,
-    # bytes, whole pieces)
-    requests: Mapping[str, int]
-
-    @property
-    def gpus(self) -> int:
-        """Give the GPUs of NVIDIA or AMD that one pod has."""
-        return sum(count for name, count in self.requests.items() if name.endswith("/gpu"))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Storage:
-    """A claim that outlives pods."""
-
-    size: str  # of the claim, as `10Gi`
-    storage_class: str = ""  # its StorageClass, empty for the cluster's default
-    path: str  # where it is mounted
-    is_kept: bool = True  # whether it stays when the job is deleted
-
-
-@dataclass(frozen=True, kw_only=True)
-class Server:
-    """The masters or parameter servers of a job."""
-
-    count: int  # how many there are; never scaled
-    resources: Resources  # of each
-    entrypoint: str = ""  # shell command, empty for EDL's verb
-    storage: Storage | None = None  # a claim for each, if any
-    priority_class: str = SERVER_CLASS  # their PriorityClass
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trainers:
-    """The trainers of a job."""
-
-    minimum: int  # fewest (`min-instance`)
-    maximum: int  # most (`max-instance`)
-    resources: Resources  # of each
-    entrypoint: str = ""  # shell command
-    workspace: str = ""  # working directory, also on PYTHONPATH
-    priority_class: str = TRAINER_CLASS  # their PriorityClass
-    # labels that a node must have, beside those of all pods
-    node_selector: Mapping[str, str] = field(default_factory=dict)
-    grace_s: int = 5  # time between SIGTERM and SIGKILL
-    unreachable_s: int = 5  # time they stay on a node that does not answer (Kubernetes' own default is 300 s)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PodSettings:
-    """What all pods of a job share beyond their role; lists and maps as Kubernetes writes them."""
-
-    image: str  # of every process
-    image_pull_policy: str  # `Always`, as EDL had it for masters and trainers, unless said
-    image_pull_secrets: tuple[str, ...]  # names of Secrets
-    env: tuple[Mapping[str, Any], ...]  # further environment; wins over ours
-    env_from: tuple[Mapping[str, Any], ...]  # Secrets and ConfigMaps whose keys become environment variables
-    volumes: tuple[Mapping[str, Any], ...]  # of every pod
-    volume_mounts: tuple[Mapping[str, Any], ...]  # of every container but etcd's
-    host_network: bool  # whether pods use the network of their node
-    node_selector: Mapping[str, str]  # labels a node must have
-    tolerations: tuple[Mapping[str, Any], ...]  # of every pod
-    service_account: str  # empty for the namespace's default, without its token
-    security_context: Mapping[str, Any]  # of the pod, over our defaults
-    scheduler: str  # empty for the cluster's own
-    runtime_class: str  # empty for the cluster's own
-    labels: Mapping[str, str]  # of every pod
-    annotations: Mapping[str, str]  # of every pod
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingJob:
-    """An elastic training job."""
-
-    name: str
-    namespace: str
-    uid: str = ""  # its uid, empty in a file
-    generation: int = 0  # of its spec
-    created_ms: int = 0  # when it was created, milliseconds since 1970; 0 in a file
-    is_deleted: bool = False  # whether it is being deleted
-    trainer: Trainers  # its trainers
-    pserver: Server  # its parameter servers
-    master: Server  # its master, at most one
-    etcd: Etcd  # where the task queue is kept: beside the master, elsewhere, nowhere
-    etcd_endpoint: str = ""  # address of an etcd elsewhere
-    etcd_image: str  # image of the etcd beside the master
-    pods: PodSettings  # settings of all pods
-    port: int  # first port of trainers and parameter servers
-    ports_num: int = 1  # dense ports
-    ports_num_for_sparse: int = 1  # sparse ports
-    passes: int = 1  # epochs
-    is_fault_tolerant: bool = False  # whether trainers may come and go
-    priority: int = 0  # of the job among jobs, as it asks for it
-    priority_class: str = ""  # PriorityClass whose value it asks for instead, empty for none
-    weight: int = 1  # its share when jobs of one priority share
-    is_manual: bool = False  # whether it has exactly its maximum of trainers
-    is_suspended: bool = False  # whether it is to have no pods
-    cooldown_s: int = 0  # least time between two changes that nothing makes necessary
-    ttl_s: int | None = None  # time after its end when it is deleted, None for never
-    checkpoint_s: int = 600  # time between two checkpoints
-    # trainers that may fail by themselves before the job has failed, None for any number
-    failures: int | None = None
-    speed: str = "linear"  # name of a speed model
-    warnings: tuple[str, ...] = ()  # what was read in another way than it is written
-
-    @property
-    def key(self) -> str:
-        """Give `namespace/name`."""
-        return f"{self.namespace}/{self.name}"
-
-    @property
-    def minimum(self) -> int:
-        """Give the fewest trainers a plan may give."""
-        return self.trainer.maximum if self.is_manual else self.trainer.minimum
-
-    @property
-    def maximum(self) -> int:
-        """Give the most trainers a plan may give."""
-        return self.trainer.maximum
-
-    @property
-    def is_elastic(self) -> bool:
-        """Say whether the number of trainers may change."""
-        return self.minimum < self.maximum
+    def __init__(self, subject: str, faults: Iterable[str]) -> None:
+        self.faults = tuple(faults)  # each reason, with its field
+        super().__init__(f"{subject} cannot be used: " + "; ".join(self.faults))
 
 
 # --- read the fields of a manifest under any of their spellings ---
@@ -181,20 +69,14 @@ def spellings(name: str) -> tuple[str, ...]:
     return (name,) if camel == name else (name, camel)
 
 
-def own_names(data: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
-    """Write fields that are given in camel case by their own names; two spellings of one stay two."""
-    own = {spelling: name for name in known for spelling in spellings(name) if name not in data}
-    return {own.get(name, name): value for name, value in data.items()}
-
-
 class SpecFields:
-    """The fields of one level of a manifest."""
+    """The fields of one level of a manifest; a reader notes what is wrong and gives the default instead."""
 
     def __init__(self, data: Any, path: str, findings: Findings) -> None:
         self._path = path
         self._findings = findings
         if data is not None and not isinstance(data, Mapping):
-            self._wrong("", "a map", data)
+            self.fault(f"must be a map, got {data!r}")
             data = None
         self._values: dict[str, Any] = {str(name): value for name, value in (data or {}).items()}
 
@@ -214,73 +96,60 @@ class SpecFields:
         """Give a field as it is, None where it is not given."""
         return self._values.get(self._given(name))
 
+    def _given(self, name: str) -> str:
+        """Give the spelling by which a field is given; null is not given, as for the API server."""
+        return next((each for each in spellings(name) if self._values.get(each) is not None), name)
+
+    def _checked(self, name: str, default: Any, expected: str) -> Any:
+        """Give a field, or the default where it is not given or not as expected (empty where it is)."""
+        value = self.value(name)
+        if value is not None and expected:
+            self.fault(f"`{self._given(name)}` must be {expected}, got {value!r}")
+        return default if value is None or expected else value
+
     def integer(self, name: str, default: int, *, minimum: int | None = 0, maximum: int = 2**31 - 1) -> int:
         """Give a whole number of at least `minimum` and at most `maximum`."""
-        found = self.value(name)
-        if found is None:
-            return default
-        if isinstance(found, bool) or not isinstance(found, int):
-            self._wrong(name, "a whole number", found)
-            return default
-        number: int = found
-        if minimum is not None and number < minimum:
-            self._wrong(name, f"at least {minimum}", found)
-            return default
-        if number > maximum:
-            self._wrong(name, f"at most {maximum}", found)
-            return default
-        return number
+        number, expected = self.value(name), ""
+        if isinstance(number, bool) or not isinstance(number, int):
+            expected = "a whole number"
+        elif minimum is not None and number < minimum:
+            expected = f"at least {minimum}"
+        elif number > maximum:
+            expected = f"at most {maximum}"
+        return int(self._checked(name, default, expected))
 
-    def optional(self, name: str) -> int | None:
+    def optional(self, name: str, default: int | None) -> int | None:
         """Give a whole number that is not negative, None where there is none."""
-        return self.integer(name, 0) if name in self else None
+        return self.integer(name, 0) if name in self else default
 
     def text(self, name: str, default: str = "", *, among: Iterable[str] = ()) -> str:
         """Give a text, one of `among` where that is given."""
-        found, choices = self.value(name), tuple(among)
-        if found is None:
-            return default
-        if not isinstance(found, str):
-            self._wrong(name, "text", found)
-            return default
-        if choices and found not in choices:
-            self._wrong(name, "one of " + ", ".join(f"`{choice}`" for choice in choices), found)
-            return default
-        return found
+        text, choices = self.value(name), tuple(among)
+        expected = "" if isinstance(text, str) else "text"
+        if choices and not expected and text not in choices:
+            expected = "one of " + ", ".join(f"`{choice}`" for choice in choices)
+        return str(self._checked(name, default, expected))
 
     def flag(self, name: str, *, default: bool = False) -> bool:
         """Give a claim that is true or false."""
-        found = self.value(name)
-        if found is None:
-            return default
-        if not isinstance(found, bool):
-            self._wrong(name, "true or false", found)
-            return default
-        return found
+        expected = "" if isinstance(self.value(name), bool) else "true or false"
+        return bool(self._checked(name, default, expected))
 
-    def items(self, name: str) -> tuple[Mapping[str, Any], ...]:
+    def items(self, name: str, default: tuple[Mapping[str, Any], ...] = ()) -> tuple[Mapping[str, Any], ...]:
         """Give a list of maps, as they are."""
-        found = self.value(name)
-        if found is None:
-            return ()
-        if not isinstance(found, list | tuple) or not all(isinstance(item, Mapping) for item in found):
-            self._wrong(name, "a list of maps", found)
-            return ()
-        return tuple(found)
+        value = self.value(name)
+        is_right = isinstance(value, list | tuple) and all(isinstance(item, Mapping) for item in value)
+        return tuple(self._checked(name, default, "" if is_right else "a list of maps"))
 
-    def mapping(self, name: str) -> Mapping[str, Any]:
+    def mapping(self, name: str, default: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         """Give a map, as it is."""
-        found = self.value(name)
-        if found is None:
-            return {}
-        if not isinstance(found, Mapping):
-            self._wrong(name, "a map", found)
-            return {}
-        return found
+        expected = "" if isinstance(self.value(name), Mapping) else "a map"
+        value: Mapping[str, Any] = self._checked(name, default or {}, expected)
+        return value
 
     def level(self, name: str) -> SpecFields:
         """Give the fields below a field."""
-        return SpecFields(self.value(name), f"{self._path}.{self._given(name)}", self._findings)
+        return self.below(self.value(name), self._given(name))
 
     def below(self, data: Any, path: str) -> SpecFields:
         """Give the fields of something that stands below these, as an item of a list."""
@@ -295,188 +164,287 @@ class SpecFields:
             elif own[name] != name and None not in (self._values[name], self._values.get(own[name])):
                 self.fault(f"`{own[name]}` and `{name}` are two spellings of one field: give one of them")
 
-    def _given(self, name: str) -> str:
-        """Give the spelling by which a field is given; null is not given, as for the API server."""
-        return next((each for each in spellings(name) if self._values.get(each) is not None), name)
 
-    def _wrong(self, name: str, expected: str, found: Any) -> None:
-        what = f"`{self._given(name)}` must be" if name else "must be"
-        self.fault(f"{what} {expected}, got {found!r}")
-
-
-# --- how the objects of a training job are called, labelled and found by their peers ---
-
-MASTER_PORT = 8080
-ETCD_PORT = 2379
-RENDEZVOUS_PORT = 29400
-EDL_LABELS: Mapping[RoleName, str] = {
-    "trainer": "paddle-job",
-    "pserver": "paddle-job-pserver",
-    "master": "paddle-job-master",
+_READERS: Mapping[type, Any] = {
+    int: SpecFields.integer,
+    str: SpecFields.text,
+    bool: SpecFields.flag,
+    tuple: SpecFields.items,
+    dict: SpecFields.mapping,
 }
-"""The labels by which programs of EDL's time find each other."""
-
-MAX_SET_NAME = 52
-"""Pods of a StatefulSet are labelled `NAME-HASH`, 63 characters at most (kubernetes/kubernetes#64023)."""
 
 
-def trainer_name(job: str, index: int) -> str:
-    """Name a trainer's pod."""
-    return f"{job}-trainer-{index}"
+def _spec(name: str, default: Any, **options: Any) -> Any:
+    """Declare a field of a spec: its name there, its default, and bounds or another reader (`read`)."""
+    return field(metadata={"name": name, "read": _READERS.get(type(default)), "default": default, **options})
 
 
-def trainer_index(job: str, pod: str) -> int | None:
-    """Read the index out of a trainer's name, None where it is no trainer of the job."""
-    index = pod.removeprefix(f"{job}-trainer-")
-    is_index = index != pod and index.isascii() and index.isdigit() and str(int(index)) == index
-    return int(index) if is_index else None
+def _read(kind: type, level: SpecFields, **options: Mapping[str, Any]) -> dict[str, Any]:
+    """Read all fields that a type declares with `_spec`; `options` are those of single fields here."""
+    values = {}
+    for declared in fields(kind):
+        if declared.metadata:
+            given = {**declared.metadata, **options.get(declared.name, {})}
+            read, name, default = (given.pop(key) for key in ("read", "name", "default"))
+            values[declared.name] = read(level, name, default=default, **given)
+    return values
 
 
-def role_name(job: str, role: RoleName) -> str:
-    """Name a role's Service, PodDisruptionBudget and StatefulSet; a long name is cut and made unique."""
-    name = f"{job}-{role}"
-    if len(name) <= MAX_SET_NAME:
-        return name
-    digest = hashlib.sha256(job.encode()).hexdigest()[:6]
-    kept = job[: MAX_SET_NAME - len(role) - len(digest) - 2].rstrip("-")
-    return f"{kept}-{digest}-{role}"
+# --- readers of single fields ---
 
 
-def labels(job: str, role: RoleName) -> dict[str, str]:
-    """Give the labels of a role's objects."""
-    return {JOB_LABEL: job, ROLE_LABEL: role, EDL_LABELS[role]: job}
+def _image(level: SpecFields, name: str, default: str) -> str:
+    image = level.text(name, default) or default
+    if not re.fullmatch(IMAGE, image):
+        level.fault(f"`{name}` must be the name of an image, without blanks, got {image!r}")
+    return image
 
 
-def selector(job: str, role: RoleName) -> dict[str, str]:
-    """Give the labels that find the pods of a role."""
-    return {JOB_LABEL: job, ROLE_LABEL: role}
+def _speed(level: SpecFields, name: str, default: str) -> str:
+    speed = level.text(name, default) or default
+    try:
+        read_speed(speed)
+    except ValueError as error:
+        level.fault(f"`speed`: {error}")
+    return speed
 
 
-def selector_text(job: str) -> str:
-    """Write the selector of a job's trainers as the scale subresource gives it."""
-    return ",".join(f"{name}={value}" for name, value in selector(job, "trainer").items())
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """What one pod of a role asks for."""
+
+    container: Mapping[str, Any]  # `resources` of its container, with today's name of GPUs
+    # what is planned with: requests, or limits where nothing is requested; integers (thousandths of a core,
+    # bytes, whole pieces)
+    requests: Mapping[str, int]
+
+    @property
+    def gpus(self) -> int:
+        """Give the GPUs of NVIDIA or AMD that one pod has."""
+        return sum(count for name, count in self.requests.items() if name.endswith("/gpu"))
 
 
-def owner(job: TrainingJob) -> dict[str, Any]:
-    """Refer to the job: what it owns goes when it goes."""
-    return {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "name": job.name,
-        "uid": job.uid,
-        "controller": True,
+def _resources(
+    level: SpecFields, name: str, default: Mapping[str, Any], *, is_needed: bool = False
+) -> Resources:
+    """Read resources, and refuse what the API server refuses (`ValidateResourceRequirements`)."""
+    given = level.mapping(name) or default
+    container = {
+        kind: _quantities(level, kind, given[kind])
+        for kind in ("requests", "limits")
+        if isinstance(given.get(kind), Mapping)
     }
+    requests, limits = container.get("requests", {}), container.get("limits", {})
+    for resource, limit in limits.items():
+        if is_device(resource) and (quantity(limit) or 0) % 1:
+            level.fault(f"`resources.limits.{resource}` must be a whole number, got {limit!r}")
+    for resource, request in requests.items():
+        is_exact = is_device(resource) or resource.startswith("hugepages-")
+        asked, most = quantity(request) or 0, quantity(limits.get(resource, ""))
+        text = f"`resources.requests.{resource}` is {request}"
+        if most is not None and asked > most:
+            level.fault(f"{text}, more than its limit, {limits[resource]}")
+        elif is_exact and asked != most:
+            level.fault(f"{text}: `resources.limits` must name the same")
+    planned = {resource: n for resource, n in amounts({**limits, **requests}).items() if n}
+    if is_needed and not any(resource == "cpu" or resource.endswith("/gpu") for resource in planned):
+        level.fault(
+            "`resources.requests` must name a cpu above 0: what nothing is requested for cannot be planned"
+        )
+    if is_needed and "memory" not in planned:
+        level.warn("`resources.requests` names no memory, so that memory is not planned with")
+    return Resources(container=container, requests=planned)
 
 
-def server_host(job: TrainingJob, role: RoleName, index: int) -> str:
-    """Give the name under which every pod of the cluster finds a master or parameter server."""
-    name = role_name(job.name, role)
-    return f"{name}-{index}.{name}.{job.namespace}.svc"
+def _quantities(level: SpecFields, kind: str, quantities: Mapping[str, Any]) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for resource, value in quantities.items():
+        number = quantity(value)
+        if number is None or number < 0:
+            level.fault(
+                f"`resources.{kind}.{resource}` must be a quantity that is not negative, got {value!r}"
+            )
+        elif resource == OLD_GPU:
+            level.warn(f"`{OLD_GPU}` is read as `nvidia.com/gpu`")
+            texts.setdefault("nvidia.com/gpu", str(value))
+        else:
+            texts[resource] = str(value)
+    return texts
 
 
-def master_address(job: TrainingJob) -> str:
-    """Give the address of the master, empty where there is none."""
-    return f"{server_host(job, 'master', 0)}:{MASTER_PORT}" if job.master.count else ""
+@dataclass(frozen=True, kw_only=True)
+class Storage:
+    """A claim that outlives pods."""
+
+    size: str  # of the claim, as `10Gi`
+    storage_class: str = _spec("storageClassName", "")  # empty for the cluster's default
+    path: str = _spec("mountPath", "")
+    when_deleted: str = _spec("whenDeleted", "Retain", among=("Retain", "Delete"))  # what becomes of it
 
 
-def pserver_addresses(job: TrainingJob) -> tuple[str, ...]:
-    """Give the addresses of the parameter servers, by index."""
-    return tuple(f"{server_host(job, 'pserver', index)}:{job.port}" for index in range(job.pserver.count))
+def _storage(level: SpecFields, name: str, default: str) -> Storage | None:
+    """Read the claim of a role, which is mounted at `default` unless said."""
+    if name not in level:
+        return None
+    storage = level.level(name)
+    storage.check(("size", *_names(Storage)))
+    size = str(storage.value("size") or "")
+    if not (quantity(size) or 0) > 0:
+        storage.fault(f"`size` must be a quantity above 0, got {size!r}")
+    return Storage(size=size, **_read(Storage, storage, path={"default": default}))
 
 
-def etcd_endpoint(job: TrainingJob) -> str:
-    """Give the address of the job's etcd, empty where there is none."""
-    if job.etcd == "External":
-        return job.etcd_endpoint
-    if job.etcd == "Sidecar" and job.master.count:
-        return f"http://{server_host(job, 'master', 0)}:{ETCD_PORT}"
-    return ""
+# --- what a job asks for: values that cannot be wrong; their declarations are the table of all fields ---
 
 
-def meeting_trainer(job: TrainingJob) -> str:
-    """Name the trainer at which the others meet, empty where they meet at the master."""
-    return "" if job.master.count else trainer_name(job.name, 0)
+@dataclass(frozen=True, kw_only=True)
+class Trainers:
+    """The trainers of a job."""
+
+    minimum: int = _spec("min-instance", 0, maximum=MAX_TRAINERS)
+    maximum: int = _spec("max-instance", 0, maximum=MAX_TRAINERS)
+    resources: Resources = _spec("resources", {}, read=_resources, is_needed=True)
+    entrypoint: str = _spec("entrypoint", "")  # shell command
+    workspace: str = _spec("workspace", "")  # working directory, also on PYTHONPATH
+    priority_class: str = _spec("priorityClassName", TRAINER_CLASS)
+    # labels that a node must have, beside those of all pods
+    node_selector: Mapping[str, str] = _spec("nodeSelector", {})
+    grace_s: int = _spec("terminationGracePeriodSeconds", 5)
+    # time they stay on a node that does not answer (Kubernetes' own default is 300 s)
+    unreachable_s: int = _spec("unreachableSeconds", 5)
+    storage: None = None
 
 
-def rendezvous_address(job: TrainingJob) -> str:
-    """Give where trainers of PyTorch meet: at the master, or at the first trainer where there is none."""
-    first = meeting_trainer(job)
-    if not first:
-        return f"{server_host(job, 'master', 0)}:{RENDEZVOUS_PORT}"
-    return f"{first}.{role_name(job.name, 'trainer')}.{job.namespace}.svc:{RENDEZVOUS_PORT}"
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """The masters or parameter servers of a job."""
+
+    count: int  # never scaled
+    resources: Resources = _spec("resources", {}, read=_resources)
+    entrypoint: str = _spec("entrypoint", "")  # shell command, empty for EDL's verb
+    storage: Storage | None = _spec("storage", "/checkpoint", read=_storage)  # a claim for each, if any
+    priority_class: str = _spec("priorityClassName", SERVER_CLASS)
+    workspace: str = ""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    grace_s: int = 30  # for a last checkpoint
+    unreachable_s: int = 30
 
 
-# --- parse a TrainingJob `paddlepaddle.org/v1`: EDL's fields as they were, ours beside them ---
-# EDL's names and defaults come from its sources (PaddlePaddle/edl, v0.1.0 and the branch `develop_CRD`).
+@dataclass(frozen=True, kw_only=True)
+class TrainingJob:
+    """An elastic training job; lists and maps are as Kubernetes writes them."""
 
-GPU = "nvidia.com/gpu"
-OLD_GPU = "alpha.kubernetes.io/nvidia-gpu"
-DEFAULT_IMAGE = "paddlepaddle/paddlecloud-job"
-DEFAULT_PORT = 7164
-MAX_PORT = 65535
-ETCD_IMAGE = "quay.io/coreos/etcd:v3.5.21"
+    name: str
+    namespace: str
+    uid: str  # empty in a file
+    generation: int
+    created_ms: int  # milliseconds since 1970; 0 in a file
+    is_deleted: bool  # whether it is being deleted
+    trainer: Trainers
+    pserver: Server
+    master: Server  # at most one
+    etcd: Etcd  # where the task queue is kept: beside the master, elsewhere, nowhere
+    etcd_endpoint: str  # address of an etcd elsewhere
+    etcd_image: str  # image of the etcd beside the master
+    image: str = _spec("image", "paddlepaddle/paddlecloud-job", read=_image)
+    # `Always`, as EDL had it for masters and trainers, unless said
+    image_pull_policy: str = _spec("imagePullPolicy", "Always", among=("Always", "IfNotPresent", "Never"))
+    image_pull_secrets: tuple[Mapping[str, Any], ...] = _spec("imagePullSecrets", ())
+    env: tuple[Mapping[str, Any], ...] = _spec("env", ())  # wins over ours
+    env_from: tuple[Mapping[str, Any], ...] = _spec("envFrom", ())
+    volumes: tuple[Mapping[str, Any], ...] = _spec("volumes", ())
+    volume_mounts: tuple[Mapping[str, Any], ...] = _spec("VolumeMounts", ())  # not of etcd's container
+    host_network: bool = _spec("host_network", False)
+    node_selector: Mapping[str, str] = _spec("NodeSelector", {})
+    tolerations: tuple[Mapping[str, Any], ...] = _spec("tolerations", ())
+    # empty for the namespace's default, without its token
+    service_account: str = _spec("serviceAccountName", "")
+    security_context: Mapping[str, Any] = _spec("securityContext", {})  # of the pod, over our defaults
+    scheduler: str = _spec("schedulerName", "")
+    runtime_class: str = _spec("runtimeClassName", "")
+    labels: Mapping[str, str] = _spec("podLabels", {})
+    annotations: Mapping[str, str] = _spec("podAnnotations", {})
+    port: int = _spec("port", DEFAULT_PORT, minimum=1, maximum=MAX_PORT)
+    ports_num: int = _spec("ports_num", 1, maximum=MAX_PORTS)  # dense ports
+    ports_num_for_sparse: int = _spec("ports_num_for_sparse", 1, maximum=MAX_PORTS)
+    passes: int = _spec("passes", 1)  # epochs
+    is_fault_tolerant: bool = _spec("fault_tolerant", False)  # whether trainers may come and go
+    priority: int = _spec("priority", 0, minimum=None)  # of the job among jobs
+    priority_class: str = _spec("priorityClassName", "")  # PriorityClass whose value it asks for instead
+    weight: int = _spec("weight", 1, minimum=1)  # its share when jobs of one priority share
+    scaling: str = _spec("scaling", "Auto", among=("Auto", "Manual"))
+    is_suspended: bool = _spec("suspend", False)  # whether it is to have no pods
+    cooldown_s: int = _spec("scaleUpCooldownSeconds", 0)
+    ttl_s: int | None = _spec("ttlSecondsAfterFinished", None, read=SpecFields.optional)  # None for never
+    checkpoint_s: int = _spec("checkpointSeconds", 600, minimum=1)
+    # trainers that may fail by themselves before the job has failed, None for any number
+    failures: int | None = _spec("failureLimit", None, read=SpecFields.optional)
+    speed: str = _spec("speed", "linear", read=_speed)  # name of a speed model
+    warnings: tuple[str, ...] = ()  # what was read in another way than it is written
+
+    @property
+    def key(self) -> str:
+        """Give `namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def roles(self) -> Mapping[RoleName, Trainers | Server]:
+        """Give what it asks for by role."""
+        return {"trainer": self.trainer, "pserver": self.pserver, "master": self.master}
+
+    @property
+    def is_manual(self) -> bool:
+        """Say whether it has exactly its maximum of trainers."""
+        return self.scaling == "Manual"
+
+    @property
+    def minimum(self) -> int:
+        """Give the fewest trainers a plan may give."""
+        return self.trainer.maximum if self.is_manual else self.trainer.minimum
+
+    @property
+    def maximum(self) -> int:
+        """Give the most trainers a plan may give."""
+        return self.trainer.maximum
+
+    @property
+    def last_port(self) -> int:
+        """Give the last port of its trainers and parameter servers."""
+        return self.port + max(1, self.ports_num + self.ports_num_for_sparse) - 1
+
+
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(declared.metadata["name"] for declared in fields(kind) if declared.metadata)
+
+
+# EDL's types of trainer, pserver and master had these too; its controller used none of them.
+_UNUSED = ("etcd-endpoint", "replicaSpec")
+FIELDS: Mapping[str, tuple[str, ...]] = {
+    "spec": (*_names(TrainingJob), "trainer", "pserver", "master"),
+    "trainer": (*_names(Trainers), "passes", *_UNUSED),
+    "pserver": (*_names(Server), "min-instance", "max-instance", *_UNUSED),
+    "master": (*_names(Server), "enabled", "etcd", "etcdImage", *_UNUSED),
+}
+"""What is read at each level, also in camel case; anything else is named in a warning."""
+
+
+def own_spec_names(spec: Mapping[str, Any], level: str = "spec") -> dict[str, Any]:
+    """Write a spec, or a part of one, by EDL's names; two spellings of one field stay two."""
+    own = {spelling: name for name in FIELDS[level] for spelling in spellings(name) if name not in spec}
+    named = {own.get(name, name): value for name, value in spec.items()}
+    for role in get_args(RoleName) if level == "spec" else ():
+        if isinstance(named.get(role), Mapping):
+            named[role] = own_spec_names(named[role], role)
+    return named
+
+
+# --- parse a whole job ---
 
 # What EDL's last controller asked for its masters.
 _MASTER_RESOURCES = {
     "requests": {"cpu": "1", "memory": "500Mi"},
     "limits": {"cpu": "2", "memory": "1Gi"},
 }
-# References of images are ASCII without blanks (github.com/distribution/reference).
-IMAGE = r"[!-~]*"
-_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_ETCD: Mapping[str, Etcd] = {"Sidecar": "Sidecar", "External": "External", "None": "None"}
-# EDL's types of trainer, pserver and master had these too; its controller used none of them.
-_UNUSED = ("etcd-endpoint", "replicaSpec")
-# What is read at each level, also in camel case; anything else is named in a warning.
-SPEC_FIELDS = (
-    *("image", "imagePullPolicy", "imagePullSecrets", "port", "ports_num", "ports_num_for_sparse"),
-    *("fault_tolerant", "passes", "volumes", "VolumeMounts", "host_network", "NodeSelector"),
-    *("env", "envFrom", "tolerations", "serviceAccountName"),
-    *("securityContext", "schedulerName", "runtimeClassName"),
-    *(
-        "podLabels",
-        "podAnnotations",
-        "priority",
-        "priorityClassName",
-        "weight",
-        "scaling",
-        "suspend",
-        "speed",
-    ),
-    *("scaleUpCooldownSeconds", "ttlSecondsAfterFinished", "checkpointSeconds", "failureLimit"),
-    *("trainer", "pserver", "master"),
-)
-PSERVER_FIELDS = (
-    "min-instance",
-    "max-instance",
-    "resources",
-    "entrypoint",
-    "storage",
-    "priorityClassName",
-    *_UNUSED,
-)
-MASTER_FIELDS = (
-    "resources",
-    "entrypoint",
-    "storage",
-    "priorityClassName",
-    "enabled",
-    "etcd",
-    "etcdImage",
-    *_UNUSED,
-)
-TRAINER_FIELDS = (
-    *("entrypoint", "workspace", "min-instance", "max-instance", "resources", "priorityClassName"),
-    *("terminationGracePeriodSeconds", "unreachableSeconds", "nodeSelector", "passes", *_UNUSED),
-)
-
-
-class SpecError(ConfigError):
-    """A TrainingJob that cannot be used."""
-
-    def __init__(self, subject: str, faults: Iterable[str]) -> None:
-        self.faults = tuple(faults)  # each reason, with its field
-        super().__init__(f"{subject} cannot be used: " + "; ".join(self.faults))
 
 
 def parse(data: Mapping[str, Any]) -> TrainingJob:
@@ -490,273 +458,126 @@ def parse(data: Mapping[str, Any]) -> TrainingJob:
     findings = Findings()
     metadata = data.get("metadata") or {}
     spec = SpecFields(data.get("spec"), "spec", findings)
-    _check_kind(data, findings)
-    _check_name(str(metadata.get("name") or ""), findings)
-    spec.check(SPEC_FIELDS)
-    job = _job(metadata, spec)
-    _check_range(job, findings)
-    if job.priority and job.priority_class:
-        spec.fault("`priority` and `priorityClassName` both say the priority of the job: give one of them")
-    _check_ports(job, findings)
-    _check_mounts(job, findings)
-    _warn_of_old(spec)
-    if findings.faults:
-        raise SpecError(f"TrainingJob {job.key}", findings.faults)
-    return replace(job, warnings=tuple(findings.warnings))
-
-
-def own_spec_names(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Write a spec, or a part of one, by EDL's names where it has them in camel case."""
-    named = own_names(spec, SPEC_FIELDS)
-    levels = {"trainer": TRAINER_FIELDS, "pserver": PSERVER_FIELDS, "master": MASTER_FIELDS}
-    below = {
-        role: own_names(named[role], known)
-        for role, known in levels.items()
-        if isinstance(named.get(role), Mapping)
-    }
-    return {**named, **below}
-
-
-def _job(metadata: Mapping[str, Any], spec: SpecFields) -> TrainingJob:
-    master = spec.level("master")
-    return TrainingJob(
+    findings.faults += _head_faults(data)
+    levels = {role: spec.level(role) for role in get_args(RoleName)}
+    for name, fields_there in {"spec": spec, **levels}.items():
+        fields_there.check(FIELDS[name])
+    job = TrainingJob(
         name=str(metadata.get("name") or ""),
         namespace=str(metadata.get("namespace") or "default"),
         uid=str(metadata.get("uid") or ""),
         generation=int(metadata.get("generation") or 0),
         created_ms=time_ms(str(metadata.get("creationTimestamp") or "")),
         is_deleted=bool(metadata.get("deletionTimestamp")),
-        trainer=_trainers(spec.level("trainer")),
-        pserver=_pservers(spec.level("pserver")),
-        master=_master(master),
-        etcd=_ETCD[master.text("etcd", "Sidecar", among=_ETCD) or "Sidecar"],
-        etcd_endpoint=master.text("etcd-endpoint"),
-        etcd_image=_image(master, "etcdImage", ETCD_IMAGE),
-        pods=_pods(spec),
-        port=spec.integer("port", DEFAULT_PORT, minimum=1, maximum=MAX_PORT),
-        ports_num=spec.integer("ports_num", 1, maximum=MAX_PORTS),
-        ports_num_for_sparse=spec.integer("ports_num_for_sparse", 1, maximum=MAX_PORTS),
-        passes=spec.integer("passes", 1),
-        is_fault_tolerant=spec.flag("fault_tolerant"),
-        priority=spec.integer("priority", 0, minimum=None),
-        priority_class=spec.text("priorityClassName"),
-        weight=spec.integer("weight", 1, minimum=1),
-        is_manual=spec.text("scaling", "Auto", among=("Auto", "Manual")) == "Manual",
-        is_suspended=spec.flag("suspend"),
-        cooldown_s=spec.integer("scaleUpCooldownSeconds", 0),
-        ttl_s=spec.optional("ttlSecondsAfterFinished"),
-        checkpoint_s=spec.integer("checkpointSeconds", 600, minimum=1),
-        failures=spec.optional("failureLimit"),
-        speed=_speed(spec),
+        **_read_roles(**levels),
+        **_read(TrainingJob, spec),
     )
+    findings.faults += _conflicts(job)
+    if "passes" in levels["trainer"]:
+        levels["trainer"].warn("`passes` is ignored here, as EDL did: it belongs to `spec`")
+    for level in levels.values():
+        if "replicaSpec" in level:
+            level.warn("`replicaSpec` is ignored: the controller makes the pods")
+        if level.value("etcd-endpoint") and level.value("etcd") != "External":
+            level.warn("`etcd-endpoint` is ignored, as EDL did, without `etcd: External` of the master")
+    if findings.faults:
+        raise SpecError(f"TrainingJob {job.key}", findings.faults)
+    return replace(job, warnings=tuple(findings.warnings))
 
 
-def _trainers(given: SpecFields) -> Trainers:
-    given.check(TRAINER_FIELDS)
-    return Trainers(
-        minimum=given.integer("min-instance", 0, maximum=MAX_TRAINERS),
-        maximum=given.integer("max-instance", 0, maximum=MAX_TRAINERS),
-        resources=_resources(given, is_needed=True),
-        entrypoint=given.text("entrypoint"),
-        workspace=given.text("workspace"),
-        priority_class=given.text("priorityClassName", TRAINER_CLASS),
-        node_selector=given.mapping("nodeSelector"),
-        grace_s=given.integer("terminationGracePeriodSeconds", 5),
-        unreachable_s=given.integer("unreachableSeconds", 5),
-    )
-
-
-def _pservers(given: SpecFields) -> Server:
-    given.check(PSERVER_FIELDS)
-    count = given.integer("min-instance", 0, maximum=MAX_SERVERS)
-    maximum = given.integer("max-instance", count)
-    if maximum != count:
-        given.warn(f"`max-instance` {maximum} is ignored: parameter servers are never scaled")
-    return Server(
-        count=count,
-        resources=_resources(given, is_needed=count > 0),
-        entrypoint=given.text("entrypoint"),
-        storage=_storage(given, "/checkpoint"),
-        priority_class=given.text("priorityClassName", SERVER_CLASS),
-    )
-
-
-def _master(given: SpecFields) -> Server:
-    given.check(MASTER_FIELDS)
-    if given.text("etcd") == "External" and not given.text("etcd-endpoint"):
-        given.fault("`etcd: External` needs `etcd-endpoint`")
-    return Server(
-        count=1 if given.flag("enabled", default=True) else 0,
-        resources=_resources(given, default=_MASTER_RESOURCES),
-        entrypoint=given.text("entrypoint"),
-        storage=_storage(given, "/var/lib/etcd"),
-        priority_class=given.text("priorityClassName", SERVER_CLASS),
-    )
-
-
-def _storage(given: SpecFields, path: str) -> Storage | None:
-    if "storage" not in given:
-        return None
-    storage = given.level("storage")
-    storage.check(("size", "storageClassName", "mountPath", "whenDeleted"))
-    size = str(storage.value("size") or "")
-    if not (quantity(size) or 0) > 0:
-        storage.fault(f"`size` must be a quantity above 0, got {size!r}")
-    return Storage(
-        size=size,
-        storage_class=storage.text("storageClassName"),
-        path=storage.text("mountPath", path),
-        is_kept=storage.text("whenDeleted", "Retain", among=("Retain", "Delete")) == "Retain",
-    )
-
-
-def _resources(
-    given: SpecFields, *, is_needed: bool = False, default: Mapping[str, Any] | None = None
-) -> Resources:
-    asked: Mapping[str, Any] = given.mapping("resources") or default or {}
-    container = {
-        kind: _amounts_of(given, kind, asked[kind])
-        for kind in ("requests", "limits")
-        if isinstance(asked.get(kind), Mapping)
+def _read_roles(trainer: SpecFields, pserver: SpecFields, master: SpecFields) -> dict[str, Any]:
+    """Read trainers, parameter servers and master, with its etcd."""
+    trainers = Trainers(**_read(Trainers, trainer))
+    count = pserver.integer("min-instance", 0, maximum=MAX_SERVERS)
+    if (maximum := pserver.integer("max-instance", count)) != count:
+        pserver.warn(f"`max-instance` {maximum} is ignored: parameter servers are never scaled")
+    endpoint = master.text("etcd-endpoint")
+    if master.value("etcd") == "External" and not endpoint:
+        master.fault("`etcd: External` needs `etcd-endpoint`")
+    ours: dict[str, Any] = {
+        "resources": {"default": _MASTER_RESOURCES},
+        "storage": {"default": "/var/lib/etcd"},
     }
-    _check_limits(given, container.get("requests", {}), container.get("limits", {}))
-    planned = amounts({**container.get("limits", {}), **container.get("requests", {})})
-    if is_needed and not any(n for name, n in planned.items() if name == "cpu" or name.endswith("/gpu")):
-        given.fault(
-            "`resources.requests` must name a cpu above 0: what nothing is requested for cannot be planned"
-        )
-    if is_needed and not planned.get("memory"):
-        given.warn("`resources.requests` names no memory, so that memory is not planned with")
-    return Resources(container=container, requests={name: n for name, n in planned.items() if n})
+    return {
+        "trainer": trainers,
+        "pserver": Server(count=count, **_read(Server, pserver, resources={"is_needed": count > 0})),
+        "master": Server(count=int(master.flag("enabled", default=True)), **_read(Server, master, **ours)),
+        "etcd": master.text("etcd", "Sidecar", among=get_args(Etcd)),
+        "etcd_endpoint": endpoint,
+        "etcd_image": _image(master, "etcdImage", "quay.io/coreos/etcd:v3.5.21"),
+    }
 
 
-def _check_limits(given: SpecFields, asked: Mapping[str, str], limits: Mapping[str, str]) -> None:
-    """Refuse what the API server refuses of a container (`ValidateResourceRequirements` of Kubernetes)."""
-    for name, limit in limits.items():
-        if is_device(name) and (quantity(limit) or 0) % 1:
-            given.fault(f"`resources.limits.{name}` must be a whole number, got {limit!r}")
-    for name, request in asked.items():
-        is_exact = is_device(name) or name.startswith("hugepages-")
-        wanted, most = quantity(request) or 0, quantity(limits.get(name, ""))
-        if most is not None and wanted > most:
-            given.fault(f"`resources.requests.{name}` is {request}, more than its limit, {limits[name]}")
-        elif is_exact and wanted != most:
-            given.fault(f"`resources.requests.{name}` is {request}: `resources.limits` must name the same")
-
-
-def _amounts_of(given: SpecFields, kind: str, wanted: Mapping[str, Any]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, value in wanted.items():
-        read = quantity(value)
-        if read is None or read < 0:
-            given.fault(f"`resources.{kind}.{name}` must be a quantity that is not negative, got {value!r}")
-        elif name == OLD_GPU:
-            given.warn(f"`{OLD_GPU}` is read as `{GPU}`")
-            found.setdefault(GPU, str(value))
-        else:
-            found[name] = str(value)
-    return found
-
-
-def _pods(spec: SpecFields) -> PodSettings:
-    return PodSettings(
-        image=_image(spec, "image", DEFAULT_IMAGE),
-        image_pull_policy=spec.text("imagePullPolicy", "Always", among=("Always", "IfNotPresent", "Never")),
-        image_pull_secrets=tuple(str(each.get("name") or "") for each in spec.items("imagePullSecrets")),
-        env=spec.items("env"),
-        env_from=spec.items("envFrom"),
-        volumes=spec.items("volumes"),
-        volume_mounts=spec.items("VolumeMounts"),
-        host_network=spec.flag("host_network"),
-        node_selector=spec.mapping("NodeSelector"),
-        tolerations=spec.items("tolerations"),
-        service_account=spec.text("serviceAccountName"),
-        security_context=spec.mapping("securityContext"),
-        scheduler=spec.text("schedulerName"),
-        runtime_class=spec.text("runtimeClassName"),
-        labels=spec.mapping("podLabels"),
-        annotations=spec.mapping("podAnnotations"),
-    )
-
-
-def _image(given: SpecFields, name: str, default: str) -> str:
-    image = given.text(name, default) or default
-    if not re.fullmatch(IMAGE, image):
-        given.fault(f"`{name}` must be the name of an image, without blanks, got {image!r}")
-    return image
-
-
-def _speed(spec: SpecFields) -> str:
-    found = spec.text("speed", "linear") or "linear"
-    try:
-        read_speed(found)
-    except ValueError as error:
-        spec.fault(f"`speed`: {error}")
-    return found
-
-
-def _check_kind(data: Mapping[str, Any], findings: Findings) -> None:
-    given = (data.get("apiVersion", API_VERSION), data.get("kind", KIND))
-    if given != (API_VERSION, KIND):
-        findings.faults.append(f"it is a `{given[0]}` `{given[1]}`, not a `{API_VERSION}` `{KIND}`")
-
-
-def _check_name(name: str, findings: Findings) -> None:
+def _head_faults(data: Mapping[str, Any]) -> Iterator[str]:
+    """Tell what is wrong with the kind and the name of a job."""
+    name = str((data.get("metadata") or {}).get("name") or "")
+    version, kind = data.get("apiVersion", API_VERSION), data.get("kind", KIND)
+    if (version, kind) != (API_VERSION, KIND):
+        yield f"it is a `{version}` `{kind}`, not a `{API_VERSION}` `{KIND}`"
     if len(name) > MAX_NAME:
-        findings.faults.append(
-            f"metadata.name: at most {MAX_NAME} characters, since pods are named after it; got {len(name)}"
-        )
-    if not _NAME.fullmatch(name):
-        findings.faults.append(
+        yield f"metadata.name: at most {MAX_NAME} characters, since pods are named after it; got {len(name)}"
+    if not re.fullmatch("[a-z]([-a-z0-9]*[a-z0-9])?", name):
+        yield (
             "metadata.name: lower-case letters, digits and `-`, starting with a letter,"
             f" since Services are named after it; got {name!r}"
         )
 
 
-def _check_range(job: TrainingJob, findings: Findings) -> None:
-    trainer = job.trainer
-    if trainer.maximum < max(trainer.minimum, 1):
-        expected = f"`min-instance`, which is {trainer.minimum}" if trainer.minimum else "1"
-        findings.faults.append(
-            f"spec.trainer: `max-instance` must be at least {expected}, got {trainer.maximum}"
-        )
-    elif trainer.minimum < trainer.maximum and not job.is_fault_tolerant:
-        findings.faults.append(
+def _conflicts(job: TrainingJob) -> Iterator[str]:
+    """Tell which fields are wrong together."""
+    minimum, maximum = job.trainer.minimum, job.trainer.maximum
+    if maximum < max(minimum, 1):
+        expected = f"`min-instance`, which is {minimum}" if minimum else "1"
+        yield f"spec.trainer: `max-instance` must be at least {expected}, got {maximum}"
+    elif minimum < maximum and not job.is_fault_tolerant:
+        yield (
             "spec: `fault_tolerant` must be true when `min-instance` is below `max-instance`:"
             " trainers come and go"
         )
-
-
-def _check_ports(job: TrainingJob, findings: Findings) -> None:
-    last = job.port + max(1, job.ports_num + job.ports_num_for_sparse) - 1
-    if last > MAX_PORT:
-        findings.faults.append(
+    if job.priority and job.priority_class:
+        yield "spec: `priority` and `priorityClassName` both say the priority of the job: give one of them"
+    if job.last_port > MAX_PORT:
+        yield (
             f"spec: `port` is {job.port}: with `ports_num` and `ports_num_for_sparse`"
             f" its ports end above {MAX_PORT}"
         )
-    if job.pods.host_network and job.port <= RENDEZVOUS_PORT <= last:
-        findings.faults.append(
+    if job.host_network and job.port <= RENDEZVOUS_PORT <= job.last_port:
+        yield (
             f"spec: `port` is {job.port}: with `host_network` its ports must leave out {RENDEZVOUS_PORT},"
             " at which trainers meet"
         )
-
-
-def _check_mounts(job: TrainingJob, findings: Findings) -> None:
-    volumes = {str(volume.get("name")) for volume in job.pods.volumes}
-    for mount in job.pods.volume_mounts:
+    volumes = {str(volume.get("name")) for volume in job.volumes}
+    for mount in job.volume_mounts:
         if str(mount.get("name")) not in volumes:
-            findings.faults.append(
-                f"spec.VolumeMounts: there is no volume `{mount.get('name')}` in `volumes`"
-            )
+            yield f"spec.VolumeMounts: there is no volume `{mount.get('name')}` in `volumes`"
 
 
-def _warn_of_old(spec: SpecFields) -> None:
-    trainer = spec.level("trainer")
-    if "passes" in trainer:
-        trainer.warn("`passes` is ignored here, as EDL did: it belongs to `spec`")
-    for role in ("trainer", "pserver", "master"):
-        level = spec.level(role)
-        if "replicaSpec" in level:
-            level.warn("`replicaSpec` is ignored: the controller makes the pods")
-        if level.value("etcd-endpoint") and level.value("etcd") != "External":
-            level.warn("`etcd-endpoint` is ignored, as EDL did, without `etcd: External` of the master")
+# --- how the objects of a training job are called and found by their peers ---
+
+MAX_SET_NAME = 52
+"""Pods of a StatefulSet are labelled `NAME-HASH`, 63 characters at most (kubernetes/kubernetes#64023)."""
+
+
+def trainer_name(job: str, index: int) -> str:
+    """Name a trainer's pod."""
+    return f"{job}-trainer-{index}"
+
+
+def meeting_trainer(job: TrainingJob) -> str:
+    """Name the trainer at which the others meet, empty where they meet at the master."""
+    return "" if job.master.count else trainer_name(job.name, 0)
+
+
+def role_name(job: str, role: RoleName) -> str:
+    """Name a role's Service, PodDisruptionBudget and StatefulSet; a long name is cut and made unique."""
+    name = f"{job}-{role}"
+    if len(name) <= MAX_SET_NAME:
+        return name
+    digest = hashlib.sha256(job.encode()).hexdigest()[:6]
+    kept = job[: MAX_SET_NAME - len(role) - len(digest) - 2].rstrip("-")
+    return f"{kept}-{digest}-{role}"
+
+
+def selector(job: str, role: RoleName) -> dict[str, str]:
+    """Give the labels that find the pods of a role."""
+    return {JOB_LABEL: job, ROLE_LABEL: role}

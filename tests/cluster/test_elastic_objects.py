@@ -270,7 +270,7 @@ def test_null_is_no_second_spelling(gke: TestCluster, namespace: str) -> None:
             namespace,
         ),
     )
-    assert training_job.parse(read(gke, "example", namespace)).pods.volume_mounts == (mount,)
+    assert training_job.parse(read(gke, "example", namespace)).volume_mounts == (mount,)
 
 
 def test_a_spelling_that_edl_never_had_is_refused(gke: TestCluster, namespace: str) -> None:
@@ -340,7 +340,10 @@ def test_a_maximum_in_camel_case_is_not_scaled_and_the_answer_says_why(
 
 def test_scaling_sets_the_maximum_and_reports_the_trainers(gke: TestCluster, namespace: str) -> None:
     create(gke, put(edl_job(), namespace))
-    told = {"trainer": {"replicas": 4}, "selector": training_job.selector_text("example")}
+    told = {
+        "trainer": {"replicas": 4},
+        "selector": "mlstack.dev/training-job=example,mlstack.dev/role=trainer",
+    }
     body = json.dumps({"status": told})
     where = ("-n", namespace)
     gke.kubectl("patch", "tj", "example", *where, "--subresource=status", "--type=merge", "-p", body)
@@ -349,7 +352,10 @@ def test_scaling_sets_the_maximum_and_reports_the_trainers(gke: TestCluster, nam
     scale = gke.find(f"/apis/paddlepaddle.org/v1/namespaces/{namespace}/trainingjobs/example/scale")
     assert scale is not None
     assert scale["spec"] == {"replicas": 5}
-    assert scale["status"] == {"replicas": 4, "selector": training_job.selector_text("example")}
+    assert scale["status"] == {
+        "replicas": 4,
+        "selector": "mlstack.dev/training-job=example,mlstack.dev/role=trainer",
+    }
 
 
 @pytest.mark.parametrize(("replicas", "reason"), [("1", "must not exceed"), ("0", "at least 1")])

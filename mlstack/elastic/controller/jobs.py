@@ -21,7 +21,7 @@ from mlstack.elastic.facts import (
 )
 from mlstack.elastic.resources import Amounts, requests
 from mlstack.elastic.snapshot import Curve, JobStage
-from mlstack.elastic.training_job import API_VERSION, KIND, RoleName, TrainingJob
+from mlstack.elastic.training_job import API_VERSION, KIND, RoleName, Server, TrainingJob
 from mlstack.kube.client import ObjectRef
 
 ENDED = ("Succeeded", "Failed")
@@ -174,23 +174,16 @@ def _servers(spec: TrainingJob) -> tuple[RoleFacts, RoleFacts]:
 
 
 def _role_facts(spec: TrainingJob, role: RoleName) -> RoleFacts:
-    if role == "trainer":
-        template, count, priority_class = (
-            pods.trainer_spec(spec, 0),
-            spec.minimum,
-            spec.trainer.priority_class,
-        )
-    else:
-        server = pods.server_of(spec, role)
-        template = pods.server_spec(spec, role) if server.count else {}
-        count, priority_class = server.count, server.priority_class
+    part = spec.roles[role]
+    count = part.count if isinstance(part, Server) else spec.minimum
+    template = pods.pod_spec(spec, role, 0 if role == "trainer" else None)
     return RoleFacts(
         role=role,
         set_name=training_job.role_name(spec.name, role),
         count=count,
         requests=requests(template),
         shape=shape(template),
-        priority_class=priority_class,
+        priority_class=part.priority_class,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from mlstack.elastic import pods, training_job
+from mlstack.elastic.resources import requests
 from mlstack.elastic.training_job import TrainingJob
 from mlstack.objects.kube_object import KubeObject
 from mlstack.validate.validate import load_schemas, validate_objects
@@ -281,8 +282,8 @@ def test_fault_tolerance_selects_edls_verbs(
 
 def test_what_is_planned_is_what_the_pod_requests() -> None:
     job = job_of()
-    assert pods.pod_requests(job, "trainer") == {"cpu": 200, "memory": 200 * 2**20, "pods": 1}
-    assert pods.pod_requests(job, "master") == {"cpu": 500, "memory": 600 * 2**20, "pods": 1}
+    assert requests(pods.pod_spec(job, "trainer", 0)) == {"cpu": 200, "memory": 200 * 2**20, "pods": 1}
+    assert requests(pods.pod_spec(job, "master")) == {"cpu": 500, "memory": 600 * 2**20, "pods": 1}
 
 
 def test_ports_are_consecutive_and_named_as_edl_named_them() -> None:
@@ -297,20 +298,6 @@ def test_names_of_sets_leave_room_for_their_label(role: Any) -> None:
     assert len(name) <= 52
     assert name.endswith(f"-{role}")
     assert name != training_job.role_name("n" * 51, role)
-
-
-@pytest.mark.parametrize(
-    ("pod", "index"),
-    [
-        ("a-trainer-0", 0),
-        ("a-trainer-12", 12),
-        ("a-trainer-01", None),
-        ("a-trainer-x", None),
-        ("b-trainer-1", None),
-    ],
-)
-def test_an_index_is_read_from_a_name(pod: str, index: int | None) -> None:
-    assert training_job.trainer_index("a", pod) == index
 
 
 def test_a_job_that_may_have_no_trainers_has_no_budget_for_them() -> None:

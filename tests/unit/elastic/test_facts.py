@@ -229,7 +229,9 @@ def at_work(*on: str, maximum: int = 4, cpu: str = "1", **spec: Any) -> list[Obj
     job = training_job(maximum=maximum, cpu=cpu, **spec)
     status = {"phase": "Running", "trainer": {"desired": len(on)}}
     labels = {"mlstack.dev/training-job": "train", "mlstack.dev/role": "trainer"}
-    template = pods.trainer_spec(parse({**job, "metadata": {**job["metadata"], "uid": "uid-train"}}), 0)
+    template = pods.pod_spec(
+        parse({**job, "metadata": {**job["metadata"], "uid": "uid-train"}}), "trainer", 0
+    )
     trainers = [
         pod(
             f"train-trainer-{number}",

@@ -30,7 +30,7 @@ def faults_of(data: dict[str, Any]) -> str:
 
 def test_a_job_of_edl_is_read_as_edl_read_it() -> None:
     job = training_job.parse(edl_job())
-    assert (job.key, job.minimum, job.maximum, job.is_elastic) == ("default/example", 2, 10, True)
+    assert (job.key, job.minimum, job.maximum) == ("default/example", 2, 10)
     assert job.trainer.resources.requests == {"cpu": 200, "memory": 200 * 2**20}
     assert (job.pserver.count, job.pserver.resources.requests["cpu"]) == (2, 500)
     assert (job.master.count, job.etcd) == (1, "Sidecar")
@@ -39,10 +39,10 @@ def test_a_job_of_edl_is_read_as_edl_read_it() -> None:
 
 def test_what_is_left_out_has_edls_defaults() -> None:
     job = training_job.parse(small_job(image=""))
-    assert job.pods.image == "paddlepaddle/paddlecloud-job"
+    assert job.image == "paddlepaddle/paddlecloud-job"
     assert (job.port, job.ports_num, job.ports_num_for_sparse, job.passes) == (7164, 1, 1, 1)
-    assert (job.pserver.count, job.pods.host_network, job.pods.volumes) == (0, False, ())
-    assert job.pods.image_pull_policy == "Always"
+    assert (job.pserver.count, job.host_network, job.volumes) == (0, False, ())
+    assert job.image_pull_policy == "Always"
     assert training_job.parse(small_job(fault_tolerant=True)).is_fault_tolerant
 
 
@@ -74,14 +74,14 @@ def test_a_spelling_that_nobody_had_is_ignored_with_a_warning() -> None:
 
 @pytest.mark.parametrize("written", ["hostNetwork", "host_network"])
 def test_both_of_edls_spellings_of_the_host_network_are_read(written: str) -> None:
-    assert training_job.parse(edl_job(**{written: True})).pods.host_network
+    assert training_job.parse(edl_job(**{written: True})).host_network
 
 
 @pytest.mark.parametrize("written", ["VolumeMounts", "volumeMounts"])
 def test_volume_mounts_are_read_with_their_capital(written: str) -> None:
     mount = {"name": "data", "mountPath": "/data"}
     data = edl_job(volumes=[{"name": "data"}], **{written: [mount]})
-    assert training_job.parse(data).pods.volume_mounts == (mount,)
+    assert training_job.parse(data).volume_mounts == (mount,)
 
 
 @pytest.mark.parametrize("value", [2, 3], ids=["the-same", "another"])
@@ -98,7 +98,7 @@ MOUNT = {"name": "data", "mountPath": "/data"}
 @pytest.mark.parametrize(("old", "new"), [(None, [MOUNT]), ([MOUNT], None)], ids=["old", "new"])
 def test_null_is_no_second_spelling(old: object, new: object) -> None:
     data = edl_job(volumes=[{"name": "data"}], VolumeMounts=old, volumeMounts=new)
-    assert training_job.parse(data).pods.volume_mounts == (MOUNT,)
+    assert training_job.parse(data).volume_mounts == (MOUNT,)
 
 
 def test_the_old_name_of_gpus_is_read_as_todays() -> None:
@@ -217,10 +217,10 @@ def test_all_faults_are_told_together() -> None:
 
 def test_a_job_scaled_by_hand_has_exactly_its_maximum() -> None:
     job = training_job.parse(small_job(minimum=1, maximum=4, scaling="Manual"))
-    assert (job.minimum, job.maximum, job.is_elastic) == (4, 4, False)
+    assert (job.minimum, job.maximum) == (4, 4)
 
 
 def test_a_claim_has_a_place_of_its_role() -> None:
     job = training_job.parse(edl_job(pserver={"min-instance": 0, "storage": {"size": "1Gi"}}))
     assert job.pserver.storage is not None
-    assert (job.pserver.storage.path, job.pserver.storage.is_kept) == ("/checkpoint", True)
+    assert (job.pserver.storage.path, job.pserver.storage.when_deleted) == ("/checkpoint", "Retain")

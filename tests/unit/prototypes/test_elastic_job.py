@@ -34,11 +34,11 @@ def job(**params: Any) -> TrainingJob:
 
 
 def images(found: TrainingJob) -> list[str]:
-    return [each["image"] for each in pods.server_spec(found, "master")["containers"]]
+    return [each["image"] for each in pods.pod_spec(found, "master")["containers"]]
 
 
 def mounts(found: TrainingJob, role: Any) -> list[list[str]]:
-    containers = pods.server_spec(found, role)["containers"]
+    containers = pods.pod_spec(found, role)["containers"]
     return [[one["mountPath"] for one in each["volumeMounts"]] for each in containers]
 
 
@@ -67,7 +67,7 @@ def test_claims_are_mounted_where_it_is_said() -> None:
 
 
 def test_trainers_get_the_time_that_they_are_given() -> None:
-    pod = pods.trainer_spec(job(), 0)
+    pod = pods.pod_spec(job(), "trainer", 0)
     assert pod["terminationGracePeriodSeconds"] == 60
     assert {each["tolerationSeconds"] for each in pod["tolerations"]} == {300}
 
