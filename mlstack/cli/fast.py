@@ -1,4 +1,8 @@
-"""The console script: answers what needs no command line library at once, hands on all the rest."""
+"""The console script: answers at once what needs no command line library, and hands on all the rest.
+
+What a plain `render` printed before for the same files is printed again, with hardly any import at all.
+Anything unusual, and every error, is left to the plain path, which prints the same for the rest.
+"""
 
 import gc
 import os
@@ -8,6 +12,8 @@ from mlstack.cli import output
 
 TYPE_CHECKING = False  # as in `typing`, which is an import
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mlstack.cli.interruption import Interruption
 
 
@@ -22,12 +28,13 @@ def main() -> int:
         interruption = Interruption()
         with interruption:
             code = _ended(interruption)
-            if interruption.is_heard:  # whoever asks once more must not meet the interpreter on its way out
+            if interruption.heard:  # whoever asks once more must not meet the interpreter on its way out
                 _leave(code)
     except KeyboardInterrupt:  # before or after all this a person may be quicker than Python
         code = 130
-    if code == 130:
-        _leave_threads()
+    threading = sys.modules.get("threading")
+    if code == 130 and threading is not None and threading.active_count() > 1:
+        _leave(130)  # the interpreter would wait for threads that still wait for a server
     # On its way out the interpreter would look through all there is for cycles: 50 ms for nothing.
     gc.freeze()
     return code
@@ -40,13 +47,6 @@ def _ended(interruption: "Interruption") -> int:
     except KeyboardInterrupt:
         sys.stderr.write(f"{interruption.word}\n")
         return interruption.exit_code
-
-
-def _leave_threads() -> None:
-    """End here if threads still wait for a server: the interpreter would wait for them."""
-    threading = sys.modules.get("threading")
-    if threading is not None and threading.active_count() > 1:
-        _leave(130)
 
 
 def _leave(code: int) -> None:
@@ -74,22 +74,104 @@ def _prepare_streams() -> None:
 
 
 def _run(words: list[str]) -> int:
+    code = None
     if words == ["--version"]:
         from mlstack import __version__
 
-        try:
-            stdout = output.raw(sys.stdout)
-            stdout.write(f"mlstack {__version__}\n")
-            stdout.flush()
-            return 0
-        except OSError:
-            pass  # the plain path says why
-    if words and words[0] in ("render", "show"):
-        from mlstack.cli import quick
+        code = _print("", f"mlstack {__version__}\n")
+    elif words in (["--help"], ["-h"], ["help"]) and "_MLSTACK_COMPLETE" not in os.environ:
+        from shutil import get_terminal_size
 
-        code = quick.render(words[1:])
-        if code is not None:
-            return code
+        from mlstack.cli.commands import program_help
+
+        code = _print("", program_help(get_terminal_size().columns))
+    elif words and words[0] in ("render", "show"):
+        code = render(words[1:])
+    if code is not None:
+        return code
     from mlstack.cli.main import main as full
 
     return full(words)
+
+
+# --- the plain forms of `render` ---
+
+
+def render(words: "Sequence[str]") -> int | None:
+    """Run `render ENV [-c NAME]…` and give its exit code, or None to let the plain path do it."""
+    environments, components = [], []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if word in ("-c", "--component") and rest and not rest[0].startswith("-"):
+            components += rest.pop(0).split(",")
+        elif word.startswith("--component="):
+            components += word.removeprefix("--component=").split(",")
+        elif word.startswith("-"):
+            return None
+        else:
+            environments.append(word)
+    if len(environments) != 1 or not all(components):
+        return None
+    try:
+        notes, text = _rendered(environments[0], components)
+    except Exception:  # whatever it is, the plain path meets it again and tells it at its boundary
+        return None
+    return _print(notes, text)
+
+
+def _rendered(environment: str, components: "Sequence[str]") -> tuple[str, str]:
+    """Give what goes to stderr and to stdout: as remembered, else rendered.
+
+    Raises:
+        Exception: for the plain path to tell.
+    """
+    from pathlib import Path
+
+    from mlstack import disk_cache
+    from mlstack.app import layout
+    from mlstack.render.outputs import Outputs
+
+    root = layout.find_root(Path.cwd())
+    if root is None:
+        raise FileNotFoundError(layout.APP_FILE)
+    store = disk_cache.of_user(os.environ)
+    outputs, words = Outputs(root, store), ("render", environment, *components)
+    key = outputs.key(words)
+    remembered = outputs.get(key)
+    if remembered is not None:
+        return remembered
+    from mlstack.app.reader import AppReader
+    from mlstack.objects import masking
+    from mlstack.operations import render
+
+    gc.disable()  # looking for cycles, of which there are few, takes a tenth of a large render
+    try:
+        with masking.collecting():
+            app = AppReader(root, store=store)
+            state = render.render_environment(app, environment, components=components, store=store)
+            if state.has_secrets and sys.stdout.isatty():
+                raise PermissionError("on a terminal secrets are hidden")
+            printed = output.scrubbed(output.notes_text(state)), output.objects_yaml(state.objects)
+    finally:
+        gc.enable()
+    if not state.has_secrets and outputs.key(words) == key:
+        outputs.put(key, *printed)
+    return printed
+
+
+def _print(notes: str, text: str) -> int:
+    try:
+        if notes:
+            output.say(*notes.split("\n"))
+        output.write(text, exact=True)
+    except output.ClosedOutputError:
+        return output.stop_writing()
+    except Exception as error:
+        from mlstack.errors import ConfigError
+
+        if not isinstance(error, ConfigError):
+            raise
+        output.say(*error.messages())
+        return error.exit_code
+    return 0

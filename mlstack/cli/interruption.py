@@ -5,22 +5,16 @@ from __future__ import annotations
 import atexit
 import os
 import signal
-from collections.abc import Callable
-from types import FrameType
 
 TYPE_CHECKING = False  # as in `typing`, which is an import
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
 INTERRUPTED_EXIT_CODE = 130
 
-# As shells report a program that a signal ended: 128 and the number of the signal.
-_BASE = 128
 _HANGUP = getattr(signal, "SIGHUP", 0)  # Windows has none
 _WORDS = {int(signal.SIGINT): "interrupted", int(signal.SIGTERM): "terminated"}
 _WORDS |= {int(_HANGUP): "hung up"} if _HANGUP else {}
-
-Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 
 
 class Interruption:
@@ -34,7 +28,7 @@ class Interruption:
     """
 
     def __init__(self) -> None:
-        self._heard = 0
+        self.heard = 0  # the signal that came
         self._taken: list[list[int]] = []
 
     @classmethod
@@ -44,19 +38,14 @@ class Interruption:
         return next((owner for owner in owners if isinstance(owner, cls)), None) or cls()
 
     @property
-    def is_heard(self) -> bool:
-        """Tell whether a signal came."""
-        return bool(self._heard)
-
-    @property
     def word(self) -> str:
         """Say in a word why the program ends."""
-        return _WORDS[self._heard or signal.SIGINT]
+        return _WORDS[self.heard or signal.SIGINT]
 
     @property
     def exit_code(self) -> int:
-        """Give the exit code of a program that ends for it."""
-        return _BASE + self._heard if self._heard else INTERRUPTED_EXIT_CODE
+        """Give what shells report of a program that a signal ended: 128 and the number of the signal."""
+        return 128 + self.heard if self.heard else INTERRUPTED_EXIT_CODE
 
     def __enter__(self) -> Interruption:
         """Begin to listen, to what nobody else listens to; it may be entered again inside."""
@@ -71,19 +60,15 @@ class Interruption:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Stop listening.
-
-        Raises:
-            KeyboardInterrupt: an error came after a signal.
-        """
+        """Stop listening; an error after a signal becomes a KeyboardInterrupt."""
         for number in self._taken.pop():
             signal.signal(number, _usual(number))
-        if self._heard and isinstance(error, Exception):
+        if self.heard and isinstance(error, Exception):
             raise KeyboardInterrupt from error
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        if not self._heard:
-            self._heard = number
+    def _note(self, number: int, frame: object) -> None:
+        if not self.heard:
+            self.heard = number
             raise KeyboardInterrupt
         if number != _HANGUP:  # a closed terminal says so itself, and its shell says it again
             os.write(2, f"{self.word}\n".encode())
@@ -98,5 +83,5 @@ def leave(code: int) -> NoReturn:
         os._exit(code)
 
 
-def _usual(number: int) -> Handler:
+def _usual(number: int) -> Any:
     return signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL

@@ -7,7 +7,7 @@ and nothing that any shell would read as more than a word leaves `answer`. The s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -95,18 +95,18 @@ def answer(command: Any, environ: MutableMapping[str, str], context: Any) -> str
     """
     from typer import _completion_classes as shells
 
-    known = {
+    by_name: dict[str, Any] = {
         "complete_bash": shells.BashComplete,
         "complete_zsh": shells.ZshComplete,
         "complete_fish": shells.FishComplete,
         "complete_powershell": shells.PowerShellComplete,
         "complete_pwsh": shells.PowerShellComplete,
     }
-    asked = known.get(environ.get("_MLSTACK_COMPLETE", ""))
-    if asked is None:
+    shell = by_name.get(environ.get("_MLSTACK_COMPLETE", ""))
+    if shell is None:
         return ""
 
-    class Plain(asked):  # type: ignore[misc,valid-type]
+    class Plain(shell):  # type: ignore[misc,valid-type]
         def get_completions(self, args: list[str], incomplete: str) -> list[Any]:
             offered = super().get_completions(args, incomplete)
             for item in offered:
@@ -114,75 +114,70 @@ def answer(command: Any, environ: MutableMapping[str, str], context: Any) -> str
             return [item for item in offered if _PLAIN_WORD.fullmatch(item.value)]
 
     try:
-        mend_words(environ)
+        _join_words(environ)
         return str(Plain(command, {"obj": context}, "mlstack", "_MLSTACK_COMPLETE").complete())
     except Exception:  # whoever presses Tab is told nothing; the command itself says what is wrong
         return ""
 
 
-def _matching(names: Iterable[str], incomplete: str) -> list[str]:
-    return sorted({name for name in names if name.startswith(incomplete)})
+def _join_words(environ: MutableMapping[str, str]) -> None:
+    """Join what bash takes apart: it asks for `--env=g` as three words, of which `=` is one."""
+    words = environ.get("COMP_WORDS", "").split("\n")
+    at = int(environ.get("COMP_CWORD") or 0)
+    for index in range(len(words) - 2, 0, -1):
+        if words[index] == "=" and words[index - 1].startswith("--"):
+            words[index - 1 : index + 2] = ["".join(words[index - 1 : index + 2])]
+            at -= min(max(at - index + 1, 0), 2)
+    if len(words) > 1:
+        environ.update(COMP_WORDS="\n".join(words), COMP_CWORD=str(at))
 
 
-def _root() -> Path | None:
-    here = Path.cwd()
-    return next((folder for folder in (here, *here.parents) if (folder / "app.yaml").is_file()), None)
+def _completer(kind: str) -> Callable[[typer.Context, str], list[str]]:
+    """Offer the names of a kind that the app directory has, as far as the rules of names allow them."""
 
-
-def _allowed(names: Iterable[str], check: Callable[[str], object]) -> Iterator[str]:
-    for name in names:
-        with suppress(UsageError):
-            check(name)
-            yield name
-
-
-def _environments(root: Path) -> Iterator[str]:
-    base = root / "environments"
-    folders = (file.parent.relative_to(base).as_posix() for file in base.rglob("environment.yaml"))
-    return _allowed(folders, names.check_environment_name)
-
-
-def _components(root: Path) -> Iterator[str]:
-    base = root / "components"
-    files = (file for file in base.rglob("*") if file.suffix in (".yaml", ".yml", ".json"))
-    paths = (file.relative_to(base).with_suffix("") for file in files if file.name != "params.yaml")
-    return _allowed((".".join(path.parts) for path in paths), names.check_app_name)
-
-
-def _prototypes(root: Path) -> Iterator[str]:
-    folders = (file.parent.name for file in (root / "vendor").glob("*/*/*/prototype.yaml"))
-    return _allowed(folders, names.check_package_name)
-
-
-def _packages(root: Path) -> Iterator[str]:
-    from mlstack.app.app import parse_package_ref
-
-    folders = (file.parent for file in (root / "vendor").glob("*/*/package.yaml"))
-    packages = (f"{folder.parent.name}/{folder.name.partition('@')[0]}" for folder in folders)
-    return _allowed(packages, parse_package_ref)
-
-
-def _parameters(component: str) -> Iterable[str]:
-    from mlstack.app.app import Component
-    from mlstack.app.app_dir import AppDir
-
-    app = AppDir.find(Path.cwd())
-    known = app.component(component)
-    return app.prototype(known.prototype).params if isinstance(known, Component) else ()
-
-
-def _completer(names_of: Callable[[Path], Iterable[str]]) -> Callable[[typer.Context, str], list[str]]:
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
-        root = _root()
-        return _matching(names_of(root), incomplete) if root is not None else []
+        here = Path.cwd()
+        root = next((folder for folder in (here, *here.parents) if (folder / "app.yaml").is_file()), None)
+        if root is None:
+            return []
+        paths, check = _names(kind, root)
+        allowed = set()
+        for name in paths:
+            with suppress(UsageError):
+                check(name)
+                allowed.add(name)
+        return _matching(allowed, incomplete)
 
     return complete
 
 
-environments = _completer(_environments)
-components = _completer(_components)
-prototypes = _completer(_prototypes)
-packages = _completer(_packages)
+def _names(kind: str, root: Path) -> tuple[Iterable[str], Callable[[str], object]]:
+    if kind == "environments":
+        base = root / "environments"
+        folders = (file.parent.relative_to(base).as_posix() for file in base.rglob("environment.yaml"))
+        return folders, names.check_environment_name
+    if kind == "components":
+        base = root / "components"
+        files = (file for file in base.rglob("*") if file.suffix in (".yaml", ".yml", ".json"))
+        paths = (file.relative_to(base).with_suffix("") for file in files if file.name != "params.yaml")
+        return (".".join(path.parts) for path in paths), names.check_app_name
+    vendor = root / "vendor"
+    if kind == "prototypes":
+        return (file.parent.name for file in vendor.glob("*/*/*/prototype.yaml")), names.check_package_name
+    from mlstack.app.app import parse_package_ref
+
+    packages = (file.parent.relative_to(vendor).as_posix() for file in vendor.glob("*/*/package.yaml"))
+    return (package.partition("@")[0] for package in packages), parse_package_ref
+
+
+environments = _completer("environments")
+components = _completer("components")
+prototypes = _completer("prototypes")
+packages = _completer("packages")
+
+
+def _matching(names: Iterable[str], incomplete: str) -> list[str]:
+    return sorted(name for name in names if name.startswith(incomplete))
 
 
 def formats(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -206,65 +201,38 @@ def component_lists(ctx: typer.Context, incomplete: str) -> list[str]:
 def component_and_parameter(ctx: typer.Context, incomplete: str) -> list[str]:
     """Give components for the first word, and for the second the parameters of that component."""
     words = [word for word in ctx.params.get("words") or () if not word.startswith("-")]
-    return _matching(_parameters(words[0]), incomplete) if words else components(ctx, incomplete)
+    return _parameters(words[0], incomplete) if words else components(ctx, incomplete)
 
 
 def parameters(ctx: typer.Context, incomplete: str) -> list[str]:
     """Give the parameters of the component that was named before."""
-    return _matching(_parameters(ctx.params.get("component") or ""), incomplete)
+    return _parameters(ctx.params.get("component") or "", incomplete)
 
 
-def mend_words(environ: MutableMapping[str, str]) -> None:
-    """Join what bash takes apart: it asks for `--env=g` as three words, of which `=` is one."""
-    words = environ.get("COMP_WORDS", "").split("\n")
-    at = int(environ.get("COMP_CWORD") or 0)
-    for index in range(len(words) - 2, 0, -1):
-        if words[index] == "=" and words[index - 1].startswith("--"):
-            words[index - 1 : index + 2] = ["".join(words[index - 1 : index + 2])]
-            at -= min(max(at - index + 1, 0), 2)
-    if len(words) > 1:
-        environ.update(COMP_WORDS="\n".join(words), COMP_CWORD=str(at))
+def _parameters(component: str, incomplete: str) -> list[str]:
+    from mlstack.app.app import Component
+    from mlstack.app.app_dir import AppDir
+
+    app = AppDir.find(Path.cwd())
+    chosen = app.component(component)
+    if not isinstance(chosen, Component):
+        return []
+    return _matching(app.prototype(chosen.prototype).params, incomplete)
 
 
-# --- the options that commands share ---
+# --- how options are declared ---
 
 
-def check_format(value: str) -> str:
-    """Give back the name of an output format.
-
-    Raises:
-        UsageError: no format has that name.
-    """
-    return _choice(value, tuple(FORMATS))
+def option(names: str, help_text: str, complete: Any = None, **facts: Any) -> Any:
+    """Declare an option by its names and the word for its value, if it takes one: `--namespace -n NAME`."""
+    words = names.split(" ")
+    metavar = words.pop() if not words[-1].startswith("-") else None
+    return typer.Option(*words, metavar=metavar, help=help_text, autocompletion=complete, **facts)
 
 
-def check_object_format(value: str) -> str:
-    """Give back the name of a format that whole objects can be printed in.
-
-    Raises:
-        UsageError: it is none.
-    """
-    return _choice(value, tuple(OBJECT_FORMATS))
-
-
-def _choice(value: str, known: tuple[str, ...]) -> str:
-    if value in known:
-        return value
-    raise UsageError(
-        f"no output format `{value}`", hint=f"use `-o {nearest(value, known) or '|'.join(known)}`"
-    )
-
-
-def split_names(values: Sequence[str] | None) -> list[str]:
-    """Give the names of an option that may be repeated and may hold several with commas between.
-
-    Raises:
-        UsageError: a name is empty, as that of a shell's unset variable, which must not mean everything.
-    """
-    names = [name.strip() for value in values or () for name in value.split(",")]
-    if not all(names):
-        raise UsageError("`-c` got an empty name", hint="write `-c NAME`, or `-c NAME,NAME`")
-    return names
+def word(metavar: str, help_text: str | None, complete: Any = None) -> Any:
+    """Declare a word of the command line; `[NAME]` may be left out."""
+    return typer.Argument(metavar=metavar, help=help_text, autocompletion=complete)
 
 
 def duration(text: str | float) -> float:
@@ -279,139 +247,137 @@ def duration(text: str | float) -> float:
         raise UsageError(str(error)) from error
 
 
-def check_on_failure(value: str) -> str:
-    """Give back what is to be done when an apply fails.
+def _one_of(known: Iterable[str]) -> Callable[[str], str]:
+    def check(value: str) -> str:
+        if value in known:
+            return value
+        hint = f"use `-o {nearest(value, known) or '|'.join(known)}`"
+        raise UsageError(f"no output format `{value}`", hint=hint)
 
-    Raises:
-        UsageError: it is neither of the two.
+    return check
+
+
+def _split_names(values: Sequence[str] | None) -> list[str]:
+    """Give the names of an option that may be repeated and may hold several with commas between.
+
+    An empty name, as that of a shell's unset variable, must not mean everything.
     """
+    names = [name.strip() for value in values or () for name in value.split(",")]
+    if not all(names):
+        raise UsageError("`-c` got an empty name", hint="write `-c NAME`, or `-c NAME,NAME`")
+    return names
+
+
+def _check_on_failure(value: str) -> str:
     if value in ("stop", "rollback"):
         return value
     raise UsageError(f"`--on-failure {value}` means nothing", hint="use stop or rollback")
 
 
-def example(*lines: str) -> str:
-    """Write the example at the end of a command's help."""
-    return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
+def _shared(kind: Any, default: Any, *declared: Any, **facts: Any) -> tuple[Any, Any]:
+    return Annotated[kind, option(*declared, **facts)], default
 
 
-def _flag(help_text: str, *names: str, default: bool = False) -> tuple[type, Any]:
-    return bool, typer.Option(default, *names, help=help_text)
+def _flag(names: str, help_text: str, *, default: bool = False) -> tuple[Any, Any]:
+    return _shared(bool, default, names, help_text)
 
 
-def _text(help_text: str, metavar: str, *names: str, **facts: Any) -> tuple[Any, Any]:
-    return str | None, typer.Option(None, *names, metavar=metavar, help=help_text, **facts)
+_TIME: dict[str, Any] = {"parser": duration, "show_default": False}
 
-
-def _duration(help_text: str, name: str) -> tuple[Any, Any]:
-    option = typer.Option(None, name, metavar="DURATION", parser=duration, help=help_text, show_default=False)
-    return float | None, option
-
-
-def _format(help_text: str, default: str, check: Callable[[str], str]) -> tuple[type, Any]:
-    names = ("--output", "-o")
-    return str, typer.Option(
-        default, *names, metavar="FORMAT", help=help_text, callback=check, autocompletion=formats
-    )
-
-
-# What is declared once: name in `session.given` -> type and option. Those that are called as fields of
-# `ApplyOptions` become these.
+# What is declared once: name in `session.given` -> type and option, default. Those that are called as fields
+# of `ApplyOptions` become these.
 SHARED: Mapping[str, tuple[Any, Any]] = {
-    "folder": (
-        Path | None,
-        typer.Option(
-            None, "--dir", metavar="DIR", help="The app directory, or a folder in it. Default: here."
-        ),
-    ),
-    "output": _format("How the result is printed: table, yaml, json or name.", "table", check_format),
-    "object_output": _format("How the objects are printed: yaml, json or name.", "yaml", check_object_format),
-    "kubeconfig": _text("Kubeconfig file. Default: `$KUBECONFIG`.", "FILE", "--kubeconfig"),
-    "env": (
-        str | None,
-        typer.Argument(
-            None,
-            metavar="[ENV]",
-            help="The environment. Default: the one chosen by `env current --set`.",
-            autocompletion=environments,
-        ),
-    ),
-    "components": (
-        list[str] | None,
-        typer.Option(
-            None,
-            "--component",
-            "-c",
-            metavar="NAME",
-            help="Only this component or module; `-c A,B` and `-c A -c B` take several.",
-            callback=split_names,
-            autocompletion=component_lists,
-        ),
-    ),
-    "sets": (
-        list[str] | None,
-        typer.Option(
-            None, "--set", metavar="[COMPONENT.]KEY=VALUE", help="A parameter for this run; repeatable."
-        ),
-    ),
-    "values": (
-        list[Path] | None,
-        typer.Option(
-            None, "--values", metavar="FILE", help="A YAML file of parameters for this run; repeatable."
-        ),
-    ),
-    "context": _text(
-        "Another kubectl context, for this run; it must lead to the same cluster.", "NAME", "--context"
-    ),
-    "namespace": _text("Another namespace, for this run.", "NAME", "--namespace", "-n"),
-    "create": _flag("Whether objects that are missing are created.", "--create/--no-create", default=True),
-    "prune": _flag(
-        "Whether objects that the files no longer bring are deleted.", "--prune/--no-prune", default=True
-    ),
-    "allow_large_prune": _flag("Also delete more than half of what was deployed.", "--allow-large-prune"),
-    "adopt": _flag("Take over objects of other apps, environments and tools.", "--adopt"),
-    "force_conflicts": _flag("Take fields from the programs that own them too.", "--force-conflicts"),
-    "keep_foreign_fields": _flag("Leave what people set by hand and no file has.", "--keep-foreign-fields"),
-    "allow_destructive": _flag(
-        "Let definitions lose fields and versions that exist.", "--allow-destructive-crds"
-    ),
-    "dry_run": _flag("The server says what would be done; nothing is written.", "--dry-run"),
-    "on_failure": (
+    "folder": _shared(Path | None, None, "--dir DIR", "The app directory, or a folder in it. Default: here."),
+    "output": _shared(
         str,
-        typer.Option(
-            "stop",
-            "--on-failure",
-            metavar="stop|rollback",
-            help="After a failure: stop, or apply the last revision that worked again.",
-            callback=check_on_failure,
-        ),
+        "table",
+        "--output -o FORMAT",
+        "How the result is printed: table, yaml, json or name.",
+        formats,
+        callback=_one_of(FORMATS),
+    ),
+    "object_output": _shared(
+        str,
+        "yaml",
+        "--output -o FORMAT",
+        "How the objects are printed: yaml, json or name.",
+        formats,
+        callback=_one_of(OBJECT_FORMATS),
+    ),
+    "kubeconfig": _shared(str | None, None, "--kubeconfig FILE", "Kubeconfig file. Default: `$KUBECONFIG`."),
+    "env": (
+        Annotated[
+            str | None,
+            word("[ENV]", "The environment. Default: the one chosen by `env current --set`.", environments),
+        ],
+        None,
+    ),
+    "components": _shared(
+        list[str] | None,
+        None,
+        "--component -c NAME",
+        "Only this component or module; `-c A,B` and `-c A -c B` take several.",
+        component_lists,
+        callback=_split_names,
+    ),
+    "sets": _shared(
+        list[str] | None, None, "--set [COMPONENT.]KEY=VALUE", "A parameter for this run; repeatable."
+    ),
+    "values": _shared(
+        list[Path] | None, None, "--values FILE", "A YAML file of parameters for this run; repeatable."
+    ),
+    "context": _shared(
+        str | None,
+        None,
+        "--context NAME",
+        "Another kubectl context, for this run; it must lead to the same cluster.",
+    ),
+    "namespace": _shared(str | None, None, "--namespace -n NAME", "Another namespace, for this run."),
+    "create": _flag("--create/--no-create", "Whether objects that are missing are created.", default=True),
+    "prune": _flag(
+        "--prune/--no-prune", "Whether objects that the files no longer bring are deleted.", default=True
+    ),
+    "allow_large_prune": _flag("--allow-large-prune", "Also delete more than half of what was deployed."),
+    "adopt": _flag("--adopt", "Take over objects of other apps, environments and tools."),
+    "force_conflicts": _flag("--force-conflicts", "Take fields from the programs that own them too."),
+    "keep_foreign_fields": _flag("--keep-foreign-fields", "Leave what people set by hand and no file has."),
+    "allow_destructive": _flag(
+        "--allow-destructive-crds", "Let definitions lose fields and versions that exist."
+    ),
+    "dry_run": _flag("--dry-run", "The server says what would be done; nothing is written."),
+    "on_failure": _shared(
+        str,
+        "stop",
+        "--on-failure stop|rollback",
+        "After a failure: stop, or apply the last revision that worked again.",
+        callback=_check_on_failure,
     ),
     "wait": _flag(
-        "Whether to return only when everything works, and what was deleted is gone.",
         "--wait/--no-wait",
+        "Whether to return only when everything works, and what was deleted is gone.",
         default=True,
     ),
-    "timeout_s": _duration(
+    "timeout_s": _shared(
+        float | None,
+        None,
+        "--timeout DURATION",
         "How long to wait for anything (90s, 5m, 1h): until it works, until it is gone."
         " Default: 5m, and 2m in which nothing goes.",
-        "--timeout",
+        **_TIME,
     ),
-    "wait_for_jobs": _flag("Wait also for training jobs and the like, until they run.", "--wait-for-jobs"),
-    "lock_timeout_s": _duration(
+    "wait_for_jobs": _flag("--wait-for-jobs", "Wait also for training jobs and the like, until they run."),
+    "lock_timeout_s": _shared(
+        float | None,
+        None,
+        "--lock-timeout DURATION",
         "How long to wait for another run on the environment; 0 refuses at once. Default: 30s.",
-        "--lock-timeout",
+        **_TIME,
     ),
-    "yes": _flag("Answer the question with yes.", "--yes", "-y"),
-    "yes_i_mean": _text("The name of the protected environment you mean.", "ENV", "--yes-i-mean"),
+    "yes": _flag("--yes -y", "Answer the question with yes."),
+    "yes_i_mean": _shared(
+        str | None, None, "--yes-i-mean ENV", "The name of the protected environment you mean."
+    ),
 }
 
-EnvName = Annotated[str, typer.Argument(metavar="ENV", help="The environment.", autocompletion=environments)]
-EnvOption = Annotated[
-    str | None,
-    typer.Option(
-        "--env",
-        metavar="ENV",
-        help="As it is in this environment. Default: what all share.",
-        autocompletion=environments,
-    ),
-]
+ENV = word("ENV", "The environment.", environments)
+ENV_OPTION = option("--env ENV", "As it is in this environment. Default: what all share.", environments)

@@ -26,108 +26,8 @@ if TYPE_CHECKING:
     from mlstack.kube.kubeconfig import Kubeconfig
     from mlstack.kube.transport import Counted
 
-Connect = Callable[[str, str | None], "Cluster"]
-ConnectOnce = Callable[[str, str | None, "Counted"], "Cluster"]
-
 # While it is only worked out what would change, a webhook that starts is waited for so long.
 WEBHOOK_S = 30.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ports:
-    """The ways out of the process that commands may use; tests put others in their place."""
-
-    connect: Connect  # opens the cluster behind a context; the second argument is `--kubeconfig`
-    kubeconfig: Callable[[str | None], Kubeconfig]  # the contexts of `--kubeconfig`, or of the user's files
-    clock: Clock
-    ask: Callable[[str], bool]  # puts a question on stderr and tells whether the answer was yes
-    ask_text: Callable[[str], str]  # puts a question on stderr and gives what was typed
-    interactive: Callable[[], bool]  # tells whether somebody is there to answer
-    who: Callable[[], str]  # names who runs this, as `user@host`, for the cluster's records
-    # As `connect`, but fails where that one waits; the third argument is told of each request.
-    connect_once: ConnectOnce = field(default_factory=lambda: connect_once)
-
-
-def real_ports() -> Ports:
-    """Give the ports of a person's machine."""
-    return Ports(
-        connect=connect,
-        kubeconfig=kubeconfig,
-        clock=SystemClock(),
-        ask=ask,
-        ask_text=ask_text,
-        interactive=interactive,
-        who=who,
-    )
-
-
-@dataclass(kw_only=True)
-class Session:
-    """One call of the program: its ports, the options before the command, and what the command shares."""
-
-    ports: Ports = field(default_factory=real_ports)
-    folder: Path | None = None  # where the app directory is looked for; None is the working directory
-    debug: bool = False
-    given: Mapping[str, Any] = field(default_factory=dict)  # the shared options of the command, by name
-    ctx: Any = None  # typer's context of the command
-
-    @cached_property
-    def app(self) -> AppDir:
-        """The app directory of `--dir`, else of the working directory upwards."""
-        from mlstack.app.app_dir import AppDir
-
-        return AppDir.find(self.given.get("folder") or self.folder or Path.cwd(), store=code_store())
-
-    def environment(self, name: str | None) -> str:
-        """Give the environment that was named, else the one chosen by `env current --set`.
-
-        Raises:
-            UsageError: none was named, and none is chosen.
-        """
-        name = name or self.app.current_environment()
-        if name is None:
-            hint = "name one, or choose one: mlstack env current --set ENV"
-            raise UsageError("which environment?", hint=hint)
-        return name
-
-    def overrides(self) -> Overrides:
-        """Read the parameters given for one run."""
-        from mlstack.app import files
-
-        return files.read(self.given.get("sets") or (), self.given.get("values") or ())
-
-    def target(self, environment: str | None) -> Target:
-        """Say what a deploy command is about, as its options have it."""
-        from mlstack.deploy.target import Target
-
-        return Target(
-            app=self.app,
-            environment=self.environment(environment),
-            components=self.given.get("components") or (),
-            overrides=self.overrides(),
-            store=code_store(),
-            context=self.given.get("context"),
-            namespace=self.given.get("namespace"),
-            who=self.ports.who(),
-            holder=self.lock_holder(),
-        )
-
-    def apply_options(self, **fixed: Any) -> ApplyOptions:
-        """Give what was chosen for an apply, by the options that are called as its fields."""
-        from mlstack.deploy.changes import ApplyOptions
-
-        names = [option.name for option in fields(ApplyOptions) if option.name in self.given]
-        return ApplyOptions(**{**{name: self.given[name] for name in names}, **fixed})
-
-    def opener(self) -> Callable[[str], Cluster]:
-        """Give the function that operations use to open a cluster by its context."""
-        from mlstack.kube.client import SecretAware
-
-        return lambda context: SecretAware(self.ports.connect(context, self.given["kubeconfig"]))
-
-    def lock_holder(self) -> Holder:
-        """Name this run, for the lock of an environment."""
-        return holder(self.ports.who())
 
 
 class SystemClock:
@@ -169,19 +69,6 @@ def connect_once(context: str, kubeconfig: str | None, counted: Counted) -> Clus
     return connect.connect(context, kubeconfig=kubeconfig, counted=counted)
 
 
-def own_namespace(session: Session, context: str | None, kubeconfig: str | None) -> str:
-    """Give the namespace that a program has for its own objects: its pod's, else that of the context."""
-    in_pod = os.environ.get("POD_NAMESPACE", "")
-    if in_pod and not context:
-        return in_pod
-    try:
-        known = session.ports.kubeconfig(kubeconfig)
-    except NotFoundError:
-        return in_pod or "default"
-    chosen = known.contexts.get(context or known.current_context or "")
-    return chosen.namespace if chosen else in_pod or "default"
-
-
 def interactive() -> bool:
     """Tell whether questions can be asked: a person types and reads what is asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()
@@ -210,18 +97,118 @@ def ask_text(question: str) -> str:
     return sys.stdin.readline().strip()
 
 
-def code_store() -> Cache:
-    """Open the store of compiled templates and passed parameter sets."""
-    from mlstack import disk_cache
-
-    return disk_cache.of_user(os.environ)
-
-
 def kubeconfig(path: str | None) -> Kubeconfig:
     """Read the contexts of `--kubeconfig`, else of `$KUBECONFIG`, else of the user's default file."""
     from mlstack.kube import kubeconfig
 
     return kubeconfig.load(path, os.environ)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ports:
+    """The ways out of the process that commands may use; tests put others in their place."""
+
+    # opens the cluster behind a context; the second argument is `--kubeconfig`
+    connect: Callable[[str, str | None], Cluster] = connect
+    # the contexts of `--kubeconfig`, or of the user's files
+    kubeconfig: Callable[[str | None], Kubeconfig] = kubeconfig
+    clock: Clock = field(default_factory=SystemClock)
+    ask: Callable[[str], bool] = ask  # puts a question on stderr and tells whether the answer was yes
+    ask_text: Callable[[str], str] = ask_text  # puts a question on stderr and gives what was typed
+    interactive: Callable[[], bool] = interactive  # tells whether somebody is there to answer
+    who: Callable[[], str] = who  # names who runs this, as `user@host`, for the cluster's records
+    # As `connect`, but fails where that one waits; the third argument is told of each request.
+    connect_once: Callable[[str, str | None, Counted], Cluster] = connect_once
+
+
+@dataclass(kw_only=True)
+class Session:
+    """One call of the program: its ports, the options before the command, and what the command shares."""
+
+    ports: Ports = field(default_factory=Ports)
+    folder: Path | None = None  # where the app directory is looked for; None is the working directory
+    debug: bool = False
+    given: Mapping[str, Any] = field(default_factory=dict)  # the shared options of the command, by name
+    ctx: Any = None  # typer's context of the command
+
+    @cached_property
+    def app(self) -> AppDir:
+        """The app directory of `--dir`, else of the working directory upwards."""
+        from mlstack.app.app_dir import AppDir
+
+        return AppDir.find(self.given.get("folder") or self.folder or Path.cwd(), store=code_store())
+
+    def environment(self, name: str | None) -> str:
+        """Give the environment that was named, else the one chosen by `env current --set`.
+
+        Raises:
+            UsageError: none was named, and none is chosen.
+        """
+        name = name or self.app.current_environment()
+        if name is None:
+            hint = "name one, or choose one: mlstack env current --set ENV"
+            raise UsageError("which environment?", hint=hint)
+        return name
+
+    def overrides(self) -> Overrides:
+        """Read the parameters given for one run."""
+        from mlstack.app import files
+
+        return files.read(self.given.get("sets") or (), self.given.get("values") or ())
+
+    def target(self, environment: str | None = None) -> Target:
+        """Say what a deploy command is about, as its options have it."""
+        from mlstack.deploy.target import Target
+
+        environment = environment or self.given.get("env")
+        return Target(
+            app=self.app,
+            environment=self.environment(environment),
+            components=self.given.get("components") or (),
+            overrides=self.overrides(),
+            store=code_store(),
+            context=self.given.get("context"),
+            namespace=self.given.get("namespace"),
+            who=self.ports.who(),
+            holder=self.lock_holder(),
+        )
+
+    def lock_holder(self) -> Holder:
+        """Name this run, for the lock of an environment."""
+        return holder(self.ports.who())
+
+    def apply_options(self, **fixed: Any) -> ApplyOptions:
+        """Give what was chosen for an apply, by the options that are called as its fields."""
+        from mlstack.deploy.changes import ApplyOptions
+
+        names = [option.name for option in fields(ApplyOptions) if option.name in self.given]
+        return ApplyOptions(**{**{name: self.given[name] for name in names}, **fixed})
+
+    def opener(self) -> Callable[[str], Cluster]:
+        """Give the function that operations use to open a cluster by its context."""
+        from mlstack.kube.client import SecretAware
+
+        return lambda context: SecretAware(self.ports.connect(context, self.given["kubeconfig"]))
+
+
+def own_namespace(session: Session, context: str | None, kubeconfig: str | None) -> str:
+    """Give the namespace that a program has for its own objects: its pod's, else that of the context."""
+    in_pod = os.environ.get("POD_NAMESPACE", "")
+    if in_pod and not context:
+        return in_pod
+    try:
+        known = session.ports.kubeconfig(kubeconfig)
+    except NotFoundError:
+        return in_pod or "default"
+    chosen = known.contexts.get(context or known.current_context or "")
+    return chosen.namespace if chosen else in_pod or "default"
+
+
+def code_store() -> Cache:
+    """Open the store of compiled templates and passed parameter sets."""
+    from mlstack import disk_cache
+
+    return disk_cache.of_user(os.environ)
 
 
 def read_text(file: Path) -> str:

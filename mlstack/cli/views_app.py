@@ -74,34 +74,40 @@ def _environment_list(result: app.EnvironmentList) -> Page:
 
 @view
 def _environment_description(result: app.EnvironmentDescription) -> Page:
-    blocks = facts(
-        ("name", result.name),
-        ("file", result.file),
-        ("context", result.context),
-        ("namespace", result.namespace),
-        ("kubernetes", result.kubernetes_version),
-        ("extends", result.extends),
-        ("targets", ", ".join(result.targets) or "all components"),
-        ("protected", "yes" if result.protected else "no"),
-        ("writes to", _reach(result)),
-        ("load balancers", "must get an address" if result.wait_for_load_balancer else "need no address"),
-        ("cluster", (result.cluster or {}).get("uid") or "not contacted yet"),
-    )
-    rows = [
+    from mlstack.app.app import Environment
+    from mlstack.app.declare import keys_of
+
+    environment, cluster = result.environment, result.environment.cluster
+    reach = ", ".join(environment.allowed_namespaces)
+    if environment.cluster_scoped == "refused":
+        reach = f"{reach or 'any namespace'}, nothing outside namespaces"
+    elif reach:
+        reach += ", and outside namespaces"
+    # Keys whose line is not just their name and value.
+    lines = {
+        "kubernetes_version": ("kubernetes", environment.kubernetes_version),
+        "targets": ("targets", ", ".join(environment.targets) or "all components"),
+        "allowed_namespaces": ("writes to", reach),
+        "cluster_scoped": ("", ""),  # in the line before
+        "wait_for_load_balancer": (
+            "load balancers",
+            "must get an address" if environment.wait_for_load_balancer else "need no address",
+        ),
+        "cluster": ("cluster", (cluster and cluster.uid) or "not contacted yet"),
+    }
+    rows = [("name", environment.name), ("file", environment.file)]
+    for key in keys_of(Environment):
+        value = getattr(environment, key.field)
+        plain = ("no", "yes")[value] if isinstance(value, bool) else value
+        rows.append(lines.get(key.field, (key.field.replace("_", " "), plain)))
+    values = [
         (component, name, one_line_value(value))
         for component, values in (("all", result.globals), *result.components.items())
         for name, value in values.items()
     ]
-    if rows:
-        blocks += [TextLine(""), table("COMPONENT PARAM VALUE", rows)]
-    return Page(tuple(blocks), (result.name,))
-
-
-def _reach(result: app.EnvironmentDescription) -> str:
-    places = ", ".join(result.allowed_namespaces)
-    if result.cluster_scoped == "allowed":
-        return f"{places}, and outside namespaces" if places else ""
-    return f"{places or 'any namespace'}, nothing outside namespaces"
+    blocks = facts(*rows)
+    blocks += [TextLine(""), table("COMPONENT PARAM VALUE", values)] if values else []
+    return Page(tuple(blocks), (environment.name,))
 
 
 @view

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mlstack.app import files, layout, schema
-from mlstack.app.app import ClusterScoped, Component, Environment, RegistryRef
+from mlstack.app.app import Component, Environment, RegistryRef
 from mlstack.app.app_dir import AppDir
+from mlstack.app.declare import keys_of
 from mlstack.app.edit import app_lock
 from mlstack.app.files import read_folder
 from mlstack.app.params import Layer, merge
@@ -90,36 +91,15 @@ class EnvironmentList:
 class EnvironmentDescription:
     """One environment with everything it inherits; `globals` are for all components that declare them."""
 
-    name: str
-    file: str
-    context: str
-    namespace: str
-    kubernetes_version: str
-    extends: str | None
-    targets: tuple[str, ...]
-    protected: bool
-    allowed_namespaces: tuple[str, ...]
-    cluster_scoped: ClusterScoped
-    wait_for_load_balancer: bool
-    cluster: Mapping[str, str | None] | None
+    environment: Environment
     globals: Mapping[str, Any]
     components: Mapping[str, Mapping[str, Any]]
 
-
-@dataclass(frozen=True, kw_only=True)
-class EnvironmentSettings:
-    """What to change about an environment; None leaves a thing as it is."""
-
-    name: str | None = None
-    context: str | None = None
-    namespace: str | None = None
-    kubernetes_version: str | None = None
-    targets: tuple[str, ...] | None = None
-    protected: bool | None = None
-    allowed_namespaces: tuple[str, ...] | None = None
-    cluster_scoped: ClusterScoped | None = None
-    wait_for_load_balancer: bool | None = None
-    forget_cluster: bool = False
+    def to_dict(self) -> dict[str, Any]:
+        """Give the keys of its file, then the parameters."""
+        settings = {key.name: getattr(self.environment, key.field) for key in keys_of(Environment)}
+        about = {"name": self.environment.name, "file": self.environment.file, **settings}
+        return {**about, "globals": self.globals, "components": self.components}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,18 +199,15 @@ def describe_environment(app: AppDir, name: str) -> EnvironmentDescription:
     environment = app.environment(name)
     chain = app.environment_chain(name)
     components = sorted({component for layer in chain for component in layer.components})
-    values = {
-        component: _merged(layer.components[component] for layer in chain if component in layer.components)
-        for component in components
-    }
-    return row(
-        EnvironmentDescription,
-        environment,
-        name=name,
-        cluster=asdict(environment.cluster) if environment.cluster is not None else None,
+    return EnvironmentDescription(
+        environment=environment,
         globals=_masked(_merged(layer.globals for layer in chain), _secret_names(app)),
         components={
-            component: _masked(values[component], _secret_names(app, component)) for component in components
+            component: _masked(
+                _merged(layer.components[component] for layer in chain if component in layer.components),
+                _secret_names(app, component),
+            )
+            for component in components
         },
     )
 
@@ -265,62 +242,54 @@ def _masked(values: Mapping[str, Any], secret: frozenset[str] | None) -> dict[st
 
 
 def change_environment(
-    app: AppDir, name: str, settings: EnvironmentSettings, *, kubeconfig: Kubeconfig | None = None
+    app: AppDir,
+    name: str,
+    changes: Mapping[str, Any],
+    *,
+    new_name: str | None = None,
+    forget_cluster: bool = False,
+    kubeconfig: Kubeconfig | None = None,
 ) -> EnvironmentChanged:
     """Change an environment; another context, or `forget_cluster`, takes the binding to a cluster away.
 
-    A new context must be known to `kubeconfig`, if there is one.
+    `changes` are new values by the key of its file; an empty list removes the key. A new context must be
+    known to `kubeconfig`, if there is one.
 
     Raises:
         NotFoundError: no such environment, context, component or module.
-        UsageError: the new name is taken, or a name is unfit.
-        ConfigError: mlstack does not know the Kubernetes version.
+        UsageError: the new name is taken, or a name or the Kubernetes version is unfit.
     """
     from mlstack.validate.validate import check_version
 
+    changes = dict(changes)
     with app.locked():
         environment = app.environment(name)
-        for namespace in (settings.namespace, *(settings.allowed_namespaces or ())):
-            if namespace is not None:
-                check_namespace(namespace)
-        version = settings.kubernetes_version
-        if version is not None:
+        namespace = changes.get("namespace")
+        for used in (*([namespace] if namespace is not None else []), *changes.get("allowedNamespaces", ())):
+            check_namespace(used)
+        if "kubernetesVersion" in changes:
             try:
-                version = check_version(version, environment=name)
+                changes["kubernetesVersion"] = check_version(changes["kubernetesVersion"], environment=name)
             except ConfigError as error:  # it was typed
                 raise UsageError(error.message, hint=error.hint) from error
-        if settings.context is not None and kubeconfig is not None:
-            kubeconfig.context(settings.context)
-        if settings.targets:
-            app.selected(None, settings.targets)
-        changes = _changes(replace(settings, kubernetes_version=version))
-        forget = settings.forget_cluster or settings.context not in (None, environment.context)
+        context = changes.get("context")
+        if context is not None and kubeconfig is not None:
+            kubeconfig.context(context)
+        if changes.get("targets"):
+            app.selected(None, changes["targets"])
+        lists = {key: list(value) or None for key, value in changes.items() if isinstance(value, tuple)}
+        changes = {key: value for key, value in changes.items() if key not in lists} | lists
+        forget = forget_cluster or context not in (None, environment.context)
         if changes or forget:
             app.edit_environment(name, {**changes, **({"cluster": None} if forget else {})})
-        if settings.name is not None and settings.name != name:
-            app.rename_environment(name, settings.name)
-            changes["name"] = settings.name
+        if new_name is not None and new_name != name:
+            app.rename_environment(name, new_name)
+            changes["name"] = new_name
     return EnvironmentChanged(
-        name=settings.name or name,
+        name=new_name or name,
         changes=changes,
         cluster_forgotten=forget and environment.cluster is not None,
     )
-
-
-def _changes(settings: EnvironmentSettings) -> dict[str, Any]:
-    """Give the new values by the key of the file; an empty list removes the key."""
-    values = {
-        "context": settings.context,
-        "namespace": settings.namespace,
-        "kubernetesVersion": settings.kubernetes_version,
-        "protected": settings.protected,
-        "clusterScoped": settings.cluster_scoped,
-        "waitForLoadBalancer": settings.wait_for_load_balancer,
-    }
-    lists = {"targets": settings.targets, "allowedNamespaces": settings.allowed_namespaces}
-    return {key: value for key, value in values.items() if value is not None} | {
-        key: list(names) or None for key, names in lists.items() if names is not None
-    }
 
 
 def remove_environment(app: AppDir, name: str) -> EnvironmentRemoved:

@@ -1,1 +1,58 @@
-"""One file a noun or family of commands; each is imported when one of its commands runs."""
+"""The table of commands, each with the place of its group or function, and the help of the program itself.
+
+A command line that is only asked for help imports nothing else.
+"""
+
+# Name -> `module.group[.command]` below this folder, and what it does.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "init": ("app.top.init", "Create an app directory"),
+    "registry": ("packages.registry", "Where packages come from: add, list, describe, index"),
+    "pkg": ("packages.pkg", "Packages of prototypes: install, list, describe, rm"),
+    "prototype": ("packages.prototype", "What can be generated: list, search, describe, preview, use"),
+    "generate": ("packages.top.generate", "Make a component from a prototype"),
+    "component": ("packages.component", "What the app deploys: list, rm"),
+    "param": ("param.param", "Parameters: set, unset, list, diff, explain"),
+    "env": ("app.env", "Environments: add, list, describe, set, rm, current"),
+    "render": ("deploy.top.render", "Print the Kubernetes objects of an environment"),
+    "show": ("deploy.top.render", "The same as render"),
+    "validate": ("deploy.top.validate", "Check the objects of an environment, offline"),
+    "diff": ("deploy.top.diff", "Show what apply would change in the cluster"),
+    "plan": ("deploy.top.plan", "Keep what apply would do in a file, to be approved"),
+    "apply": ("deploy.top.apply", "Make the cluster match the app"),
+    "delete": ("deploy.top.delete", "Remove an environment's objects from the cluster"),
+    "status": ("deploy.top.status", "Tell whether what was applied works, and why not"),
+    "history": ("deploy.history", "What was applied to an environment: list, show, diff"),
+    "unlock": ("deploy.top.unlock", "Free an environment that a dead run left locked"),
+    "rollback": ("deploy.top.rollback", "Apply an earlier revision again"),
+    "elastic": ("elastic.commands", "Elastic training jobs: run, plan, status, simulate"),
+    "demo": ("demo.top.demo", "See it all work, on a cluster in memory"),
+    "schema": ("shell.top.schema", "Print the JSON Schema of a file or of what a command prints"),
+    "completion": ("shell.top.completion", "Print the completion script of a shell"),
+    "version": ("shell.top.version", "Print the versions of mlstack and its libraries"),
+}
+OPTIONS = {
+    "--dir DIR": "The app directory. Default: here.",
+    "--debug": "Show the traceback of an internal fault.",
+    "--version": "Print the version.",
+    "-h, --help": "Show this message and exit.",
+}
+SUMMARY = "Package and deploy machine-learning stacks on Kubernetes."
+NEXT_STEP = "Start with `mlstack demo`, or with `mlstack init NAME`. `mlstack help COMMAND` tells more."
+
+
+def program_help(columns: int) -> str:
+    """Write the help of the program for a terminal of so many columns, as typer lays help out."""
+    from textwrap import fill
+
+    width = max(min(columns, 80) - 2, 50)
+    lines = ["Usage: mlstack [OPTIONS] COMMAND [ARGS]...", ""]
+    lines += [fill(SUMMARY, width, initial_indent="  ", subsequent_indent="  ")]
+    commands = {name: text for name, (_, text) in COMMANDS.items()}
+    for heading, rows in (("Options", OPTIONS), ("Commands", commands)):
+        names = max(map(len, rows))
+        lines += ["", f"{heading}:"]
+        for name, text in rows.items():
+            lines += [
+                fill(text, width, initial_indent=f"  {name:<{names}}  ", subsequent_indent=" " * (names + 4))
+            ]
+    return "\n".join([*lines, "", fill(NEXT_STEP, width)])

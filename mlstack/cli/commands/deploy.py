@@ -6,22 +6,23 @@ And `history list, show, diff` and `unlock`.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import typer
-
-from mlstack.cli import options, page
+from mlstack.cli import page
 from mlstack.cli.main import ListingGroup, family
+from mlstack.cli.options import duration, environments, option, word
 from mlstack.cli.output import emit, emit_objects, is_terminal, object_files, say, write
 from mlstack.cli.ports import Session, code_store
 from mlstack.errors import MlstackError, UsageError
 
 if TYPE_CHECKING:
-    from mlstack.deploy.changes import ApplyOptions
-    from mlstack.deploy.target import Target
-    from mlstack.objects.kube_object import DesiredState
+    from mlstack.deploy.plan import ApplyPlan
     from mlstack.operations.history import UnlockPlan
+
+Result = TypeVar("Result")
 
 top = family()
 history = family(
@@ -33,6 +34,22 @@ history = family(
 PLACE = "context namespace"
 CLUSTER = "kubeconfig folder output"
 CONFIRMED = "lock_timeout_s yes yes_i_mean"
+APPLY = "prune allow_large_prune adopt force_conflicts keep_foreign_fields allow_destructive"
+
+
+def _from_cluster(
+    session: Session,
+    read: Callable[..., Result],
+    *args: Any,
+    doing: str = "comparing with the cluster",
+    env: str | None = None,
+    **options: Any,
+) -> Result:
+    """Call an operation that reads the cluster of an environment, and say on terminals what is going on."""
+    target = session.target(env)
+    with page.waiting(doing):
+        return read(target, *args, opener=session.opener(), **options)
+
 
 # --- before anything is written ---
 
@@ -40,42 +57,31 @@ CONFIRMED = "lock_timeout_s yes yes_i_mean"
 @top.command(
     takes="env components sets values out folder object_output",
     examples=["mlstack render gke -c cnn", "mlstack render gke --out manifests/"],
+    out=option("--out DIR", "Write one file an object into a folder."),
 )
-def render(
-    session: Session,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Write one file an object into a folder.")
-    ] = None,
-) -> int:
+def render(session: Session, out: Path | None = None) -> int:
     """Print the Kubernetes objects of an environment; needs no cluster."""
+    from mlstack.app import atomic
     from mlstack.operations import render
 
     given = session.given
     state = render.render_environment(
         session.app,
         session.environment(given["env"]),
-        components=given["components"] or (),
+        components=given["components"],
         overrides=session.overrides(),
         store=code_store(),
     )
     if out is None:
         return emit_objects(state, given["object_output"])
-    return _write_objects(state, out, given["object_output"])
-
-
-def _write_objects(state: DesiredState, out: Path, output_format: str) -> int:
-    from mlstack.app import atomic
-
-    if output_format == "name":
+    if given["object_output"] == "name":
         raise UsageError("`--out` writes whole objects, `-o name` only names", hint="leave one of them out")
-    files = object_files(state.objects, output_format)
+    files = object_files(state.objects, given["object_output"])
     atomic.write_files(
         {out / path: content for path, (_, content) in files.items()},
         private=[out / path for path, (manifest, _) in files.items() if manifest.kind == "Secret"],
     )
-    for note in state.notes:
-        say(f"note: {note}")
-    say(f"{len(files)} files in {out}")
+    say(*(f"note: {note}" for note in state.notes), f"{len(files)} files in {out}")
     return 0
 
 
@@ -87,7 +93,7 @@ def validate(session: Session) -> object:
     return render.validate_environment(
         session.app,
         session.environment(session.given["env"]),
-        components=session.given["components"] or (),
+        components=session.given["components"],
         overrides=session.overrides(),
         store=code_store(),
     )
@@ -102,58 +108,47 @@ def validate(session: Session) -> object:
         "mlstack diff local:minikube local:gke",
         "mlstack diff remote:minikube remote:gke --summary",
     ],
+    other=word(
+        "[OTHER]",
+        "Compare with this environment: `local:ENV` is its files, `remote:ENV` its cluster.",
+        environments,
+    ),
+    live=option("--live", "Tell of each live difference who made it, and when."),
+    summary=option("--summary", "Show the names of objects alone."),
 )
-def diff(
-    session: Session,
-    other: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[OTHER]",
-            help="Compare with this environment: `local:ENV` is its files, `remote:ENV` its cluster.",
-            autocompletion=options.environments,
-        ),
-    ] = None,
-    live: Annotated[
-        bool, typer.Option("--live", help="Tell of each live difference who made it, and when.")
-    ] = False,
-    summary: Annotated[bool, typer.Option("--summary", help="Show the names of objects alone.")] = False,
-) -> int:
+def diff(session: Session, other: str | None = None, live: bool = False, summary: bool = False) -> int:
     """Show what apply would change; exits with 1 when there is anything."""
     from mlstack.deploy import compare
     from mlstack.operations import deploy, history
 
-    env = session.given["env"]
-    if other is not None:
-        _refuse_beside_other(
-            live=live, context=session.given["context"], namespace=session.given["namespace"]
-        )
-        left, right = compare.read_side(env or ""), compare.read_side(other)
-        target = session.target(left.environment)
-        with page.waiting(f"comparing {left} with {right}"):
-            result: object = history.compare_environments(target, left, right, opener=session.opener())
-        return _emit_diff(session, result, summary=summary)
-    target = session.target(env if env is None else compare.read_side(env).environment)
+    given = session.given
+    env = given["env"]
+    result: object
     try:
-        with page.waiting("comparing with the cluster"):
+        if other is not None:
+            named = {"live": live, "context": given["context"], "namespace": given["namespace"]}
+            name = next((name for name, value in named.items() if value), None)
+            if name is not None:
+                raise UsageError(
+                    f"`--{name}` is about one environment, and two are named",
+                    hint="mlstack diff local:A remote:B",
+                )
+            sides = compare.read_side(env or ""), compare.read_side(other)
+            doing = f"comparing {sides[0]} with {sides[1]}"
+            env = sides[0].environment
+            result = _from_cluster(session, history.compare_environments, *sides, doing=doing, env=env)
+        else:
+            env = env and compare.read_side(env).environment
             if live:
-                result = history.find_drift(target, opener=session.opener())
+                result = _from_cluster(session, history.find_drift, env=env)
             else:
                 how = session.apply_options(dry_run=True)
-                result = deploy.diff(target, opener=session.opener(), options=how)
+                result = _from_cluster(session, deploy.diff, env=env, options=how)
     except MlstackError as error:
         if error.partial is not None:  # all but what the server does not accept
             _emit_diff(session, error.partial, summary=summary)
         raise
     return _emit_diff(session, result, summary=summary)
-
-
-def _refuse_beside_other(**given: object) -> None:
-    """Refuse options that speak of one environment beside a second one."""
-    named = next((name for name, value in given.items() if value), None)
-    if named is not None:
-        raise UsageError(
-            f"`--{named}` is about one environment, and two are named", hint="mlstack diff local:A remote:B"
-        )
 
 
 def _emit_diff(session: Session, result: object, *, summary: bool) -> int:
@@ -165,29 +160,19 @@ def _emit_diff(session: Session, result: object, *, summary: bool) -> int:
     return 0 if getattr(result, "ok", True) else 1
 
 
-APPLY = "prune allow_large_prune adopt force_conflicts keep_foreign_fields allow_destructive"
-
-
 @top.command(
     takes=f"env out components sets values {PLACE} create {APPLY} wait timeout_s wait_for_jobs {CLUSTER}",
     examples=["mlstack plan gke --out plan.json", "mlstack apply plan.json --dry-run"],
+    out=option("--out FILE.json", "Write a plan file, for `mlstack apply FILE.json`."),
 )
-def plan(
-    session: Session,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE.json", help="Write a plan file, for `mlstack apply FILE.json`."),
-    ] = None,
-) -> object:
+def plan(session: Session, out: Path | None = None) -> object:
     """Show what apply would do, and keep it in a file that apply takes in place of ENV."""
     from mlstack.operations import deploy
 
     if out is not None and out.suffix != ".json":
         raise UsageError(f"a plan file ends with `.json`, got `{out}`", hint=f"--out {out}.json")
-    target = session.target(session.given["env"])
     how = session.apply_options(dry_run=True)
-    with page.waiting("comparing with the cluster"):
-        return deploy.plan(target, opener=session.opener(), clock=session.ports.clock, options=how, out=out)
+    return _from_cluster(session, deploy.plan, clock=session.ports.clock, options=how, out=out)
 
 
 # --- runs ---
@@ -203,81 +188,67 @@ def apply(session: Session) -> int:
     from mlstack.cli import run_reporter
     from mlstack.operations import deploy
 
-    env, clock = session.given["env"], session.ports.clock
-    target = session.target(env)
-    how = session.apply_options()
-    file = _plan_file(env)
-    if file is not None:
-        _refuse_decided(target, how)
-    with page.waiting("comparing with the cluster"):
-        if file is None:
-            plan = deploy.plan_apply(target, opener=session.opener(), options=how)
-        else:
-            plan = deploy.plan_approved(file, target, opener=session.opener(), options=how)
+    given, clock, how = session.given, session.ports.clock, session.apply_options()
+    # A plan file ends with `.json` and exists, or has a folder before it.
+    word = given["env"] or ""
+    file = Path(word) if word.endswith(".json") and ("/" in word or Path(word).is_file()) else None
+    if file is None:
+        plan = _from_cluster(session, deploy.plan_apply, options=how)
+    else:
+        _refuse_decided(session)
+        plan = _from_cluster(session, partial(deploy.plan_approved, file), options=how)
     # A plan file was approved when it was made; a protected environment wants its name all the same.
-    is_sure = session.given["yes"] or file is not None
+    is_sure = given["yes"] or file is not None
     if not how.dry_run and not run_reporter.confirmed(plan, "apply", session, yes=is_sure):
         return 1
+    with run_reporter.going_back(plan, given["output"], clock=clock) as going:
+        return _carry_out(session, going, deploy.apply)
+
+
+def _carry_out(session: Session, plan: ApplyPlan, run: Callable[..., Any]) -> int:
+    from mlstack.cli import run_reporter
+
     output = session.given["output"]
-    with (
-        run_reporter.going_back(plan, output, clock=clock) as going,
-        run_reporter.reporting(plan.report, output) as on_event,
-    ):
-        result = deploy.apply(going, on_event=on_event, clock=clock)
+    with run_reporter.reporting(plan.report, output) as on_event:
+        result = run(plan, on_event=on_event, clock=session.ports.clock)
     return run_reporter.finish(result, output)
 
 
-def _plan_file(word: str | None) -> Path | None:
-    """Tell a plan file from an environment: it ends with `.json` and exists, or has a folder before it."""
-    if word is None or not word.endswith(".json"):
-        return None
-    return Path(word) if "/" in word or Path(word).is_file() else None
-
-
-def _refuse_decided(target: Target, how: ApplyOptions) -> None:
+def _refuse_decided(session: Session) -> None:
     """Refuse options whose answer stands in the plan file."""
     from mlstack.deploy.changes import DECIDING, ApplyOptions
 
-    usual = ApplyOptions()
-    named = (name for name in DECIDING if getattr(how, name) != getattr(usual, name))
-    given = [_SPELLED.get(name, f"--{name.replace('_', '-')}") for name in named]
-    given += ["--component"] if target.components else []
-    given += ["--namespace"] if target.namespace else []
-    if given:
-        raise UsageError(f"the plan file decides `{given[0]}`", hint="give it when the plan is made")
-
-
-_SPELLED = {"create": "--no-create", "prune": "--no-prune", "allow_destructive": "--allow-destructive-crds"}
+    spelled = {"create": "no-create", "prune": "no-prune", "allow_destructive": "allow-destructive-crds"}
+    options, usual = session.apply_options(), ApplyOptions()
+    named = [name for name in DECIDING if getattr(options, name) != getattr(usual, name)]
+    words = [spelled.get(name, name.replace("_", "-")) for name in named]
+    words += ["component"] if session.given["components"] else []
+    words += ["namespace"] if session.given["namespace"] else []
+    if words:
+        raise UsageError(f"the plan file decides `--{words[0]}`", hint="give it when the plan is made")
 
 
 @top.command(
     takes=f"env components {PLACE} include_crds include_namespaces include_claims include_foreign"
     f" grace_period wait timeout_s dry_run {CONFIRMED} {CLUSTER}",
     examples=["mlstack delete minikube -c cnn", "mlstack delete minikube --yes"],
+    include_crds=option("--crds", "Delete CRDs too, and with them every object of their kinds."),
+    include_namespaces=option("--namespaces", "Delete namespaces too, and with them all they hold."),
+    include_claims=option("--claims", "Delete volume claims too, and with them their data."),
+    include_foreign=option(
+        "--foreign", "With `--namespaces`: also what others made in them, and what annotations keep."
+    ),
+    grace_period=option("--grace-period SECONDS", "Time for pods to end.", min=0),
+    wait=option("--wait/--no-wait", "Whether to go on until everything is gone."),
 )
 def delete(
     session: Session,
-    include_crds: Annotated[
-        bool, typer.Option("--crds", help="Delete CRDs too, and with them every object of their kinds.")
-    ] = False,
-    include_namespaces: Annotated[
-        bool, typer.Option("--namespaces", help="Delete namespaces too, and with them all they hold.")
-    ] = False,
-    include_claims: Annotated[
-        bool, typer.Option("--claims", help="Delete volume claims too, and with them their data.")
-    ] = False,
-    include_foreign: Annotated[
-        bool,
-        typer.Option(
-            "--foreign", help="With `--namespaces`: also what others made in them, and what annotations keep."
-        ),
-    ] = False,
-    grace_period: Annotated[
-        int | None, typer.Option("--grace-period", metavar="SECONDS", min=0, help="Time for pods to end.")
-    ] = None,
-    wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Whether to go on until everything is gone.")
-    ] = True,
+    include_crds: bool = False,
+    include_namespaces: bool = False,
+    include_claims: bool = False,
+    include_foreign: bool = False,
+    grace_period: int | None = None,
+    wait: bool = True,
 ) -> int:
     """Remove an environment's objects from the cluster, in reverse order; always asks."""
     from mlstack.cli import run_reporter
@@ -285,7 +256,6 @@ def delete(
     from mlstack.operations import deploy
 
     given = session.given
-    target = session.target(given["env"])
     if include_foreign and not include_namespaces:
         raise UsageError("`--foreign` is about what lies in a namespace that goes", hint="add --namespaces")
     keep = KeepOptions(
@@ -294,41 +264,33 @@ def delete(
         claims=not include_claims,
         foreign=not include_foreign,
     )
-    with page.waiting("looking at the cluster"):
-        plan = deploy.plan_delete(
-            target,
-            opener=session.opener(),
-            spare=keep,
-            grace_period_s=grace_period,
-            wait=wait,
-            dry_run=given["dry_run"],
-            timeout_s=given["timeout_s"],
-            lock_timeout_s=given["lock_timeout_s"],
-        )
+    plan = _from_cluster(
+        session,
+        deploy.plan_delete,
+        doing="looking at the cluster",
+        spare=keep,
+        grace_period_s=grace_period,
+        wait=wait,
+        dry_run=given["dry_run"],
+        timeout_s=given["timeout_s"],
+        lock_timeout_s=given["lock_timeout_s"],
+    )
     if not given["dry_run"] and not run_reporter.confirmed(plan, "delete", session, always=True):
         return 1
-    with run_reporter.reporting(plan.report, given["output"]) as on_event:
-        result = deploy.delete(plan, on_event=on_event, clock=session.ports.clock)
-    return run_reporter.finish(result, given["output"])
+    return _carry_out(session, plan, deploy.delete)
 
 
 @top.command(
     takes=f"words {PLACE} dry_run prune allow_large_prune force_conflicts keep_foreign_fields"
     f" allow_destructive wait timeout_s wait_for_jobs {CONFIRMED} {CLUSTER}",
     examples=["mlstack rollback gke --dry-run", "mlstack rollback gke 3 --yes"],
+    words=word(
+        "[ENV] [N]",
+        "The environment, and the number of a revision. Default: the last one before the newest that worked.",
+        environments,
+    ),
 )
-def rollback(
-    session: Session,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[ENV] [N]",
-            help="The environment, and the number of a revision. Default: the last one before the newest"
-            " that worked.",
-            autocompletion=options.environments,
-        ),
-    ] = None,
-) -> int:
+def rollback(session: Session, words: list[str] | None = None) -> int:
     """Apply an earlier revision again; what came later goes, but for volume claims.
 
     The files of the app stay as they are: the next apply brings back what they say.
@@ -337,10 +299,8 @@ def rollback(
     from mlstack.operations import deploy
 
     env, numbers = split_words(words, most=1)
-    target = session.target(env)
     how, clock = session.apply_options(), session.ports.clock
-    with page.waiting("comparing with the cluster"):
-        plan = deploy.plan_rollback(target, *numbers, opener=session.opener(), clock=clock, options=how)
+    plan = _from_cluster(session, deploy.plan_rollback, *numbers, env=env, clock=clock, options=how)
     # A revision lies in Secrets that others may write: what it brings is always looked at by somebody.
     if not plan.report.ok:
         say(
@@ -349,9 +309,7 @@ def rollback(
         )
     if not how.dry_run and not run_reporter.confirmed(plan, "rollback", session, always=True):
         return 1
-    with run_reporter.reporting(plan.report, session.given["output"]) as on_event:
-        result = deploy.rollback(plan, on_event=on_event, clock=clock)
-    return run_reporter.finish(result, session.given["output"])
+    return _carry_out(session, plan, deploy.rollback)
 
 
 # --- what became of it ---
@@ -360,37 +318,29 @@ def rollback(
 @top.command(
     takes=f"env components context watch timeout {CLUSTER}",
     examples=["mlstack status gke", "mlstack status gke -c cnn -o json"],
+    watch=option("--watch -w", "Go on until everything works, showing what changes."),
+    timeout=option(
+        "--timeout DURATION",
+        "End `--watch` after this time (90s, 5m, 1h).",
+        parser=duration,
+        show_default=False,
+    ),
 )
-def status(
-    session: Session,
-    watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Go on until everything works, showing what changes.")
-    ] = False,
-    timeout: Annotated[
-        float | None,
-        typer.Option(
-            "--timeout",
-            metavar="DURATION",
-            parser=options.duration,
-            help="End `--watch` after this time (90s, 5m, 1h).",
-            show_default=False,
-        ),
-    ] = None,
-) -> object:
+def status(session: Session, watch: bool = False, timeout: float | None = None) -> object:
     """Tell whether what was applied works, and why not; exits with 1 when it does not."""
     from mlstack.operations import status
 
-    target, clock = session.target(session.given["env"]), session.ports.clock
+    clock = session.ports.clock
     if timeout is not None and not watch:
         raise UsageError("`--timeout` is how long `--watch` goes on", hint="add --watch")
     if not watch:
-        with page.waiting("looking at the cluster"):
-            return status.status(target, opener=session.opener(), clock=clock)
+        return _from_cluster(session, status.status, doing="looking at the cluster", clock=clock)
     from mlstack.cli import run_reporter, views_deploy
 
     output = session.given["output"]
+    target, opener = session.target(), session.opener()
     with run_reporter.showing(output) as show:
-        result = status.watch(target, opener=session.opener(), clock=clock, on_change=show, timeout_s=timeout)
+        result = status.watch(target, opener=opener, clock=clock, on_change=show, timeout_s=timeout)
     if output == "table" and not is_terminal(sys.stdout):
         write(page.text(page.Page((views_deploy.verdict(result),))))
         return 0 if result.ok else 1
@@ -407,61 +357,46 @@ def list_history(session: Session) -> object:
     """List what was applied to an environment: number, when, by whom, how it ended."""
     from mlstack.operations import history
 
-    target = session.target(session.given["env"])
-    with page.waiting("reading the history"):
-        return history.list_history(target, opener=session.opener(), clock=session.ports.clock)
+    return _from_history(session, history.list_history)
 
 
 @history.command(
     "show",
     takes=f"words {PLACE} {CLUSTER}",
     examples=["mlstack history show gke 3", "mlstack history show gke 3 -o yaml"],
+    words=word(
+        "[ENV] [N]", "The environment, and the number of a revision. Default: the newest.", environments
+    ),
 )
-def show_revision(
-    session: Session,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[ENV] [N]",
-            help="The environment, and the number of a revision. Default: the newest.",
-            autocompletion=options.environments,
-        ),
-    ] = None,
-) -> object:
+def show_revision(session: Session, words: list[str] | None = None) -> object:
     """Show one revision with its objects; secrets are masked in every format."""
     from mlstack.operations import history
 
     env, numbers = split_words(words, most=1)
-    target = session.target(env)
-    with page.waiting("reading the history"):
-        return history.show_revision(target, *numbers, opener=session.opener(), clock=session.ports.clock)
+    return _from_history(session, history.show_revision, *numbers, env=env)
 
 
 @history.command(
     "diff",
     takes=f"words {PLACE} {CLUSTER}",
     examples=["mlstack history diff gke 3", "mlstack history diff gke 3 5"],
+    words=word("[ENV] N [M]", "The environment, and two revisions. Default of M: the newest.", environments),
 )
-def diff_revisions(
-    session: Session,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[ENV] N [M]",
-            help="The environment, and two revisions. Default of M: the newest.",
-            autocompletion=options.environments,
-        ),
-    ] = None,
-) -> object:
+def diff_revisions(session: Session, words: list[str] | None = None) -> object:
     """Show what changed from one revision to another; exits with 1 when anything did."""
     from mlstack.operations import history
 
     env, numbers = split_words(words, most=2)
     if not numbers:
         raise UsageError("which revision?", hint="mlstack history diff ENV N, or ENV N M")
-    target = session.target(env)
-    with page.waiting("reading the history"):
-        return history.diff_revisions(target, *numbers, opener=session.opener(), clock=session.ports.clock)
+    return _from_history(session, history.diff_revisions, *numbers, env=env)
+
+
+def _from_history(
+    session: Session, read: Callable[..., Result], *numbers: int, env: str | None = None
+) -> Result:
+    clock = session.ports.clock
+    return _from_cluster(session, read, *numbers, env=env, doing="reading the history", clock=clock)
 
 
 def split_words(words: list[str] | None, *, most: int) -> tuple[str | None, list[int]]:
@@ -470,18 +405,14 @@ def split_words(words: list[str] | None, *, most: int) -> tuple[str | None, list
     env = numbers.pop(0) if numbers and (not numbers[0].isdecimal() or len(numbers) > most) else None
     if len(numbers) > most:
         raise UsageError(f"too many words: `{' '.join(words or ())}`", hint="give ENV, then numbers")
-    wrong = next((word for word in numbers if not word.isdecimal() or int(word) == 0), None)
-    if wrong is not None:
-        raise UsageError(
-            f"a revision is a number from 1, got `{wrong}`", hint=f"mlstack history {env or 'ENV'}"
-        )
+    for number in numbers:
+        if not number.isdecimal() or int(number) == 0:
+            hint = f"mlstack history {env or 'ENV'}"
+            raise UsageError(f"a revision is a number from 1, got `{number}`", hint=hint)
     return env, [int(number) for number in numbers]
 
 
-@top.command(
-    takes=f"env {PLACE} yes yes_i_mean {CLUSTER}",
-    examples=["mlstack unlock gke"],
-)
+@top.command(takes=f"env {PLACE} yes yes_i_mean {CLUSTER}", examples=["mlstack unlock gke"])
 def unlock(session: Session) -> object:
     """Free an environment that a dead run left locked; shows who holds it, and asks.
 
@@ -490,36 +421,31 @@ def unlock(session: Session) -> object:
     """
     from mlstack.operations import history
 
-    target = session.target(session.given["env"])
-    with page.waiting("looking at the lock"):
-        plan = history.plan_unlock(target, opener=session.opener(), clock=session.ports.clock)
-    if plan.term is not None and not _unlock_confirmed(plan, session):
+    clock = session.ports.clock
+    plan = _from_cluster(session, history.plan_unlock, doing="looking at the lock", clock=clock)
+    if plan.term is not None and not _may_unlock(plan, session):
         return 1
     return history.unlock(plan)
 
 
-def _unlock_confirmed(plan: UnlockPlan, session: Session) -> bool:
+def _may_unlock(plan: UnlockPlan, session: Session) -> bool:
     from mlstack.cli import run_reporter
 
-    place, ports = plan.place, session.ports
+    place, holder = plan.place, plan.holder
     if run_reporter.is_meant(place.name, session):
         return True
     if place.protected:
-        return run_reporter.name_typed(
-            place.name,
-            session,
-            what=f"`unlock` would free it from {plan.holder}",
-            action=f"free it from {plan.holder}",
-        )
+        what, action = f"`unlock` would free it from {holder}", f"free it from {holder}"
+        return run_reporter.name_typed(place.name, session, what=what, action=action)
     if session.given["yes"]:
         return True
-    if not ports.interactive():
+    if not session.ports.interactive():
         raise UsageError(
-            f"`{place.name}` is held by {plan.holder}, and nobody is here to confirm that it is to be freed",
+            f"`{place.name}` is held by {holder}, and nobody is here to confirm that it is to be freed",
             hint="nothing was done; if that run is dead, repeat with --yes",
         )
     where = f"`{place.name}` (context {place.context}, namespace {place.namespace})"
-    if ports.ask(f"Free {where} from {plan.holder}?"):
+    if session.ports.ask(f"Free {where} from {holder}?"):
         return True
     say("nothing was done")
     return False

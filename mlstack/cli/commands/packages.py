@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from mlstack.cli import options
 from mlstack.cli.main import FreeOptionsCommand, family
+from mlstack.cli.options import ENV_OPTION, components, option, prototypes, word
+from mlstack.cli.options import packages as offer_packages
 from mlstack.cli.output import emit_objects, say, table_text, write
 from mlstack.cli.ports import Session, code_store
 from mlstack.errors import UsageError
@@ -19,9 +17,10 @@ pkg = family("Packages: prototypes under one version, pinned by digest.")
 prototype = family("Prototypes: what components are made from.")
 component = family("Components: prototypes used under a name, and plain manifests.")
 
-# --- registry ---
+REGISTRY = word("NAME", "The app's own name for the registry.")
+PACKAGE = word("REGISTRY/PACKAGE[@VERSION]", "The package, as `kubeflow/core`.", offer_packages)
 
-RegistryName = Annotated[str, typer.Argument(metavar="NAME", help="The app's own name for the registry.")]
+# --- registry ---
 
 
 @registry.command(
@@ -30,14 +29,10 @@ RegistryName = Annotated[str, typer.Argument(metavar="NAME", help="The app's own
         "mlstack registry add kubeflow github.com/google/kubeflow/tree/master/kubeflow",
         "mlstack registry add ours ../our-registry",
     ],
+    name=REGISTRY,
+    address=word("ADDRESS", "A folder, a git URL or a GitHub tree address."),
 )
-def add_registry(
-    session: Session,
-    name: RegistryName,
-    address: Annotated[
-        str, typer.Argument(metavar="ADDRESS", help="A folder, a git URL or a GitHub tree address.")
-    ],
-) -> object:
+def add_registry(session: Session, name: str, address: str) -> object:
     """Add a registry to the app, once it is known to answer."""
     from mlstack.operations import packages
 
@@ -52,22 +47,21 @@ def list_registries(session: Session) -> object:
     return packages.list_registries(session.app)
 
 
-@registry.command("describe", examples=["mlstack registry describe kubeflow"])
-def describe_registry(session: Session, name: RegistryName) -> object:
+@registry.command("describe", examples=["mlstack registry describe kubeflow"], name=REGISTRY)
+def describe_registry(session: Session, name: str) -> object:
     """Show a registry and its packages."""
     from mlstack.operations import packages
 
     return packages.describe_registry(session.app, name)
 
 
-@registry.command(takes="output", examples=["mlstack registry index registry/"])
-def index(
-    session: Session,
-    place: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The registry's folder, the one with registry.yaml.")
-    ],
-    check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 if it is stale.")] = False,
-) -> object:
+@registry.command(
+    takes="output",
+    examples=["mlstack registry index registry/"],
+    place=word("DIR", "The registry's folder, the one with registry.yaml."),
+    check=option("--check", "Write nothing; exit 1 if it is stale."),
+)
+def index(session: Session, place: Path, check: bool = False) -> object:
     """Rewrite a registry's index from its package folders."""
     from mlstack.operations import packages
 
@@ -76,51 +70,41 @@ def index(
 
 # --- pkg ---
 
-PackageName = Annotated[
-    str,
-    typer.Argument(
-        metavar="REGISTRY/PACKAGE[@VERSION]",
-        help="The package, as `kubeflow/core`.",
-        autocompletion=options.packages,
-    ),
-]
 
-
-@pkg.command(examples=["mlstack pkg install kubeflow/core"])
-def install(
-    session: Session,
-    name: PackageName,
-    force: Annotated[bool, typer.Option("--force", help="Fetch again what is there.")] = False,
-) -> object:
+@pkg.command(
+    examples=["mlstack pkg install kubeflow/core"],
+    name=PACKAGE,
+    force=option("--force", "Fetch again what is there."),
+)
+def install(session: Session, name: str, force: bool = False) -> object:
     """Copy a package and what it requires into vendor/, pinned in mlstack.lock."""
     from mlstack.operations import packages
 
     return packages.install_package(session.app, name, force=force)
 
 
-@pkg.command("list", examples=["mlstack pkg list --installed"])
-def list_packages(
-    session: Session,
-    installed: Annotated[
-        bool, typer.Option("--installed", help="Only installed packages; asks no registry.")
-    ] = False,
-) -> object:
+@pkg.command(
+    "list",
+    examples=["mlstack pkg list --installed"],
+    installed=option("--installed", "Only installed packages; asks no registry."),
+)
+def list_packages(session: Session, installed: bool = False) -> object:
     """List the packages that can be installed and those that are."""
     from mlstack.operations import packages
 
     return packages.list_packages(session.app, installed_only=installed)
 
 
-@pkg.command("describe", examples=["mlstack pkg describe kubeflow/tf-job"])
-def describe_package(session: Session, name: PackageName) -> object:
+@pkg.command("describe", examples=["mlstack pkg describe kubeflow/tf-job"], name=PACKAGE)
+def describe_package(session: Session, name: str) -> object:
     """Show a package and its prototypes, installed or not."""
     from mlstack.operations import packages
 
     return packages.describe_package(session.app, name)
 
 
-@pkg.command("rm", examples=["mlstack pkg rm kubeflow/tf-serving"])
-def remove_package(session: Session, name: PackageName) -> object:
+@pkg.command("rm", examples=["mlstack pkg rm kubeflow/tf-serving"], name=PACKAGE)
+def remove_package(session: Session, name: str) -> object:
     """Remove a package that no component uses."""
     from mlstack.operations import packages
 
@@ -129,31 +113,16 @@ def remove_package(session: Session, name: PackageName) -> object:
 
 # --- prototype and generate ---
 
-PrototypeName = Annotated[
-    str,
-    typer.Argument(
-        metavar="PROTOTYPE",
-        help="Its name or a unique end of it.",
-        autocompletion=options.prototypes,
-    ),
-]
-Params = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="PARAM=VALUE", help="A parameter; `--PARAM VALUE` means the same."),
-]
-ValuesFiles = Annotated[
-    list[Path] | None,
-    typer.Option("--values", "--values-file", metavar="FILE", help="A YAML file of parameters; repeatable."),
-]
+PARAMS = option("--set PARAM=VALUE", "A parameter; `--PARAM VALUE` means the same.")
+VALUES = option("--values --values-file FILE", "A YAML file of parameters; repeatable.")
 
 
-@prototype.command("list", examples=["mlstack prototype list", "mlstack prototype list tf-job"])
-def list_prototypes(
-    session: Session,
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="The one to show, with its parameters.")
-    ] = None,
-) -> object:
+@prototype.command(
+    "list",
+    examples=["mlstack prototype list", "mlstack prototype list tf-job"],
+    name=word("[NAME]", "The one to show, with its parameters."),
+)
+def list_prototypes(session: Session, name: str | None = None) -> object:
     """List the installed prototypes; with a name, the matching ones and their parameters."""
     from mlstack.operations import prototypes
 
@@ -162,19 +131,23 @@ def list_prototypes(
     return prototypes.matching_prototypes(session.app, name)
 
 
-@prototype.command(examples=["mlstack prototype search serving"])
-def search(
-    session: Session,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="A part of a name or description.")],
-) -> object:
+@prototype.command(
+    examples=["mlstack prototype search serving"],
+    text=word("TEXT", "A part of a name or description."),
+)
+def search(session: Session, text: str) -> object:
     """Find prototypes by name and description, in every registry of the app."""
     from mlstack.operations import prototypes
 
     return prototypes.search_prototypes(session.app, text)
 
 
-@prototype.command("describe", examples=["mlstack prototype describe tf-serving"])
-def describe_prototype(session: Session, name: PrototypeName) -> object:
+@prototype.command(
+    "describe",
+    examples=["mlstack prototype describe tf-serving"],
+    name=word("PROTOTYPE", "Its name or a unique end of it.", prototypes),
+)
+def describe_prototype(session: Session, name: str) -> object:
     """Show a prototype: what it is for and every parameter with type, default and unit."""
     from mlstack.operations import prototypes
 
@@ -185,29 +158,50 @@ def describe_prototype(session: Session, name: PrototypeName) -> object:
     cls=FreeOptionsCommand,
     takes="folder object_output",
     examples=["mlstack prototype preview tf-cnn cnn --num_gpus 1"],
+    name=word("PROTOTYPE", "Its name or a unique end of it.", prototypes),
+    component=word("[NAME]", "The name the component would have."),
+    params=PARAMS,
+    values=VALUES,
+    env=ENV_OPTION,
 )
 def preview(
     session: Session,
-    name: PrototypeName,
-    component: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="The name the component would have.")
-    ] = None,
-    params: Params = None,
-    values: ValuesFiles = None,
-    env: options.EnvOption = None,
+    name: str,
+    component: str | None = None,
+    params: list[str] | None = None,
+    values: list[Path] | None = None,
+    env: str | None = None,
 ) -> int:
     """Print the Kubernetes objects that a component of this prototype would bring."""
     from mlstack.app.draft import ComponentRequest
     from mlstack.operations import prototypes
 
-    wanted = ComponentRequest(
+    request = ComponentRequest(
         prototype=name, name=component, texts=_pairs(params), values_files=tuple(values or ())
     )
     environment = env or session.app.current_environment()
-    state = prototypes.preview_prototype(session.app, wanted, environment=environment, store=code_store())
+    state = prototypes.preview_prototype(session.app, request, environment=environment, store=code_store())
     return emit_objects(state, session.given["object_output"])
 
 
+_GENERATE = {
+    "prototype": word("PROTOTYPE", "The prototype.", prototypes),
+    "name": word("NAME", "The component's name."),
+    "params": PARAMS,
+    "values": VALUES,
+    "module": option("--module NAME", "The module it goes to."),
+    "force": option("--force", "Replace a component of that name."),
+    "show_help": option("--help -h", "This message; behind a prototype, its parameters."),
+}
+
+
+@prototype.command(
+    "use",
+    cls=FreeOptionsCommand,
+    add_help_option=False,
+    examples=["mlstack prototype use tf-cnn cnn", "mlstack prototype use tf-cnn --help"],
+    **_GENERATE,
+)
 @top.command(
     cls=FreeOptionsCommand,
     add_help_option=False,
@@ -216,23 +210,17 @@ def preview(
         "mlstack generate tf-serving inception --model_path=gs://models/inception",
         "mlstack generate tf-cnn --help",
     ],
+    **_GENERATE,
 )
 def generate(
     session: Session,
-    prototype: Annotated[
-        str | None,
-        typer.Argument(metavar="PROTOTYPE", help="The prototype.", autocompletion=options.prototypes),
-    ] = None,
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The component's name.")] = None,
-    params: Params = None,
-    values: ValuesFiles = None,
-    module: Annotated[
-        str | None, typer.Option("--module", metavar="NAME", help="The module it goes to.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a component of that name.")] = False,
-    show_help: Annotated[
-        bool, typer.Option("--help", "-h", help="This message; behind a prototype, its parameters.")
-    ] = False,
+    prototype: str | None = None,
+    name: str | None = None,
+    params: list[str] | None = None,
+    values: list[Path] | None = None,
+    module: str | None = None,
+    force: bool = False,
+    show_help: bool = False,
 ) -> object:
     """Make a component from a prototype; its parameters are options of this command."""
     from mlstack.app.draft import ComponentRequest
@@ -247,22 +235,14 @@ def generate(
         return 0
     if prototype is None:
         raise UsageError("which prototype?", hint="mlstack prototype list")
-    wanted = ComponentRequest(
+    request = ComponentRequest(
         prototype=prototype,
         name=name,
         module=module,
         texts=_pairs(params),
         values_files=tuple(values or ()),
     )
-    return prototypes.generate(session.app, wanted, replace=force, store=code_store())
-
-
-prototype.command(
-    "use",
-    cls=FreeOptionsCommand,
-    add_help_option=False,
-    examples=["mlstack prototype use tf-cnn cnn", "mlstack prototype use tf-cnn --help"],
-)(generate)
+    return prototypes.generate(session.app, request, replace=force, store=code_store())
 
 
 def _pairs(words: list[str] | None) -> dict[str, str | None]:
@@ -282,13 +262,10 @@ def list_components(session: Session) -> object:
     return prototypes.list_components(session.app)
 
 
-@component.command("rm", examples=["mlstack component rm cnn"])
-def remove_component(
-    session: Session,
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="The component.", autocompletion=options.components)
-    ],
-) -> object:
+@component.command(
+    "rm", examples=["mlstack component rm cnn"], name=word("NAME", "The component.", components)
+)
+def remove_component(session: Session, name: str) -> object:
     """Remove a component and what environments say about it; the cluster is not touched."""
     from mlstack.operations import prototypes
 

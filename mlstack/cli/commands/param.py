@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from mlstack.cli import options
 from mlstack.cli.main import DashedValueCommand, family
+from mlstack.cli.options import ENV_OPTION, environments, option, word
 from mlstack.cli.output import emit
 from mlstack.cli.ports import Session, code_store, read_text
 from mlstack.errors import UsageError
 
 param = family("Parameters, at every level of an app.")
 
-Env = Annotated[
-    str | None,
-    typer.Option(
-        "--env", metavar="ENV", help="In this environment alone.", autocompletion=options.environments
-    ),
-]
-Module = Annotated[
-    str | None, typer.Option("--module", metavar="NAME", help="For all components of this module.")
-]
+IN_ENV = option("--env ENV", "In this environment alone.", environments)
+MODULE = option("--module NAME", "For all components of this module.")
 
 
 @param.command(
@@ -35,90 +26,81 @@ Module = Annotated[
         "mlstack param set cnn extra_args --forward_only=true",
         "mlstack param set cnn labels.team vision",
     ],
+    words=word(
+        "[COMPONENT] KEY VALUE",
+        "Dots reach into maps. Without a component, a value for all.",
+        options.component_and_parameter,
+    ),
+    env=IN_ENV,
+    module=MODULE,
+    as_string=option("--as-string", "Store the text as it is, without reading a type."),
+    file=option("--file -f FILE", "Read the value from a file; `-` is stdin."),
 )
 def set_(
     session: Session,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[COMPONENT] KEY VALUE",
-            help="Dots reach into maps. Without a component, a value for all.",
-            autocompletion=options.component_and_parameter,
-        ),
-    ] = None,
-    env: Env = None,
-    module: Module = None,
-    as_string: Annotated[
-        bool, typer.Option("--as-string", help="Store the text as it is, without reading a type.")
-    ] = False,
-    file: Annotated[
-        Path | None,
-        typer.Option("--file", "-f", metavar="FILE", help="Read the value from a file; `-` is stdin."),
-    ] = None,
+    words: list[str] | None = None,
+    env: str | None = None,
+    module: str | None = None,
+    as_string: bool = False,
+    file: Path | None = None,
 ) -> object:
     """Set a parameter; only the value changes in the file."""
     from mlstack.operations import params
 
-    given = [*(words or []), *([read_text(file)] if file is not None else [])]
-    if len(given) not in (2, 3):
-        raise UsageError(
-            f"`param set` takes [COMPONENT] KEY VALUE, got {_count(given)}",
-            hint="mlstack param set cnn num_gpus 1",
-        )
-    *component, key, value = given
+    words = [*(words or []), *([read_text(file)] if file is not None else [])]
+    _check_count(words, 2, "set", "KEY VALUE", "num_gpus 1")
+    *component, key, value = words
     place = params.ParamPlace(component=next(iter(component), None), environment=env, module=module)
     return params.set_param(session.app, place, key, value, as_string=as_string)
 
 
-@param.command("unset", examples=["mlstack param unset --env=gke cnn num_gpus", "mlstack param unset cloud"])
+_UNSET = {
+    "words": word(
+        "[COMPONENT] KEY",
+        "Without a component, a value for all: of the app, a module or an environment.",
+        options.component_and_parameter,
+    ),
+    "env": IN_ENV,
+    "module": MODULE,
+}
+
+
+@param.command("delete", hidden=True, examples=["mlstack param delete cnn num_gpus"], **_UNSET)
+@param.command(examples=["mlstack param unset --env=gke cnn num_gpus", "mlstack param unset cloud"], **_UNSET)
 def unset(
-    session: Session,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[COMPONENT] KEY",
-            help="Without a component, a value for all: of the app, a module or an environment.",
-            autocompletion=options.component_and_parameter,
-        ),
-    ] = None,
-    env: Env = None,
-    module: Module = None,
+    session: Session, words: list[str] | None = None, env: str | None = None, module: str | None = None
 ) -> object:
     """Take a value back, so that the next lower level counts again."""
     from mlstack.operations import params
 
-    given = words or []
-    if len(given) not in (1, 2):
-        raise UsageError(
-            f"`param unset` takes [COMPONENT] KEY, got {_count(given)}",
-            hint="mlstack param unset cnn num_gpus",
-        )
-    *component, key = given
+    words = words or []
+    _check_count(words, 1, "unset", "KEY", "num_gpus")
+    *component, key = words
     place = params.ParamPlace(component=next(iter(component), None), environment=env, module=module)
     return params.unset_param(session.app, place, key)
 
 
-param.command("delete", hidden=True, examples=["mlstack param delete cnn num_gpus"])(unset)
+def _check_count(words: list[str], least: int, verb: str, takes: str, example: str) -> None:
+    if len(words) not in (least, least + 1):
+        count = "1 word" if len(words) == 1 else f"{len(words)} words"
+        hint = f"mlstack param {verb} cnn {example}"
+        raise UsageError(f"`param {verb}` takes [COMPONENT] {takes}, got {count}", hint=hint)
 
 
-def _count(words: list[str]) -> str:
-    return "1 word" if len(words) == 1 else f"{len(words)} words"
-
-
-@param.command("list", examples=["mlstack param list", "mlstack param list cnn --env gke -o json"])
+@param.command(
+    "list",
+    examples=["mlstack param list", "mlstack param list cnn --env gke -o json"],
+    component=word("[COMPONENT]", "Only this component.", options.components),
+    env=ENV_OPTION,
+    set_only=option("--set-only --without-modules", "Leave out the defaults of prototypes."),
+    module=option("--module NAME", "Only components of this module."),
+)
 def list_(
     session: Session,
-    component: Annotated[
-        str | None,
-        typer.Argument(metavar="[COMPONENT]", help="Only this component.", autocompletion=options.components),
-    ] = None,
-    env: options.EnvOption = None,
-    set_only: Annotated[
-        bool, typer.Option("--set-only", "--without-modules", help="Leave out the defaults of prototypes.")
-    ] = False,
-    module: Annotated[
-        str | None, typer.Option("--module", metavar="NAME", help="Only components of this module.")
-    ] = None,
+    component: str | None = None,
+    env: str | None = None,
+    set_only: bool = False,
+    module: str | None = None,
 ) -> object:
     """List the values that a render would use, and where each one was set."""
     from mlstack.operations import params
@@ -129,40 +111,28 @@ def list_(
 
 
 @param.command(
-    takes="components exit_code folder output", examples=["mlstack param diff minikube gke -c cnn"]
+    takes="components exit_code folder output",
+    examples=["mlstack param diff minikube gke -c cnn"],
+    first=word("ENV1", None, environments),
+    second=word("ENV2", None, environments),
+    exit_code=option("--exit-code", "Exit with 1 when something differs."),
 )
-def diff(
-    session: Session,
-    first: Annotated[str, typer.Argument(metavar="ENV1", autocompletion=options.environments)],
-    second: Annotated[str, typer.Argument(metavar="ENV2", autocompletion=options.environments)],
-    exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="Exit with 1 when something differs.")
-    ] = False,
-) -> int:
+def diff(session: Session, first: str, second: str, exit_code: bool = False) -> int:
     """Show the parameters that differ between two environments."""
     from mlstack.operations import params
 
-    result = params.diff_params(session.app, first, second, components=session.given["components"] or ())
+    result = params.diff_params(session.app, first, second, components=session.given["components"])
     emit(result, session.given["output"])
     return 1 if exit_code and result.rows else 0
 
 
-@param.command(examples=["mlstack param explain cnn num_gpus --env gke"])
-def explain(
-    session: Session,
-    component: Annotated[
-        str, typer.Argument(metavar="COMPONENT", autocompletion=options.components, help="The component.")
-    ],
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[PARAM]",
-            help="One parameter. Default: all that are set.",
-            autocompletion=options.parameters,
-        ),
-    ] = None,
-    env: options.EnvOption = None,
-) -> object:
+@param.command(
+    examples=["mlstack param explain cnn num_gpus --env gke"],
+    component=word("COMPONENT", "The component.", options.components),
+    name=word("[PARAM]", "One parameter. Default: all that are set.", options.parameters),
+    env=ENV_OPTION,
+)
+def explain(session: Session, component: str, name: str | None = None, env: str | None = None) -> object:
     """Show where a value comes from, level by level, and which fields of the objects it reaches."""
     from mlstack.operations.explain import explain_param
 

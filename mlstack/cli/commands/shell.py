@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from enum import Enum
-from typing import Annotated
-
-import typer
+from typing import Literal
 
 from mlstack import __version__
 from mlstack.cli.main import family
+from mlstack.cli.options import SCRIPTS, word
 from mlstack.cli.output import write
 from mlstack.cli.ports import Session
 
@@ -18,14 +16,7 @@ top = family()
 
 LIBRARIES = ("typer", "jinja2", "PyYAML", "jsonschema", "google-re2", "urllib3", "rich")
 
-
-class Shell(str, Enum):
-    """The shells that completion scripts exist for."""
-
-    bash = "bash"
-    zsh = "zsh"
-    fish = "fish"
-    powershell = "powershell"
+Shell = Literal["bash", "zsh", "fish", "powershell"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,32 +29,27 @@ class Versions:
 
 
 @top.command(
-    takes="", examples=["mlstack completion bash > ~/.mlstack-completion && . ~/.mlstack-completion"]
+    takes="",
+    examples=["mlstack completion bash > ~/.mlstack-completion && . ~/.mlstack-completion"],
+    shell=word("SHELL", "bash, zsh, fish or powershell."),
 )
-def completion(
-    session: Session,
-    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh, fish or powershell.")],
-) -> int:
+def completion(session: Session, shell: Shell) -> int:
     """Print the completion script of a shell."""
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
-    from mlstack.cli.options import SCRIPTS
-
-    script = SCRIPTS.get(shell.value) or get_completion_script(
-        prog_name="mlstack", complete_var="_MLSTACK_COMPLETE", shell=shell.value
+    script = SCRIPTS.get(shell) or get_completion_script(
+        prog_name="mlstack", complete_var="_MLSTACK_COMPLETE", shell=shell
     )
     write(script.strip())
     return 0
 
 
-@top.command(takes="output", examples=["mlstack schema", "mlstack schema DiffResult"])
-def schema(
-    session: Session,
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="[NAME]", help="The `kind` of a file or result. Default: list all."),
-    ] = None,
-) -> object:
+@top.command(
+    takes="output",
+    examples=["mlstack schema", "mlstack schema DiffResult"],
+    name=word("[NAME]", "The `kind` of a file or result. Default: list all."),
+)
+def schema(session: Session, name: str | None = None) -> object:
     """Print the JSON Schema of a file or of what `-o json` prints; without NAME, list them."""
     from mlstack.operations import app
 

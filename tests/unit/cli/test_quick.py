@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mlstack.app.app_dir import AppDir
-from mlstack.cli import fast, quick
+from mlstack.cli import fast
 from mlstack.objects.kube_object import DesiredState
 from mlstack.operations import render as operation
 from tests.support.cli import Runner
@@ -31,7 +31,7 @@ def run(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runner:
 def test_both_paths_print_the_same(run: Runner, capsys: pytest.CaptureFixture[str], words: str) -> None:
     plain = run(f"render {words}")
     capsys.readouterr()
-    assert quick.render(words.split()) == plain.code == 0
+    assert fast.render(words.split()) == plain.code == 0
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == (plain.out, plain.err)
     assert plain.out
@@ -53,7 +53,7 @@ def test_both_paths_print_the_same(run: Runner, capsys: pytest.CaptureFixture[st
     ],
 )
 def test_unusual_forms_are_left_to_the_plain_path(run: Runner, words: str) -> None:
-    assert quick.render(words.split()) is None
+    assert fast.render(words.split()) is None
 
 
 @pytest.mark.parametrize("words", ["gek", "gke -c fornt"])
@@ -61,14 +61,14 @@ def test_errors_are_left_to_the_plain_path(
     run: Runner, capsys: pytest.CaptureFixture[str], words: str
 ) -> None:
     capsys.readouterr()
-    assert quick.render(words.split()) is None
+    assert fast.render(words.split()) is None
     captured = capsys.readouterr()
     assert captured.out == ""
 
 
 def printed(capsys: pytest.CaptureFixture[str], words: str) -> tuple[str, str]:
     capsys.readouterr()
-    assert quick.render(words.split()) == 0
+    assert fast.render(words.split()) == 0
     captured = capsys.readouterr()
     return captured.out, captured.err
 
@@ -88,7 +88,7 @@ def test_what_was_printed_is_printed_again_without_work(
     assert "deprecated" in first[1]
     no_work(monkeypatch)
     assert printed(capsys, "gke") == first
-    assert quick.render(["gke", "-c", "front"]) is None
+    assert fast.render(["gke", "-c", "front"]) is None
 
 
 def test_a_change_is_seen(run: Runner, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,7 +110,7 @@ def test_secrets_are_not_kept(
     cache = Path(os.environ["XDG_CACHE_HOME"])
     assert not [file for file in cache.rglob("*") if file.is_file() and secret.encode() in file.read_bytes()]
     no_work(monkeypatch)
-    assert quick.render(["gke"]) is None
+    assert fast.render(["gke"]) is None
 
 
 def test_files_that_change_meanwhile_are_not_mixed_up(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.cli import quick
+from mlstack.cli import fast
 from mlstack.disk_cache import Cache, of_user
 from tests.support.cli import Runner
 from tests.support.registry import small_app
@@ -144,4 +144,4 @@ def test_entries_that_hold_something_else_change_no_output(
     wanted = [run.ok(line) for line in words]
     monkeypatch.setattr(Cache, "get", lambda self, key: None if key.startswith("passed-") else data)
     assert [run.ok(line) for line in words] == wanted
-    assert quick.render(["gke"]) == 0
+    assert fast.render(["gke"]) == 0

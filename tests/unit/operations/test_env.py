@@ -10,7 +10,6 @@ from mlstack.app.app_dir import AppDir
 from mlstack.errors import MlstackError, NotFoundError, UsageError
 from mlstack.kube.kubeconfig import Kubeconfig
 from mlstack.operations import app
-from mlstack.operations.app import EnvironmentSettings
 from tests.support.builders import read_tree
 from tests.support.kubectl import KUBECONFIG
 
@@ -41,7 +40,7 @@ def test_named_context_brings_its_namespace_unless_one_is_given(made: AppDir) ->
 def test_preset_of_that_name_seeds_the_environment(made: AppDir) -> None:
     assert add(made, "gke", context="gke").preset == "gke"
     assert app.describe_environment(made, "gke").globals["cloud"] == "gke"
-    assert app.describe_environment(made, "gke").wait_for_load_balancer
+    assert app.describe_environment(made, "gke").environment.wait_for_load_balancer
 
 
 def test_files_of_a_preset_come_with_their_comments_and_order(made: AppDir) -> None:
@@ -141,7 +140,7 @@ def test_change_touches_what_is_named_alone(made: AppDir) -> None:
     file = made.root / add(made).file
     file.write_text(file.read_text() + "# ours\n")
     made.forget()
-    app.change_environment(made, "dev", EnvironmentSettings(namespace="kubeflow", protected=True))
+    app.change_environment(made, "dev", {"namespace": "kubeflow", "protected": True})
     lines = file.read_text().splitlines()
     assert lines[:3] == ["apiVersion: mlstack.dev/v1", "kind: Environment", "context: minikube"]
     assert sorted(lines[3:]) == ["# ours", "namespace: kubeflow", "protected: true"]
@@ -151,7 +150,7 @@ def test_change_touches_what_is_named_alone(made: AppDir) -> None:
 def test_another_context_is_not_bound_to_the_old_cluster(made: AppDir) -> None:
     add(made)
     made.pin_identity("dev", ClusterIdentity(uid="u", ca=None))
-    result = app.change_environment(made, "dev", EnvironmentSettings(context="gke"), kubeconfig=KUBECONFIG)
+    result = app.change_environment(made, "dev", {"context": "gke"}, kubeconfig=KUBECONFIG)
     assert result.cluster_forgotten
     assert made.environment("dev").cluster is None
 
@@ -159,16 +158,16 @@ def test_another_context_is_not_bound_to_the_old_cluster(made: AppDir) -> None:
 def test_cluster_can_be_forgotten(made: AppDir) -> None:
     add(made)
     made.pin_identity("dev", ClusterIdentity(uid="u", ca=None))
-    app.change_environment(made, "dev", EnvironmentSettings(namespace="x"))
+    app.change_environment(made, "dev", {"namespace": "x"})
     assert made.environment("dev").cluster is not None
-    app.change_environment(made, "dev", EnvironmentSettings(forget_cluster=True))
+    app.change_environment(made, "dev", {}, forget_cluster=True)
     assert made.environment("dev").cluster is None
 
 
 def test_rename_moves_the_files_and_the_choice(made: AppDir) -> None:
     add(made)
     app.current_environment(made, chosen="dev")
-    app.change_environment(made, "dev", EnvironmentSettings(name="eu/dev"))
+    app.change_environment(made, "dev", {}, new_name="eu/dev")
     assert app.current_environment(made).name == "eu/dev"
     assert made.environment_names == ("eu/dev",)
 
@@ -192,28 +191,26 @@ def test_extended_environment_cannot_go(made: AppDir) -> None:
 
 def test_allowed_namespaces_are_set_and_taken_back(made: AppDir) -> None:
     add(made, namespace="ml")
-    app.change_environment(
-        made, "dev", EnvironmentSettings(allowed_namespaces=("monitoring",), cluster_scoped="refused")
-    )
+    app.change_environment(made, "dev", {"allowedNamespaces": ("monitoring",), "clusterScoped": "refused"})
     text = (made.root / "environments/dev/environment.yaml").read_text()
     assert text.endswith("clusterScoped: refused\nallowedNamespaces:\n- monitoring\n")
     found = made.environment("dev")
     assert found.allowed_namespaces == ("ml", "monitoring")  # its own is always among them
     assert found.cluster_scoped == "refused"
-    app.change_environment(made, "dev", EnvironmentSettings(allowed_namespaces=(), cluster_scoped="allowed"))
+    app.change_environment(made, "dev", {"allowedNamespaces": (), "clusterScoped": "allowed"})
     assert made.environment("dev").allowed_namespaces == ()
     assert made.environment("dev").cluster_scoped == "allowed"
 
 
 def test_allowed_namespaces_are_inherited(made: AppDir) -> None:
     add(made, "base", namespace="ml")
-    app.change_environment(made, "base", EnvironmentSettings(allowed_namespaces=("monitoring",)))
+    app.change_environment(made, "base", {"allowedNamespaces": ("monitoring",)})
     add(made, "heir", extends="base", namespace="own")
     assert made.environment("heir").allowed_namespaces == ("own", "monitoring")
-    assert app.describe_environment(made, "heir").allowed_namespaces == ("own", "monitoring")
+    assert app.describe_environment(made, "heir").environment.allowed_namespaces == ("own", "monitoring")
 
 
 def test_an_unfit_name_is_no_allowed_namespace(made: AppDir) -> None:
     add(made)
     with pytest.raises(UsageError):
-        app.change_environment(made, "dev", EnvironmentSettings(allowed_namespaces=("Not One",)))
+        app.change_environment(made, "dev", {"allowedNamespaces": ("Not One",)})
