@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 from base64 import urlsafe_b64encode
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from mlstack.objects.kube_object import (
     COMPONENT_LABEL,
     ENVIRONMENT_LABEL,
     MANAGER,
+    DesiredState,
     Identity,
     group_of,
     marks,
@@ -90,12 +91,10 @@ class Inventory:
         return bool(self.version)
 
     def label(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Give an object as it is sent: with the label of a member.
-
-        Raises:
-            ConfigError: it says itself which set it belongs to.
-        """
-        return with_member_label(data, self.id)
+        """Give an object as it is sent: with the label of a member."""
+        metadata = data.get("metadata") or {}
+        labels = {**(metadata.get("labels") or {}), MEMBER_LABEL: self.id}
+        return {**data, "metadata": {**metadata, "labels": labels}}
 
     def with_members(self, members: Iterable[Member]) -> Inventory:
         """Give the union: these members as well, in place of those of the same identity."""
@@ -139,47 +138,20 @@ def set_id(name: str, namespace: str, *, kind: str = "ConfigMap", group: str = "
     return f"applyset-{urlsafe_b64encode(digest).decode().rstrip('=')}-v1"
 
 
-def with_member_label(data: Mapping[str, Any], set_id: str) -> dict[str, Any]:
-    """Give an object with the label that makes it a member of a set.
+def as_members(state: DesiredState, namespace: str) -> DesiredState:
+    """Label all that is wanted as members of the inventory in the environment's namespace.
 
     Raises:
-        ConfigError: it says itself which set it belongs to.
+        ConfigError: an object says itself which set it belongs to; kubectl refuses that, too.
     """
-    metadata = data.get("metadata") or {}
-    labels = metadata.get("labels") or {}
-    if labels.get(MEMBER_LABEL, set_id) != set_id:
-        raise ConfigError(
-            f"`{data.get('kind')} {metadata.get('name')}` brings the label `{MEMBER_LABEL}` itself",
-            hint="remove the label from the manifest: it is set when the object is applied",
-        )
-    return {**data, "metadata": {**metadata, "labels": {**labels, MEMBER_LABEL: set_id}}}
-
-
-def refuse_member_labels(objects: Iterable[Mapping[str, Any]]) -> None:
-    """Raise ConfigError if an object says itself which set it belongs to, as kubectl does."""
-    for data in objects:
-        with_member_label(data, "")
-
-
-def parent_annotations(
-    members: Iterable[Identity], *, namespace: str, version: str, kinds: Kinds
-) -> dict[str, str]:
-    """Give the annotations of a parent in `namespace`; `version` is mlstack's.
-
-    Kinds that the server does not have are left out: one of them makes the whole set unusable for kubectl.
-    """
-    identities = list(members)
-    served = {(kind.group, kind.kind) for kind in kinds}
-    names = {
-        f"{identity.kind}.{identity.group}" if identity.group else identity.kind
-        for identity in identities
-        if (identity.group, identity.kind) in served
-    }
-    return {
-        TOOLING: f"{TOOL}/v{version}",
-        GROUP_KINDS: ",".join(sorted(names)),
-        NAMESPACES: ",".join(sorted({identity.namespace for identity in identities} - {"", namespace})),
-    }
+    for wanted in state.objects:
+        if MEMBER_LABEL in wanted.labels:
+            raise ConfigError(
+                f"`{wanted.kind} {wanted.name}` brings the label `{MEMBER_LABEL}` itself",
+                hint="remove the label from the manifest: it is set when the object is applied",
+            )
+    inventory = Inventory(app=state.app, environment=state.environment, namespace=namespace)
+    return replace(state, objects=tuple(obj.with_data(inventory.label(obj.data)) for obj in state.objects))
 
 
 def check_parent(parent: Mapping[str, Any], expected_id: str) -> None:
@@ -208,14 +180,20 @@ def environment_marks(app: str, environment: str) -> dict[str, str]:
     return labels
 
 
+def belongs_to(live: Mapping[str, Any], *, app: str, environment: str) -> bool:
+    """Tell whether an object says that it is of this environment of this app."""
+    labels = live["metadata"].get("labels") or {}
+    ours = environment_marks(app, environment)
+    return all(labels.get(key) == ours[key] for key in (APP_LABEL, ENVIRONMENT_LABEL))
+
+
 def other_owner_of(live: Mapping[str, Any], inventory: Inventory) -> str:
     """Say whose an object is if it is not this environment's."""
     labels = live["metadata"].get("labels") or {}
-    ours = environment_marks(inventory.app, inventory.environment)
     app, environment = labels.get(APP_LABEL), labels.get(ENVIRONMENT_LABEL)
     if app is None:
         return _LOST if is_applied_by_us(live) else "was not made by mlstack"
-    if (app, environment) != (ours[APP_LABEL], ours[ENVIRONMENT_LABEL]):
+    if not belongs_to(live, app=inventory.app, environment=inventory.environment):
         return f"belongs to environment `{environment}` of app `{app}`"
     if labels.get(MEMBER_LABEL, inventory.id) != inventory.id:
         return f"belongs to environment `{environment}` of app `{app}` in another namespace"
@@ -237,11 +215,9 @@ def payload_hash(data: Mapping[str, Any]) -> str:
     """
     if data.get("kind") == "Secret" and not group_of(str(data.get("apiVersion", ""))):
         return ""
-    metadata = {
-        key: value
-        for key, value in (data.get("metadata") or {}).items()
-        if key not in ("uid", "resourceVersion")
-    }
+    metadata = dict(data.get("metadata") or {})
+    metadata.pop("uid", None)
+    metadata.pop("resourceVersion", None)
     return _hash({**data, "metadata": metadata})
 
 
@@ -294,9 +270,12 @@ def grown(inventory: Inventory, changes: Iterable[Change]) -> Inventory:
     What is about to be written loses its hashes: until the write is known to have arrived they say nothing,
     and our own half-done writes would not show in them.
     """
-    return inventory.with_members(
-        _before(change, inventory.members.get(change.identity)) for change in changes if is_member(change)
-    )
+    members = []
+    for change in filter(_is_member, changes):
+        known = inventory.members.get(change.identity)
+        member = _member(change, None if change.writes else known)
+        members.append(replace(member, uid=known.uid) if known and change.writes else member)
+    return inventory.with_members(members)
 
 
 def shrunk(
@@ -308,21 +287,24 @@ def shrunk(
 ) -> Inventory:
     """Give an inventory as it was grown after a run, however far that came.
 
-    Args:
-        inventory: as it was grown.
-        changes: what was to be done.
-        written: the objects that were written, as the server answered.
-        gone: members that are not in the cluster any more, or are not ours.
+    `written` are the objects that were written, as the server answered; `gone` are members that are not in
+    the cluster any more, or are not ours.
     """
-    return inventory.without(gone).with_members(
-        _after(change, inventory.members.get(change.identity), written.get(change.identity))
-        for change in changes
-        if is_member(change)
-    )
+    members = []
+    for change in filter(_is_member, changes):
+        known, live = inventory.members.get(change.identity), written.get(change.identity)
+        if live is None and not change.writes:
+            live = change.seen
+        if live is not None:
+            members.append(_written(change, live))
+        elif not change.writes or known is None:
+            members.append(_member(change, known))
+        else:
+            members.append(known)
+    return inventory.without(gone).with_members(members)
 
 
-def is_member(change: Change) -> bool:
-    """Tell whether a change brings an object that belongs to the environment."""
+def _is_member(change: Change) -> bool:
     return change.desired is not None and change.action != "missing" and bool(change.component)
 
 
@@ -336,23 +318,13 @@ def _member(change: Change, known: Member | None) -> Member:
     )
 
 
-def _before(change: Change, known: Member | None) -> Member:
-    if not change.writes:
-        return _member(change, known)
-    return replace(_member(change, None), uid=known.uid if known else change.live_uid)
-
-
-def _after(change: Change, known: Member | None, live: Mapping[str, Any] | None) -> Member:
-    if live is None and not change.writes:
-        live = change.seen
-    if live is None:
-        return (known or _before(change, None)) if change.writes else _member(change, known)
-    desired = change.desired.data if change.desired is not None else {}
-    is_ours = change.subject.labels.items() <= (live["metadata"].get("labels") or {}).items()
+def _written(change: Change, live: Mapping[str, Any]) -> Member:
+    desired = change.subject
+    is_ours = desired.labels.items() <= (live["metadata"].get("labels") or {}).items()
     return replace(
         _member(change, None),
         uid=str(live["metadata"].get("uid") or change.live_uid),
-        payload_hash=payload_hash(desired if change.payload is None else change.payload),
+        payload_hash=payload_hash(desired.data if change.payload is None else change.payload),
         owned_hash=owned_hash(live) if is_ours else shared_hash(live),
         people_hash=people_hash(live),
     )
@@ -370,6 +342,7 @@ PART_LABEL = "mlstack.dev/inventory-part"
 _MOST_PARTS, _FORMAT_DIGITS = 1000, 10
 _FORMAT = "1"
 _ELSEWHERE = "made-elsewhere"
+_TEXTS = ("component", "uid", "payload_hash", "owned_hash", "people_hash")  # of a member, in their order
 _FORMAT_KEY, _MEMBERS_KEY, _PARTS_KEY = "format", "members", "parts"
 
 
@@ -384,53 +357,52 @@ class NewerError(Exception):
 def encode(
     inventory: Inventory, *, version: str, kinds: Kinds, limit_bytes: int = LIMIT_BYTES
 ) -> tuple[dict[str, Any], tuple[dict[str, Any], ...]]:
-    """Give the parent and the further parts that it names.
+    """Give the parent and the further parts that it names, none of which holds more than `limit_bytes`.
 
-    Args:
-        inventory: what is to be kept.
-        version: version of mlstack.
-        kinds: what the server has; others are left out of the list for other tools.
-        limit_bytes: how much one ConfigMap may hold.
+    `version` is mlstack's. Kinds that the server does not have are left out of the list for other tools: one
+    of them makes the whole set unusable for kubectl.
     """
-    chunks = list(_chunks(map(_line, inventory.ordered()), limit_bytes))
     labels = environment_marks(inventory.app, inventory.environment)
 
     def config_map(name: str, data: Mapping[str, str], labels: Mapping[str, str], **metadata: Any) -> Any:
         metadata = {"name": name, "namespace": inventory.namespace, "labels": labels, **metadata}
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
-    if len(chunks) <= 1:
-        parts: tuple[dict[str, Any], ...] = ()
-        data = {_MEMBERS_KEY: "".join(chunks)}
-    else:
-        parts = tuple(
-            config_map(
-                f"{inventory.name}.i{_digest(chunk)}", {_MEMBERS_KEY: chunk}, {PART_LABEL: "true", **labels}
-            )
-            for chunk in chunks
-        )
-        data = {_PARTS_KEY: "".join(f"{part['metadata']['name']}\n" for part in parts)}
-    annotations = parent_annotations(
-        inventory.members, namespace=inventory.namespace, version=version, kinds=kinds
+    chunks: list[list[str]] = [[]]
+    size = 0
+    for line in map(_line, inventory.ordered()):
+        length = len(line.encode())
+        if chunks[-1] and size + length > limit_bytes:
+            chunks.append([])
+            size = 0
+        chunks[-1].append(line)
+        size += length
+    texts = ["".join(chunk) for chunk in chunks]
+    parts = tuple(
+        config_map(f"{inventory.name}.i{_digest(text)}", {_MEMBERS_KEY: text}, {PART_LABEL: "true", **labels})
+        for text in (texts if len(texts) > 1 else ())
     )
-    parent = config_map(
-        inventory.name,
-        {_FORMAT_KEY: _FORMAT, **data},
-        {ID_LABEL: inventory.id, **labels},
-        annotations=annotations,
-    )
-    return parent, parts
+    names = "".join(f"{part['metadata']['name']}\n" for part in parts)
+    data = {_PARTS_KEY: names} if parts else {_MEMBERS_KEY: texts[0]}
+    namespaces = {key.namespace for key in inventory.members} - {"", inventory.namespace}
+    served = {(kind.group, kind.kind) for kind in kinds}
+    group_kinds = {(key.group, key.kind) for key in inventory.members} & served
+    annotations = {
+        TOOLING: f"{TOOL}/v{version}",
+        GROUP_KINDS: ",".join(sorted(f"{kind}.{group}" if group else kind for group, kind in group_kinds)),
+        NAMESPACES: ",".join(
+            sorted({key.namespace for key in inventory.members} - {"", inventory.namespace})
+        ),
+    }
+    labels = {ID_LABEL: inventory.id, **labels}
+    return config_map(inventory.name, {_FORMAT_KEY: _FORMAT, **data}, labels, annotations=annotations), parts
 
 
 def part_names(parent: Mapping[str, Any]) -> tuple[str, ...]:
     """Give the names of the further ConfigMaps that a parent names, as far as they can be such."""
     head = f"{(parent.get('metadata') or {}).get('name', '')}.i"
-    names = _part_lines(parent)[:_MOST_PARTS]
+    names = str((parent.get("data") or {}).get(_PARTS_KEY) or "").split()[:_MOST_PARTS]
     return tuple(dict.fromkeys(name for name in names if name.startswith(head)))
-
-
-def _part_lines(parent: Mapping[str, Any]) -> list[str]:
-    return str((parent.get("data") or {}).get(_PARTS_KEY) or "").split()
 
 
 def decode(parent: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> dict[Identity, Member]:
@@ -444,7 +416,7 @@ def decode(parent: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> dic
     version = str(data.get(_FORMAT_KEY, ""))
     if version.isdecimal() and len(version) < _FORMAT_DIGITS and int(version) > int(_FORMAT):
         raise NewerError(version)
-    if len(_part_lines(parent)) != len(part_names(parent)):
+    if len(str(data.get(_PARTS_KEY) or "").split()) != len(part_names(parent)):
         raise DamagedInventoryError("it names parts that it cannot have")
     if data.get(_FORMAT_KEY) != _FORMAT or not (data.keys() & {_MEMBERS_KEY, _PARTS_KEY}):
         raise DamagedInventoryError(f"it has no members of format {_FORMAT}")
@@ -458,37 +430,18 @@ def decode(parent: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> dic
     return {member.identity: member for member in members}
 
 
-def belongs_to(parent: Mapping[str, Any], *, app: str, environment: str) -> bool:
-    """Tell whether an object says that it is of this environment of this app."""
-    labels = parent["metadata"].get("labels") or {}
-    ours = environment_marks(app, environment)
-    return all(labels.get(key) == ours[key] for key in (APP_LABEL, ENVIRONMENT_LABEL))
-
-
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:20]
-
-
-def _chunks(lines: Iterable[str], limit_bytes: int) -> Iterator[str]:
-    chunk: list[str] = []
-    size = 0
-    for line in lines:
-        length = len(line.encode())
-        if chunk and size + length > limit_bytes:
-            yield "".join(chunk)
-            chunk, size = [], 0
-        chunk.append(line)
-        size += length
-    if chunk:
-        yield "".join(chunk)
 
 
 def _line(member: Member) -> str:
     identity = member.identity
     fields = [member.api_version, identity.kind, identity.namespace, identity.name]
-    fields += [member.component, member.uid, member.payload_hash, member.owned_hash]
+    fields += [getattr(member, name) for name in _TEXTS]
     if member.people_hash or member.made_elsewhere:
-        fields += [member.people_hash, _ELSEWHERE if member.made_elsewhere else ""]
+        fields.append(_ELSEWHERE if member.made_elsewhere else "")
+    else:
+        fields.pop()
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False) + "\n"
 
 
@@ -500,16 +453,11 @@ def _decoded(line: str) -> Member:
     is_list = isinstance(fields, list) and all(isinstance(text, str) for text in fields)
     if not is_list or len(fields) not in (8, 10):
         raise DamagedInventoryError("a line has not the texts of a member")
-    api_version, kind, namespace, name, component, uid, payload, owned, *more = fields
+    api_version, kind, namespace, name = fields[:4]
     if not (api_version and kind and name):
         raise DamagedInventoryError("a member has no kind or name")
+    facts = dict(zip(_TEXTS, fields[4:9], strict=False))
+    identity = Identity(group_of(api_version), kind, namespace, name)
     return Member(
-        identity=Identity(group_of(api_version), kind, namespace, name),
-        api_version=api_version,
-        component=component,
-        uid=uid,
-        payload_hash=payload,
-        owned_hash=owned,
-        people_hash=more[0] if more else "",
-        made_elsewhere=_ELSEWHERE in more[1:],
+        identity=identity, api_version=api_version, made_elsewhere=fields[9:] == [_ELSEWHERE], **facts
     )

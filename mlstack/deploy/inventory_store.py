@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
@@ -28,8 +28,8 @@ from mlstack.kube import parallel
 from mlstack.kube.client import Applied, Cluster, ObjectRef
 from mlstack.kube.retrying import RetryingClient
 from mlstack.objects import kube_object
-from mlstack.objects.kinds import Kind, Kinds
-from mlstack.objects.kube_object import Identity
+from mlstack.objects.kinds import Kind
+from mlstack.objects.kube_object import Identity, KubeObject
 
 Live = Mapping[str, Any]
 
@@ -49,12 +49,24 @@ def load(cluster: Cluster, *, app: str, environment: str, namespace: str) -> Inv
         ClusterError: the ConfigMap of its name is another tool's or another environment's.
     """
     empty = Inventory(app=app, environment=environment, namespace=namespace)
-    parent, parts = _fetch(cluster, empty)
-    if parent is None:
-        return empty
-    metadata, names = parent["metadata"], values.part_names(parent)
+    ref, parent = _ref(empty, empty.name), dict[str, Any]()
+    for _ in range(_READS):
+        live = cluster.get(ref)
+        if live is None:
+            return empty
+        parent = live
+        values.check_parent(parent, empty.id)
+        if not values.belongs_to(parent, app=app, environment=environment):
+            raise ClusterError(
+                f"`{ref}` is the inventory of another app or environment",
+                hint="give one of the two apps another name or namespace",
+            )
+        names = values.part_names(parent)
+        parts = [part for name in names if (part := cluster.get(_ref(empty, name))) is not None]
+        if len(parts) == len(names):
+            break
+    metadata = parent["metadata"]
     inventory = replace(empty, version=metadata["resourceVersion"], uid=metadata["uid"], parts=names)
-    ref = _ref(inventory, inventory.name)
     try:
         if len(parts) < len(names):
             raise values.DamagedInventoryError("a part of it is missing")
@@ -68,24 +80,10 @@ def load(cluster: Cluster, *, app: str, environment: str, namespace: str) -> Inv
         return find_by_labels(cluster, inventory, why=f"the inventory `{ref}` is damaged ({fault})")
 
 
-def _fetch(cluster: Cluster, empty: Inventory) -> tuple[Live | None, Sequence[Live]]:
-    parent: Live | None = None
-    parts: list[Live] = []
-    for _ in range(_READS):
-        parent = cluster.get(_ref(empty, empty.name))
-        if parent is None:
-            return None, ()
-        values.check_parent(parent, empty.id)
-        if not values.belongs_to(parent, app=empty.app, environment=empty.environment):
-            raise ClusterError(
-                f"`{_ref(empty, empty.name)}` is the inventory of another app or environment",
-                hint="give one of the two apps another name or namespace",
-            )
-        names = values.part_names(parent)
-        parts = [part for name in names if (part := cluster.get(_ref(empty, name))) is not None]
-        if len(parts) == len(names):
-            break
-    return parent, parts
+def load_or_find(cluster: Cluster, *, app: str, environment: str, namespace: str) -> Inventory:
+    """Read the inventory of an environment; where there is none, find its objects by their marks."""
+    inventory = load(cluster, app=app, environment=environment, namespace=namespace)
+    return inventory if inventory.exists else find_by_labels(cluster, inventory)
 
 
 def has_moved(cluster: Cluster, inventory: Inventory) -> bool:
@@ -94,16 +92,6 @@ def has_moved(cluster: Cluster, inventory: Inventory) -> bool:
     metadata = live["metadata"] if live is not None else {}
     now = (str(metadata.get("uid") or ""), str(metadata.get("resourceVersion") or ""))
     return now != (inventory.uid, inventory.version)
-
-
-def load_or_find(cluster: Cluster, *, app: str, environment: str, namespace: str) -> Inventory:
-    """Read the inventory of an environment; where there is none, find its objects by their marks.
-
-    Raises:
-        ClusterError: as `load`.
-    """
-    inventory = load(cluster, app=app, environment=environment, namespace=namespace)
-    return inventory if inventory.exists else find_by_labels(cluster, inventory)
 
 
 def other_namespaces(cluster: Cluster, inventory: Inventory) -> tuple[str, ...]:
@@ -143,7 +131,7 @@ def grow(
     Raises:
         ConflictError: somebody else changed it since it was read.
     """
-    with _explained(cluster, inventory, so="nothing was written"):
+    with explained(cluster, inventory, so="nothing was written"):
         return write(cluster, inventory, values.grown(inventory, changes), on_event=on_event)
 
 
@@ -152,29 +140,21 @@ def shrink(
     inventory: Inventory,
     changes: Sequence[Change],
     *,
-    outcomes: Mapping[Identity, RunEvent],
     written: Mapping[Identity, Live],
-    forgotten: Collection[Identity] = (),
+    gone: Collection[Identity],
     on_event: OnEvent = silent,
 ) -> Inventory:
     """Keep what a run did, however far it came: hashes of what was written, less what is known to be gone.
 
-    Args:
-        cluster: where it is kept; of a run that failed one that waits for no webhook.
-        inventory: as it was grown.
-        changes: what was to be done.
-        outcomes: how each object ended.
-        written: the objects that were written, as the server answered.
-        forgotten: members that are not there any more, or are another's.
-        on_event: told when another tool's hold on a field had to be broken.
+    `inventory` is as it was grown, `gone` are members that are not there any more, or are another's. For a
+    run that failed, `cluster` is one that waits for no webhook.
 
     Raises:
         ConflictError: somebody else changed it since it was written.
     """
-    gone = {key for key, event in outcomes.items() if event.kind in ("deleted", "gone")}
-    left = values.shrunk(inventory, changes, written=written, gone=gone | set(forgotten))
+    left = values.shrunk(inventory, changes, written=written, gone=gone)
     has_new_kinds = any(key.kind == "CustomResourceDefinition" for key in (*written, *gone))
-    with _explained(cluster, inventory, so="all the rest of this run is done"):
+    with explained(cluster, inventory, so="all the rest of this run is done"):
         return write(cluster, inventory, left, on_event=on_event, refresh=has_new_kinds)
 
 
@@ -190,15 +170,9 @@ def write(
 ) -> Inventory:
     """Keep an inventory in the cluster; nothing is sent if it holds what the old one held.
 
-    Args:
-        cluster: where it is kept.
-        old: as it was read or written last.
-        new: what it is to hold.
-        on_event: told when another tool's hold on a field had to be broken.
-        refresh: ask for the kinds of the server anew: definitions have come or gone.
-
-    Returns:
-        The new one with the version it has now.
+    `old` is as it was read or written last; `on_event` is told when another tool's hold on a field had to be
+    broken; `refresh` asks for the kinds of the server anew, as definitions have come or gone. Gives the new
+    one with the version it has now.
 
     Raises:
         ConflictError: somebody else changed it since it was read.
@@ -262,20 +236,12 @@ def remove(cluster: Cluster, inventory: Inventory) -> None:
 
 def _delete_parts(cluster: Cluster, inventory: Inventory, *, keep: Sequence[str]) -> None:
     """Delete parts that no parent names, those of killed runs included."""
-    parts = cluster.list(
-        "v1", "ConfigMap", namespace=inventory.namespace, labels=PART_LABEL, metadata_only=True
-    )
+    namespace = inventory.namespace
+    parts = cluster.list("v1", "ConfigMap", namespace=namespace, labels=PART_LABEL, metadata_only=True)
     for name in [str(item["metadata"]["name"]) for item in parts.items]:
         if name.startswith(f"{inventory.name}.i") and name not in keep:
             with suppress(ObjectNotFoundError):
                 cluster.delete(_ref(inventory, name), propagation="Background")
-
-
-def _explained(cluster: Cluster, inventory: Inventory, *, so: str) -> AbstractContextManager[None]:
-    ref = _ref(inventory, inventory.name)
-    return explained(
-        cluster, ref, what="inventory", app=inventory.app, environment=inventory.environment, so=so
-    )
 
 
 # --- lookup: which members are there now, by as few requests as will do ---
@@ -296,21 +262,16 @@ def lookup(cluster: Cluster, members: Iterable[Member]) -> InventoryLookup:
     Raises:
         ClusterError: a member could not be asked for.
     """
-    kinds = cluster.kinds()
-    asked = [replace(member, api_version=_served_version(member, kinds)) for member in members]
+    kinds, asked = cluster.kinds(), list[Member]()
+    for member in members:
+        key = member.identity
+        same = kinds.lookup(member.api_version, key.kind)
+        others = (kind for kind in kinds.of_group(key.group) if kind.kind == key.kind)
+        in_scope = (kind for kind in ([same] if same else others) if kind.namespaced == bool(key.namespace))
+        asked.append(replace(member, api_version=next((kind.api_version for kind in in_scope), "")))
     live = _fetch_live(cluster, [member for member in asked if member.api_version])
     unserved = [member for member in asked if not member.api_version]
     return InventoryLookup(members=tuple(asked), live=live, hidden=_hidden(cluster, unserved))
-
-
-def _served_version(member: Member, kinds: Kinds) -> str:
-    """Give the API version to ask for a member in; none where the server has no such kind in its scope."""
-    identity = member.identity
-    same = kinds.lookup(member.api_version, identity.kind)
-    others = (kind for kind in kinds.of_group(identity.group) if kind.kind == identity.kind)
-    candidates = [same] if same else others
-    versions = (kind.api_version for kind in candidates if kind.namespaced == bool(identity.namespace))
-    return next(versions, "")
 
 
 def _fetch_live(cluster: Cluster, members: Sequence[Member]) -> dict[Identity, Live]:
@@ -325,15 +286,11 @@ def _fetch_live(cluster: Cluster, members: Sequence[Member]) -> dict[Identity, L
     ]
 
     def fetch(task: list[Member]) -> Sequence[Live]:
-        first = task[0]
+        version, key = task[0].api_version, task[0].identity
         if len(task) > 1:
             try:
-                return cluster.list(
-                    first.api_version,
-                    first.identity.kind,
-                    namespace=first.identity.namespace or None,
-                    metadata_only=True,
-                ).items
+                namespace = key.namespace or None
+                return cluster.list(version, key.kind, namespace=namespace, metadata_only=True).items
             except ObjectNotFoundError:
                 return ()
             except ForbiddenError:  # who may not list may still ask for each
@@ -412,36 +369,30 @@ def labelled_objects(cluster: Cluster, inventory: Inventory) -> tuple[tuple[Live
         # Who may not look everywhere may still look here.
         return cluster.list(*address, namespace=inventory.namespace, labels=labels, metadata_only=True).items
 
-    items, unseen = _fetch_kinds(list(_kinds(cluster)), fetch)
+    items, unseen = _fetch_kinds(cluster.kinds(), fetch)
     return items, (f"{unseen}: such objects may be missed",) if unseen else ()
 
 
 def namespace_contents(cluster: Cluster, namespace: str) -> tuple[tuple[Live, ...], str]:
     """Give the metadata of all that a namespace holds but Events and Leases, and what may not be listed."""
-    kinds = [kind for kind in _kinds(cluster) if kind.namespaced and kind.kind != "Lease"]
-    return _fetch_kinds(
-        kinds,
-        lambda kind: (
-            cluster.list(kind.api_version, kind.kind, namespace=namespace, metadata_only=True).items
-        ),
-    )
 
+    def fetch(kind: Kind) -> Sequence[Live]:
+        return cluster.list(kind.api_version, kind.kind, namespace=namespace, metadata_only=True).items
 
-def _kinds(cluster: Cluster) -> Iterator[Kind]:
-    known = set(_LEFT_OUT)
-    for kind in cluster.kinds():
-        if (kind.group, kind.kind) not in known:
-            known.add((kind.group, kind.kind))
-            yield kind
+    kinds = (kind for kind in cluster.kinds() if kind.namespaced and kind.kind != "Lease")
+    return _fetch_kinds(kinds, fetch)
 
 
 def _fetch_kinds(
-    kinds: Sequence[Kind], fetch: Callable[[Kind], Sequence[Live]]
+    kinds: Iterable[Kind], fetch: Callable[[Kind], Sequence[Live]]
 ) -> tuple[tuple[Live, ...], str]:
-    """Give the objects of many kinds, and which kinds may not be listed."""
-    objects: dict[str, Live] = {}
-    unseen: list[str] = []
-    for kind, items in zip(kinds, parallel.run(fetch, kinds), strict=True):
+    """Give the objects of many kinds, each in one version, and which kinds may not be listed."""
+    named: dict[tuple[str, str], Kind] = {}
+    for kind in kinds:
+        if (kind.group, kind.kind) not in _LEFT_OUT:
+            named.setdefault((kind.group, kind.kind), kind)
+    asked, objects, unseen = list(named.values()), dict[str, Live](), list[str]()
+    for kind, items in zip(asked, parallel.run(fetch, asked), strict=True):
         if isinstance(items, ForbiddenError):
             unseen.append(kind.kind)
         elif isinstance(items, MlstackError):
@@ -464,14 +415,9 @@ def is_ours(live: Live, inventory: Inventory) -> bool:
 
 def member_of(live: Live) -> Member:
     """Give a live object as a member."""
-    metadata, api_version = live["metadata"], str(live["apiVersion"])
-    namespace, name = str(metadata.get("namespace") or ""), str(metadata["name"])
-    return Member(
-        identity=Identity(kube_object.group_of(api_version), str(live["kind"]), namespace, name),
-        api_version=api_version,
-        component=str((metadata.get("labels") or {}).get(kube_object.COMPONENT_LABEL, "")),
-        uid=str(metadata["uid"]),
-    )
+    obj, uid = KubeObject(data=live), str(live["metadata"]["uid"])
+    component = str(obj.labels.get(kube_object.COMPONENT_LABEL, ""))
+    return Member(identity=obj.identity, api_version=obj.api_version, component=component, uid=uid)
 
 
 # --- webhooks and policies before what is kept of an environment: waited for, and named when they refuse ---
@@ -500,17 +446,12 @@ def patient(cluster: Cluster, *, clock: Clock, on_event: OnEvent, timeout_s: flo
 
 @contextmanager
 def explained(
-    cluster: Cluster, ref: ObjectRef, *, what: str, app: str, environment: str, so: str
+    cluster: Cluster, inventory: Inventory, *, so: str, what: str = "inventory", kind: str = "ConfigMap"
 ) -> Iterator[None]:
     """Say plainly that what mlstack keeps was refused, by which webhook, and what to do.
 
-    Args:
-        cluster: where the webhook is looked up.
-        ref: what is kept.
-        what: what it is: `inventory`, `lock`.
-        app: name of the app.
-        environment: name of the environment.
-        so: what follows from it for the run.
+    `what` is kept in an object of this kind, under the name of the inventory; `so` says what follows from it
+    for the run.
 
     Raises:
         ClusterError: what was raised inside, in better words.
@@ -519,29 +460,23 @@ def explained(
         yield
     except (ForbiddenError, InvalidError, TransientError) as error:
         webhook = _WEBHOOK.search(error.message)
-        if webhook is None and not _is_policy(error):
+        is_policy = isinstance(error, ForbiddenError) and error.why == "policy"
+        if webhook is None and not is_policy and "ValidatingAdmissionPolicy" not in error.message:
             raise
+        ref = f"{kind} {inventory.namespace}/{inventory.name}"
         text = error.message.removeprefix(f"`{ref}`: ").removeprefix(f"`{ref}` is refused: ")
         who, hint = "a policy of the cluster", f"{_EXEMPT}, then run the command again"
         if webhook is not None:
             configuration = _configuration(cluster, webhook[1])
             named = configuration and f" ({configuration['kind']} `{configuration['metadata']['name']}`)"
             who = f"admission webhook `{webhook[1]}`{named or ''}"
-            is_own = configuration is not None and values.belongs_to(
-                configuration, app=app, environment=environment
-            )
-            hint = _hint(error, configuration, is_own=is_own)
+            hint = _hint(error, configuration, inventory)
             text = text.replace(webhook[0], "", 1)
         is_silent = isinstance(error, TransientError)
         why = f"cannot be written: {who} {text}" if is_silent else f"is refused by {who}: {text}"
-        error.message = f"the {what} of environment `{environment}`, `{ref}`, {why}; {so}"
+        error.message = f"the {what} of environment `{inventory.environment}`, `{ref}`, {why}; {so}"
         error.hint, error.args = hint, (error.message,)
         raise
-
-
-def _is_policy(error: ClusterError) -> bool:
-    is_refused = isinstance(error, ForbiddenError) and error.why == "policy"
-    return is_refused or "ValidatingAdmissionPolicy" in error.message
 
 
 def _configuration(cluster: Cluster, webhook: str) -> Live | None:
@@ -554,11 +489,12 @@ def _configuration(cluster: Cluster, webhook: str) -> Live | None:
     return None
 
 
-def _hint(error: ClusterError, configuration: Live | None, *, is_own: bool) -> str:
+def _hint(error: ClusterError, configuration: Live | None, inventory: Inventory) -> str:
     exempt, is_silent = f"{_EXEMPT} (objectSelector)", isinstance(error, TransientError)
     if is_silent and configuration is None:
         return f"see that the service behind the webhook runs, or {exempt}, then run the command again"
-    if configuration is None or not is_own:
+    app, environment = inventory.app, inventory.environment
+    if configuration is None or not values.belongs_to(configuration, app=app, environment=environment):
         wait = "wait until its service runs, or " if is_silent else ""
         return f"{wait}{exempt}, then run the command again"
     name = f"{configuration['kind'].lower()} {configuration['metadata']['name']}"

@@ -11,7 +11,7 @@ from threading import RLock, Thread
 
 from mlstack.app.app import Environment
 from mlstack.clock import Clock
-from mlstack.deploy.inventory import environment_marks, name_of
+from mlstack.deploy.inventory import Inventory, environment_marks, name_of
 from mlstack.deploy.inventory_store import explained, patient
 from mlstack.deploy.target import Holder, readable_holder
 from mlstack.errors import ClusterError, LockedError
@@ -59,9 +59,8 @@ def hold(
     lease = lease_of(cluster, place, app, holder=holder, clock=clock)
     renewer = _Renewer(lease, place, clock)
     try:
-        with explained(
-            cluster, lease.ref, what="lock", app=app, environment=place.name, so="nothing was written"
-        ):
+        own = Inventory(app=app, environment=place.name, namespace=place.namespace)
+        with explained(cluster, own, so="nothing was written", what="lock", kind="Lease"):
             taking = replace(lease, cluster=patient(cluster, clock=clock, on_event=on_event))
             taken = _taken(taking, place, holder, clock=clock, on_event=on_event, timeout_s=timeout_s)
         renewer.start(taken.term)

@@ -117,7 +117,7 @@ def diff_environment(resolved: ResolvedTarget, options: ApplyOptions) -> Environ
     Raises:
         ClusterError: the cluster cannot be asked or refuses an object.
     """
-    resolved = _as_members(resolved)
+    resolved = replace(resolved, state=inventory.as_members(resolved.state, resolved.place.namespace))
     live = fetch(resolved, options, writing=not options.dry_run)
     changes = diff(resolved, live, options, check_new=options.dry_run)
     known = live.inventory
@@ -139,15 +139,6 @@ def diff_environment(resolved: ResolvedTarget, options: ApplyOptions) -> Environ
         pruning=pruning,
         may_all=live.may_all,
     )
-
-
-def _as_members(resolved: ResolvedTarget) -> ResolvedTarget:
-    """Label all that is wanted as members of the environment's inventory."""
-    state = resolved.state
-    inventory.refuse_member_labels(wanted.data for wanted in state.objects)
-    empty = Inventory(app=state.app, environment=state.environment, namespace=resolved.place.namespace)
-    members = tuple(wanted.with_data(empty.label(wanted.data)) for wanted in state.objects)
-    return replace(resolved, state=replace(state, objects=members))
 
 
 def _large_prune(pruning: Pruning, options: ApplyOptions) -> Iterator[str]:

@@ -11,7 +11,7 @@ from mlstack.deploy.changes import DESTRUCTIVE, ApplyOptions, Change
 from mlstack.deploy.diff import diff
 from mlstack.deploy.history import DamagedHistoryError, Revision
 from mlstack.deploy.history_store import History, open_history
-from mlstack.deploy.inventory import Inventory
+from mlstack.deploy.inventory import Inventory, as_members
 from mlstack.deploy.live import fetch
 from mlstack.deploy.plan import ApplyPlan
 from mlstack.deploy.prune import is_claim
@@ -211,9 +211,8 @@ def _borne_out(plan: ApplyPlan, earlier: DesiredState) -> frozenset[Identity]:
     """Give the objects of a set that are there as it says; the inventory's hashes are not asked."""
     resolved = plan.resolved
     nothing = Inventory(app=earlier.app, environment=earlier.environment, namespace=resolved.place.namespace)
-    members = tuple(obj.with_data(nothing.label(obj.data)) for obj in earlier.objects)
     try:
-        wanted = replace(resolved, state=replace(earlier, objects=members))
+        wanted = replace(resolved, state=as_members(earlier, nothing.namespace))
         options = replace(plan.options, dry_run=True, create=False, adopt=False, keep_foreign_fields=True)
         changes = diff(wanted, fetch(wanted, options, inventory=nothing), options)
     except ClusterError:  # a kind that the cluster does not have: the apply itself needs none of this

@@ -250,13 +250,13 @@ def _grow_inventory(plan: ApplyPlan, run: Run) -> Inventory:
 
 
 def _shrink_inventory(plan: ApplyPlan, run: Run, inventory: Inventory, cluster: Cluster) -> Inventory:
+    gone = {key for key, event in run.outcomes.items() if event.kind in ("deleted", "gone")}
     return inventory_store.shrink(
         cluster,
         inventory,
         plan.changes.changes,
-        outcomes=run.outcomes,
         written=run.written,
-        forgotten=plan.forgotten,
+        gone=gone | plan.forgotten,
         on_event=run.tell,
     )
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mlstack.deploy.changes import ApplyOptions, Changes
 from mlstack.deploy.diff import diff
-from mlstack.deploy.inventory import Inventory
+from mlstack.deploy.inventory import Inventory, as_members
 from mlstack.deploy.live import fetch
 from mlstack.deploy.target import ResolvedTarget, Target, resolve
 from mlstack.kube.client import Opener
@@ -17,10 +17,7 @@ _USUAL = ApplyOptions()
 def looked_at(target: Target, opener: Opener) -> Changes:
     """Give what an apply would do if it knew nothing of what it wrote before."""
     resolved = resolve(target, opener)
-    state = resolved.state
-    empty = Inventory(app=state.app, environment=state.environment, namespace=resolved.place.namespace)
-    members = tuple(one.with_data(empty.label(one.data)) for one in state.objects)
-    return compared(replace(resolved, state=replace(state, objects=members)))
+    return compared(replace(resolved, state=as_members(resolved.state, resolved.place.namespace)))
 
 
 def compared(

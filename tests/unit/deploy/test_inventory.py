@@ -19,7 +19,7 @@ from mlstack.deploy.inventory import (
 )
 from mlstack.errors import ClusterError, ConfigError
 from mlstack.objects.kinds import Kinds
-from mlstack.objects.kube_object import Identity, KubeObject
+from mlstack.objects.kube_object import DesiredState, Identity, KubeObject
 
 SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 EMPTY = Inventory(app="demo", environment="us/dev", namespace="ml")
@@ -87,19 +87,22 @@ def test_ids_are_those_of_other_tools(name: str, namespace: str, kind: str, expe
     assert inventory.set_id(name, namespace, kind=kind) == expected
 
 
+def state(labels: dict[str, str]) -> DesiredState:
+    data = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": labels}}
+    return DesiredState(app="demo", environment="us/dev", namespace="ml", objects=(KubeObject(data=data),))
+
+
 def test_a_member_gets_the_label_and_keeps_its_own() -> None:
-    data: dict[str, Any] = {"kind": "ConfigMap", "metadata": {"name": "a", "labels": {"x": "y"}}}
-    labelled = inventory.with_member_label(data, "applyset-x-v1")
-    assert labelled["metadata"]["labels"] == {"x": "y", MEMBER_LABEL: "applyset-x-v1"}
-    assert data["metadata"]["labels"] == {"x": "y"}
+    wanted = state({"x": "y"})
+    (labelled,) = inventory.as_members(wanted, "ml").objects
+    assert labelled.labels == {"x": "y", MEMBER_LABEL: EMPTY.id}
+    assert wanted.objects[0].labels == {"x": "y"}
 
 
-def test_a_member_label_of_the_input_is_an_error() -> None:
-    data = {"kind": "ConfigMap", "metadata": {"name": "a", "labels": {MEMBER_LABEL: "theirs"}}}
+@pytest.mark.parametrize("value", ["theirs", EMPTY.id, ""])
+def test_a_member_label_of_the_input_is_an_error(value: str) -> None:
     with pytest.raises(ConfigError, match=r"brings the label `applyset\.kubernetes\.io/part-of` itself"):
-        inventory.refuse_member_labels([data])
-    with pytest.raises(ConfigError):
-        inventory.with_member_label(data, "applyset-x-v1")
+        inventory.as_members(state({MEMBER_LABEL: value}), "ml")
 
 
 def test_annotations_are_sorted_and_name_served_kinds_only() -> None:
@@ -110,9 +113,9 @@ def test_annotations_are_sorted_and_name_served_kinds_only() -> None:
         Identity("", "ConfigMap", "a", "c"),
         Identity("rbac.authorization.k8s.io", "ClusterRole", "", "r"),
     ]
-    annotations = inventory.parent_annotations(members, namespace="ml", version="1.2", kinds=Kinds.builtin())
-    assert annotations == {
-        "applyset.kubernetes.io/tooling": "mlstack/v1.2",
+    parent, _ = encode(EMPTY.with_members(Member(identity=key, api_version="v1") for key in members))
+    assert parent["metadata"]["annotations"] == {
+        "applyset.kubernetes.io/tooling": "mlstack/v1.0.0",
         "applyset.kubernetes.io/contains-group-kinds": (
             "ClusterRole.rbac.authorization.k8s.io,ConfigMap,Deployment.apps,Secret"
         ),
