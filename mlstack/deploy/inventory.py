@@ -390,9 +390,7 @@ def encode(
     annotations = {
         TOOLING: f"{TOOL}/v{version}",
         GROUP_KINDS: ",".join(sorted(f"{kind}.{group}" if group else kind for group, kind in group_kinds)),
-        NAMESPACES: ",".join(
-            sorted({key.namespace for key in inventory.members} - {"", inventory.namespace})
-        ),
+        NAMESPACES: ",".join(sorted(namespaces)),
     }
     labels = {ID_LABEL: inventory.id, **labels}
     return config_map(inventory.name, {_FORMAT_KEY: _FORMAT, **data}, labels, annotations=annotations), parts

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from math import inf
 from queue import Empty, SimpleQueue
 from threading import Event, Lock
-from typing import Any, Protocol
+from typing import Any
 
 from mlstack.app.app import ReadyRules
 from mlstack.clock import Clock
@@ -35,6 +34,7 @@ from mlstack.readiness.terms import ReadinessState
 
 _DONE: Mapping[str, RunEventKind] = {"create": "created", "update": "updated", "recreate": "recreated"}
 _MOST_WAITERS = 64
+_BINDING: frozenset[Dependency] = frozenset({"user", "needs"})
 # Whoever is done finds the next one waiting, not this thread still looking for it.
 _AHEAD = 2 * WORKERS
 _STOPPED = "stopped while waiting"
@@ -44,17 +44,10 @@ class Run:
     """One run over a cluster: does changes and remembers how each ended.
 
     `outcomes` are the events that ended objects, `written` what the server answered for those that were
-    written, `standings` how they stood when the wait for them ended.
-
-    Args:
-        cluster: where to write.
-        clock: for waits.
-        on_event: told about each object, by one thread at a time.
-        context: to diff objects again that moved since their change was worked out.
-        component_s: timeouts of components by name, for objects that others depend on.
-        rules: the app's own readiness rules.
-        secrets: texts that must stand in no reason.
-        timeout_s: how long anything is waited for at most; None for what is usual for each thing.
+    written, `standings` how they stood when the wait for them ended. `context` serves to diff objects again
+    that moved since their change was worked out; texts of `secrets` stand in no reason; `timeout_s` is how
+    long anything is waited for at most, None for what is usual for each thing. `on_event` is told about each
+    object, by one thread at a time.
     """
 
     def __init__(
@@ -76,26 +69,26 @@ class Run:
         self._begun: dict[Identity, Change] = {}
         self._on_event, self._lock, self._closed = on_event, Lock(), False
         self._clock, self._context, self._timeout_s = _StoppedClock(clock, self.stopped), context, timeout_s
+        self._limit_s = inf if timeout_s is None else timeout_s
         self._component_s, self._rules, self._secrets = component_s, rules, secrets
         self.use(cluster)
 
     def use(self, cluster: Cluster) -> None:
         """Write through another view of the cluster from now on, as one that a lock fences."""
-        limit_s = inf if self._timeout_s is None else self._timeout_s
         self.cluster: Cluster = RetryingClient(
             cluster,
             clock=self._clock,
             notify=lambda text: self.tell(RunEvent("waiting", None, text)),
             answered=True,
-            timeout_s=limit_s,
+            timeout_s=self._limit_s,
             remind=lambda text: self.tell(RunEvent("still", None, text)),
         )
         self.writer = ObjectWriter(
-            self.cluster, clock=self._clock, tell=self.tell, context=self._context, timeout_s=limit_s
+            self.cluster, clock=self._clock, tell=self.tell, context=self._context, timeout_s=self._limit_s
         )
         self.barriers = Barriers(
-            self.cluster,
-            clock=_EndedClock(self._clock, self.stopped),
+            cluster=self.cluster,
+            clock=_StoppedClock(self._clock, self.stopped, ends=True),
             on_event=self.tell,
             timeout_s=self._timeout_s,
             component_s=self._component_s,
@@ -106,8 +99,7 @@ class Run:
     @property
     def records(self) -> Cluster:
         """Give the cluster for what is kept of the environment: webhooks that start are waited for."""
-        limit_s = inf if self._timeout_s is None else self._timeout_s
-        return patient(self.cluster, clock=self._clock, on_event=self.tell, timeout_s=limit_s)
+        return patient(self.cluster, clock=self._clock, on_event=self.tell, timeout_s=self._limit_s)
 
     def left(self, changes: Sequence[Change]) -> list[Change]:
         """Give those of some changes that are not done yet."""
@@ -121,7 +113,7 @@ class Run:
         """
         left = self.left(changes)
         graph = order.graph([change.subject for change in left], depends)
-        self._go(graph, _Applying(self, graph, left))
+        self._go(graph, Work(self, graph, left))
 
     def delete(
         self,
@@ -140,7 +132,7 @@ class Run:
         """
         left = self.left(changes)
         graph = order.graph([change.subject for change in left], depends, strict=False).reversed()
-        self._go(graph, _Deleting(self, left, grace_period_s=grace_period_s, wait=wait))
+        self._go(graph, Work(self, graph, left, deletes=True, grace_period_s=grace_period_s, wait=wait))
 
     def _go(self, graph: Graph, work: Work) -> None:
         deletions = DeletionWatcher(
@@ -157,8 +149,11 @@ class Run:
             raise
         finally:
             deletions.close()
-        if schedule.failures:
-            raise _together(schedule.failures)
+        if schedule.failures:  # refusals of the cluster say more than what was not ready in time
+            failures = sorted(schedule.failures, key=lambda error: isinstance(error, NotReadyError))
+            joined = parallel.together(failures)
+            joined.where = ", ".join(sorted({error.where for error in failures if error.where})) or None
+            raise joined
 
     def begin(self, change: Change) -> None:
         """Remember that a change is under way."""
@@ -191,65 +186,56 @@ class Run:
                 self._on_event(event)
 
 
-def _together(failures: Sequence[MlstackError]) -> MlstackError:
-    """Make one error of all failures; refusals of the cluster say more than what was not ready in time."""
-    joined = parallel.together(sorted(failures, key=lambda error: isinstance(error, NotReadyError)))
-    joined.where = ", ".join(sorted({error.where for error in failures if error.where})) or None
-    return joined
+# --- what is done at the nodes of a graph, by several threads at once ---
 
 
-# --- what is done at the nodes of a graph ---
+class Work:
+    """Writes or deletes objects; waits at the barriers behind which any object is written."""
 
-
-class Work(Protocol):
-    """What is done at the nodes of a graph, by several threads at once."""
-
-    @property
-    def binding(self) -> frozenset[Dependency]:
-        """Give the bonds along which a failure skips what comes after."""
-
-    def is_idle(self, node: Node) -> bool:
-        """Tell whether a node takes no time: it is done at once, where it stands."""
-
-    def steps(self, node: Node) -> Steps:
-        """Do one node; between two steps an object has to be gone, which takes no thread."""
-
-    def skip(self, node: Node, why: str) -> None:
-        """Take note that a node is not done."""
-
-    def because(self, node: Node, end: str, after: Node) -> str:
-        """Give the reason to skip `after`: what it depends on, and how that ended."""
-
-
-class _Applying:
-    """Writes objects, and waits at the barriers behind which anything is written for which it matters."""
-
-    binding: frozenset[Dependency] = frozenset({"user", "needs"})
-
-    def __init__(self, run: Run, graph: Graph, changes: Sequence[Change]) -> None:
+    def __init__(
+        self,
+        run: Run,
+        graph: Graph,
+        changes: Sequence[Change],
+        *,
+        deletes: bool = False,
+        grace_period_s: int | None = None,
+        wait: bool = True,
+    ) -> None:
         self._run, self._changes = run, {change.identity: change for change in changes}
+        self._deletes, self._grace_period_s, self._wait = deletes, grace_period_s, wait
+        # A failure skips what comes after it along these. What could not be deleted may need all that was
+        # written before it: a controller to clear its finalizers.
+        self.binding = _BINDING | {"wave"} if deletes else _BINDING
         self._behind: dict[Node, list[Change]] = {}
-        for node in graph.objects:
+        for node in graph.objects if not deletes else ():
             for before in graph.before[node]:
                 self._behind.setdefault(before, []).append(self._changes[node])
 
     def is_idle(self, node: Node) -> bool:
+        """Tell whether a node takes no time: it is done at once, where it stands."""
         if isinstance(node, Barrier):
             return node.kind == "wave" or not self._concerned(node)
         return not self._changes[node].writes
 
     def steps(self, node: Node) -> Steps:
-        run = self._run
+        """Do one node; between two steps an object has to be gone, which takes no thread."""
         if isinstance(node, Barrier):
             if not self.is_idle(node):
                 self._wait_at(node)
             return
-        change = self._changes[node]
+        run, change = self._run, self._changes[node]
         if not change.writes:
             run.end("unchanged" if change.action == "unchanged" else "kept", change, change.reason)
             return
         run.begin(change)
         try:
+            if self._deletes:
+                ended, text = yield from run.writer.delete(
+                    change, grace_period_s=self._grace_period_s, wait=self._wait
+                )
+                run.end(ended, change, text)
+                return
             applied = yield from run.writer.write(change)
         except BaseException as error:
             run.fail(change, error)
@@ -260,18 +246,22 @@ class _Applying:
         run.end(_DONE.get(change.action, "unchanged"), change, "; ".join(change.notes))
 
     def skip(self, node: Node, why: str) -> None:
+        """Take note that a node is not done."""
         if not isinstance(node, Barrier):
             self._run.end("skipped", self._changes[node], why)
 
     def because(self, node: Node, end: str, after: Node) -> str:
+        """Give the reason to skip `after`: what it depends on, and how that ended."""
+        if self._deletes:
+            return f"`{node}`, which goes before it, {'was not deleted' if end == 'failed' else end}"
         if isinstance(after, Barrier) and after.kind == "component" and not isinstance(node, Barrier):
             return f"depends on {after}, where `{node}` {end}"
         return f"depends on {node if isinstance(node, Barrier) else f'`{node}`'}, which {end}"
 
     def _wait_at(self, barrier: Barrier) -> None:
-        members = _applied(self._changes[one] for one in barrier.members if one in self._changes)
-        if members:
-            self._run.barriers.ready(str(barrier), members)
+        members = [self._changes[key] for key in barrier.members if key in self._changes]
+        if objects := _applied(members):
+            self._run.barriers.ready(str(barrier), objects)
         if barrier.kind == "endpoint" and barrier.about is not None:
             self._run.barriers.endpoint(barrier.about, _applied(self._concerned(barrier)))
 
@@ -285,48 +275,8 @@ class _Applying:
         ]
 
 
-def _applied(changes: Iterable[Change]) -> list[KubeObject]:
+def _applied(changes: Sequence[Change]) -> list[KubeObject]:
     return [change.desired for change in changes if change.desired is not None and change.action != "missing"]
-
-
-class _Deleting:
-    """Deletes objects."""
-
-    # What could not be deleted may need all that was written before it: a controller to clear its finalizers.
-    binding: frozenset[Dependency] = frozenset({"user", "needs", "wave"})
-
-    def __init__(
-        self, run: Run, changes: Sequence[Change], *, grace_period_s: int | None, wait: bool
-    ) -> None:
-        self._run, self._changes = run, {change.identity: change for change in changes}
-        self._grace_period_s, self._wait = grace_period_s, wait
-
-    def is_idle(self, node: Node) -> bool:
-        return isinstance(node, Barrier) or not self._changes[node].writes
-
-    def steps(self, node: Node) -> Steps:
-        if isinstance(node, Barrier):
-            return
-        run, change = self._run, self._changes[node]
-        if not change.writes:
-            run.end("unchanged" if change.action == "unchanged" else "kept", change, change.reason)
-            return
-        run.begin(change)
-        try:
-            deleted = yield from run.writer.delete(
-                change, grace_period_s=self._grace_period_s, wait=self._wait
-            )
-        except BaseException as error:
-            run.fail(change, error)
-            raise
-        run.end(deleted.outcome, change, deleted.text)
-
-    def skip(self, node: Node, why: str) -> None:
-        if not isinstance(node, Barrier):
-            self._run.end("skipped", self._changes[node], why)
-
-    def because(self, node: Node, end: str, after: Node) -> str:
-        return f"`{node}`, which goes before it, {'was not deleted' if end == 'failed' else end}"
 
 
 # --- the loop ---
@@ -370,12 +320,12 @@ class Schedule:
             MlstackError: nothing can go on: no server, no credentials, no lock. What had begun was finished.
             KeyboardInterrupt: likewise; what had begun got `GRACE_S` to end.
         """
-        barriers = sum(
-            isinstance(node, Barrier) and not self._work.is_idle(node) for node in self._graph.nodes
+        slow = [node for node in self._numbers if isinstance(node, Barrier) and not self._work.is_idle(node)]
+        waiters = min(len(slow), _MOST_WAITERS) or 1
+        self._writers = ThreadPoolExecutor(WORKERS, thread_name_prefix="mlstack-write")
+        self._waiters = ThreadPoolExecutor(
+            min(waiters, _MOST_WAITERS) or 1, thread_name_prefix="mlstack-wait"
         )
-        waiters = min(barriers, _MOST_WAITERS) or 1
-        self._writers = ThreadPoolExecutor(max_workers=WORKERS, thread_name_prefix="mlstack-write")
-        self._waiters = ThreadPoolExecutor(max_workers=waiters, thread_name_prefix="mlstack-wait")
         interrupted = False
         try:
             while self._begin():
@@ -385,7 +335,11 @@ class Schedule:
             interrupted = isinstance(error, KeyboardInterrupt)
             if interrupted:
                 self._shut(wait=False)
-                self._await_ends()
+                # What has begun gets time to end, even if a person interrupted while it was handed over.
+                deadline = time.monotonic() + GRACE_S
+                while self._working and (left_s := deadline - time.monotonic()) > 0:
+                    with suppress(Empty):
+                        self._news.get(timeout=left_s)
             raise
         finally:
             if not interrupted:
@@ -398,19 +352,14 @@ class Schedule:
         for pool in (self._writers, self._waiters):
             pool.shutdown(wait=wait, cancel_futures=True)
 
-    def _await_ends(self) -> None:
-        """Give what has begun some time to end, even if a person interrupted while it was handed over."""
-        deadline = time.monotonic() + GRACE_S
-        while self._working and (left_s := deadline - time.monotonic()) > 0:
-            with suppress(Empty):
-                self._news.get(timeout=left_s)
-
     def _begin(self) -> bool:
         """Begin what nothing blocks; tell whether anything is under way."""
         while self._next and self._writing < _AHEAD:
             node = self._graph.nodes[heapq.heappop(self._next)]
-            why = self._reason_to_skip(node)
-            if why:
+            needed = [other for other, bond in self._graph.before[node].items() if bond in self._work.binding]
+            failed = next((before for before in needed if before in self._ends), None)
+            if failed is not None:
+                why = self._handed_on.get(failed) or self._work.because(failed, self._ends[failed], node)
                 self._ends[node] = "was skipped"
                 if isinstance(node, Barrier):  # nobody knows it by name
                     self._handed_on[node] = why
@@ -459,18 +408,20 @@ class Schedule:
             return
         self._writing -= not isinstance(node, Barrier)
         if news.gone is not None:  # others go on meanwhile
-            self._deletions.wait(news.gone, partial(self._go_on, node))
+            self._deletions.wait(
+                news.gone, lambda late: self._news.put(_News(node=node, error=late, goes_on=True))
+            )
             return
         self._running.discard(node)
         if error is not None:
-            if not isinstance(error, MlstackError) or _ends_everything(error):
+            ends_everything = isinstance(error, UnreachableError | LockedError) or (
+                isinstance(error, ForbiddenError) and error.why == "credentials"
+            )
+            if ends_everything or not isinstance(error, MlstackError):  # no other object can fare better
                 raise error
             self.failures.append(error)
             self._ends[node] = "is not ready" if isinstance(node, Barrier) else "failed"
         self._release(node)
-
-    def _go_on(self, node: Node, error: MlstackError | None) -> None:
-        self._news.put(_News(node=node, error=error, goes_on=True))
 
     def _release(self, node: Node) -> None:
         for after in self._behind[node]:
@@ -478,43 +429,19 @@ class Schedule:
             if not self._blocked[after]:
                 heapq.heappush(self._next, self._numbers[after])
 
-    def _reason_to_skip(self, node: Node) -> str:
-        """Say which of the things a node depends on is not done, nothing if it can be done."""
-        for before, bond in self._graph.before[node].items():
-            if bond in self._work.binding and before in self._ends:
-                return self._handed_on.get(before) or self._work.because(before, self._ends[before], node)
-        return ""
-
-
-def _ends_everything(error: MlstackError) -> bool:
-    """Tell whether no other object can fare better."""
-    if isinstance(error, ForbiddenError):
-        return error.why == "credentials"
-    return isinstance(error, UnreachableError | LockedError)
-
-
-# --- clocks on which nobody waits any longer once a run is stopped ---
-
 
 class _StoppedClock:
-    """A clock on which nobody can wait any more once the run is stopped."""
+    """A clock on which nobody waits any more once the run is stopped; with `ends` nobody reads it either."""
 
-    def __init__(self, clock: Clock, stopped: Event) -> None:
-        self._clock, self._stopped = clock, stopped
+    def __init__(self, clock: Clock, stopped: Event, *, ends: bool = False) -> None:
+        self._clock, self._stopped, self._ends = clock, stopped, ends
 
     def now_s(self) -> float:
+        if self._ends and self._stopped.is_set():
+            raise MlstackError(_STOPPED)
         return self._clock.now_s()
 
     def sleep(self, seconds: float) -> None:
         if self._stopped.is_set():
             raise MlstackError(_STOPPED)
         self._clock.sleep(seconds)
-
-
-class _EndedClock(_StoppedClock):
-    """A clock that does not even tell the time once the run is stopped: it ends what only looks."""
-
-    def now_s(self) -> float:
-        if self._stopped.is_set():
-            raise MlstackError(_STOPPED)
-        return super().now_s()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import Any, Literal, TypeVar
@@ -33,6 +32,8 @@ from mlstack.objects.kube_object import Identity
 from mlstack.objects.managed_fields import HANDOVER
 
 T = TypeVar("T")
+Ended = Literal["deleted", "gone", "terminating"]
+"""It is gone or goes by itself, was gone already, or is held by somebody's finalizer."""
 
 # Right after a definition is established, one of several API servers may not serve its kind yet.
 KIND_S = 30.0
@@ -42,14 +43,6 @@ CONFLICT_S = 60.0
 SCHEMA_S = 5.0
 # Controllers write the status of a busy object several times a second, each from another version.
 _TIMES = 20
-
-
-@dataclass(frozen=True)
-class Deleted:
-    """How a deletion ended: it is gone or goes by itself, was gone, or is held by somebody's finalizer."""
-
-    outcome: Literal["deleted", "gone", "terminating"]
-    text: str = ""
 
 
 class ObjectWriter:
@@ -175,7 +168,7 @@ class ObjectWriter:
 
     def delete(
         self, change: Change, *, grace_period_s: int | None = None, wait: bool = True
-    ) -> Generator[Gone, None, Deleted]:
+    ) -> Generator[Gone, None, tuple[Ended, str]]:
         """Delete an object, as a rule wait until it is gone, and tell how that ended.
 
         Raises:
@@ -185,14 +178,14 @@ class ObjectWriter:
         try:
             left = self._persist(change, partial(self._delete, ref, change.live_uid, grace_period_s))
         except ObjectNotFoundError:
-            return Deleted("gone", "was gone already")
+            return "gone", "was gone already"
         if left is None:
-            return Deleted("deleted")
+            return "deleted", ""
         if wait:
             yield Gone(ref, str(left["metadata"]["uid"]))
         elif own_finalizers(left):  # the garbage collector's go by themselves
-            return Deleted("terminating", obstacles(left))
-        return Deleted("deleted")
+            return "terminating", obstacles(left)
+        return "deleted", ""
 
     def _delete(self, ref: ObjectRef, uid: str, grace_period_s: int | None) -> Mapping[str, Any] | None:
         try:

@@ -89,7 +89,7 @@ class Told:
         return self.go(self.writer.write(one))
 
     def delete(self, one: Change) -> str:
-        return self.go(self.writer.delete(one)).outcome
+        return self.go(self.writer.delete(one))[0]
 
     def go(self, steps: Generator[Gone, None, Result]) -> Result:
         """Do all steps of a change."""

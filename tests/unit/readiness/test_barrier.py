@@ -51,7 +51,9 @@ class World:
         if moves:
             self.clock.simulation = Simulation(self.cluster)
         self.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml"}})
-        self.gates = Barriers(self.cluster, clock=self.clock, on_event=self.events.append, timeout_s=20)
+        self.gates = Barriers(
+            cluster=self.cluster, clock=self.clock, on_event=self.events.append, timeout_s=20
+        )
 
     def make(self, data: dict[str, Any]) -> KubeObject:
         found = KubeObject(data={**data, "metadata": {**data["metadata"], "namespace": "ml"}})
