@@ -21,6 +21,11 @@ class Clock(Protocol):
         ...
 
 
+def timestamp(seconds: float) -> str:
+    """Write a time since 1970 as people and Kubernetes do, in UTC: `2026-11-22T02:25:46Z`."""
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def micro_time(seconds: float) -> str:
     """Write a time since 1970 as leases and events have it (MicroTime): with exactly six decimals."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -32,39 +32,23 @@ KEPT = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Revision:
-    """What is known of one revision.
+    """What is known of one revision."""
 
-    Attributes:
-        number: counts up from 1; numbers are never used again.
-        time: when the run ended, in UTC: `2026-11-22T02:25:46Z`.
-        who: `user@host` of the person or program.
-        what: what was done: `apply`, `apply -c cnn`, `rollback to 3`.
-        result: how it ended.
-        components: full names of the components that were applied.
-        unsettled: components of the set whose last run did not end well.
-        counts: number of objects of each outcome.
-        planned: number of objects that were to be created, changed or deleted; 0 where that is not known.
-        objects: number of objects of the set.
-        version: of mlstack.
-        digest: `sha256:…` of the set; equal sets have equal digests.
-        size_bytes: of the set, unpacked.
-        parts: number of Secrets it takes.
-    """
-
-    number: int
-    time: str
-    who: str
-    what: str
-    result: Result
-    components: tuple[str, ...] = ()
-    unsettled: tuple[str, ...] = ()
-    counts: Mapping[str, int] = field(default_factory=dict)
+    number: int  # counts up from 1; numbers are never used again
+    time: str  # when the run ended, in UTC: `2026-11-22T02:25:46Z`
+    who: str  # `user@host` of the person or program
+    what: str  # what was done: `apply`, `apply -c cnn`, `rollback to 3`
+    result: Result  # how it ended
+    components: tuple[str, ...] = ()  # full names of the components that were applied
+    unsettled: tuple[str, ...] = ()  # components of the set whose last run did not end well
+    counts: Mapping[str, int] = field(default_factory=dict)  # number of objects of each outcome
+    # number of objects that were to be created, changed or deleted; 0 where that is not known
     planned: int = 0
-    objects: int = 0
-    version: str = ""
-    digest: str = ""
-    size_bytes: int = 0
-    parts: int = 1
+    objects: int = 0  # number of objects of the set
+    version: str = ""  # of mlstack
+    digest: str = ""  # `sha256:…` of the set; equal sets have equal digests
+    size_bytes: int = 0  # of the set, unpacked
+    parts: int = 1  # number of Secrets it takes
 
     @property
     def changed(self) -> int:
@@ -77,15 +61,10 @@ class Revision:
         return self.result == "done" and not self.unsettled
 
 
-def last_good(known: Sequence[Revision], components: Collection[str] = ()) -> Revision | None:
-    """Give the newest revision of which everything worked, or all of some components; None if none did.
-
-    Args:
-        known: oldest first.
-        components: those that matter; none means all.
-    """
+def last_good(revisions: Sequence[Revision], components: Collection[str] = ()) -> Revision | None:
+    """Give the newest revision (of oldest first) of which everything worked, or all of some components."""
     asked = {*components, UNNAMED}
-    for revision in reversed(known):
+    for revision in reversed(revisions):
         if revision.is_good or (components and not asked & {*revision.unsettled}):
             return revision
     return None
@@ -141,27 +120,28 @@ def changes_between(older: DesiredState, newer: DesiredState) -> tuple[Change, .
     """Give what came, changed and went between two sets; values of Secrets are masked."""
     before = {obj.identity: obj for obj in older.objects}
     after = {obj.identity: obj for obj in newer.objects}
-    changes = (_change(before.get(key), after.get(key)) for key in {**after, **before})
-    return tuple(change for change in changes if change is not None)
-
-
-def _change(old: KubeObject | None, new: KubeObject | None) -> Change | None:
-    subject = new or old
-    if subject is None or (old and new and old.data == new.data):
-        return None
-    action: Action = "create" if old is None else "delete" if new is None else "update"
-    differences: Iterable[FieldChange] = ()
-    if old is not None and new is not None:
-        tree = managed_fields.union(managed_fields.tree_of(old.data), managed_fields.tree_of(new.data))
-        differences = managed_fields.compare(old.data, new.data, tree)
-    return Change(
-        identity=subject.identity,
-        component=subject.component,
-        action=action,
-        api_version=subject.api_version,
-        fields=result.masked(subject.identity, differences),
-        desired=new,
-    )
+    changes = []
+    for key, known in {**after, **before}.items():
+        old, new = before.get(key), after.get(key)
+        obj = new or known
+        if old is not None and new is not None and old.data == new.data:
+            continue
+        action: Action = "create" if old is None else "delete" if new is None else "update"
+        differences: Iterable[FieldChange] = ()
+        if old is not None and new is not None:
+            tree = managed_fields.union(managed_fields.tree_of(old.data), managed_fields.tree_of(new.data))
+            differences = managed_fields.compare(old.data, new.data, tree)
+        changes.append(
+            Change(
+                identity=key,
+                component=obj.component,
+                action=action,
+                api_version=obj.api_version,
+                fields=result.masked(key, differences),
+                desired=new,
+            )
+        )
+    return tuple(changes)
 
 
 # --- codec: a set as compressed JSON in Secrets, its facts in their annotations ---
@@ -189,17 +169,13 @@ MOST_BYTES = 256_000_000
 _MOST_NUMBER = 10**12
 
 
-@dataclass(frozen=True, kw_only=True)
-class EncodedRevision:
-    """A set, ready to be kept."""
+def encode(
+    draft: Revision, state: DesiredState, *, part_bytes: int = PART_BYTES
+) -> tuple[Revision, tuple[bytes, ...]]:
+    """Give a revision with the facts of its set, and that as compressed parts, none above `part_bytes`.
 
-    parts: tuple[bytes, ...]  # its compressed bytes, none longer than `PART_BYTES`
-    digest: str  # `sha256:…` of the set
-    size_bytes: int  # of the set, unpacked
-
-
-def encode(state: DesiredState, *, part_bytes: int = PART_BYTES) -> EncodedRevision:
-    """Compress a set; the same set gives the same bytes, in whatever order its objects stand."""
+    The same set gives the same bytes, in whatever order its objects stand.
+    """
     objects = sorted(state.objects, key=lambda obj: obj.identity)
     document = {
         "app": state.app,
@@ -215,7 +191,10 @@ def encode(state: DesiredState, *, part_bytes: int = PART_BYTES) -> EncodedRevis
     packer = zlib.compressobj(6, zlib.DEFLATED, _GZIP)
     content = packer.compress(text) + packer.flush()
     parts = tuple(content[start : start + part_bytes] for start in range(0, len(content), part_bytes))
-    return EncodedRevision(parts=parts, digest=_digest(text), size_bytes=len(text))
+    revision = replace(
+        draft, digest=_digest(text), size_bytes=len(text), parts=len(parts), objects=len(objects)
+    )
+    return revision, parts
 
 
 def _digest(text: bytes) -> str:
@@ -231,7 +210,7 @@ def decode(revision: Revision, parts: Sequence[bytes]) -> DesiredState:
     try:
         text = zlib.decompressobj(_GZIP).decompress(b"".join(parts), revision.size_bytes + 1)
         if _digest(text) != revision.digest:
-            raise damaged(revision.number)
+            raise DamagedHistoryError(revision.number)
         document = json.loads(text)
         return DesiredState(
             app=document["app"],
@@ -252,39 +231,38 @@ def decode(revision: Revision, parts: Sequence[bytes]) -> DesiredState:
             secrets=tuple(document.get("secrets", ())),
         )
     except (zlib.error, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise damaged(revision.number) from error
+        raise DamagedHistoryError(revision.number) from error
 
 
 class DamagedHistoryError(ClusterError):
     """Raised when the Secrets of a revision are not what was written."""
 
-
-def damaged(number: int) -> DamagedHistoryError:
-    """Give the error for a revision that cannot be read."""
-    return DamagedHistoryError(
-        f"revision {number} is damaged: its Secrets are not what was written",
-        hint="choose another one; see `mlstack history ENV`",
-    )
+    def __init__(self, number: int) -> None:
+        super().__init__(
+            f"revision {number} is damaged: its Secrets are not what was written",
+            hint="choose another one; see `mlstack history ENV`",
+        )
 
 
 def secrets(
-    revision: Revision, encoded: EncodedRevision, *, namespace: str, app: str, environment: str
+    revision: Revision, parts: Sequence[bytes], *, namespace: str, app: str, environment: str
 ) -> tuple[Secret, ...]:
     """Give the Secrets that hold a revision, in the order they are to be written: the first part last."""
     labels = {**environment_marks(app, environment), REVISION_LABEL: str(revision.number)}
-    names = part_names(name_of(app, environment), revision.number, len(encoded.parts))
-    annotations = [{"annotations": {FACTS: _facts(revision)}}, *({} for _ in names[1:])]
     first, *others = (
         {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {"namespace": namespace, "labels": labels, "name": name, **annotated},
+            "metadata": {"namespace": namespace, "labels": labels, "name": name},
             "type": TYPE,
             "immutable": True,
             "data": {CONTENT: base64.b64encode(part).decode()},
         }
-        for name, annotated, part in zip(names, annotations, encoded.parts, strict=True)
+        for name, part in zip(
+            part_names(name_of(app, environment), revision.number, len(parts)), parts, strict=True
+        )
     )
+    first["metadata"]["annotations"] = {FACTS: _facts(revision)}  # type: ignore[index]  # it is a map
     return (*others, first)
 
 
@@ -303,7 +281,7 @@ def content_of(secret: Mapping[str, Any], number: int) -> bytes:
     try:
         return base64.b64decode(secret["data"][CONTENT], validate=True)
     except (KeyError, TypeError, ValueError) as error:
-        raise damaged(number) from error
+        raise DamagedHistoryError(number) from error
 
 
 def _facts(revision: Revision) -> str:
@@ -332,29 +310,24 @@ def revisions(items: Iterable[Mapping[str, Any]]) -> tuple[Revision, ...]:
 
 def impossible(items: Iterable[Mapping[str, Any]]) -> tuple[int, ...]:
     """Give the numbers of the revisions among metadata of Secrets whose facts nobody could have written."""
-    heads = [item for item in items if FACTS in _annotations(item)]
-    return tuple(sorted({_known_number(item) for item in heads if _revision(item) is None}))
+    heads = [item for item in items if FACTS in (item["metadata"].get("annotations") or {})]
+    return tuple(sorted({_number(item) for item in heads if _revision(item) is None}))
 
 
 def _revision(item: Mapping[str, Any]) -> Revision | None:
     """Read the facts of a first part; None for other parts, and for what this version cannot read."""
     try:
-        facts = json.loads(_annotations(item)[FACTS])
+        facts = json.loads(item["metadata"]["annotations"][FACTS])
+        known: dict[str, Any] = {name: str(facts[name]) for name in ("time", "who", "what", "result")}
+        known |= {name: str(facts[name]) for name in ("version", "digest")}
+        known |= {name: tuple(map(str, facts[name])) for name in ("components", "unsettled")}
+        known |= {name: _possible(facts[name]) for name in ("objects", "size_bytes")}
         return Revision(
-            number=_possible(_number(item), _MOST_NUMBER),
-            time=str(facts["time"]),
-            who=str(facts["who"]),
-            what=str(facts["what"]),
-            result=facts["result"],
-            components=tuple(map(str, facts["components"])),
-            unsettled=tuple(map(str, facts["unsettled"])),
+            number=_possible(int(item["metadata"]["labels"][REVISION_LABEL]), _MOST_NUMBER),
             counts={str(name): _possible(count) for name, count in facts["counts"].items()},
             planned=_possible(facts.get("planned", 0)),
-            objects=_possible(facts["objects"]),
-            version=str(facts["version"]),
-            digest=str(facts["digest"]),
-            size_bytes=_possible(facts["size_bytes"]),
             parts=_possible(facts["parts"], 1 + MOST_BYTES // PART_BYTES, least=1),
+            **known,
         )
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         return None
@@ -366,17 +339,9 @@ def _possible(number: object, most: int = MOST_BYTES, *, least: int = 0) -> int:
     return number
 
 
-def _annotations(item: Mapping[str, Any]) -> Mapping[str, str]:
-    return item["metadata"].get("annotations") or {}
-
-
 def _number(item: Mapping[str, Any]) -> int:
-    return int((item["metadata"].get("labels") or {})[REVISION_LABEL])
-
-
-def _known_number(item: Mapping[str, Any]) -> int:
     try:
-        return _possible(_number(item), _MOST_NUMBER)
+        return _possible(int(item["metadata"]["labels"][REVISION_LABEL]), _MOST_NUMBER)
     except (KeyError, TypeError, ValueError):
         return 0
 
@@ -387,19 +352,19 @@ def _name(item: Mapping[str, Any]) -> str:
 
 def next_number(items: Iterable[Mapping[str, Any]]) -> int:
     """Give the number of the next revision; broken ones keep theirs, so that nothing is in the way."""
-    return max(map(_known_number, items), default=0) + 1
+    return max(map(_number, items), default=0) + 1
 
 
-def outdated(items: Iterable[Mapping[str, Any]], *, kept: int = KEPT) -> tuple[str, ...]:
+def outdated(items: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     """Give the names of the Secrets to delete: old revisions and what is left of broken ones.
 
     The newest revision that worked stays in place of the oldest one kept, if it would go otherwise.
     """
     items = list(items)
     offered = revisions(items)
-    staying = list(offered[-kept:])
+    staying = list(offered[-KEPT:])
     good = [revision for revision in offered if revision.is_good]
     if good and good[-1] not in staying:
         staying[0] = good[-1]
     numbers = {revision.number for revision in staying} | {*impossible(items)}
-    return tuple(sorted(_name(item) for item in items if _known_number(item) not in numbers))
+    return tuple(sorted(_name(item) for item in items if _number(item) not in numbers))

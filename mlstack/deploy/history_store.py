@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 import mlstack
 from mlstack.app.app import Environment
-from mlstack.clock import Clock
+from mlstack.clock import Clock, timestamp
 from mlstack.deploy import history, result
 from mlstack.deploy import target as guard
 from mlstack.deploy.changes import Changes
-from mlstack.deploy.history import CHANGING, REVISION_LABEL, EncodedRevision, Items, Result, Revision, Secret
+from mlstack.deploy.history import (
+    CHANGING,
+    REVISION_LABEL,
+    DamagedHistoryError,
+    Items,
+    Result,
+    Revision,
+    Secret,
+)
 from mlstack.deploy.inventory import name_of
 from mlstack.deploy.target import ResolvedTarget, Target
 from mlstack.errors import (
@@ -55,11 +62,6 @@ class History:
         """Give the history of an environment as a run uses it."""
         return cls(cluster=cluster, app=app, environment=place.name, namespace=place.namespace, clock=clock)
 
-    @property
-    def name(self) -> str:
-        """Give what the names of its Secrets begin with."""
-        return name_of(self.app, self.environment)
-
     def revisions(self) -> tuple[Revision, ...]:
         """Give all revisions that are complete, oldest first."""
         return history.revisions(self._items())
@@ -80,7 +82,7 @@ class History:
             if revision.number == number:
                 return revision
         if number in history.impossible(items):
-            raise history.damaged(number)
+            raise DamagedHistoryError(number)
         kept = f"; there are {known[0].number} to {known[-1].number}" if known else "; no history is kept"
         raise NotFoundError(
             f"environment `{self.environment}` has no revision {number}{kept}",
@@ -97,73 +99,54 @@ class History:
         def part(name: str) -> bytes:
             secret = self.cluster.get(self._ref(name))
             if secret is None:
-                raise history.damaged(revision.number)
+                raise DamagedHistoryError(revision.number)
             return history.content_of(secret, revision.number)
 
-        names = history.part_names(self.name, revision.number, revision.parts)
+        names = history.part_names(name_of(self.app, self.environment), revision.number, revision.parts)
         state = history.decode(revision, parallel.whole(parallel.run(part, names)))
         masking.note_objects({"items": [obj.data for obj in state.objects]})
         masking.note(*state.secrets)
         return state
 
     def record(
-        self, draft: Revision, state: DesiredState, *, selective: bool = False, if_news: bool = False
+        self, draft: Revision, state: DesiredState | None, *, selective: bool = False, if_news: bool = False
     ) -> Revision | None:
         """Write a revision, then let go of the oldest and of what is left of broken ones.
 
         Args:
             draft: what is known of the run; number, digest and the like are filled in.
-            state: what was applied.
+            state: what was applied; None if the draft's components were to go. One that is not `done` has
+                them still, and without a history to go on with nothing is written.
             selective: only the components of the state were applied: the others are taken from the
                 revision before.
             if_news: write nothing and give None if the newest revision says the same already.
         """
         items = self._items()
         newest = next(reversed(history.revisions(items)), None)
-        base = newest if selective else None
-        whole = state if base is None else history.merged(self.load(base), state)
-        names = history.unsettled(base, draft.components, draft.result)
-        encoded = history.encode(whole)
-        if if_news and newest and (newest.digest, newest.unsettled) == (encoded.digest, names):
+        base = newest if selective or state is None else None
+        if base is not None:
+            known = self.load(base)
+            gone = draft.components if draft.result == "done" else ()
+            state = history.without(known, gone) if state is None else history.merged(known, state)
+        if state is None:
             return None
-        return self._write(replace(draft, unsettled=names), whole, encoded, items)
-
-    def record_removal(self, draft: Revision) -> Revision | None:
-        """Write a revision after components were to go; None if there is no history to go on with.
-
-        A draft that is not `done` has its components still.
-        """
-        items = self._items()
-        newest = next(reversed(history.revisions(items)), None)
-        if newest is None:
+        draft = replace(draft, unsettled=history.unsettled(base, draft.components, draft.result))
+        draft, parts = history.encode(draft, state)
+        if if_news and newest and (newest.digest, newest.unsettled) == (draft.digest, draft.unsettled):
             return None
-        whole = history.without(self.load(newest), draft.components if draft.result == "done" else ())
-        names = history.unsettled(newest, draft.components, draft.result)
-        return self._write(replace(draft, unsettled=names), whole, history.encode(whole), items)
-
-    def _write(
-        self, draft: Revision, whole: DesiredState, encoded: EncodedRevision, items: Items
-    ) -> Revision:
-        next_one = replace(
-            draft,
-            number=history.next_number(items),
-            objects=len(whole.objects),
-            digest=encoded.digest,
-            size_bytes=encoded.size_bytes,
-            parts=len(encoded.parts),
-        )
-        for taken in range(_ATTEMPTS):
-            revision = replace(next_one, number=next_one.number + taken)
-            place = {"namespace": self.namespace, "app": self.app, "environment": self.environment}
-            written = history.secrets(revision, encoded, **place)
+        place = {"namespace": self.namespace, "app": self.app, "environment": self.environment}
+        first = history.next_number(items)
+        for number in range(first, first + _ATTEMPTS):
+            revision = replace(draft, number=number)
+            secrets = history.secrets(revision, parts, **place)
             try:
-                for secret in written:  # one after the other: the last one is what makes it a revision
+                for secret in secrets:  # one after the other: the last one is what makes it a revision
                     self._create(secret)
             except ConflictError:
                 continue
-            self._delete(history.outdated([*items, *written]))
+            self._delete(history.outdated([*items, *secrets]))
             return revision
-        raise ClusterError(f"revision {next_one.number} and the next are written by somebody else")
+        raise ClusterError(f"revision {first} and the next are written by somebody else")
 
     def _create(self, secret: Secret) -> None:
         for pause_s in _PAUSES_S:
@@ -228,19 +211,14 @@ def open_history(target: Target, opener: Opener, *, clock: Clock) -> History:
     return History.of(target.app.app.name, place, cluster, clock=clock)
 
 
-def history_of_run(resolved: ResolvedTarget, *, clock: Clock, ahead: bool = False) -> History:
-    """Give the history that a run enters; with `ahead` it is read while the run goes on."""
-    found = History.of(resolved.state.app, resolved.place, resolved.cluster, clock=clock)
-    return found.read_ahead() if ahead else found
-
-
-# --- write: how a run enters the history ---
+# --- how a run enters the history ---
 
 # What ends programs by SIGTERM kills them when they have not gone after 10 s (Docker) or 30 s (Kubernetes).
 LEAVING_S = 6.0
 
 
 def write(
+    past: History,
     resolved: ResolvedTarget,
     changes: Changes,
     outcomes: Mapping[Identity, RunEvent],
@@ -248,97 +226,57 @@ def write(
     what: str,
     error: MlstackError | KeyboardInterrupt | None,
     waited: bool,
-    history: History,
-    clock: Clock,
+    removes: bool,
     on_event: OnEvent,
 ) -> None:
     """Write a revision if the run changed anything; that it cannot be written is told, and no failure.
 
     One that was interrupted writes one whatever it had done, which says how far it came. A run that found
-    all as wanted writes one too where the newest says something else: a run before it
-    was killed before it could, or failed and what it wrote works by now.
+    all as wanted writes one too where the newest says something else: a run before it was killed before it
+    could, or failed and what it wrote works by now.
 
     Args:
+        past: where it enters.
         resolved: what was wanted, and where.
         changes: what was to be done.
         outcomes: how each object ended.
         what: the run in a few words, as `run_summary` gives them.
         error: what ended the run early.
         waited: whether it went on until everything worked.
-        history: where it enters.
-        clock: tells the time.
+        removes: whether it took components away; after an interruption they stay, as what does not work.
         on_event: told when no history can be kept.
     """
-    changed = any(event.kind in CHANGING | {"terminating"} for event in outcomes.values())
+    changed = removes or any(event.kind in CHANGING | {"terminating"} for event in outcomes.values())
     changed = changed or (isinstance(error, KeyboardInterrupt) and bool(changes.visible))
     missing = {change.identity for change in changes.changes if change.action == "missing"}
     if not changed and (error is not None or missing or not waited):
         return
     if isinstance(error, UnreachableError):  # whoever applies next makes up for it
         return
-    # What was not to be created is not to be created by a later rollback either.
-    objects = tuple(obj for obj in resolved.state.objects if obj.identity not in missing)
-    try:
-        history.record(
-            _draft(resolved, changes, outcomes, what=what, error=error, clock=clock),
-            replace(resolved.state, objects=objects),
-            selective=resolved.selective,
-            if_news=not changed,
-        )
-    except ClusterError as failure:
-        if changed:
-            on_event(_unkept(failure))
-
-
-def write_removal(
-    resolved: ResolvedTarget,
-    changes: Changes,
-    outcomes: Mapping[Identity, RunEvent],
-    *,
-    clock: Clock,
-    on_event: OnEvent,
-    error: KeyboardInterrupt | None = None,
-) -> None:
-    """Write a revision without components that were deleted; that it cannot be written is no failure.
-
-    Of a deletion that was interrupted it has them still, as what does not work.
-    """
-    what = run_summary(resolved.target, "delete")
-    draft = _draft(resolved, changes, outcomes, what=what, error=error, clock=clock)
-    # The files need not know a component any more.
-    names = {*draft.components, *(change.component for change in changes.changes)} - {""}
-    try:
-        history_of_run(resolved, clock=clock).record_removal(replace(draft, components=tuple(sorted(names))))
-    except ClusterError as failure:
-        on_event(_unkept(failure))
-
-
-def before_leaving(record: Callable[[], None]) -> None:
-    """Write down how far a run came that was asked to end, as long as its user may be kept for that."""
-    with suppress(TimeoutError):
-        prefetch(record)(LEAVING_S)
-
-
-def _draft(
-    resolved: ResolvedTarget,
-    changes: Changes,
-    outcomes: Mapping[Identity, RunEvent],
-    *,
-    what: str,
-    error: MlstackError | KeyboardInterrupt | None,
-    clock: Clock,
-) -> Revision:
-    return Revision(
+    components = tuple(resolved.state.components)
+    if removes:  # the files need not know a component any more
+        named = {*components, *(change.component for change in changes.changes)} - {""}
+        components = tuple(sorted(named))
+    draft = Revision(
         number=0,
-        time=timestamp(clock.now_s()),
+        time=timestamp(past.clock.now_s()),
         who=resolved.target.who,
         what=what,
         result=_result(error),
-        components=tuple(resolved.state.components),
+        components=components,
         counts=dict(result.run_result(changes, outcomes).counts),
         planned=len(changes.visible),
         version=mlstack.__version__,
     )
+    # What was not to be created is not to be created by a later rollback either.
+    objects = tuple(obj for obj in resolved.state.objects if obj.identity not in missing)
+    state = None if removes else replace(resolved.state, objects=objects)
+    try:
+        past.record(draft, state, selective=resolved.selective, if_news=not changed)
+    except ClusterError as failure:
+        if changed:
+            text = f"the history of this run is incomplete: {failure.message}"
+            on_event(RunEvent("note", None, text))
 
 
 def _result(error: MlstackError | KeyboardInterrupt | None) -> Result:
@@ -349,13 +287,10 @@ def _result(error: MlstackError | KeyboardInterrupt | None) -> Result:
     return "not ready" if isinstance(error, NotReadyError) else "failed"
 
 
-def timestamp(now_s: float) -> str:
-    """Write a time in seconds since 1970 as people and Kubernetes do, in UTC."""
-    return datetime.fromtimestamp(int(now_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _unkept(failure: ClusterError) -> RunEvent:
-    return RunEvent("note", None, f"the history of this run is incomplete: {failure.message}")
+def before_leaving(record: Callable[[], None]) -> None:
+    """Write down how far a run came that was asked to end, as long as its user may be kept for that."""
+    with suppress(TimeoutError):
+        prefetch(record)(LEAVING_S)
 
 
 def run_summary(target: Target, verb: str) -> str:

@@ -123,7 +123,9 @@ def apply(plan: ApplyPlan, *, clock: Clock, on_event: OnEvent = silent) -> RunRe
 
 def _carry_out(plan: ApplyPlan, run: Run, clock: Clock) -> None:
     """Do the steps of a plan in their order; the inventory covers at each moment what may be there."""
-    past = history_store.history_of_run(plan.resolved, clock=clock, ahead=plan.writes and not plan.deletes)
+    past = History.of(plan.changes.app, plan.place, plan.resolved.cluster, clock=clock)
+    if plan.writes and not plan.deletes:
+        past = past.read_ahead()
     inventory: Inventory | None = None
     try:
         now = _still_valid(plan, run)
@@ -151,7 +153,7 @@ def _carry_out(plan: ApplyPlan, run: Run, clock: Clock) -> None:
         _keep_what_was_done(plan, run, past, inventory, error)
         raise
     if plan.deletes:
-        _forget(now, run, clock)
+        _forget(now, run, past)
         return
     recorded = prefetch(partial(_write_history, plan, run, past, None))  # neither record needs the other
     try:
@@ -269,52 +271,45 @@ def _keep_what_was_done(
     error: MlstackError | KeyboardInterrupt,
 ) -> None:
     """Write down how far a run came that did not end well: in its inventory and its history."""
-    if isinstance(error, MlstackError):
-        if inventory is not None and not isinstance(error, UnreachableError):
-            with suppress(ClusterError):  # what it holds now covers everything; hashes only save time
-                _shrink_inventory(plan, run, inventory, run.cluster)
-        if not plan.deletes:
-            _write_history(plan, run, past, error)
-    elif not plan.deletes:
-        history_store.before_leaving(partial(_write_history, plan, run, past, error))
-    elif inventory is not None:
-        history_store.before_leaving(partial(_write_removal, plan, run, past.clock, error))
+    if isinstance(error, KeyboardInterrupt):
+        if inventory is not None or not plan.deletes:
+            history_store.before_leaving(partial(_write_history, plan, run, past, error))
+        return
+    if inventory is not None and not isinstance(error, UnreachableError):
+        with suppress(ClusterError):  # what it holds now covers everything; hashes only save time
+            _shrink_inventory(plan, run, inventory, run.cluster)
+    if not plan.deletes:
+        _write_history(plan, run, past, error)
 
 
 def _write_history(
     plan: ApplyPlan, run: Run, past: History, error: MlstackError | KeyboardInterrupt | None
 ) -> None:
     history_store.write(
+        past,
         plan.resolved,
         plan.changes,
         run.outcomes,
         what=plan.what,
         error=error,
         waited=plan.options.wait,
-        history=past,
-        clock=past.clock,
+        removes=plan.deletes,
         on_event=run.tell,
     )
 
 
-def _write_removal(plan: ApplyPlan, run: Run, clock: Clock, error: KeyboardInterrupt | None) -> None:
-    history_store.write_removal(
-        plan.resolved, plan.changes, run.outcomes, clock=clock, on_event=run.tell, error=error
-    )
-
-
-def _forget(plan: ApplyPlan, run: Run, clock: Clock) -> None:
+def _forget(plan: ApplyPlan, run: Run, past: History) -> None:
     """Take away what was kept of an environment, or of some components of it, that is deleted."""
     namespace = run.outcomes.get(Identity("", "Namespace", "", plan.place.namespace))
     if namespace is not None and namespace.kind in ("deleted", "terminating"):
         return  # with everything that was kept in it
     left = _shrink_inventory(plan, run, plan.inventory, run.records)
     if plan.resolved.selective:
-        _write_removal(plan, run, clock, None)
+        _write_history(plan, run, past, None)
         return
     inventory_store.remove(run.cluster, left)
     try:
-        History.of(plan.changes.app, plan.place, run.cluster, clock=clock).forget()
+        replace(past, cluster=run.cluster).forget()
     except ClusterError as error:  # what was asked for is done
         run.tell(RunEvent("note", None, f"the history stays: {error.message}"))
 
@@ -479,6 +474,7 @@ def plan_delete(
         options=ApplyOptions(dry_run=dry_run, wait=wait, timeout_s=timeout_s, lock_timeout_s=lock_timeout_s),
         inventory=found.inventory,
         forgotten=found.forgotten,
+        what=history_store.run_summary(target, "delete"),
         grace_period_s=grace_period_s,
     )
     if plan.writes and not dry_run:

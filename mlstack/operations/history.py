@@ -296,7 +296,7 @@ def list_history(target: Target, *, opener: Opener, clock: Clock) -> HistoryResu
         namespace=kept.namespace,
         context=target.place().context,
         revisions=kept.revisions()[::-1],
-        notes=tuple(history.damaged(number).message for number in kept.impossible()),
+        notes=tuple(history.DamagedHistoryError(number).message for number in kept.impossible()),
     )
 
 

@@ -8,8 +8,9 @@ from typing import Any, NoReturn
 import pytest
 
 from mlstack.app.app import Environment
-from mlstack.deploy import history, history_store
-from mlstack.deploy.history import EncodedRevision, Result, Revision
+from mlstack.clock import timestamp
+from mlstack.deploy import history
+from mlstack.deploy.history import Result, Revision
 from mlstack.deploy.history_store import History, exists
 from mlstack.errors import ClusterError, NotFoundError, TransientError
 from mlstack.kube.client import Applied, ObjectRef
@@ -86,36 +87,30 @@ def test_for_some_components_the_others_need_not_have_worked() -> None:
 
 
 def test_times_are_written_in_utc() -> None:
-    assert history_store.timestamp(1_800_000_000.9) == "2027-01-15T08:00:00Z"
+    assert timestamp(1_800_000_000.9) == "2027-01-15T08:00:00Z"
 
 
 # --- codec ---
 
 
 def secrets_of(known: Revision) -> list[dict[str, Any]]:
-    encoded = EncodedRevision(parts=(b"x",) * known.parts, digest="", size_bytes=0)
-    return list(history.secrets(known, encoded, namespace="ml", app="demo", environment="gke"))
+    parts = (b"x",) * known.parts
+    return list(history.secrets(known, parts, namespace="ml", app="demo", environment="gke"))
 
 
 def metadata(items: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
     return [{"metadata": item["metadata"]} for item in items]
 
 
-def encoded_revision(encoded: EncodedRevision) -> Revision:
-    return replace(
-        revision(1), digest=encoded.digest, size_bytes=encoded.size_bytes, parts=len(encoded.parts)
-    )
-
-
 def test_what_a_run_needs_to_know_of_components_comes_back_from_the_same_bytes() -> None:
     whole = replace(state(a="x", b="y"), timeouts={"a": 90.0}, depends={"a": ("b",)})
-    encoded = history.encode(whole)
-    back = history.decode(encoded_revision(encoded), encoded.parts)
+    encoded = history.encode(revision(1), whole)
+    back = history.decode(*encoded)
     assert (back.app, back.environment, back.namespace, back.components) == ("demo", "gke", "ml", ("a", "b"))
     assert (back.timeouts, back.depends) == (whole.timeouts, whole.depends)
     assert str(back.objects[0].source) == "revision 1"
     turned = tuple(found.with_data(dict(reversed(found.data.items()))) for found in whole.objects)
-    assert history.encode(replace(whole, objects=turned)) == encoded
+    assert history.encode(revision(1), replace(whole, objects=turned)) == encoded
 
 
 def test_a_revision_without_its_last_secret_is_not_offered_and_goes() -> None:
@@ -195,12 +190,12 @@ def test_the_first_number_is_one_and_marks_without_a_number_count_for_nothing() 
 
 @pytest.mark.parametrize(
     "parts",
-    [(b"no gzip",), (), (history.encode(state(a="other")).parts[0],)],
+    [(b"no gzip",), (), (history.encode(revision(1), state(a="other"))[1][0],)],
     ids=["noise", "none", "another"],
 )
 def test_a_damaged_revision_is_refused(parts: tuple[bytes, ...]) -> None:
     with pytest.raises(ClusterError, match="revision 1 is damaged"):
-        history.decode(encoded_revision(history.encode(state(a="x"))), parts)
+        history.decode(history.encode(revision(1), state(a="x"))[0], parts)
 
 
 @pytest.mark.parametrize("secret", [{}, {"data": None}, {"data": {history.CONTENT: "§"}}])
@@ -403,9 +398,9 @@ def test_that_a_set_works_by_now_is_news(kept: History) -> None:
 
 
 def test_a_deleted_component_is_no_part_of_the_next_set(kept: History) -> None:
-    assert kept.record_removal(draft("b")) is None
+    assert kept.record(draft("b"), None) is None
     kept.record(replace(draft("a", "b"), result="failed"), state(a="x", b="y"))
-    after = kept.record_removal(draft("b"))
+    after = kept.record(draft("b"), None)
     assert after is not None
     assert names(kept.load(after)) == ["x"]
     assert after.unsettled == ("a",)
