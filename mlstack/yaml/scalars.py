@@ -199,7 +199,8 @@ UNSEEN_SET = (
 _BEYOND = (
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"  # no escape that JSON and YAML share
 )
-_JOINERS = "(?<![\u0250-\U0010ffff])[\u200c\u200d]|[\u200c\u200d](?![\u0250-\U0010ffff])"
+# Written as what it is not: to compile a class with a range of a million characters takes 3 ms.
+_JOINERS = "(?<![^\0-\u024f])[\u200c\u200d]|[\u200c\u200d](?![^\0-\u024f])"
 UNSEEN = re.compile(f"[\t\n{UNSEEN_SET}{_BEYOND}]|{_JOINERS}")
 _NOT_CARRIED = re.compile("[\x00\ud800-\udfff]")
 _ESCAPED = re.compile(f'["\\\\\t\n{UNSEEN_SET}]|{_JOINERS}')
