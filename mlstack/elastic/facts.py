@@ -47,8 +47,6 @@ def controller_of(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 
 # --- nodes ---
 
-_BLOCKING = ("NoSchedule", "NoExecute")
-
 
 @dataclass(frozen=True)
 class NodePlace:
@@ -70,83 +68,66 @@ class Eligible:
         """Give the names of the nodes for pods of this shape, None for all."""
         if shape not in self._known:
             spec = json.loads(shape)
-            found = frozenset(place.name for place in self._places if is_eligible(spec, place))
-            self._known[shape] = None if len(found) == len(self._places) else found
+            names = frozenset(place.name for place in self._places if is_eligible(spec, place))
+            self._known[shape] = None if len(names) == len(self._places) else names
         return self._known[shape]
 
 
 def shape(spec: Mapping[str, Any]) -> str:
     """Give what of a pod's spec decides where it may go; equal for pods that may go to the same nodes."""
-    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    )
-    found = {
+    form = {
         "nodeSelector": spec.get("nodeSelector") or {},
-        "required": affinity,
+        "required": _required(spec),
         "tolerations": spec.get("tolerations") or [],
     }
-    return json.dumps(found, sort_keys=True)
+    return json.dumps(form, sort_keys=True)
+
+
+def _required(spec: Mapping[str, Any]) -> Any:
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    return affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
 
 
 def is_eligible(spec: Mapping[str, Any], place: NodePlace) -> bool:
     """Tell whether a pod may go to a node, room aside."""
     selector: Mapping[str, str] = spec.get("nodeSelector") or {}
+    required = spec.get("required")
+    tolerations = spec.get("tolerations") or ()
     return (
         all(place.labels.get(name) == value for name, value in selector.items())
-        and _is_wanted(spec.get("required"), place)
-        and all(_is_tolerated(taint, spec.get("tolerations") or ()) for taint in place.taints)
+        and (not required or any(_matches(term, place) for term in required.get("nodeSelectorTerms") or ()))
+        and all(any(_tolerates(each, taint) for each in tolerations) for taint in place.taints)
     )
-
-
-def blocking(taints: Iterable[Mapping[str, Any]] | None) -> tuple[Mapping[str, Any], ...]:
-    """Give the taints that keep pods away; others are wishes."""
-    return tuple(taint for taint in taints or () if taint.get("effect") in _BLOCKING)
-
-
-def _is_wanted(required: Mapping[str, Any] | None, place: NodePlace) -> bool:
-    if not required:
-        return True
-    return any(_matches(term, place) for term in required.get("nodeSelectorTerms") or ())
 
 
 def _matches(term: Mapping[str, Any], place: NodePlace) -> bool:
     """Tell whether a node fits one term; a term without any expression fits none."""
     labels: Sequence[Mapping[str, Any]] = term.get("matchExpressions") or ()
     fields: Sequence[Mapping[str, Any]] = term.get("matchFields") or ()
-    name = {"metadata.name": place.name}
-    return bool(labels or fields) and (
-        all(_holds(one, place.labels) for one in labels) and all(_holds(one, name) for one in fields)
-    )
+    pairs = [(expression, place.labels) for expression in labels]
+    pairs += [(expression, {"metadata.name": place.name}) for expression in fields]
+    return bool(pairs) and all(_holds(expression, values) for expression, values in pairs)
 
 
 def _holds(expression: Mapping[str, Any], values: Mapping[str, str]) -> bool:
-    key, operator = str(expression.get("key")), expression.get("operator")
-    wanted: Sequence[str] = expression.get("values") or ()
-    found = values.get(key)
+    value, operator = values.get(str(expression.get("key"))), expression.get("operator")
+    choices: Sequence[str] = expression.get("values") or ()
     match operator:
         case "In":
-            return found in wanted
+            return value in choices
         case "NotIn":
-            return found not in wanted
+            return value not in choices
         case "Exists":
-            return found is not None
+            return value is not None
         case "DoesNotExist":
-            return found is None
+            return value is None
         case "Gt" | "Lt":
-            return _compares(found, wanted, is_greater=operator == "Gt")
+            try:
+                difference = int(value or "") - int(choices[0])
+            except (ValueError, IndexError):
+                return False
+            return difference > 0 if operator == "Gt" else difference < 0
     return False
-
-
-def _compares(found: str | None, wanted: Sequence[str], *, is_greater: bool) -> bool:
-    try:
-        one, other = int(found or ""), int(wanted[0])
-    except (ValueError, IndexError):
-        return False
-    return one > other if is_greater else one < other
-
-
-def _is_tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]) -> bool:
-    return any(_tolerates(toleration, taint) for toleration in tolerations)
 
 
 def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
@@ -177,17 +158,16 @@ def parse_node(obj: Mapping[str, Any]) -> NodeFacts:
     """Read a Node."""
     metadata, status = obj["metadata"], obj.get("status") or {}
     spec = obj.get("spec") or {}
-    ready = any(
-        condition.get("type") == "Ready" and condition.get("status") == "True"
-        for condition in status.get("conditions") or ()
-    )
+    ready = {"type": "Ready", "status": "True"}.items()
+    is_ready = any(ready <= condition.items() for condition in status.get("conditions") or ())
+    taints = [each for each in spec.get("taints") or () if each.get("effect") in ("NoSchedule", "NoExecute")]
     allocatable = amounts(status.get("allocatable") or status.get("capacity"))
     capacity = amounts(status.get("capacity"))
     return NodeFacts(
-        place=NodePlace(metadata["name"], metadata.get("labels") or {}, blocking(spec.get("taints"))),
+        place=NodePlace(metadata["name"], metadata.get("labels") or {}, tuple(taints)),
         allocatable=allocatable,
         devices={name: n for name, n in {**allocatable, **capacity}.items() if n and is_device(name)},
-        takes_pods=ready and not spec.get("unschedulable") and not metadata.get("deletionTimestamp"),
+        takes_pods=is_ready and not spec.get("unschedulable") and not metadata.get("deletionTimestamp"),
         version=version(metadata),
         uid=str(metadata.get("uid") or ""),
     )
@@ -223,12 +203,8 @@ _ENDED_BY_OTHERS = frozenset(
         "VolumeAttachmentLimitExceeded",
     }
 )
-_OUT_OF = "OutOf"
-"""Begins the reason where a node is short of a resource, whose name follows: `OutOfnvidia.com/gpu`."""
-
 # What only more room can mend, in the words of the scheduler; a port of a node is room too.
 _WANTS_ROOM = ("Insufficient", "Too many pods", "free ports")
-
 
 OVERDUE_MS = 30_000
 """So long after the end of its grace a pod should be gone."""
@@ -294,8 +270,10 @@ def parse_pod(obj: Mapping[str, Any]) -> PodFacts:
     labels = metadata.get("labels") or {}
     owner = controller_of(metadata)
     deleted = metadata.get("deletionTimestamp")
-    conditions = {str(one.get("type")): one for one in status.get("conditions") or ()}
-    ready = conditions.get("Ready") or {}
+    conditions = {str(row.get("type")): row for row in status.get("conditions") or ()}
+    ready, scheduled = conditions.get("Ready") or {}, conditions.get("PodScheduled") or {}
+    is_refused = scheduled.get("status") == "False"
+    grace_s = spec.get("terminationGracePeriodSeconds")
     return PodFacts(
         key=f"{metadata.get('namespace')}/{metadata['name']}",
         namespace=str(metadata.get("namespace") or ""),
@@ -315,23 +293,18 @@ def parse_pod(obj: Mapping[str, Any]) -> PodFacts:
         shape=shape(spec),
         created_ms=time_ms(str(metadata.get("creationTimestamp") or "")),
         gone_ms=time_ms(str(deleted)) if deleted else None,
-        grace_ms=_grace_ms(spec),
+        grace_ms=30_000 if grace_s is None else int(grace_s) * 1000,
         phase=str(status.get("phase") or "Pending"),
         ending=_ending(status, conditions, is_deleted=bool(deleted)),
         is_ready=ready.get("status") == "True",
-        is_tried=_is_refused(conditions),
-        unplaced=str(conditions["PodScheduled"].get("message") or "") if _is_refused(conditions) else "",
+        is_tried=is_refused,
+        unplaced=str(scheduled.get("message") or "") if is_refused else "",
         held_up=held_up(status) if labels.get(JOB_LABEL) else "",
-        wants_room=not spec.get("schedulingGates") and _wants_room(conditions.get("PodScheduled")),
-        is_held_to_node=_is_held(spec),
+        wants_room=not spec.get("schedulingGates") and _wants_room(scheduled),
+        is_held_to_node=bool(_required(spec)),
         last_change_ms=time_ms(str(ready.get("lastTransitionTime") or "")),
         ran_ms=max(map(_ran_ms, status.get("containerStatuses") or ()), default=0),
     )
-
-
-def _grace_ms(spec: Mapping[str, Any]) -> int:
-    seconds = spec.get("terminationGracePeriodSeconds")
-    return 30_000 if seconds is None else int(seconds) * 1000
 
 
 def _ending(status: Mapping[str, Any], conditions: Mapping[str, Any], *, is_deleted: bool) -> Ending:
@@ -340,14 +313,10 @@ def _ending(status: Mapping[str, Any], conditions: Mapping[str, Any], *, is_dele
     if phase not in ("Succeeded", "Failed"):
         return ""
     disrupted = (conditions.get("DisruptionTarget") or {}).get("status") == "True"
-    reason = str(status.get("reason") or "")
-    if is_deleted or disrupted or reason in _ENDED_BY_OTHERS or reason.startswith(_OUT_OF):
+    reason = str(status.get("reason") or "")  # `OutOfnvidia.com/gpu`: the node is short of that
+    if is_deleted or disrupted or reason in _ENDED_BY_OTHERS or reason.startswith("OutOf"):
         return "lost"
     return "succeeded" if phase == "Succeeded" else "failed"
-
-
-def _is_refused(conditions: Mapping[str, Any]) -> bool:
-    return (conditions.get("PodScheduled") or {}).get("status") == "False"
 
 
 def _ran_ms(container: Mapping[str, Any]) -> int:
@@ -357,31 +326,21 @@ def _ran_ms(container: Mapping[str, Any]) -> int:
     return max(0, ended_ms - begun_ms) if begun_ms else 0
 
 
-def _wants_room(scheduled: Mapping[str, Any] | None) -> bool:
+def _wants_room(scheduled: Mapping[str, Any]) -> bool:
     """Tell whether the scheduler waits for room, as far as it has said."""
-    if not scheduled or scheduled.get("status") == "True" or scheduled.get("reason") != "Unschedulable":
+    if scheduled.get("status") == "True" or scheduled.get("reason") != "Unschedulable":
         return True
     message = str(scheduled.get("message") or "")
     return not message or any(words in message for words in _WANTS_ROOM)
 
 
-def _is_held(spec: Mapping[str, Any]) -> bool:
-    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    return bool(affinity.get("requiredDuringSchedulingIgnoredDuringExecution"))
-
-
 # --- what keeps the containers of a pod from running, in words that stay while it lasts ---
 
-_LONGEST = 300  # of what a kubelet says
-
-_BEGINNING = ("", "ContainerCreating", "PodInitializing")
 # A kubelet tells both by turns, as it tries and waits (kubernetes/pkg/kubelet/images).
 _PULLING = ("ErrImagePull", "ImagePullBackOff")
 _CRASHING = "CrashLoopBackOff"
 # Their messages name the container that was tried, another each time.
 _VARYING = ("CreateContainerError", "PostStartHookError", "RunContainerError")
-_LOOPS = 2
-"""A container that was started again so often, and is not ready, counts as crashing while it runs too."""
 
 
 def held_up(status: Mapping[str, Any]) -> str:
@@ -394,7 +353,7 @@ def held_up(status: Mapping[str, Any]) -> str:
         for container in status.get(kind) or ():
             text = _held_up(container)
             if text:
-                return sys.intern(text[:_LONGEST])  # many pods of a job say the same
+                return sys.intern(text[:300])  # many pods of a job say the same
     return ""
 
 
@@ -403,16 +362,12 @@ def _held_up(container: Mapping[str, Any]) -> str:
     reason = str(waiting.get("reason") or "")
     if reason in _PULLING:
         return f"{_PULLING[1]}: image {container.get('image')}"
-    if reason == _CRASHING or _is_crashing(container):
+    # One that was started again and again, and is not ready, counts as crashing while it runs too.
+    if reason == _CRASHING or (int(container.get("restartCount") or 0) >= 2 and not container.get("ready")):
         ended = (container.get("lastState") or {}).get("terminated") or {}
         code = f" with exit code {ended['exitCode']}" if "exitCode" in ended else ""
         return f"{_CRASHING}: container `{container.get('name')}` ended{code}"
-    if reason in _BEGINNING:
+    if reason in ("", "ContainerCreating", "PodInitializing"):
         return ""
     message = " ".join(str(waiting.get("message") or "").split())
     return f"{reason}: {message}" if message and reason not in _VARYING else reason
-
-
-def _is_crashing(container: Mapping[str, Any]) -> bool:
-    """Tell whether it was started again and again and is still not ready."""
-    return int(container.get("restartCount") or 0) >= _LOOPS and not container.get("ready")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 from mlstack.elastic import snapshot
 from mlstack.elastic.snapshot import Vector
@@ -21,10 +21,8 @@ BASIC = ("cpu", "memory", "pods")
 @lru_cache(maxsize=8192)
 def amount(resource: str, text: str) -> int:
     """Read a quantity of a resource, rounded up; what is no quantity counts as nothing."""
-    found = quantity(text)
-    if found is None:
-        return 0
-    return ceil(found * 1000) if resource == "cpu" else ceil(found)
+    number = quantity(text) or 0
+    return ceil(number * 1000) if resource == "cpu" else ceil(number)
 
 
 def amounts(quantities: Mapping[str, Any] | None) -> dict[str, int]:
@@ -40,31 +38,32 @@ def requests(spec: Mapping[str, Any]) -> dict[str, int]:
     top. Requests of the pod as a whole replace the sum. See Kubernetes' pages on init containers, sidecars
     and pod overhead. A port of the node is a thing that each node has one of.
     """
-    total = _sum((_of_pod(spec, _container), amounts(spec.get("overhead"))))
+    total = _sum(_of_pod(spec, "limits", "requests"), amounts(spec.get("overhead")))
     return {**{name: value for name, value in total.items() if value}, **_host_ports(spec), "pods": 1}
 
 
 def limits(spec: Mapping[str, Any]) -> dict[str, int]:
     """Give the most that a pod may take, as far as its containers have limits."""
     overhead = amounts(spec.get("overhead"))
-    found = _of_pod(spec, _limits)
-    return {name: value + overhead.get(name, 0) for name, value in found.items() if value}
+    return {name: value + overhead.get(name, 0) for name, value in _of_pod(spec, "limits").items() if value}
 
 
-def _of_pod(spec: Mapping[str, Any], read: Callable[[Mapping[str, Any]], Amounts]) -> dict[str, int]:
-    """Add up what is read of each container of a pod."""
-    running = _sum(map(read, spec.get("containers") or ()))
+def _of_pod(spec: Mapping[str, Any], *kinds: str) -> dict[str, int]:
+    """Add up what the containers of a pod have of these kinds; of one resource the last kind counts."""
+
+    def read(holder: Mapping[str, Any]) -> dict[str, int]:
+        resources = holder.get("resources") or {}
+        return amounts({name: value for kind in kinds for name, value in (resources.get(kind) or {}).items()})
+
     sidecars: dict[str, int] = {}
     most: dict[str, int] = {}
     for container in spec.get("initContainers") or ():
-        wanted = read(container)
+        beside = _sum(sidecars, read(container))
+        most = _most(most, beside)
         if container.get("restartPolicy") == "Always":
-            sidecars = _sum((sidecars, wanted))
-            most = _most(most, sidecars)
-        else:
-            most = _most(most, _sum((sidecars, wanted)))
-    total = _most(_sum((running, sidecars)), most)
-    return {**total, **read(spec)}
+            sidecars = beside
+    running = _sum(*map(read, spec.get("containers") or ()), sidecars)
+    return {**_most(running, most), **read(spec)}
 
 
 def is_device(resource: str) -> bool:
@@ -72,19 +71,9 @@ def is_device(resource: str) -> bool:
     return "/" in resource and "kubernetes.io/" not in resource
 
 
-def vector(wanted: Amounts, resources: Sequence[str]) -> Vector:
+def vector(pod: Amounts, resources: Sequence[str]) -> Vector:
     """Put amounts into the order of a snapshot's resources."""
-    return tuple(wanted.get(name, 0) for name in resources)
-
-
-def _container(spec: Mapping[str, Any]) -> dict[str, int]:
-    """Give the requests of a container; where there are none its limits count, as the API server has it."""
-    resources = spec.get("resources") or {}
-    return amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
-
-
-def _limits(spec: Mapping[str, Any]) -> dict[str, int]:
-    return amounts((spec.get("resources") or {}).get("limits"))
+    return tuple(pod.get(name, 0) for name in resources)
 
 
 def _host_ports(spec: Mapping[str, Any]) -> dict[str, int]:
@@ -92,17 +81,17 @@ def _host_ports(spec: Mapping[str, Any]) -> dict[str, int]:
 
     Of one address (`hostIP`) or of all is the same here: jobs serve on all of them.
     """
-    sidecars = [one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"]
-    found: dict[str, int] = {}
+    sidecars = [each for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"]
+    ports: dict[str, int] = {}
     for container in (*(spec.get("containers") or ()), *sidecars):
         for port in container.get("ports") or ():
             number = port.get("hostPort") or (port.get("containerPort") if spec.get("hostNetwork") else None)
             if number:
-                found[snapshot.key(number, port.get("protocol") or "TCP")] = 1
-    return found
+                ports[snapshot.key(number, port.get("protocol") or "TCP")] = 1
+    return ports
 
 
-def _sum(parts: Iterable[Amounts]) -> dict[str, int]:
+def _sum(*parts: Amounts) -> dict[str, int]:
     total: dict[str, int] = {}
     for part in parts:
         for name, value in part.items():
@@ -118,11 +107,6 @@ def _most(one: Amounts, other: Amounts) -> dict[str, int]:
 
 Scope = tuple[str, str, frozenset[str]]
 """Name of a scope, operator, values."""
-
-# By these names alone, or with `requests.` before them; extended resources have the prefix always.
-_PLAIN = ("cpu", "memory", "ephemeral-storage")
-_PREFIXES = ("requests.", "limits.")
-_BEST_EFFORT = ("cpu", "memory")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -146,25 +130,37 @@ class QuotaFacts:
         """Give the priority classes that it names and leaves something for: the namespace may use them."""
         if not any(self.hard.values()):
             return frozenset()
-        found = [values for name, how, values in self.scopes if (name, how) == ("PriorityClass", "In")]
-        return frozenset[str]().union(*found)
+        named = [values for *scope, values in self.scopes if scope == ["PriorityClass", "In"]]
+        return frozenset[str]().union(*named)
 
 
 def parse_quota(obj: Mapping[str, Any]) -> QuotaFacts:
     """Read a ResourceQuota."""
-    metadata, wanted, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
+    metadata, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
+    scopes: list[Scope] = [(str(name), "Exists", frozenset()) for name in spec.get("scopes") or ()]
+    for row in (spec.get("scopeSelector") or {}).get("matchExpressions") or ():
+        values = frozenset(map(str, row.get("values") or ()))
+        scopes.append((str(row.get("scopeName") or ""), str(row.get("operator") or ""), values))
+    hard, used = (
+        {str(name): amount(_resource(name), str(value)) for name, value in (quantities or {}).items()}
+        for quantities in (status.get("hard") or spec.get("hard"), status.get("used"))
+    )
     return QuotaFacts(
         key=f"{metadata.get('namespace')}/{metadata['name']}",
         uid=str(metadata.get("uid") or ""),
         version=int(version) if (version := str(metadata.get("resourceVersion") or "")).isdigit() else 0,
-        hard=_amounts(status.get("hard") or wanted.get("hard")),
-        used=_amounts(status.get("used")),
-        scopes=tuple(_scopes(wanted)),
+        hard=hard,
+        used=used,
+        scopes=tuple(scopes),
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Excess:
+def _resource(name: str) -> str:
+    """Give the resource that an entry of a quota is about: `cpu` for `requests.cpu`."""
+    return name.removeprefix("requests.").removeprefix("limits.")
+
+
+class Excess(NamedTuple):
     """A quota that leaves too little."""
 
     text: str  # which, and how much it lacks
@@ -179,11 +175,12 @@ def excess(
     One pod alone is weighed by the API server; it does not know that others of the gang follow.
     """
     weighed = [(pod.get("spec") or {}, count) for pod, count in pods]
-    for quota in sorted(quotas, key=lambda each: each.key):
+    for quota in sorted(quotas, key=lambda quota: quota.key):
         needed = {} if quota.scopes else dict(others)
         for spec, count in weighed:
-            for name, value in _usage(spec).items() if _counts(quota, spec) else ():
-                needed[name] = needed.get(name, 0) + count * value
+            if all(_is_in(scope, spec) for scope in quota.scopes):
+                for name, value in _usage(spec).items():
+                    needed[name] = needed.get(name, 0) + count * value
         short = [
             name
             for name, hard in sorted(quota.hard.items())
@@ -192,63 +189,13 @@ def excess(
         if short:
             lacks = "; ".join(_lack(quota, name, needed[name]) for name in short)
             text = f"exceeded quota: {quota.key.rpartition('/')[2]}, for the whole gang: {lacks}"
-            return Excess(text=text, is_for_good=any(needed[name] > quota.hard[name] for name in short))
+            return Excess(text, is_for_good=any(needed[name] > quota.hard[name] for name in short))
     return None
 
 
 def _lack(quota: QuotaFacts, name: str, value: int) -> str:
-    used, hard = quota.used.get(name, 0), quota.hard[name]
-    return f"{name}: {_written(name, value)} more, {_written(name, used)} of {_written(name, hard)} used"
-
-
-def _usage(spec: Mapping[str, Any]) -> dict[str, int]:
-    """Give what a pod uses up, by all the names that quotas have for it (pkg/quota/v1/evaluator/core)."""
-    wanted = requests(spec)
-    found = {f"requests.{name}": value for name, value in wanted.items() if name != "pods"}
-    found |= {
-        name: value for name, value in wanted.items() if name in _PLAIN or name.startswith("hugepages-")
-    }
-    found |= {f"limits.{name}": value for name, value in limits(spec).items()}
-    return {**found, "pods": 1, "count/pods": 1}
-
-
-def _counts(quota: QuotaFacts, spec: Mapping[str, Any]) -> bool:
-    """Tell whether a pod counts for a quota; one with a scope that nobody here knows counts nothing."""
-    return all(_is_in(scope, spec) for scope in quota.scopes)
-
-
-def _is_in(scope: Scope, spec: Mapping[str, Any]) -> bool:
-    name, how, values = scope
-    is_best_effort = not any(
-        amounts.get(each) for amounts in (requests(spec), limits(spec)) for each in _BEST_EFFORT
-    )
-    if name == "PriorityClass":
-        has_class = str(spec.get("priorityClassName") or "")
-        answers = {"In": has_class in values, "NotIn": has_class not in values, "Exists": bool(has_class)}
-        return answers.get(how, not has_class)
-    return {
-        "Terminating": spec.get("activeDeadlineSeconds") is not None,
-        "NotTerminating": spec.get("activeDeadlineSeconds") is None,
-        "BestEffort": is_best_effort,
-        "NotBestEffort": not is_best_effort,
-    }.get(name, False)
-
-
-def _scopes(wanted: Mapping[str, Any]) -> Iterator[Scope]:
-    for name in wanted.get("scopes") or ():
-        yield str(name), "Exists", frozenset()
-    for one in (wanted.get("scopeSelector") or {}).get("matchExpressions") or ():
-        values = frozenset(map(str, one.get("values") or ()))
-        yield str(one.get("scopeName") or ""), str(one.get("operator") or ""), values
-
-
-def _amounts(quantities: Mapping[str, Any] | None) -> dict[str, int]:
-    return {str(name): amount(_resource(name), str(value)) for name, value in (quantities or {}).items()}
-
-
-def _resource(name: str) -> str:
-    """Give the resource that an entry of a quota is about: `cpu` for `requests.cpu`."""
-    return next((name.removeprefix(prefix) for prefix in _PREFIXES if name.startswith(prefix)), name)
+    more, used, hard = (_written(name, each) for each in (value, quota.used.get(name, 0), quota.hard[name]))
+    return f"{name}: {more} more, {used} of {hard} used"
 
 
 def _written(name: str, value: int) -> str:
@@ -256,3 +203,35 @@ def _written(name: str, value: int) -> str:
         return f"{value / 1000:g}"
     is_bytes = _resource(name) in ("memory", "ephemeral-storage") and value >= 2**20
     return f"{value / 2**20:g}Mi" if is_bytes else str(value)
+
+
+def _usage(spec: Mapping[str, Any]) -> dict[str, int]:
+    """Give what a pod uses up, by all the names that quotas have for it (pkg/quota/v1/evaluator/core).
+
+    Some stand alone too, without `requests.` before them; extended resources have the prefix always.
+    """
+    usage = {"pods": 1, "count/pods": 1, **{f"limits.{name}": value for name, value in limits(spec).items()}}
+    for name, value in requests(spec).items():
+        if name in ("cpu", "memory", "ephemeral-storage") or name.startswith("hugepages-"):
+            usage[name] = value
+        if name != "pods":
+            usage[f"requests.{name}"] = value
+    return usage
+
+
+def _is_in(scope: Scope, spec: Mapping[str, Any]) -> bool:
+    """Tell whether a pod counts in a scope; in one that nobody here knows none does."""
+    name, operator, values = scope
+    if name == "PriorityClass":
+        has_class = str(spec.get("priorityClassName") or "")
+        answers = {"In": has_class in values, "NotIn": has_class not in values, "Exists": bool(has_class)}
+        return answers.get(operator, not has_class)
+    asked = (*requests(spec).items(), *limits(spec).items())
+    is_best_effort = not any(value for resource, value in asked if resource in ("cpu", "memory"))
+    is_bounded = spec.get("activeDeadlineSeconds") is not None
+    return {
+        "Terminating": is_bounded,
+        "NotTerminating": not is_bounded,
+        "BestEffort": is_best_effort,
+        "NotBestEffort": not is_best_effort,
+    }.get(name, False)

@@ -1,23 +1,22 @@
-"""What went wrong with a job several times in a row, as its status keeps it for the next leader."""
+"""The status of a training job: its conditions, its counts, and what went wrong several times in a row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from mlstack.clock import micro_time
 from mlstack.elastic import training_job
 from mlstack.elastic.facts import time_ms
-from mlstack.elastic.snapshot import Cause, Priority, Reason
-from mlstack.elastic.training_job import RoleName
+from mlstack.elastic.snapshot import Priority, Reason
 
 LONGEST = 300
 """So much is kept of what a server said: an admission webhook may say much."""
-
 MOST_NODES = 50
 """So many nodes are kept, those that are passed over longest: a status should be small."""
+MOST_RECORDS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +86,6 @@ _GROUPS = (
         "growth_refusal": "growthRefusal",
     },
 )
-_TEXTS = ("fallen", "refusal", "growth_refusal")
 
 
 def write(counters: FailureCounters) -> dict[str, Any]:
@@ -100,9 +98,15 @@ def write(counters: FailureCounters) -> dict[str, Any]:
                 written[name] = micro_time(value / 1000) if counter.endswith("_ms") else value
     if not counters.refusal:
         written.pop("gangRefusal", None)
-    if counters.bars:
-        written["passedOver"] = _written(counters.bars)
-    return written
+    # Nodes that were barred together stand together, those that are passed over longest first.
+    groups: dict[tuple[int, int], list[str]] = {}
+    for bar in sorted(counters.bars, key=lambda bar: (-bar.until_ms, bar.node))[:MOST_NODES]:
+        groups.setdefault((bar.until_ms, bar.times), []).append(bar.node)
+    rows = [
+        {"nodes": nodes, "times": times, "until": micro_time(until_ms / 1000)}
+        for (until_ms, times), nodes in groups.items()
+    ]
+    return {**written, **({"passedOver": rows} if rows else {})}
 
 
 def read(status: Mapping[str, Any]) -> FailureCounters:
@@ -114,7 +118,8 @@ def read(status: Mapping[str, Any]) -> FailureCounters:
         if counter.endswith("_ms"):
             values[counter] = time_ms(str(value))
         else:
-            values[counter] = str(value) if counter in _TEXTS else int(value or 0)
+            is_text = counter in ("fallen", "refusal", "growth_refusal")
+            values[counter] = str(value) if is_text else int(value or 0)
     bars = tuple(
         Bar(node=str(node), times=int(row.get("times") or 1), until_ms=time_ms(str(row.get("until") or "")))
         for row in written.get("passedOver") or ()
@@ -123,27 +128,9 @@ def read(status: Mapping[str, Any]) -> FailureCounters:
     return FailureCounters(**values, bars=bars)
 
 
-def _written(bars: Iterable[Bar]) -> list[dict[str, Any]]:
-    """Write the nodes, those together that were barred together, the longest first."""
-    kept = sorted(bars, key=lambda bar: (-bar.until_ms, bar.node))[:MOST_NODES]
-    groups: dict[tuple[int, int], list[str]] = {}
-    for bar in kept:
-        groups.setdefault((bar.until_ms, bar.times), []).append(bar.node)
-    return [
-        {"nodes": nodes, "times": times, "until": micro_time(until_ms / 1000)}
-        for (until_ms, times), nodes in groups.items()
-    ]
-
-
 # --- how a training job stands: what was seen of its pods, and what was decided for it ---
 
 Outcome = Literal["", "Succeeded", "Failed"]
-
-_WORDS: dict[RoleName, tuple[str, str]] = {
-    "master": ("master", "masters"),
-    "pserver": ("parameter server", "parameter servers"),
-    "trainer": ("trainer", "trainers"),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,31 +194,33 @@ class StatusClaims:
         return not self.outcome and self.trainer.succeeded > 0
 
     @property
+    def is_there(self) -> bool:
+        """Say whether it has just the trainers that it is to have, all of them ready."""
+        return self.trainer.ready == self.trainer.live == self.trainer.desired
+
+    @property
     def missing(self) -> tuple[str, ...]:
         """Say what of the gang is not ready: `1 of 2 parameter servers`; empty for a whole gang."""
-        wanted: dict[RoleName, tuple[int, int]] = {
-            "master": (self.master.ready, self.master.desired),
-            "pserver": (self.pserver.ready, self.pserver.desired),
-            "trainer": (self.trainer.ready, max(self.minimum, 1)),
-        }
+        needs = (
+            ("master", self.master.ready, self.master.desired),
+            ("parameter server", self.pserver.ready, self.pserver.desired),
+            ("trainer", self.trainer.ready, max(self.minimum, 1)),
+        )
         short = [
-            f"{ready} of {count} {_WORDS[role][count != 1]}"
-            for role, (ready, count) in wanted.items()
+            f"{ready} of {count} {role}{'' if count == 1 else 's'}"
+            for role, ready, count in needs
             if ready < count
         ]
-        if self.is_meeting_lost:
-            short.append("not trainer 0, at which the others meet")
-        return tuple(short)
+        return (*short, *(["not trainer 0, at which the others meet"] if self.is_meeting_lost else []))
 
 
 # --- conditions of a training job: what holds, what does not, and why ---
 
-Condition = dict[str, Any]
-
-_LONGEST = 300  # of what a server said: an admission webhook may say much
+Claim = tuple[bool, str, str]
+"""Whether a condition holds, the reason in one word, and in one line."""
 
 # Why a job has no pods, by the cause of the decision.
-_OUTSIDE: Mapping[Cause, str] = {
+_OUTSIDE: Mapping[str, str] = {
     "waiting": "WaitingForCapacity",
     "suspended": "PreemptedFor",
     "lost": "MinimumLost",
@@ -255,88 +244,86 @@ _SCALES: Mapping[str, str] = {
 }
 
 
-class Claim(NamedTuple):
-    """What one condition says."""
-
-    type: str
-    holds: bool
-    reason: str
-    message: str
-
-
-def build_conditions(
-    standing: StatusClaims, before: Mapping[str, Any], records: Sequence[Mapping[str, Any]], now: str
-) -> list[Condition]:
-    """Give the conditions; the time of a transition stays where nothing changed sides."""
-    has_started = bool(before.get("startTime"))
-    known = {str(each.get("type")): each for each in before.get("conditions") or ()}
-    claims = (
-        _still(_admitted(standing), known.get("Admitted", {})),
-        _gang_ready(standing),
-        _progressing(standing),
-        _degraded(standing, has_started=has_started),
-        _scaled(standing, records),
-        *([_priority(standing)] if standing.priority.reason else []),
-    )
-    return [_condition(claim, known.get(claim.type, {}), standing, now) for claim in claims]
-
-
 def says_waiting(status: Mapping[str, Any], text: str) -> bool:
     """Tell whether a status says already that the job waits, and for just this."""
-    said = {str(each.get("type")): each for each in status.get("conditions") or ()}.get("Admitted", {})
-    reason, message = said.get("reason"), str(said.get("message") or "")
+    admitted = _by_type(status).get("Admitted", {})
+    reason, message = admitted.get("reason"), str(admitted.get("message") or "")
     if reason in ("WaitingForCapacity", "Refused"):
         return message == text
     return reason in _LASTING and message.endswith(f"{_SINCE}{text}")
 
 
-def _condition(claim: Claim, before: Mapping[str, Any], standing: StatusClaims, now: str) -> Condition:
-    status = "True" if claim.holds else "False"
-    is_same = before.get("status") == status
-    return {
-        "type": claim.type,
-        "status": status,
-        "reason": claim.reason,
-        "message": claim.message,
-        "observedGeneration": standing.generation,
-        "lastTransitionTime": before.get("lastTransitionTime", now) if is_same else now,
+def _by_type(status: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {str(condition.get("type")): condition for condition in status.get("conditions") or ()}
+
+
+def _conditions(
+    standing: StatusClaims, before: Mapping[str, Any], records: Sequence[Mapping[str, Any]], now: str
+) -> list[dict[str, Any]]:
+    """Give the conditions; the time of a transition stays where nothing changed sides."""
+    known = _by_type(before)
+    claims: dict[str, Claim] = {
+        "Admitted": _admitted(standing, known.get("Admitted", {})),
+        "GangReady": _gang_ready(standing),
+        "Progressing": _progressing(standing),
+        "Degraded": _degraded(standing, has_started=bool(before.get("startTime"))),
+        "Scaled": _scaled(standing, records),
     }
+    if priority := standing.priority.reason:
+        claims["PriorityGranted"] = (standing.priority.is_granted, priority, standing.priority.message)
+    conditions = []
+    for kind, (holds, reason, message) in claims.items():
+        status, earlier = "True" if holds else "False", known.get(kind, {})
+        since = earlier.get("lastTransitionTime", now) if earlier.get("status") == status else now
+        conditions.append(
+            {
+                "type": kind,
+                "status": status,
+                "reason": reason,
+                "message": message,
+                "observedGeneration": standing.generation,
+                "lastTransitionTime": since,
+            }
+        )
+    return conditions
 
 
-def _admitted(standing: StatusClaims) -> Claim:
-    def no(reason: str, message: str) -> Claim:
-        return Claim("Admitted", False, reason, message)
-
+def _admitted(standing: StatusClaims, before: Mapping[str, Any]) -> Claim:
     if standing.faults:
-        return no("InvalidSpec", "; ".join(standing.faults))
+        return False, "InvalidSpec", "; ".join(standing.faults)
     if standing.outcome:
-        return no("Finished", standing.outcome_message)
+        return False, "Finished", standing.outcome_message
     if standing.is_suspended:
-        return no("Suspended", "spec.suspend is true")
+        return False, "Suspended", "spec.suspend is true"
     if standing.is_admitted:
-        return Claim("Admitted", True, "Admitted", "there is room for the whole gang")
+        return True, "Admitted", "there is room for the whole gang"
     if standing.reason is None:
-        return no("NotPlanned", "no plan was made yet")
-    return no(_OUTSIDE.get(standing.reason.cause, "WaitingForCapacity"), standing.reason.text)
+        return False, "NotPlanned", "no plan was made yet"
+    reason, message = _OUTSIDE.get(standing.reason.cause, "WaitingForCapacity"), standing.reason.text
+    if reason != "WaitingForCapacity" or before.get("reason") not in _LASTING:
+        return False, reason, message
+    why = str(before.get("message") or "").partition(_SINCE)[0]  # it was taken off, and waits since then
+    return False, str(before["reason"]), f"{why}{_SINCE}{message}"
 
 
-def _still(claim: Claim, before: Condition) -> Claim:
-    """Keep why a job was taken off while it waits since then."""
-    if claim.reason != "WaitingForCapacity" or before.get("reason") not in _LASTING:
-        return claim
-    why = str(before.get("message") or "").partition(_SINCE)[0]
-    return claim._replace(reason=str(before["reason"]), message=f"{why}{_SINCE}{claim.message}")
+def _absent(standing: StatusClaims) -> Claim | None:
+    """Say why a job has no pods that could be ready."""
+    if standing.outcome:
+        return False, "Finished", standing.outcome_message
+    return None if standing.is_admitted else (False, "NotAdmitted", "the job has no pods")
 
 
 def _gang_ready(standing: StatusClaims) -> Claim:
-    if standing.outcome:
-        return Claim("GangReady", False, "Finished", standing.outcome_message)
-    if not standing.is_admitted:
-        return Claim("GangReady", False, "NotAdmitted", "the job has no pods")
+    if absent := _absent(standing):
+        return absent
     if standing.missing:
-        text = f"ready: {', '.join(standing.missing)}{_held_up(standing)}{_hindrance(standing)}"
-        return Claim("GangReady", False, "PodsNotReady", text)
-    return Claim("GangReady", True, "AllReady", "the whole gang is ready")
+        return False, "PodsNotReady", _unready(standing)
+    return True, "AllReady", "the whole gang is ready"
+
+
+def _unready(standing: StatusClaims) -> str:
+    """Say what of the gang is not ready, and why."""
+    return f"ready: {', '.join(standing.missing)}{_held_up(standing)}{_hindrance(standing)}"
 
 
 def _held_up(standing: StatusClaims) -> str:
@@ -347,7 +334,7 @@ def _held_up(standing: StatusClaims) -> str:
 def _hindrance(standing: StatusClaims) -> str:
     """Say what keeps pods from being made."""
     if standing.refusal:
-        return f"; refused: {standing.refusal[:_LONGEST]}"
+        return f"; refused: {standing.refusal[:LONGEST]}"
     if standing.setback:
         return f"; {standing.setback}"
     if not standing.lingering:
@@ -358,64 +345,50 @@ def _hindrance(standing: StatusClaims) -> str:
 
 def _progressing(standing: StatusClaims) -> Claim:
     trainer = standing.trainer
-    if standing.outcome:
-        return Claim("Progressing", False, "Finished", standing.outcome_message)
     if standing.is_finishing:
         done = "1 trainer" if trainer.succeeded == 1 else f"{trainer.succeeded} trainers"
-        text = f"{done} found no work left, {trainer.live} still at work"
-        return Claim("Progressing", True, "Completing", text)
-    if not standing.is_admitted:
-        return Claim("Progressing", False, "NotAdmitted", "the job has no pods")
+        return True, "Completing", f"{done} found no work left, {trainer.live} still at work"
+    if absent := _absent(standing):
+        return absent
     if trainer.live > trainer.bound:
         text = f"{trainer.live - trainer.bound} of {trainer.live} trainers wait for a node"
-        return Claim("Progressing", True, "Binding", text)
+        return True, "Binding", text
     if trainer.ready != trainer.desired or standing.missing:
         refused = _hindrance(standing) if trainer.live < trainer.desired else ""
         text = f"{trainer.ready} of {trainer.desired} trainers are ready{_held_up(standing)}{refused}"
-        return Claim("Progressing", True, "Starting", text)
-    return Claim("Progressing", False, "Steady", "all trainers that it was given are ready")
+        return True, "Starting", text
+    return False, "Steady", "all trainers that it was given are ready"
 
 
 def _degraded(standing: StatusClaims, *, has_started: bool) -> Claim:
     if standing.faults:
-        return Claim("Degraded", True, "InvalidSpec", "; ".join(standing.faults))
+        return True, "InvalidSpec", "; ".join(standing.faults)
     if standing.outcome == "Failed":
-        return Claim("Degraded", True, standing.outcome_reason or "Failed", standing.outcome_message)
+        return True, standing.outcome_reason or "Failed", standing.outcome_message
     if not standing.is_admitted and standing.reason and standing.reason.cause == "refused":
-        return Claim("Degraded", True, "Refused", standing.reason.text)
-    is_running = standing.is_admitted and not standing.outcome and not standing.is_finishing
-    if is_running and standing.is_paused:
-        text = f"the room of its trainers is lent till all servers are back{_hindrance(standing)}"
-        return Claim("Degraded", True, "Paused", text)
-    if is_running and has_started and standing.missing:
-        what = f"ready: {', '.join(standing.missing)}{_held_up(standing)}{_hindrance(standing)}"
-        text = f"the gang is not whole any more; {what}"
-        return Claim("Degraded", True, "MinimumLost", text)
-    if is_running and standing.taken_names:
-        return Claim("Degraded", True, "NameTaken", "; ".join(standing.taken_names)[:_LONGEST])
-    refusal = standing.growth_refusal or (standing.missing and standing.refusal)
-    if is_running and refusal:
-        return Claim("Degraded", True, "Refused", refusal[:_LONGEST])
+        return True, "Refused", standing.reason.text
+    if standing.is_admitted and not standing.outcome and not standing.is_finishing:
+        if standing.is_paused:
+            text = f"the room of its trainers is lent till all servers are back{_hindrance(standing)}"
+            return True, "Paused", text
+        if has_started and standing.missing:
+            return True, "MinimumLost", f"the gang is not whole any more; {_unready(standing)}"
+        if standing.taken_names:
+            return True, "NameTaken", "; ".join(standing.taken_names)[:LONGEST]
+        if refusal := standing.growth_refusal or (standing.missing and standing.refusal):
+            return True, "Refused", refusal[:LONGEST]
     if standing.warnings:
-        return Claim("Degraded", False, "Warnings", "; ".join(standing.warnings))
-    return Claim("Degraded", False, "AsExpected", "")
-
-
-def _priority(standing: StatusClaims) -> Claim:
-    """Say whether a job counts with the priority that it asks for."""
-    priority = standing.priority
-    return Claim("PriorityGranted", priority.is_granted, priority.reason, priority.message)
+        return False, "Warnings", "; ".join(standing.warnings)
+    return False, "AsExpected", ""
 
 
 def _scaled(standing: StatusClaims, records: Sequence[Mapping[str, Any]]) -> Claim:
     if not records:
-        return Claim("Scaled", False, "NeverScaled", "it was given no trainers yet")
+        return False, "NeverScaled", "it was given no trainers yet"
     last = records[-1]
     reason = _SCALES.get(str(last.get("cause")), "Scaled")
     text = f"trainers {last.get('from')} -> {last.get('to')}: {last.get('reason')}"
-    is_there = standing.trainer.ready == standing.trainer.live == standing.trainer.desired
-    is_there = is_there or standing.is_finishing
-    return Claim("Scaled", is_there or bool(standing.outcome), reason, text)
+    return standing.is_there or standing.is_finishing or bool(standing.outcome), reason, text
 
 
 # --- the status of a training job: what a person, `mlstack status` and the next leader read ---
@@ -425,96 +398,74 @@ Phase = Literal[
     "Pending", "Admitted", "Running", "Scaling", "Completing", "Paused", "Succeeded", "Failed", "Suspended"
 ]
 
-MAX_RECORDS = 10
-
 
 def build_status(standing: StatusClaims, before: Mapping[str, Any], *, now_ms: int) -> dict[str, Any]:
     """Give the whole status of a job."""
     now = timestamp(now_ms)
     records = _records(standing, before, now_ms)
-    said = build_conditions(standing, before, records, now)
-    found: dict[str, Any] = {
+    conditions = _conditions(standing, before, records, now)
+    selector = training_job.selector(standing.name, "trainer")
+    status: dict[str, Any] = {
         "observedGeneration": standing.generation,
-        "phase": phase(standing, before),
-        "reason": _reason(standing, said),
-        "conditions": said,
-        "trainer": _trainers(standing),
-        "pserver": _servers(standing.pserver),
-        "master": _servers(standing.master),
+        "phase": _phase(standing, before),
+        "reason": _reason(standing, conditions),
+        "conditions": conditions,
+        "trainer": {
+            **_counts(standing.trainer),
+            "replicas": standing.trainer.live,  # what the scale subresource reports
+            "succeeded": standing.trainer.succeeded,
+            "fulfilment": f"{_fulfilment_pct(standing)}%",
+        },
+        "pserver": _counts(standing.pserver),
+        "master": _counts(standing.master),
         "priority": standing.priority.value or None,
-        "selector": ",".join(
-            f"{name}={value}" for name, value in training_job.selector(standing.name, "trainer").items()
-        ),
+        "selector": ",".join(f"{name}={value}" for name, value in selector.items()),
         "scaleRecords": records,
         "setbacks": write(standing.setbacks),
         **_times(standing, before, now_ms),
         "throughput": before.get("throughput"),
     }
-    return {name: value for name, value in found.items() if value not in (None, "", [], {})}
+    return {name: value for name, value in status.items() if value not in (None, "", [], {})}
 
 
-def phase(standing: StatusClaims, before: Mapping[str, Any]) -> Phase:
-    """Give the phase: one word for where a job is between its creation and its end."""
+def _phase(standing: StatusClaims, before: Mapping[str, Any]) -> Phase:
+    """Give one word for where a job is between its creation and its end."""
     if standing.outcome:
         return standing.outcome
-    if standing.faults:
-        return "Pending"
-    if standing.is_suspended:
-        return "Suspended"
-    if not standing.is_admitted:
-        return "Pending"
-    if standing.is_finishing:
-        return "Completing"
-    if standing.is_paused:
-        return "Paused"
-    if standing.missing and not before.get("startTime"):
-        return "Admitted"
-    trainer = standing.trainer
-    return "Running" if trainer.ready == trainer.live == trainer.desired else "Scaling"
+    phases: tuple[tuple[bool, Phase], ...] = (
+        (bool(standing.faults), "Pending"),
+        (standing.is_suspended, "Suspended"),
+        (not standing.is_admitted, "Pending"),
+        (standing.is_finishing, "Completing"),
+        (standing.is_paused, "Paused"),
+        (bool(standing.missing) and not before.get("startTime"), "Admitted"),
+        (standing.is_there, "Running"),
+    )
+    return next((phase for holds, phase in phases if holds), "Scaling")
 
 
-def timestamp(moment_ms: int) -> str:
-    """Write a time as Kubernetes does."""
-    return datetime.fromtimestamp(moment_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _reason(standing: StatusClaims, said: list[dict[str, Any]]) -> str:
+def _reason(standing: StatusClaims, conditions: Sequence[Mapping[str, Any]]) -> str:
     """Give the one line that explains a job that does not run as it should."""
     if standing.outcome:
         return standing.outcome_message
-    admitted, gang, _, degraded, *_ = said
-    doubtful = next((each for each in (admitted, gang) if each["status"] == "False"), None)
-    if degraded["status"] == "True":
-        doubtful = degraded
-    return str(doubtful["message"]) if doubtful else ""
+    admitted, gang, _, degraded, *_ = conditions
+    doubtful = [degraded] if degraded["status"] == "True" else []
+    doubtful += [condition for condition in (admitted, gang) if condition["status"] == "False"]
+    return str(doubtful[0]["message"]) if doubtful else ""
 
 
-def _trainers(standing: StatusClaims) -> dict[str, Any]:
-    """Count trainers; `replicas` is what the scale subresource reports."""
-    counts = standing.trainer
-    found = {
-        **_servers(counts),
-        "replicas": counts.live,
-        "succeeded": counts.succeeded,
-        "fulfilment": fulfilment(counts.desired, standing.minimum, standing.maximum),
-    }
-    return found if standing.is_admitted else {**found, "fulfilment": "0%"}
-
-
-def fulfilment(desired: int, minimum: int, maximum: int) -> str:
-    """Say how much of its elastic range a job was given, as EDL counted it: 100% for a rigid job."""
+def _fulfilment_pct(standing: StatusClaims) -> int:
+    """Say how much of its elastic range a job was given, as EDL counted it: 100 for a rigid job."""
+    minimum, maximum = standing.minimum, standing.maximum
+    if not standing.is_admitted:
+        return 0
     if maximum <= minimum:
-        return "100%"
-    return f"{100 * (min(desired, maximum) - minimum) // (maximum - minimum)}%"
+        return 100
+    return 100 * (min(standing.trainer.desired, maximum) - minimum) // (maximum - minimum)
 
 
-def _servers(counts: Counts) -> dict[str, Any]:
-    return {
-        "desired": counts.desired,
-        "bound": counts.bound,
-        "ready": counts.ready,
-        "failed": counts.failed,
-    }
+def _counts(counts: Counts) -> dict[str, Any]:
+    return {name: getattr(counts, name) for name in ("desired", "bound", "ready", "failed")}
 
 
 def _records(standing: StatusClaims, before: Mapping[str, Any], now_ms: int) -> list[dict[str, Any]]:
@@ -522,27 +473,23 @@ def _records(standing: StatusClaims, before: Mapping[str, Any], now_ms: int) -> 
 
     Their times are exact: a new leader reads from them which moves are still to be counted.
     """
-    known = [dict(record) for record in before.get("scaleRecords") or ()]
+    records = [dict(record) for record in before.get("scaleRecords") or ()]
     earlier = int((before.get("trainer") or {}).get("desired") or 0)
-    if standing.trainer.desired == earlier:
-        return known[-MAX_RECORDS:]
-    found: dict[str, Any] = {
-        "time": micro_time(now_ms / 1000),
-        "from": earlier,
-        "to": standing.trainer.desired,
-        "cause": _cause(standing),
-        "reason": standing.reason.text if standing.reason else standing.outcome_message,
-        **({"moves": standing.moves} if standing.moves else {}),
-    }
-    return [*known, found][-MAX_RECORDS:]
-
-
-def _cause(standing: StatusClaims) -> str:
-    if standing.outcome:
-        return "finished"
-    if standing.is_suspended:
-        return "suspended"
-    return standing.reason.cause if standing.reason else "unknown"
+    if standing.trainer.desired != earlier:
+        cause = (
+            "suspended" if standing.is_suspended else standing.reason.cause if standing.reason else "unknown"
+        )
+        records.append(
+            {
+                "time": micro_time(now_ms / 1000),
+                "from": earlier,
+                "to": standing.trainer.desired,
+                "cause": "finished" if standing.outcome else cause,
+                "reason": standing.reason.text if standing.reason else standing.outcome_message,
+                **({"moves": standing.moves} if standing.moves else {}),
+            }
+        )
+    return records[-MOST_RECORDS:]
 
 
 def _times(standing: StatusClaims, before: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
@@ -550,18 +497,23 @@ def _times(standing: StatusClaims, before: Mapping[str, Any], now_ms: int) -> di
 
     How long it waited for its whole gang is told once, for the first time.
     """
-    waited = before.get("waitingSeconds")
+    now, waited = timestamp(now_ms), before.get("waitingSeconds")
     if not standing.is_admitted and not standing.outcome:
         return {"waitingSeconds": waited}
-    found = {name: before.get(name) for name in ("admittedTime", "startTime", "completionTime")}
-    if standing.is_admitted and not standing.outcome:
-        found["admittedTime"] = found["admittedTime"] or timestamp(now_ms)
-        if not standing.missing and not found["startTime"]:
-            found["startTime"] = timestamp(now_ms)
-            waited = max(0, now_ms - standing.created_ms) // 1000 if waited is None else waited
+    times = {name: before.get(name) for name in ("admittedTime", "startTime", "completionTime")}
     if standing.outcome:
-        found["completionTime"] = found["completionTime"] or timestamp(now_ms)
-    return {**found, "waitingSeconds": waited}
+        times["completionTime"] = times["completionTime"] or now
+    else:
+        times["admittedTime"] = times["admittedTime"] or now
+        if not standing.missing and not times["startTime"]:
+            times["startTime"] = now
+            waited = max(0, now_ms - standing.created_ms) // 1000 if waited is None else waited
+    return {**times, "waitingSeconds": waited}
+
+
+def timestamp(moment_ms: int) -> str:
+    """Write a time as Kubernetes does."""
+    return datetime.fromtimestamp(moment_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def ended_ms(status: Mapping[str, Any]) -> int | None:
