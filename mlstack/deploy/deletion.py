@@ -13,11 +13,10 @@ from mlstack.events import STILL_S, OnEvent, RunEvent, listed
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef
 from mlstack.kube.retrying import backoff
-from mlstack.kube.watch import WatchSource
+from mlstack.kube.watch import ResourceWatcher, WatchSource
 from mlstack.objects.kinds import kinds_of_crd
 from mlstack.objects.kube_object import Identity, group_of
 from mlstack.readiness.relatives import kinds_below
-from mlstack.readiness.watcher import ResourceWatcher
 
 # So long may nothing at all go where nobody chose a time: pods have 30 s to end unless they ask for more.
 GONE_S = 120.0
@@ -149,8 +148,9 @@ class DeletionWatcher:
         """Take what happened, and end what is over."""
         sources = {awaited.source for awaited in waiting}
         listed_before = {source for source in sources if self._feed.has_listed(source)}
-        for news in self._feed.collect(timeout_s=_TICK_S):
-            self._take(ObjectRef.of(news.data), str(news.data["metadata"].get("uid")), news.what == "put")
+        for event in self._feed.collect(timeout_s=_TICK_S):
+            uid = str(event.object["metadata"].get("uid"))
+            self._take(ObjectRef.of(event.object), uid, event.type != "DELETED")
         now_s = self._clock.now_s()
         left = [awaited for awaited in waiting if self._is_waiting(awaited)]
         self._ask([one for one in left if self._is_doubtful(one, listed_before, now_s)], now_s)

@@ -68,11 +68,14 @@ class _Refusal:
     reason: str
     message: str
     details: Mapping[str, Any]
-    causes: tuple[Mapping[str, Any], ...]
     subject: str
     namespace: str
     kind: str
-    is_text: bool
+
+    @property
+    def causes(self) -> list[Mapping[str, Any]]:
+        causes = self.details.get("causes")
+        return [cause for cause in causes if isinstance(cause, Mapping)] if isinstance(causes, list) else []
 
 
 def error_of(code: int, body: Any, *, subject: str, namespace: str = "", kind: str = "") -> ClusterError:
@@ -86,26 +89,44 @@ def error_of(code: int, body: Any, *, subject: str, namespace: str = "", kind: s
         kind: the kind of the request.
     """
     status: Mapping[str, Any] = body if isinstance(body, Mapping) else {"message": str(body)}
-    message = str(status.get("message") or "no message")
-    details = status.get("details")
-    details = details if isinstance(details, Mapping) else {}
-    causes = details.get("causes")
-    reader = _READERS.get(code)
-    if reader is None:
-        return ClusterError(f"{subject}: the API server answered {code}: {_short(message)}")
-    return reader(
-        _Refusal(
-            code=code,
-            reason=str(status.get("reason") or ""),
-            message=message,
-            details=details,
-            causes=tuple(c for c in (causes if isinstance(causes, list) else ()) if isinstance(c, Mapping)),
-            subject=subject,
-            namespace=namespace,
-            kind=kind,
-            is_text=not isinstance(body, Mapping),
-        )
+    message, details = str(status.get("message") or "no message"), status.get("details")
+    answer = _Refusal(
+        code=code,
+        reason=str(status.get("reason") or ""),
+        message=message,
+        details=details if isinstance(details, Mapping) else {},
+        subject=subject,
+        namespace=namespace,
+        kind=kind,
     )
+    if code in (400, 405, 406, 415) and "HTTP request to an HTTPS server" in message:
+        hint = "begin `server` of the kubectl context with https://"
+        return ClusterError("the API server speaks HTTPS alone", hint=hint)
+    match code:
+        case 400 | 405 | 406 | 415:
+            return InvalidError(f"{subject} is refused: {_plain(message)}")
+        case 401:
+            text = "the API server does not accept the credentials of the kubectl context"
+            hint = "log in to the cluster again; `kubectl auth whoami` shows whether that worked"
+            return ForbiddenError(f"{text}: expired, or never valid", why="credentials", hint=hint)
+        case 403:
+            return _forbidden(answer)
+        case 404:
+            return _not_found(answer)
+        case 409:
+            return _conflict(answer)
+        case 410:
+            return WatchExpiredError(f"{subject}: the server no longer has that version")
+        case 413:
+            return _too_large(answer)
+        case 422:
+            return _invalid(answer)
+        case 500:
+            return _internal(answer)
+        case 429 | 502 | 503 | 504:
+            fault = "too many requests" if code == 429 else "the API server is not available"
+            return TransientError(f"{subject}: {fault}: {_short(message)}", hint="try again later")
+    return ClusterError(f"{subject}: the API server answered {code}: {_short(message)}")
 
 
 def warnings_of(headers: Iterable[str]) -> tuple[str, ...]:
@@ -124,51 +145,31 @@ def _plain(message: str) -> str:
     return _short(message.partition(": Invalid value:")[0])
 
 
-def _bad_request(answer: _Refusal) -> ClusterError:
-    if "HTTP request to an HTTPS server" in answer.message:
-        hint = "begin `server` of the kubectl context with https://"
-        return ClusterError("the API server speaks HTTPS alone", hint=hint)
-    return InvalidError(f"{answer.subject} is refused: {_plain(answer.message)}")
-
-
-def _unauthorized(answer: _Refusal) -> ClusterError:
-    return ForbiddenError(
-        "the API server does not accept the credentials of the kubectl context: expired, or never valid",
-        why="credentials",
-        hint="log in to the cluster again; `kubectl auth whoami` shows whether that worked",
-    )
-
-
 def _forbidden(answer: _Refusal) -> ClusterError:
     subject, namespace = answer.subject, answer.namespace
     text = answer.message.partition(" is forbidden: ")[2] or answer.message
-    message = f"{subject}: {_plain(text)}"
+    message, why = f"{subject}: {_plain(text)}", "rights"
+    hint = "ask a cluster administrator for this right"
     if "while custom resource definition is terminating" in text:
-        return ForbiddenError(message, why="terminating", hint="try again when the definition is gone")
-    if any(cause.get("reason") == "NamespaceTerminating" for cause in answer.causes):
-        return ForbiddenError(
-            f"{subject}: namespace `{namespace}` is being deleted",
-            why="terminating",
-            hint=f"wait until `kubectl get namespace {namespace}` finds nothing, then try again",
-        )
-    if "exceeded quota" in text or "must specify limits" in text:
-        return ForbiddenError(message, why="quota", hint=f"see `kubectl describe quota -n {namespace}`")
-    if "ValidatingAdmissionPolicy '" in text or _WEBHOOK.search(answer.message):
-        return ForbiddenError(message, why="policy", hint="a policy of the cluster refuses it")
-    if "attempting to grant RBAC permissions" in text:
-        return ForbiddenError(
-            f"{subject} grants rights that you do not have yourself: {_short(text)}",
-            why="escalation",
-            hint="ask for these rights, or let a cluster administrator apply it",
-        )
-    if text != answer.message and " cannot " not in text:  # an admission plugin: a claim that cannot grow
-        return ForbiddenError(message, why="policy", hint="the cluster refuses it, whoever asks")
-    return ForbiddenError(message, why="rights", hint="ask a cluster administrator for this right")
+        why, hint = "terminating", "try again when the definition is gone"
+    elif any(cause.get("reason") == "NamespaceTerminating" for cause in answer.causes):
+        why, message = "terminating", f"{subject}: namespace `{namespace}` is being deleted"
+        hint = f"wait until `kubectl get namespace {namespace}` finds nothing, then try again"
+    elif "exceeded quota" in text or "must specify limits" in text:
+        why, hint = "quota", f"see `kubectl describe quota -n {namespace}`"
+    elif "ValidatingAdmissionPolicy '" in text or _WEBHOOK.search(answer.message):
+        why, hint = "policy", "a policy of the cluster refuses it"
+    elif "attempting to grant RBAC permissions" in text:
+        why, message = "escalation", f"{subject} grants rights that you do not have yourself: {_short(text)}"
+        hint = "ask for these rights, or let a cluster administrator apply it"
+    elif text != answer.message and " cannot " not in text:  # an admission plugin: a claim that cannot grow
+        why, hint = "policy", "the cluster refuses it, whoever asks"
+    return ForbiddenError(message, why=why, hint=hint)
 
 
 def _not_found(answer: _Refusal) -> ClusterError:
     subject, name = answer.subject, answer.details.get("name")
-    if answer.is_text or not name:
+    if not name:
         text = f"{subject}: the cluster does not know this kind"
         return ObjectNotFoundError(text, what="kind", hint=UNKNOWN_KIND)
     if answer.details.get("kind") == "namespaces" and answer.kind != "Namespace":
@@ -178,25 +179,20 @@ def _not_found(answer: _Refusal) -> ClusterError:
 
 
 def _conflict(answer: _Refusal) -> ClusterError:
-    conflicts = [_field_conflict(c) for c in answer.causes if c.get("reason") == "FieldManagerConflict"]
+    conflicts = []
+    for cause in answer.causes:
+        if cause.get("reason") == "FieldManagerConflict":
+            parts = _CONFLICT.search(str(cause.get("message") or ""))
+            manager, subresource = parts.group("manager", "subresource") if parts else ("", "")
+            path = str(cause.get("field") or "")
+            conflicts.append(FieldConflict(manager=manager, path=path, subresource=subresource or ""))
     if conflicts:
         fields = _short(", ".join(f"`{conflict.path}` ({conflict.manager})" for conflict in conflicts))
         return ConflictError(f"{answer.subject} has fields that others own: {fields}", conflicts=conflicts)
     if answer.reason == "AlreadyExists":
         return ConflictError(f"{answer.subject} already exists")
-    return ConflictError(
-        f"{answer.subject} changed or was replaced in the meantime", hint="run the command again"
-    )
-
-
-def _field_conflict(cause: Mapping[str, Any]) -> FieldConflict:
-    parts = _CONFLICT.search(str(cause.get("message") or ""))
-    manager, subresource = parts.group("manager", "subresource") if parts else ("", "")
-    return FieldConflict(manager=manager, path=str(cause.get("field") or ""), subresource=subresource or "")
-
-
-def _gone(answer: _Refusal) -> ClusterError:
-    return WatchExpiredError(f"{answer.subject}: the server no longer has that version")
+    text = f"{answer.subject} changed or was replaced in the meantime"
+    return ConflictError(text, hint="run the command again")
 
 
 def _too_large(answer: _Refusal) -> ClusterError:
@@ -217,8 +213,7 @@ def _invalid(answer: _Refusal) -> ClusterError:
 
 
 def _cause(cause: Mapping[str, Any], kind: str) -> Cause:
-    field, reason = str(cause.get("field") or ""), str(cause.get("reason") or "")
-    message = str(cause.get("message") or "")
+    field, reason, message = (str(cause.get(key) or "") for key in ("field", "reason", "message"))
     limit = _BYTES.search(message)
     if reason != _TOO_LONG or limit is None:
         message = _readable(message, secret=kind == "Secret")
@@ -231,21 +226,16 @@ def _cause(cause: Mapping[str, Any], kind: str) -> Cause:
 
 def _internal(answer: _Refusal) -> ClusterError:
     subject, message = answer.subject, answer.message
+    hint = "see that the service behind the webhook runs, then try again"
     if webhook := _WEBHOOK.search(message):
         why = _short(message.rpartition("failed to call webhook: ")[2])
-        return TransientError(
-            f"{subject}: admission webhook `{webhook['name']}` does not answer: {why}",
-            webhook=webhook["name"],
-            hint="see that the service behind the webhook runs, then try again;"
-            " if the webhook itself keeps it from starting, delete the webhook's configuration first",
-        )
+        text = f"{subject}: admission webhook `{webhook['name']}` does not answer: {why}"
+        more = "if the webhook itself keeps it from starting, delete the webhook's configuration first"
+        return TransientError(text, webhook=webhook["name"], hint=f"{hint}; {more}")
     if conversion := _CONVERSION.search(message):
         name, why = conversion["name"], _short(conversion["why"])
-        return TransientError(
-            f"{subject}: the webhook that converts `{name}` does not answer: {why}",
-            webhook=name,
-            hint="see that the service behind the webhook runs, then try again",
-        )
+        text = f"{subject}: the webhook that converts `{name}` does not answer: {why}"
+        return TransientError(text, webhook=name, hint=hint)
     if _VERSION_GONE.search(message):
         return VersionGoneError(
             f"{subject} was written in a version that its definition no longer has: {_short(message)}",
@@ -258,25 +248,6 @@ def _internal(answer: _Refusal) -> ClusterError:
     if answer.reason in ("InternalError", "Timeout", "ServerTimeout"):
         return TransientError(f"{subject}: {_short(message)}")
     return ClusterError(f"{subject}: the API server failed: {_plain(message)}")
-
-
-def _unavailable(answer: _Refusal) -> ClusterError:
-    asked = "too many requests" if answer.code == 429 else "the API server is not available"
-    return TransientError(f"{answer.subject}: {asked}: {_short(answer.message)}", hint="try again later")
-
-
-_READERS = {
-    **dict.fromkeys((400, 405, 406, 415), _bad_request),
-    401: _unauthorized,
-    403: _forbidden,
-    404: _not_found,
-    409: _conflict,
-    410: _gone,
-    413: _too_large,
-    422: _invalid,
-    500: _internal,
-    **dict.fromkeys((429, 502, 503, 504), _unavailable),
-}
 
 
 def _listed(causes: Iterable[Cause]) -> str:

@@ -37,8 +37,9 @@ from mlstack.kube.client import (
     WatchEvent,
     written,
 )
+from mlstack.kube.http import Response
 from mlstack.kube.parallel import prefetch
-from mlstack.kube.transport import APPLY, BrokenError, Request, Response, Transport, decoded, quote
+from mlstack.kube.transport import APPLY, BrokenError, Request, Transport, decoded, quote
 from mlstack.objects.kinds import Kind, Kinds
 from mlstack.objects.kube_object import MANAGER
 
@@ -171,7 +172,7 @@ class ApiServerClient:
         self, obj: Mapping[str, Any], *, manager: str = MANAGER, force: bool = False, dry_run: bool = False
     ) -> Applied:
         """Write what we want of an object by server-side apply; unknown fields are refused."""
-        ref = _named_ref(obj)
+        ref = _check_name(ObjectRef.of(obj))
         request = Request(
             method="PATCH",
             path=self._path(ref),
@@ -195,7 +196,7 @@ class ApiServerClient:
         self, obj: Mapping[str, Any], *, manager: str = MANAGER, subresource: str = "", dry_run: bool = False
     ) -> Applied:
         """Put an object in place of the one that is there; a `resourceVersion` in it must be the live one."""
-        ref = _named_ref(obj)
+        ref = _check_name(ObjectRef.of(obj))
         path, query = self._path(ref, subresource), _writing(manager, dry_run=dry_run)
         request = Request(method="PUT", path=path, query=query, body=obj, is_idempotent=True)
         return self._write(request, ref, subresource, dry_run=dry_run)
@@ -249,7 +250,7 @@ class ApiServerClient:
         path = self._path(_check_name(ref))
         request = Request(method="DELETE", path=path, body=body, is_idempotent=uid is not None)
         response = self._transport.send(request)
-        if response.repeated and response.code == 404 and not dry_run:
+        if response.repeated and response.status == 404 and not dry_run:
             return None
         answer = self._checked(response, ref).body
         if answer.get("kind") != "Status":
@@ -278,7 +279,7 @@ class ApiServerClient:
             is_idempotent=True,
         )
         lines = self._transport.stream(request, timeout_s=timeout_s + SILENCE_S)
-        if isinstance(lines, Response) and not resource_version and lines.code in (400, 422):
+        if isinstance(lines, Response) and not resource_version and lines.status in (400, 422):
             # Servers before 1.32 do not stream what there is: list, then watch from there.
             listing = self.list(
                 api_version,
@@ -347,7 +348,7 @@ class ApiServerClient:
             raise InvalidError(
                 f"`{ref}` is too large for the API server: {text}", hint=FILES_ELSEWHERE
             ) from error
-        if response.repeated and response.code == 409 and not dry_run:
+        if response.repeated and response.status == 409 and not dry_run:
             live = written(self, ref, request.body, subresource)
             if live is not None:
                 return Applied(object=live, warnings=(), created=request.method == "POST")
@@ -357,14 +358,14 @@ class ApiServerClient:
             # Discovery shows a new kind a moment after it can be used.
             with self._lock:
                 self._defined = self._defined.with_crds([response.body])
-        warnings = warnings_of(response.warnings)
-        return Applied(object=response.body, warnings=warnings, created=response.code == 201)
+        warnings = warnings_of(response.headers.getlist("Warning"))
+        return Applied(object=response.body, warnings=warnings, created=response.status == 201)
 
     def _ask(self, request: Request, ref: ObjectRef) -> Response:
         return self._checked(self._transport.send(request), ref)
 
     def _checked(self, response: Response, ref: ObjectRef) -> Response:
-        if response.code >= 300:
+        if response.status >= 300:
             raise self._error(response, ref)
         if not isinstance(response.body, Mapping):
             raise self._transport.no_api("its answer is no map")
@@ -380,7 +381,7 @@ class ApiServerClient:
     def _error(self, response: Response, ref: ObjectRef) -> ClusterError:
         subject = f"`{ref if ref.name else ref.kind}`"
         error = error_of(
-            response.code, response.body, subject=subject, namespace=ref.namespace, kind=ref.kind
+            response.status, response.body, subject=subject, namespace=ref.namespace, kind=ref.kind
         )
         if isinstance(error, ForbiddenError) and error.why in ("credentials", "rights"):
             error.hint = self._transport.why_nobody or error.hint
@@ -519,10 +520,6 @@ def _writing(manager: str, *, dry_run: bool) -> dict[str, str]:
     return query | {"dryRun": "All"} if dry_run else query
 
 
-def _named_ref(obj: Mapping[str, Any]) -> ObjectRef:
-    return _check_name(ObjectRef.of(obj))
-
-
 def _check_name(ref: ObjectRef) -> ObjectRef:
     if not ref.name:
         raise InvalidError(f"a `{ref.kind}` has no name", hint="set metadata.name")
@@ -584,10 +581,6 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int)
-
-
 def _are_texts(value: Any) -> bool:
     return isinstance(value, Mapping) and all(map(_is_text, [*value, *value.values()]))
 
@@ -624,7 +617,7 @@ _METADATA_FIELDS: Mapping[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("namespace", "uid", "resourceVersion", "generateName"), _is_text),
     **dict.fromkeys(("labels", "annotations"), _are_texts),
     **dict.fromkeys(("creationTimestamp", "deletionTimestamp"), _is_time),
-    **dict.fromkeys(("generation", "deletionGracePeriodSeconds"), _is_number),
+    **dict.fromkeys(("generation", "deletionGracePeriodSeconds"), lambda value: isinstance(value, int)),
     "finalizers": lambda value: isinstance(value, list) and all(map(_is_text, value)),
     "ownerReferences": lambda value: _are_maps(value) and all(_is_text(owner.get("uid")) for owner in value),
     "managedFields": _are_managed,

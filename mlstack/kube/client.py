@@ -132,11 +132,11 @@ class WatchEvent:
 
 
 class Cluster(Protocol):
-    """What mlstack asks of a cluster.
+    """What mlstack asks of a cluster; labels and fields are selectors as kubectl takes them.
 
-    Errors of every method: UnreachableError (no answer), ForbiddenError (credentials, rights, quota,
-    policy), TransientError (try the same again later), InvalidError (never try it again),
-    ConflictError, ObjectNotFoundError.
+    Errors of every verb: UnreachableError (no answer), ForbiddenError (credentials, rights, quota, policy),
+    TransientError (try the same again later), InvalidError (never try it again), ConflictError (exists, has
+    another version or UID, or others own its fields), ObjectNotFoundError (`what` says what is not there).
     """
 
     def identity(self) -> ClusterIdentity:
@@ -156,10 +156,7 @@ class Cluster(Protocol):
         ...
 
     def rights(self, namespace: str) -> Rights:
-        """Give the rights we have in a namespace that the server can list: one SelfSubjectRulesReview.
-
-        What is not among them may be allowed all the same; ask `may`.
-        """
+        """Give the rights we have in a namespace that the server can list; ask `may` about others."""
         ...
 
     def get(self, ref: ObjectRef) -> dict[str, Any] | None:
@@ -176,52 +173,27 @@ class Cluster(Protocol):
         fields: str = "",
         metadata_only: bool = False,
     ) -> Listing:
-        """List the objects of a kind, in one namespace or in all (None), by selectors as kubectl takes them.
-
-        `metadata_only` leaves out all but metadata, which is much less to send.
-
-        Raises:
-            ObjectNotFoundError: the server has no such kind (`what` is `kind`).
-        """
+        """List the objects of a kind, in one namespace or in all (None); `metadata_only` is less to send."""
         ...
 
     def apply(
-        self,
-        obj: Mapping[str, Any],
-        *,
-        manager: str = MANAGER,
-        force: bool = False,
-        dry_run: bool = False,
+        self, obj: Mapping[str, Any], *, manager: str = MANAGER, force: bool = False, dry_run: bool = False
     ) -> Applied:
         """Write what we want of an object by server-side apply; unknown fields are refused.
 
         `metadata.uid` in the object makes it an update of that very object, `metadata.resourceVersion` of
         that very version. With `force` it takes fields that others own.
-
-        Raises:
-            ConflictError: others own fields, with all of them in `conflicts`; or the object moved.
-            InvalidError: the object is wrong, or the change is not allowed (immutable fields).
-            ObjectNotFoundError: namespace or kind are not there (`what` says which).
         """
         ...
 
     def create(self, obj: Mapping[str, Any], *, manager: str = MANAGER, dry_run: bool = False) -> Applied:
-        """Create an object.
-
-        Raises:
-            ConflictError: it exists.
-        """
+        """Create an object."""
         ...
 
     def replace(
         self, obj: Mapping[str, Any], *, manager: str = MANAGER, subresource: str = "", dry_run: bool = False
     ) -> Applied:
-        """Put an object in place of the one that is there; a `resourceVersion` in it must be the live one.
-
-        Raises:
-            ConflictError: the live object has another version.
-            ObjectNotFoundError: there is none.
-        """
+        """Put an object in place of the one that is there; a `resourceVersion` in it must be the live one."""
         ...
 
     def patch(
@@ -236,9 +208,7 @@ class Cluster(Protocol):
     ) -> Applied:
         """Change parts of an object: JSON merge patch (a mapping) or JSON patch (a list of operations).
 
-        Raises:
-            InvalidError: a `test` operation failed (without causes), or the result is wrong.
-            ObjectNotFoundError: there is no such object.
+        A `test` operation that fails is an InvalidError without causes.
         """
         ...
 
@@ -254,17 +224,7 @@ class Cluster(Protocol):
     ) -> dict[str, Any] | None:
         """Delete an object; gives it while it waits for finalizers, None once it is gone.
 
-        Args:
-            ref: the object.
-            propagation: what becomes of what it owns: it goes after them, before them, or they stay.
-            uid: only this very object.
-            resource_version: only in this version.
-            grace_period_s: time its pods get to end, in seconds; None for their own.
-            dry_run: change nothing, answer as if.
-
-        Raises:
-            ConflictError: UID or version differ.
-            ObjectNotFoundError: there is no such object.
+        What it owns goes before it, after it, or stays. `grace_period_s` is the time its pods get to end.
         """
         ...
 
@@ -284,10 +244,7 @@ class Cluster(Protocol):
 
         Without a `resource_version` the watch begins with `ADDED` for everything there is and a `BOOKMARK`
         for which `is_initial_end` holds. It ends when the time is up or the connection breaks: watch again
-        from the last version seen.
-
-        Raises:
-            WatchExpiredError: the server no longer has that version: list again.
+        from the last version seen. A WatchExpiredError says that the server no longer has that version.
         """
         ...
 
@@ -304,11 +261,7 @@ class Cluster(Protocol):
         """Give the last lines that a container of a pod has written; nobody is asked twice.
 
         `previous` gives what it wrote before it was started last; its node may stay silent for `timeout_s`.
-
-        Raises:
-            ObjectNotFoundError: there is no such pod.
-            InvalidError: it has no such container, or that has written nothing yet.
-            TransientError: its node does not answer.
+        An InvalidError says that it has no such container, or that has written nothing yet.
         """
         ...
 

@@ -79,7 +79,7 @@ class LoginCredentials:
         self._shown: tuple[str | None, str | None] | None = None
         self._renew()
 
-    def __call__(self, *, refused: Sent | None = None) -> Sent | None:
+    def __call__(self, refused: Sent | None = None) -> Sent | None:
         """Give the headers, or others than those that a server refused; None if there are no others.
 
         Raises:

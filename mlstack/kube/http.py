@@ -136,14 +136,20 @@ class _BoundedConnection:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Received:
-    """An answer as it came; `raw` gives the rest of a body that was not read `whole`."""
+class Response:
+    """An answer; `raw` gives the rest of one that was not read `whole`."""
 
     status: int
     headers: HTTPHeaderDict
     data: bytes
     raw: Any
+    body: Any = None  # its JSON, or the text where it is none
     repeated: bool = False  # the request was sent once before, and nobody knows what became of that
+
+    @property
+    def content_type(self) -> str:
+        """Give the type of the body."""
+        return str(self.headers.get("Content-Type") or "")
 
 
 class ConnectionPool:
@@ -213,7 +219,7 @@ class ConnectionPool:
 
     def send(
         self, method: str, path: str, *, body: bytes | None, headers: Sent, timeout_s: float, whole: bool
-    ) -> Received:
+    ) -> Response:
         """Send a request and wait for the answer: to its end if it is wanted `whole`, or is no 200.
 
         Raises:
@@ -241,7 +247,7 @@ class ConnectionPool:
             self._manager.clear()
             # What is wrong with a header repeats it, a token included.
             raise _fault(error, self._is_proxied) from (None if isinstance(error, ValueError) else error)
-        return Received(status=raw.status, headers=raw.headers, data=data, raw=raw)
+        return Response(status=raw.status, headers=raw.headers, data=data, raw=raw)
 
 
 def _bounded(pool: Any) -> Any:
@@ -249,7 +255,7 @@ def _bounded(pool: Any) -> Any:
     return type("BoundedPool", (pool,), {"ConnectionCls": near})
 
 
-def redirect_of(answer: Received, server: Address) -> str:
+def redirect_of(answer: Response, server: Address) -> str:
     """Give the path that an answer leads to on the same server; empty where it leads nowhere or elsewhere."""
     location = answer.raw.get_redirect_location()
     if not location:

@@ -17,7 +17,7 @@ from typing import Any
 
 from mlstack.errors import ConfigError, ForbiddenError
 from mlstack.kube import login
-from mlstack.kube.http import ConnectionPool, NoAnswerError, Received, Sent, tls_context
+from mlstack.kube.http import ConnectionPool, NoAnswerError, Response, Sent, tls_context
 from mlstack.kube.kubeconfig import Login, address, basic, pem_text, proxy_of, read_bounded
 from mlstack.kube.login import AUTHORITY, ContextLogin, IdToken, Proof, id_token_proof
 from mlstack.kube.parallel import prefetch
@@ -192,7 +192,7 @@ def _send(
     proof: Sent | None = None,
     *,
     ca_pem: str | None,
-) -> Received:
+) -> Response:
     """Ask a provider; where it leads elsewhere, nobody follows with a token."""
     place, mark, query = url.partition("?")
     try:
@@ -215,7 +215,7 @@ def _send(
     return pool.send(method, path, body=body, headers=headers, timeout_s=TIMEOUT_S, whole=True)
 
 
-def _map(answer: Received) -> Mapping[str, Any]:
+def _map(answer: Response) -> Mapping[str, Any]:
     try:
         value = decoded(answer.data)
     except ValueError:

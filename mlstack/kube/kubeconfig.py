@@ -151,11 +151,6 @@ class Kubeconfig:
             )
         return self.context(self.current_context)
 
-    def by_server(self, server: str) -> tuple[Context, ...]:
-        """Give the contexts that lead to an address."""
-        url = server.rstrip("/")
-        return tuple(context for context in self.contexts.values() if context.server.rstrip("/") == url)
-
     def entry(self, name: str) -> ContextEntry:
         """Give all that is said of a context; of the current one where `name` is empty.
 

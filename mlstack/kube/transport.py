@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any
 
 import mlstack
 from mlstack.errors import ClusterError, InvalidError, TransientError, UnreachableError
-from mlstack.kube.http import ConnectionPool, NoAnswerError, Received, Sent, lines_of, redirect_of
+from mlstack.kube.http import ConnectionPool, NoAnswerError, Response, Sent, lines_of, redirect_of
 
 AGENT = f"mlstack/{mlstack.__version__}"
 READ_TIMEOUT_S = 60.0
@@ -25,15 +25,8 @@ _MOST_REDIRECTS = 10  # Go's
 APPLY = "application/apply-patch+yaml"
 Counted = Callable[[str, int | None], None]
 """Told of each request that is sent: its verb, and the HTTP status of its answer, None for no answer."""
-
-
-class Credentials(Protocol):
-    """Gives the headers that say who we are; safe for many threads."""
-
-    def __call__(self, *, refused: Sent | None = None) -> Sent | None:
-        """Give the headers, or others than those that a server refused; None if there are no others."""
-        ...
-
+Credentials = Callable[[Sent | None], Sent | None]
+"""Gives the headers that say who we are, or others than those that a server refused; None without others."""
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
@@ -60,20 +53,6 @@ class Request:
         if "watch" in self.query:
             return "watch"
         return "apply" if self.content_type == APPLY else _VERBS.get(self.method, "get")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Response:
-    """One answer, read to its end: its JSON, or the text where it is none.
-
-    Where it is `repeated`, the server may have done already what it was asked.
-    """
-
-    code: int
-    content_type: str
-    warnings: tuple[str, ...]
-    body: Any
-    repeated: bool = False
 
 
 class BrokenError(UnreachableError):
@@ -111,13 +90,10 @@ class Transport:
         self.label, self.expect = label, pool.expect
         self._pool, self._credentials, self._read_timeout_s = pool, credentials, read_timeout_s
         self._sleep, self._clock, self._counted = sleep, clock, counted
-
-    @property
-    def why_nobody(self) -> str:
-        """Say why the server is not told who we are, nothing if it may be told."""
-        if self._pool.address.is_secure or self._pool.address.is_here:
-            return ""
-        return "nothing that shows who you are is sent over http://: let `server` begin with https://"
+        is_private = pool.address.is_secure or pool.address.is_here
+        # Why the server is not told who we are, nothing if it may be told.
+        unsafe = "nothing that shows who you are is sent over http://: let `server` begin with https://"
+        self.why_nobody = "" if is_private else unsafe
 
     def send(self, request: Request) -> Response:
         """Send a request and read the answer, whatever its code.
@@ -132,9 +108,17 @@ class Transport:
         deadline_s = self._clock() + PATIENCE_S
         while True:
             answer = self._answer(request, self._read_timeout_s, whole=True)
-            pause_s = _pause_s(answer.status, answer.headers.get("Retry-After"))
-            if pause_s is None or self._clock() + pause_s > deadline_s:
-                return self._response(answer)
+            asked = answer.headers.get("Retry-After")
+            if answer.status != 429 and not (answer.status in (500, 503) and asked):
+                return self._decoded(answer)
+            try:
+                pause_s = float(asked or 1)
+            except ValueError:
+                pause_s = 1.0
+            pause_s = pause_s if math.isfinite(pause_s) else _LONGEST_PAUSE_S
+            pause_s = min(max(pause_s, _SHORTEST_PAUSE_S), _LONGEST_PAUSE_S)
+            if self._clock() + pause_s > deadline_s:
+                return self._decoded(answer)
             self._sleep(pause_s)
 
     def text(self, request: Request, *, timeout_s: float) -> Response | str:
@@ -144,7 +128,7 @@ class Transport:
             UnreachableError: no answer, or not all of it, within `timeout_s`.
         """
         answer = self._answer(request, timeout_s, whole=True)
-        return answer.data.decode("utf-8", "replace") if answer.status == 200 else self._response(answer)
+        return answer.data.decode("utf-8", "replace") if answer.status == 200 else self._decoded(answer)
 
     def stream(self, request: Request, *, timeout_s: float) -> Response | Iterator[bytes]:
         """Send a request and give the lines of its answer as they come, or the answer if it is no 200.
@@ -155,69 +139,55 @@ class Transport:
             UnreachableError: no answer at all.
         """
         answer = self._answer(request, timeout_s, whole=False)
-        return lines_of(answer.raw) if answer.status == 200 else self._response(answer)
+        return lines_of(answer.raw) if answer.status == 200 else self._decoded(answer)
 
-    def _answer(self, request: Request, timeout_s: float, *, whole: bool) -> Received:
-        """Get an answer: with newer credentials if these are refused, on another connection if one broke."""
-        headers, is_renewed, repeated = self._credentials() or {}, False, False
-        while True:
-            try:
-                answer = self._follow(headers, request, timeout_s, whole=whole)
-            except BrokenError:  # the server closed a kept connection just as we used it
-                if repeated or not request.is_idempotent:
-                    raise
-                repeated = True
-                continue
-            is_refused = answer.status == 401 and not is_renewed
-            newer = self._credentials(refused=headers) if is_refused else None
-            if newer is None:
-                return replace(answer, repeated=repeated)
-            headers, is_renewed, repeated = newer, True, False
+    def _answer(self, request: Request, timeout_s: float, *, whole: bool) -> Response:
+        """Get an answer: with newer credentials if these are refused, on another connection if one broke.
 
-    def _follow(self, headers: Sent, request: Request, timeout_s: float, *, whole: bool) -> Received:
-        """Send a request; where reading is led elsewhere on the same server, go there."""
+        Where reading is led elsewhere on the same server, it goes there.
+        """
+        headers, is_renewed, repeated = self._credentials(None) or {}, False, False
+        content = {} if request.body is None else {"Content-Type": request.content_type}
         body = None if request.body is None else _encode(request.body)
-        sent = {**headers, "Accept": request.accept}
-        if body is not None:
-            sent["Content-Type"] = request.content_type
         query = "&".join(f"{key}={quote(value)}" for key, value in request.query.items())
-        path = f"{self._pool.address.path}{request.path}{f'?{query}' if query else ''}"
-        for _ in range(1 + _MOST_REDIRECTS):
+        path = first = f"{self._pool.address.path}{request.path}{f'?{query}' if query else ''}"
+        redirects = 0
+        while True:
+            sent = {**headers, "Accept": request.accept, **content}
             try:
                 answer = self._pool.send(
                     request.method, path, body=body, headers=sent, timeout_s=timeout_s, whole=whole
                 )
             except NoAnswerError as error:
                 self._counted(request.verb, None)
+                # The server closed a kept connection just as we used it.
+                if error.broken and request.is_idempotent and not repeated:
+                    path, redirects, repeated = first, 0, True
+                    continue
                 kind = BrokenError if error.broken else UnreachableError
                 text = f"no answer from the API server of {self.label} at {self.server}: {error.text}"
                 raise kind(text, hint=error.hint) from error
             self._counted(request.verb, answer.status)
-            path = redirect_of(answer, self._pool.address) if request.method == "GET" else ""
-            if not path:
-                break
-        return answer
+            elsewhere = redirect_of(answer, self._pool.address) if request.method == "GET" else ""
+            if elsewhere and redirects < _MOST_REDIRECTS:
+                path, redirects = elsewhere, redirects + 1
+                continue
+            newer = self._credentials(headers) if answer.status == 401 and not is_renewed else None
+            if newer is None:
+                return replace(answer, repeated=repeated)
+            headers, is_renewed, path, redirects, repeated = newer, True, first, 0, False
 
-    def _response(self, answer: Received) -> Response:
-        content_type = str(answer.headers.get("Content-Type") or "")
-        return Response(
-            code=answer.status,
-            content_type=content_type,
-            warnings=tuple(answer.headers.getlist("Warning")),
-            body=self._decoded(answer.status, content_type, answer.data),
-            repeated=answer.repeated,
-        )
-
-    def _decoded(self, code: int, content_type: str, data: bytes) -> Any:
+    def _decoded(self, answer: Response) -> Response:
         try:
-            return decoded(data)
+            return replace(answer, body=decoded(answer.data))
         except ValueError:
-            text = data.decode("utf-8", "replace").strip()
-        if code >= 400 and "html" not in content_type:
-            return text
-        if code in (429, 502, 503, 504):
-            raise TransientError(f"{self.label}: something before the API server answers {code}")
-        raise self.no_api(f"HTTP {code}, {content_type or 'no content type'}")
+            text = answer.data.decode("utf-8", "replace").strip()
+        content_type = answer.content_type
+        if answer.status >= 400 and "html" not in content_type:
+            return replace(answer, body=text)
+        if answer.status in (429, 502, 503, 504):
+            raise TransientError(f"{self.label}: something before the API server answers {answer.status}")
+        raise self.no_api(f"HTTP {answer.status}, {content_type or 'no content type'}")
 
     def no_api(self, why: str) -> ClusterError:
         """Give the fault that something else answers than an API server."""
@@ -227,21 +197,14 @@ class Transport:
         )
 
 
-def _pause_s(code: int, asked: str | None) -> float | None:
-    """Give the pause the server asks for, None if the request is not to be sent again."""
-    if code != 429 and not (code in (500, 503) and asked):
-        return None
-    try:
-        pause_s = float(asked or 1)
-    except ValueError:
-        pause_s = 1.0
-    if not math.isfinite(pause_s):
-        return _LONGEST_PAUSE_S
-    return min(max(pause_s, _SHORTEST_PAUSE_S), _LONGEST_PAUSE_S)
-
-
 # --- JSON and paths ---
 
+
+def _refuse_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+_JSON = json.JSONDecoder(parse_constant=_refuse_constant)
 _DEEPEST = 200
 _STEPS = [1 if code in b"[{" else -1 for code in range(256)]
 _NO_BRACKETS = bytes(code for code in range(256) if code not in b"[{]}")
@@ -286,13 +249,6 @@ def _without_halves(value: Any) -> Any:
     if isinstance(value, dict):
         return {_without_halves(key): _without_halves(item) for key, item in value.items()}
     return value
-
-
-def _refuse_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no number of JSON")
-
-
-_JSON = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def _encode(body: Any) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any
 from mlstack.app.app import ConditionSign, FieldSign, ReadyRule, ReadyRules, Sign
 from mlstack.objects.kube_object import group_of
 from mlstack.objects.managed_fields import ANY, FieldChange
-from mlstack.readiness import core, ml, platform, pods, workloads
+from mlstack.readiness import core, ml, pods, workloads
 from mlstack.readiness.rule import (
     NEW_RUN_RULES,
     REPLACEMENTS,
@@ -21,102 +21,13 @@ from mlstack.readiness.rule import (
     condition_text,
     done,
     failed,
-    generation_of,
     key_of,
     ready,
     waiting,
 )
 
-# --- by a rule of the app ---
-
-# Names by which people know an item of a list.
-_KEYS = ("name", "type", "key")
-
-
-def by_app_rule(rule: ReadyRule, facts: Facts) -> Readiness:
-    """Say whether an object works: failed before done before ready, and everything else waits."""
-    if rule.observed_generation and not _is_observed(rule, facts):
-        return waiting(UNSEEN)
-    if rule.failed is not None and _holds(rule.failed, facts):
-        return failed(_found(rule.failed, facts))
-    if rule.done is not None and _holds(rule.done, facts):
-        return done()
-    return ready() if _holds(rule.ready, facts) else waiting(_found(rule.ready, facts))
-
-
-def _is_observed(rule: ReadyRule, facts: Facts) -> bool:
-    """Tell whether the status is of the newest generation; some controllers say so in conditions alone."""
-    generation = facts.metadata.get("generation")
-    if not isinstance(generation, int) or facts.has_status is False:
-        return True
-    signs = (rule.ready, rule.failed, rule.done)
-    named = (facts.condition(sign.condition) for sign in signs if isinstance(sign, ConditionSign))
-    generations = [generation_of(part.get("observedGeneration")) for part in (facts.status, *named)]
-    observed = [number for number in generations if number]
-    return bool(observed) and all(number == generation for number in observed)
-
-
-def _holds(sign: Sign, facts: Facts) -> bool:
-    if isinstance(sign, FieldSign):
-        return any(_is_same(wanted, value) for wanted in sign.values for value in _values(sign, facts))
-    live = facts.condition(sign.condition)
-    return live.get("status") == sign.status and sign.reason in ("", live.get("reason"))
-
-
-def _is_same(wanted: object, value: object) -> bool:
-    return isinstance(wanted, bool) == isinstance(value, bool) and wanted == value
-
-
-def _found(sign: Sign, facts: Facts) -> str:
-    """Say what the object shows where a sign looks."""
-    if isinstance(sign, FieldSign):
-        return _field_text(sign, facts)
-    live = facts.condition(sign.condition)
-    if not live:
-        return f"has no condition `{sign.condition}` yet"
-    return condition_text(live) or f"condition `{sign.condition}` is {live.get('status')}"
-
-
-def _field_text(sign: FieldSign, facts: Facts) -> str:
-    values = tuple(_values(sign, facts))
-    if not values:
-        return f"has no `{sign.path.text}` yet"
-    shown = f"`{sign.path.text}` is {', '.join(_shown(value) for value in values)}"
-    message = condition_text(facts.status)
-    return f"{shown}: {message}" if message else shown
-
-
-def _shown(value: object) -> str:
-    return value if isinstance(value, str) and value else json.dumps(value)
-
-
-def _values(sign: FieldSign, facts: Facts) -> Iterator[Any]:
-    return _at(facts.data, sign.path.steps)
-
-
-def _at(data: Any, steps: Sequence[str]) -> Iterator[Any]:
-    if not steps:
-        yield data
-        return
-    for part in _below(data, steps[0]):
-        yield from _at(part, steps[1:])
-
-
-def _below(data: Any, step: str) -> Iterator[Any]:
-    if isinstance(data, Mapping):
-        yield from data.values() if step == ANY else (data[name] for name in (step,) if name in data)
-    elif isinstance(data, list):
-        yield from (item for at, item in enumerate(data) if step in (ANY, str(at)) or _is_called(item, step))
-
-
-def _is_called(item: object, name: str) -> bool:
-    return isinstance(item, Mapping) and any(item.get(key) == name for key in _KEYS)
-
-
-# --- by what holds for every kind, then the rule of its kind ---
-
 # The files of rules: importing one enters its rules into the table.
-RULE_FILES = (core, workloads, platform, ml)
+RULE_FILES = (core, workloads, ml)
 
 # A controller that is there writes a first status within this time.
 STATUS_GRACE_S = 10.0
@@ -127,7 +38,6 @@ NO_STATUS = "its kind has no status to wait for"
 ODD = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError)
 """What goes wrong with values of other types than an API promises."""
 
-_CALLED = {Mapping: "map", list: "list", int: "number", str: "text"}
 _TYPES = {
     **dict.fromkeys(("spec", "status", "spec.template", "spec.template.spec", "spec.selector"), Mapping),
     **dict.fromkeys(("involvedObject", "status.loadBalancer", "status.replicaStatuses"), Mapping),
@@ -141,9 +51,6 @@ _TYPES = {
     **dict.fromkeys(("status.phase", "status.reason", "status.message", "spec.nodeName", "spec.type"), str),
 }
 
-# Conditions that tell for which generation they were found, in APIs without an `observedGeneration`.
-_DATED = ("Ready", "Programmed", "Accepted", "Available")
-
 
 def assess(facts: Facts, rules: ReadyRules | None = None) -> Readiness:
     """Say whether an object works, and if not why.
@@ -155,7 +62,18 @@ def assess(facts: Facts, rules: ReadyRules | None = None) -> Readiness:
     An object of another form than its API promises is not known to work. `rules` are the app's, by kind.
     """
     try:
-        return _assess(facts, rules)
+        if facts.metadata.get("deletionTimestamp"):
+            left = ", ".join(facts.metadata.get("finalizers") or ())
+            return Readiness("terminating", f"waits for finalizers: {left}" if left else "")
+        if not _is_observed(facts):
+            return waiting(UNSEEN)
+        if own := (rules or {}).get(key_of(facts.data)):
+            return _by_app_rule(own, facts)
+        for name, state in (("Reconciling", waiting), ("Stalled", failed)):
+            if facts.has(name):
+                return state(facts.why(name))
+        builtin = RULES.get(key_of(facts.data))
+        return builtin(facts) if builtin is not None else _unknown_kind(facts)
     except ODD:
         return unjudged(facts.data, *facts.pods, *facts.events, *(facts.nodes or ()))
 
@@ -170,75 +88,118 @@ def _odd_field(obj: object) -> str:
     """Name the first field of another type than every kind gives it, nothing if there is none."""
     if not isinstance(obj, Mapping):
         return "it is no map"
-    for path, wanted in _TYPES.items():
+    for path, expected in _TYPES.items():
         value: object = obj
         for key in path.split("."):
             value = value.get(key) if isinstance(value, Mapping) else None
         if value is None:
             continue
-        if not isinstance(value, wanted) or isinstance(value, bool):
-            return f"{path} is no {_CALLED[wanted]}"
+        if not isinstance(value, expected) or isinstance(value, bool):
+            return f"{path} is no {({Mapping: 'map', list: 'list', int: 'number', str: 'text'})[expected]}"
         if isinstance(value, list) and not all(isinstance(item, Mapping) for item in value):
             return f"{path} is no list of maps"
     return ""
 
 
-def _assess(facts: Facts, rules: ReadyRules | None) -> Readiness:
-    if facts.metadata.get("deletionTimestamp"):
-        left = ", ".join(facts.metadata.get("finalizers") or ())
-        return Readiness(state="terminating", reason=f"waits for finalizers: {left}" if left else "")
-    own = (rules or {}).get(key_of(facts.data))
-    if own is not None:
-        return _unobserved(facts) or by_app_rule(own, facts)
-    return _unobserved(facts) or _standard(facts) or _by_kind(facts)
-
-
-def _unobserved(facts: Facts) -> Readiness | None:
+def _is_observed(facts: Facts) -> bool:
+    """Tell whether nothing says that the controller has not looked at the newest version."""
     generation = facts.metadata.get("generation")
     # Where the status is no subresource, writing it makes a new generation that nobody will have observed.
     if not isinstance(generation, int) or facts.has_status is False:
-        return None
-    observed = generation_of(facts.status.get("observedGeneration"))
-    if observed is not None and observed != generation:
-        return waiting(UNSEEN)
-    dated = (generation_of(facts.condition(name).get("observedGeneration")) for name in _DATED)
-    return (
-        waiting(UNSEEN)
-        if any(observed_at is not None and 0 < observed_at < generation for observed_at in dated)
-        else None
-    )
+        return True
+    if _generation(facts.status) not in (None, generation):
+        return False
+    # Conditions that tell for which generation they were found, in APIs without an `observedGeneration`.
+    dated = [_generation(facts.condition(name)) for name in ("Ready", "Programmed", "Accepted", "Available")]
+    return not any(observed is not None and 0 < observed < generation for observed in dated)
 
 
-def _standard(facts: Facts) -> Readiness | None:
-    if facts.has("Reconciling"):
-        return waiting(condition_text(facts.condition("Reconciling")))
-    if facts.has("Stalled"):
-        return failed(condition_text(facts.condition("Stalled")))
-    return None
+def _generation(part: Mapping[str, Any]) -> int | None:
+    """Read a generation; some controllers write it as text, others write a hash, which says nothing."""
+    observed = part.get("observedGeneration")
+    if isinstance(observed, str) and observed.isdigit():
+        return int(observed)
+    return observed if isinstance(observed, int) and not isinstance(observed, bool) else None
 
 
-def _by_kind(facts: Facts) -> Readiness:
-    rule = RULES.get(key_of(facts.data))
-    if rule is not None:
-        return rule(facts)
+def _unknown_kind(facts: Facts) -> Readiness:
     condition = facts.condition("Ready")
     if condition:
-        return (
-            ready() if condition.get("status") == "True" else pods.because(facts, condition_text(condition))
-        )
-    if not facts.status and _has_controller(facts):
+        is_ready = condition.get("status") == "True"
+        return ready() if is_ready else pods.because(facts, condition_text(condition))
+    # Somebody is to write a status if the definition says so, or nothing speaks against it.
+    group, has_controller = group_of(str(facts.data.get("apiVersion", ""))), facts.has_status
+    if has_controller is None:
+        has_controller = "." in group and not group.endswith(".k8s.io")
+    if not facts.status and has_controller:
         # Just created and ready at once would be a lie: its controller has had no time to say anything.
         silent = "no controller has written a status"
         return waiting(f"{silent} yet") if facts.age_s < STATUS_GRACE_S else ready(silent)
     return ready(NO_STATUS if facts.has_status is False and not facts.status else "")
 
 
-def _has_controller(facts: Facts) -> bool:
-    """Tell whether somebody is to write a status: the definition says so, or nothing speaks against it."""
-    if facts.has_status is not None:
-        return facts.has_status
-    group = group_of(str(facts.data.get("apiVersion", "")))
-    return "." in group and not group.endswith(".k8s.io")
+# --- by a rule of the app ---
+
+
+def _by_app_rule(rule: ReadyRule, facts: Facts) -> Readiness:
+    """Say whether an object works: failed before done before ready, and everything else waits."""
+    generation = facts.metadata.get("generation")
+    if rule.observed_generation and isinstance(generation, int) and facts.has_status is not False:
+        # Some controllers say in conditions alone of which generation the status is.
+        signs = (rule.ready, rule.failed, rule.done)
+        named = (facts.condition(sign.condition) for sign in signs if isinstance(sign, ConditionSign))
+        observed = [number for number in map(_generation, (facts.status, *named)) if number]
+        if not observed or any(number != generation for number in observed):
+            return waiting(UNSEEN)
+    if rule.failed is not None and _holds(rule.failed, facts):
+        return failed(_shown(rule.failed, facts))
+    if rule.done is not None and _holds(rule.done, facts):
+        return done()
+    return ready() if _holds(rule.ready, facts) else waiting(_shown(rule.ready, facts))
+
+
+def _holds(sign: Sign, facts: Facts) -> bool:
+    if isinstance(sign, ConditionSign):
+        live = facts.condition(sign.condition)
+        return live.get("status") == sign.status and sign.reason in ("", live.get("reason"))
+    values = list(_values(facts.data, sign.path.steps))
+    return any(
+        isinstance(expected, bool) == isinstance(value, bool) and expected == value
+        for expected in sign.values
+        for value in values
+    )
+
+
+def _shown(sign: Sign, facts: Facts) -> str:
+    """Say what the object shows where a sign looks."""
+    if isinstance(sign, FieldSign):
+        values = list(_values(facts.data, sign.path.steps))
+        texts = [value if isinstance(value, str) and value else json.dumps(value) for value in values]
+        text = f"`{sign.path.text}` is {', '.join(texts)}"
+        message = condition_text(facts.status)
+        return f"has no `{sign.path.text}` yet" if not texts else f"{text}: {message}" if message else text
+    live = facts.condition(sign.condition)
+    if not live:
+        return f"has no condition `{sign.condition}` yet"
+    return condition_text(live) or f"condition `{sign.condition}` is {live.get('status')}"
+
+
+def _values(data: Any, steps: Sequence[str]) -> Iterator[Any]:
+    """Give what stands at a path; an item of a list is named by its place or the name people know it by."""
+    if not steps:
+        yield data
+        return
+    step, parts = steps[0], []
+    if isinstance(data, Mapping):
+        parts = list(data.values()) if step == ANY else [data[step]] if step in data else []
+    elif isinstance(data, list):
+        for place, item in enumerate(data):
+            is_named = isinstance(item, Mapping) and step in [
+                item.get(key) for key in ("name", "type", "key")
+            ]
+            parts += [item] if is_named or step in (ANY, str(place)) else []
+    for part in parts:
+        yield from _values(part, steps[1:])
 
 
 # --- what may change in place ---

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, get_args
 
 from mlstack.objects.managed_fields import FieldChange
 from mlstack.readiness import pods
 from mlstack.readiness.operators import serving_operator, unseen
-from mlstack.readiness.pods import Trouble
 from mlstack.readiness.rule import (
+    SUSPENDED,
     Facts,
-    Queue,
     Readiness,
+    State,
     condition_text,
     done,
     failed,
@@ -21,23 +22,141 @@ from mlstack.readiness.rule import (
     number,
     ready,
     rule,
-    suspended,
     waiting,
 )
 
+# --- kinds whose status names a phase, or has a condition, for each state ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phases:
+    """How a kind says in its status how it is.
+
+    `states` are by sign, the first one that holds counts: a phase, a condition that is True (`+Ready`), a
+    field of the specification that is set (`spec.suspend`), or `*`. A value is a state and what is said of it
+    (`done: completed`), without that the condition's text, the reason or the phase. No sign means to wait.
+    """
+
+    states: Mapping[str, str]
+    phase: str = ""  # field of the status
+    why: str = ""  # field of the status that has the reason, or a condition
+    waits: str = ""  # what is said of one without a reason
+    new: str = ""  # the same where there is no phase yet
+    is_job: bool = False
+
+    def judge(self, facts: Facts) -> Readiness:
+        """Say how an object is."""
+        phase, condition = facts.text(self.phase), self.why.removeprefix("+")
+        why = facts.text(self.why) if condition == self.why else facts.why(condition)
+        for sign, value in self.states.items():
+            field, name = sign.removeprefix("spec."), sign.removeprefix("+")
+            is_condition, is_field = name != sign, field != sign
+            holds = facts.has(name) if is_condition else facts.spec.get(field) if is_field else sign == phase
+            if holds or sign == "*":
+                state, _, text = value.partition(": ")
+                said = facts.why(name) if is_condition else why or field.lower().replace("_", " ")
+                known: State = next(known for known in get_args(State) if known == state)
+                return Readiness(known, text or ("" if state == "ready" else said))
+        words = phase.lower().replace("_", " ")
+        text = why or (self.waits.format(words) if phase or not self.new else self.new)
+        return unseen(facts) or pods.because(facts, text, is_job=self.is_job)
+
+
+_WORKFLOW = Phases(
+    phase="phase",
+    states={
+        "Failed": "failed",
+        "Error": "failed",
+        "Succeeded": "done: succeeded",
+        "spec.suspend": "suspended: suspended",
+    },
+    why="message",
+    waits="is {}",
+    new="has not begun",
+    is_job=True,
+)
+_EXPERIMENT = Phases(
+    states={
+        **dict.fromkeys(("+Failed", "+MetricsUnavailable"), "failed"),
+        **dict.fromkeys(("+Succeeded", "+EarlyStopped"), "done"),
+        "+Running": "ready: running",
+    },
+    why="+Created",
+    waits="has not begun",
+    is_job=True,
+)
+_PHASES = {
+    "serving.knative.dev/Service": Phases(states={"+Ready": "ready"}, why="+Ready", waits="is being started"),
+    "machinelearning.seldon.io/SeldonDeployment": Phases(
+        phase="state",
+        states={"Available": "ready", "Failed": "failed"},
+        why="description",
+        waits="is {}",
+        new="is new",
+    ),
+    # One that waits for a person's promotion is held on purpose.
+    "argoproj.io/Rollout": Phases(
+        phase="phase",
+        states={
+            "Healthy": "ready",
+            "Degraded": "failed",
+            "Paused": "suspended",
+            "spec.paused": "suspended",
+        },
+        why="message",
+        waits="is being rolled out",
+    ),
+    # Ready when it is there, unless its specification is wrong.
+    "argoproj.io/CronWorkflow": Phases(
+        states={
+            **dict.fromkeys(("+SpecError", "+SubmissionError"), "failed"),
+            "spec.suspend": "suspended: suspended",
+            "*": "ready",
+        }
+    ),
+    "sparkoperator.k8s.io/SparkApplication": Phases(
+        phase="applicationState.state",
+        states={
+            **dict.fromkeys(("FAILED", "SUBMISSION_FAILED"), "failed"),
+            "COMPLETED": "done: completed",
+            **dict.fromkeys(("SUSPENDED", "SUSPENDING"), "suspended: suspended"),
+            **dict.fromkeys(("RUNNING", "SUCCEEDING"), "ready: running"),
+        },
+        why="applicationState.errorMessage",
+        waits="is {}",
+        new="is not submitted yet",
+        is_job=True,
+    ),
+    "kubeflow.org/Experiment": _EXPERIMENT,
+    "kubeflow.org/Trial": _EXPERIMENT,
+}
+for _key, _phases in _PHASES.items():
+    (job_rule if _phases.is_job else rule)(_key)(_phases.judge)
+
+
+@job_rule("argoproj.io/Workflow")
+def workflow(facts: Facts) -> Readiness:
+    """A Workflow is ready while it runs, unless its pods cannot, or queue."""
+    if facts.text("phase") != "Running" or facts.spec.get("suspend"):
+        return _WORKFLOW.judge(facts)
+    readiness = pods.because(facts, "running", is_job=True)
+    return readiness if readiness.state == "failed" or readiness.queue else ready("running")
+
+
 # --- training jobs: Kubeflow's, old and new, JobSet, LeaderWorkerSet, Volcano, TrainingJob ---
 
-_ROLE_FIELDS = (
-    "tfReplicaSpecs",
-    "pytorchReplicaSpecs",
-    "mpiReplicaSpecs",
-    "xgbReplicaSpecs",
-    "paddleReplicaSpecs",
-    "jaxReplicaSpecs",
-)
+_JOBS = {
+    "TFJob": "tfReplicaSpecs",
+    "PyTorchJob": "pytorchReplicaSpecs",
+    "MPIJob": "mpiReplicaSpecs",
+    "XGBoostJob": "xgbReplicaSpecs",
+    "PaddleJob": "paddleReplicaSpecs",
+    "JAXJob": "jaxReplicaSpecs",
+}
 # The MPI operator of today has a name of its own for the role.
 _ROLE_LABELS = ("training.kubeflow.org/replica-type", "training.kubeflow.org/job-role")
-_PLURALS = {
+# The ones that people look at first in front.
+_ROLES = {
     "worker": "workers",
     "chief": "chief",
     "master": "master",
@@ -47,14 +166,7 @@ _PLURALS = {
 }
 
 
-@job_rule(
-    "kubeflow.org/TFJob",
-    "kubeflow.org/PyTorchJob",
-    "kubeflow.org/MPIJob",
-    "kubeflow.org/XGBoostJob",
-    "kubeflow.org/PaddleJob",
-    "kubeflow.org/JAXJob",
-)
+@job_rule(*(f"kubeflow.org/{kind}" for kind in _JOBS))
 def training_job(facts: Facts) -> Readiness:
     """A training job is ready when every role has all its pods at work.
 
@@ -64,145 +176,87 @@ def training_job(facts: Facts) -> Readiness:
     if facts.has("Failed"):
         return failed(_failure(facts))
     if facts.has("Succeeded"):
-        return done(condition_text(facts.condition("Succeeded")))
+        return done(facts.why("Succeeded"))
     if facts.has("Suspended"):
-        return suspended()
-    counts = [(role, *_count(facts, role, spec)) for role, spec in _roles(facts).items()]
-    lacking = [(role, have, want) for role, have, want in counts if have < want]
+        return SUSPENDED
+    specs = (facts.spec.get(name) for name in _JOBS.values())
+    roles: Mapping[str, Any] = next((spec for spec in specs if isinstance(spec, Mapping)), {})
+    order = list(_ROLES)
+    ranks = {role: order.index(role.lower()) if role.lower() in _ROLES else len(order) for role in roles}
+    counts, lacking = {}, ""
+    for role in sorted(roles, key=lambda role: (ranks[role], role)):
+        want = number(roles[role], "replicas", 1)
+        if role == "Worker" and facts.has("Running"):
+            # An elastic job works from its minimum on; the rest of its workers are a bonus.
+            want = min(want, number(facts.spec.get("elasticPolicy") or {}, "minReplicas", want))
+        active = (facts.status.get("replicaStatuses") or {}).get(role) or {}
+        have = number(active, "active") + number(active, "succeeded")
+        counts[role] = f"{have} of {want}"
+        lacking = lacking or (role if have < want else "")
+    texts = {role: f"{_ROLES.get(role.lower(), role)} {count}" for role, count in counts.items()}
     if not lacking:
-        return ready(", ".join(_counted(role, have, want) for role, have, want in counts))
-    return unseen(facts) or _at_work_in_part(facts, counts, lacking[0])
+        return ready(", ".join(texts.values()))
+    words = _ROLES.get(lacking.lower(), lacking)
+    others = ", ".join(text for role, text in texts.items() if role != lacking)
+    return unseen(facts) or _lacking(
+        facts, lacking, f"{counts[lacking]} {words} run{f' ({others})' if others else ''}", words
+    )
 
 
-def _at_work_in_part(
-    facts: Facts, counts: Sequence[tuple[str, int, int]], lacking: tuple[str, int, int]
-) -> Readiness:
-    role, have, want = lacking
-    others = [_counted(*count) for count in counts if count[0] != role]
-    rest = f" ({', '.join(others)})" if others else ""
-    text = f"{have} of {want} {_words(role)} run{rest}"
-    why, trouble = _why(facts, role)
-    who = _words(role)[:1].upper() + _words(role)[1:]
-    reason = f"{text}. {who} wait: {why}" if why else text
-    if trouble is not None and trouble.is_stuck:
-        return failed(reason)
-    resource, queue = (trouble.resource, trouble.queue) if trouble is not None else ("", _queue_of(why))
-    return waiting(reason, resource=resource, queue=queue)
-
-
-def _queue_of(why: str) -> Queue:
-    return "quota" if why.startswith("waiting for quota") else ""
-
-
-def _roles(facts: Facts) -> dict[str, Mapping[str, Any]]:
-    """Give the roles of the job, the ones people look at first in front."""
-    named = [facts.spec[name] for name in _ROLE_FIELDS if isinstance(facts.spec.get(name), Mapping)]
-    roles = named[0] if named else {}
-    return {role: roles[role] for role in sorted(roles, key=_importance)}
-
-
-def _importance(role: str) -> tuple[int, str]:
-    known = list(_PLURALS)
-    return known.index(role.lower()) if role.lower() in known else len(known), role
-
-
-def _count(facts: Facts, role: str, spec: Mapping[str, Any]) -> tuple[int, int]:
-    status = (facts.status.get("replicaStatuses") or {}).get(role) or {}
-    want = number(spec, "replicas", 1)
-    elastic = facts.spec.get("elasticPolicy") or {}
-    if role == "Worker" and facts.has("Running"):
-        # An elastic job works from its minimum on; the rest of its workers are a bonus.
-        want = min(want, number(elastic, "minReplicas", want))
-    return number(status, "active") + number(status, "succeeded"), want
-
-
-def _counted(role: str, have: int, want: int) -> str:
-    return f"{_words(role)} {have} of {want}"
-
-
-def _words(role: str) -> str:
-    return _PLURALS.get(role.lower(), role)
-
-
-def _why(facts: Facts, role: str) -> tuple[str, Trouble | None]:
-    """Give what a role waits for, and the trouble of its pods if that is it."""
-    own = [pod for pod in facts.pods if _role_of(pod) == role.lower()]
-    trouble = pods.worst(own, facts)
+def _lacking(facts: Facts, role: str, text: str, words: str) -> Readiness:
+    """Say what the pods of a role wait for that are not at work."""
+    own = []
+    for pod in facts.pods:
+        labels = (pod.get("metadata") or {}).get("labels") or {}
+        if next((str(labels[name]).lower() for name in _ROLE_LABELS if name in labels), "") == role.lower():
+            own.append(pod)
+    trouble, warnings = pods.worst(own, facts), facts.warnings()
+    why = ""
     if trouble is not None:
-        return trouble.reason, trouble
-    events = facts.own_events()
-    if events:
-        return _refusal(events[-1]), None
-    if facts.has("Restarting"):
-        return "a pod that failed is being started again", None
-    return "", None
-
-
-def _role_of(pod: Mapping[str, Any]) -> str:
-    labels = (pod.get("metadata") or {}).get("labels") or {}
-    return next((str(labels[name]).lower() for name in _ROLE_LABELS if name in labels), "")
-
-
-def _refusal(event: Mapping[str, Any]) -> str:
-    if event.get("reason") == "FailedCreatePod":
-        return pods.refused(str(event.get("message"))).reason
-    return pods.event_text(event)
+        why = trouble.reason
+    elif warnings and warnings[-1].get("reason") == "FailedCreatePod":
+        why = pods.refused(str(warnings[-1].get("message"))).reason
+    elif warnings:
+        why = pods.event_text(warnings[-1])
+    elif facts.has("Restarting"):
+        why = "a pod that failed is being started again"
+    reason = f"{text}. {words[:1].upper()}{words[1:]} wait: {why}" if why else text
+    if trouble is not None:
+        return failed(reason) if trouble.is_stuck else waiting(reason, trouble.resource, trouble.queue)
+    return waiting(reason, queue="quota" if why.startswith("waiting for quota") else "")
 
 
 def _failure(facts: Facts) -> str:
     """Give the job's own message, and the end of the first failed pod if it is still there."""
-    text = condition_text(facts.condition("Failed"))
     trouble = pods.worst(facts.pods, facts)
-    return f"{text} ({trouble.reason})" if trouble is not None and trouble.is_final else text
+    more = f" ({trouble.reason})" if trouble is not None and trouble.is_final else ""
+    return f"{facts.why('Failed')}{more}"
 
 
-@job_rule("trainer.kubeflow.org/TrainJob")
-def train_job(facts: Facts) -> Readiness:
-    """A TrainJob is ready when every job that its runtime has started has its pods at work."""
-    if facts.has("Failed"):
-        return failed(_failure(facts))
-    if facts.has("Complete"):
-        return done(condition_text(facts.condition("Complete")))
-    if facts.has("Suspended") or facts.spec.get("suspend"):
-        return suspended()
-    return _jobs_at_work(facts, facts.status.get("jobsStatus")) or (
-        unseen(facts) or pods.because(facts, _started(facts), is_job=True)
-    )
-
-
-@job_rule("jobset.x-k8s.io/JobSet")
+@job_rule("trainer.kubeflow.org/TrainJob", "jobset.x-k8s.io/JobSet")
 def job_set(facts: Facts) -> Readiness:
-    """A JobSet is ready when every job it has started has its pods at work."""
-    if facts.has("Failed") or facts.status.get("terminalState") == "Failed":
+    """A TrainJob or JobSet is ready when every job it has started has its pods at work.
+
+    Jobs that others come before have not begun.
+    """
+    end = facts.text("terminalState")
+    if facts.has("Failed") or end == "Failed":
         return failed(_failure(facts) or "failed")
-    if facts.has("Completed") or facts.status.get("terminalState") == "Completed":
-        return done(condition_text(facts.condition("Completed")))
+    if facts.has("Complete") or facts.has("Completed") or end == "Completed":
+        return done(facts.why("Complete") or facts.why("Completed"))
     if facts.has("Suspended") or facts.spec.get("suspend"):
-        return suspended()
-    return _jobs_at_work(facts, facts.status.get("replicatedJobsStatus")) or (
-        unseen(facts) or pods.because(facts, _started(facts), is_job=True)
-    )
-
-
-def _jobs_at_work(facts: Facts, counts: Any) -> Readiness | None:
-    """Say that all jobs there are run, by their counts; jobs that others come before have not begun."""
-    rows = [row for row in counts or () if number(row, "active") or number(row, "succeeded")]
-    if not rows or any(number(row, "ready") < number(row, "active") for row in rows):
-        return None
-    running = ", ".join(
-        f"{row.get('name')} {number(row, 'ready') + number(row, 'succeeded')}" for row in rows
-    )
-    return ready(f"running: {running}")
-
-
-def _started(facts: Facts) -> str:
+        return SUSPENDED
     rows = facts.status.get("jobsStatus") or facts.status.get("replicatedJobsStatus") or ()
+    begun = [row for row in rows if number(row, "active") or number(row, "succeeded")]
     lacking = [row for row in rows if number(row, "ready") < number(row, "active")]
-    if not lacking:
-        return "no job of it has started yet"
-    return ", ".join(
+    if begun and not lacking:
+        counts = [f"{row.get('name')} {number(row, 'ready') + number(row, 'succeeded')}" for row in begun]
+        return ready(f"running: {', '.join(counts)}")
+    texts = [
         f"{number(row, 'ready')} of {number(row, 'active')} jobs of {row.get('name')} run" for row in lacking
-    )
+    ]
+    text = ", ".join(texts) or "no job of it has started yet"
+    return unseen(facts) or pods.because(facts, text, is_job=True)
 
 
 @rule("leaderworkerset.x-k8s.io/LeaderWorkerSet")
@@ -215,65 +269,52 @@ def leader_worker_set(facts: Facts) -> Readiness:
     return unseen(facts) or pods.because(facts, f"{have} of {want} groups ready")
 
 
-_VOLCANO_ENDS = {"Failed": "failed", "Terminated": "was terminated", "Aborted": "was aborted"}
-
-
 @job_rule("batch.volcano.sh/Job")
 def volcano_job(facts: Facts) -> Readiness:
     """A Volcano Job is ready when as many pods run as it needs at least."""
-    state = facts.status.get("state") or {}
-    phase = str(state.get("phase") or "")
-    if phase in _VOLCANO_ENDS:
-        return failed(str(state.get("message") or state.get("reason") or _VOLCANO_ENDS[phase]))
+    phase, message = facts.text("state.phase"), facts.text("state.message")
+    ends = {"Failed": "failed", "Terminated": "was terminated", "Aborted": "was aborted"}
+    if phase in ends:
+        return failed(message or facts.text("state.reason") or ends[phase])
     if phase in ("Completed", "Completing"):
         return done(phase.lower())
     if phase == "Running":
         return ready(f"{number(facts.status, 'running')} pods run")
-    return unseen(facts) or pods.because(
-        facts, str(state.get("message") or "") or f"is {phase.lower() or 'not looked at yet'}", is_job=True
-    )
+    text = message or f"is {phase.lower() or 'not looked at yet'}"
+    return unseen(facts) or pods.because(facts, text, is_job=True)
 
 
 @job_rule("paddlepaddle.org/TrainingJob")
 def elastic_job(facts: Facts) -> Readiness:
     """A TrainingJob is ready from its minimum of trainers on; the phases are read in any case."""
-    phase = str(facts.status.get("phase") or "").lower()
-    why = str(facts.status.get("reason") or "") or _elastic_reason(facts)
+    phase = facts.text("phase").lower()
+    conditions = [facts.condition(name) for name in ("Admitted", "GangReady", "Progressing")]
+    lacking = (condition_text(condition) for condition in conditions if condition.get("status") == "False")
+    why = facts.text("reason") or next(lacking, "")
     if phase == "failed" or facts.condition("Degraded").get("reason") == "InvalidSpec":
         return failed(why or "failed")
     if phase == "succeeded":
         return done()
     if phase == "suspended":
-        return suspended(why or "suspended")
+        return Readiness("suspended", why or "suspended")
     is_whole = facts.condition("GangReady").get("status") != "False"
     if phase == "completing" or (phase in ("running", "scaling") and is_whole):
         return ready(phase)
     return unseen(facts) or pods.because(facts, why or f"is {phase or 'new'}", is_job=True)
 
 
-def _elastic_reason(facts: Facts) -> str:
-    names = ("Admitted", "GangReady", "Progressing")
-    entries = [facts.condition(name) for name in names]
-    return next(
-        (condition_text(condition) for condition in entries if condition.get("status") == "False"),
-        "",
-    )
-
-
-# --- model serving and notebooks: KServe, Knative, Seldon, Argo Rollouts, Notebook ---
-
-_STOPPED_NOTEBOOK = "kubeflow-resource-stopped"
+# --- model serving and notebooks ---
 
 
 @rule("serving.kserve.io/InferenceService")
 def inference_service(facts: Facts) -> Readiness:
     """An InferenceService is ready when every condition holds and the wanted model is loaded."""
     if facts.has("Stopped"):
-        return suspended("stopped")
-    model = facts.status.get("modelStatus") or {}
-    transition = model.get("transitionStatus") or "UpToDate"
+        return Readiness("suspended", "stopped")
+    transition = facts.text("modelStatus.transitionStatus") or "UpToDate"
     if transition not in ("UpToDate", "InProgress"):
-        return failed(_model_failure(facts) or str(transition))
+        failure = [facts.text(f"modelStatus.lastFailureInfo.{name}") for name in ("reason", "message")]
+        return failed(": ".join(filter(None, failure)) or transition)
     conditions = [
         condition
         for condition in facts.status.get("conditions") or ()
@@ -282,190 +323,80 @@ def inference_service(facts: Facts) -> Readiness:
     lacking = [condition for condition in conditions if condition.get("status") != "True"]
     if conditions and not lacking and transition == "UpToDate":
         return ready()
-    texts = [text for condition in lacking if (text := condition_text(condition))]
-    text = texts[0] if texts else "its model is being loaded" if conditions else "is being started"
-    return unseen(facts) or pods.because(facts, text)
-
-
-def _model_failure(facts: Facts) -> str:
-    failure = (facts.status.get("modelStatus") or {}).get("lastFailureInfo") or {}
-    parts = [str(failure[name]) for name in ("reason", "message") if failure.get(name)]
-    return ": ".join(parts)
-
-
-@rule("serving.knative.dev/Service")
-def knative_service(facts: Facts) -> Readiness:
-    """A Knative Service is ready when it says so."""
-    if facts.has("Ready"):
-        return ready()
-    reason = condition_text(facts.condition("Ready"))
-    return unseen(facts) or pods.because(facts, reason or "is being started")
-
-
-@rule("machinelearning.seldon.io/SeldonDeployment")
-def seldon_deployment(facts: Facts) -> Readiness:
-    """A SeldonDeployment says in its state how it is."""
-    state = str(facts.status.get("state") or "")
-    why = str(facts.status.get("description") or "")
-    if state == "Available":
-        return ready()
-    if state == "Failed":
-        return failed(why or "failed")
-    return unseen(facts) or pods.because(facts, why or f"is {state.lower() or 'new'}")
-
-
-@rule("argoproj.io/Rollout")
-def rollout(facts: Facts) -> Readiness:
-    """A Rollout is ready when healthy; one that waits for a person's promotion is held on purpose."""
-    phase, why = str(facts.status.get("phase") or ""), str(facts.status.get("message") or "")
-    if phase == "Healthy":
-        return ready()
-    if phase == "Degraded":
-        return failed(why or "degraded")
-    if phase == "Paused" or facts.spec.get("paused"):
-        return suspended(why or "paused")
-    return unseen(facts) or pods.because(facts, why or "is being rolled out")
+    default = "its model is being loaded" if conditions else "is being started"
+    return unseen(facts) or pods.because(facts, next(filter(None, map(condition_text, lacking)), default))
 
 
 @rule("kubeflow.org/Notebook")
 def notebook(facts: Facts) -> Readiness:
     """A Notebook is ready when its pod is, held on purpose when it was stopped."""
-    if _STOPPED_NOTEBOOK in (facts.metadata.get("annotations") or {}):
-        return suspended("stopped")
+    if "kubeflow-resource-stopped" in (facts.metadata.get("annotations") or {}):
+        return Readiness("suspended", "stopped")
     if number(facts.status, "readyReplicas"):
         return ready()
-    container = (facts.status.get("containerState") or {}).get("waiting") or {}
-    text = ": ".join(str(container[name]) for name in ("reason", "message") if container.get(name))
-    if pods.worst(facts.pods, facts) is None and text:
-        return waiting(text)
+    words = [facts.text(f"containerState.waiting.{name}") for name in ("reason", "message")]
+    if any(words) and pods.worst(facts.pods, facts) is None:
+        return waiting(": ".join(filter(None, words)))
     return unseen(facts) or pods.because(facts, "is being started")
 
 
-# --- Ray and Spark ---
+# --- Ray ---
 
 
 @rule("ray.io/RayCluster")
 def ray_cluster(facts: Facts) -> Readiness:
     """A RayCluster is ready when its head and all workers it wants now are."""
-    status, state = facts.status, str(facts.status.get("state") or "")
+    state = facts.text("state")
     if facts.has("RayClusterSuspended") or state == "suspended":
-        return suspended()
+        return SUSPENDED
     if state == "failed":
-        return failed(str(status.get("reason") or "failed"))
+        return failed(facts.text("reason") or "failed")
     if facts.has("ReplicaFailure"):
-        return pods.refused(condition_text(facts.condition("ReplicaFailure")))
-    want, have = number(status, "desiredWorkerReplicas"), number(status, "readyWorkerReplicas")
-    if facts.has("RayClusterProvisioned") or state == "ready":
-        # Provisioned once is provisioned for ever: it says nothing about workers of today.
-        if have >= want:
-            return ready(f"{want} of {want} workers")
-        return pods.because(facts, f"{have} of {want} workers ready")
-    return unseen(facts) or pods.because(facts, f"{have} of {want} workers ready")
+        return pods.refused(facts.why("ReplicaFailure"))
+    want, have = (number(facts.status, f"{what}WorkerReplicas") for what in ("desired", "ready"))
+    # Provisioned once is provisioned for ever: it says nothing about workers of today.
+    is_provisioned = facts.has("RayClusterProvisioned") or state == "ready"
+    if is_provisioned and have >= want:
+        return ready(f"{want} of {want} workers")
+    silent = None if is_provisioned else unseen(facts)
+    return silent or pods.because(facts, f"{have} of {want} workers ready")
 
 
 @rule("ray.io/RayService")
 def ray_service(facts: Facts) -> Readiness:
     """A RayService is ready when it serves; an application that cannot be deployed has failed."""
-    applications = _applications(facts.status.get("activeServiceStatus")) | _applications(
-        facts.status.get("pendingServiceStatus")
-    )
+    applications: dict[str, Mapping[str, Any]] = {}
+    for service in ("activeServiceStatus", "pendingServiceStatus"):
+        applications |= (facts.status.get(service) or {}).get("applicationStatuses") or {}
     for name, application in sorted(applications.items()):
         if application.get("status") == "DEPLOY_FAILED":
             return failed(f"application {name}: {application.get('message') or 'cannot be deployed'}")
-    if facts.has("Ready") or (
-        not facts.condition("Ready") and facts.status.get("serviceStatus") == "Running"
-    ):
+    is_running = not facts.condition("Ready") and facts.status.get("serviceStatus") == "Running"
+    if facts.has("Ready") or is_running:
         return ready()
-    reason = condition_text(facts.condition("Ready"))
-    busy = [
-        f"application {name} is {application.get('status')}"
-        for name, application in sorted(applications.items())
-    ]
-    text = ", ".join(state_text for state_text in busy if not state_text.endswith("is RUNNING")) or reason
-    return unseen(facts) or pods.because(facts, text or "is being started")
-
-
-def _applications(status: Any) -> dict[str, Mapping[str, Any]]:
-    return dict((status or {}).get("applicationStatuses") or {})
+    states = {name: application.get("status") for name, application in sorted(applications.items())}
+    busy = [f"application {name} is {state}" for name, state in states.items() if state != "RUNNING"]
+    return unseen(facts) or pods.because(facts, ", ".join(busy) or facts.why("Ready") or "is being started")
 
 
 @job_rule("ray.io/RayJob")
 def ray_job(facts: Facts) -> Readiness:
     """A RayJob is ready while its job runs, done when that has succeeded."""
-    job, place = facts.status.get("jobStatus"), facts.status.get("jobDeploymentStatus")
-    why = str(facts.status.get("message") or facts.status.get("reason") or "")
+    job, place, why = (
+        facts.text("jobStatus"),
+        facts.text("jobDeploymentStatus"),
+        facts.text("message", "reason"),
+    )
     if place in ("Failed", "ValidationFailed") or (job == "FAILED" and place != "Retrying"):
         return failed(why or "the job failed")
     if job == "SUCCEEDED" or place == "Complete":
-        return done(str(job or place).lower())
+        return done((job or place).lower())
     if place in ("Suspended", "Suspending") or facts.spec.get("suspend"):
-        return suspended()
+        return SUSPENDED
     if job == "RUNNING":
         return ready("running")
-    stage = f"is {str(place).lower()}" if place else "has not begun"
+    stage = f"is {place.lower()}" if place else "has not begun"
     return unseen(facts) or pods.because(facts, why or stage, is_job=True)
-
-
-@job_rule("sparkoperator.k8s.io/SparkApplication")
-def spark_application(facts: Facts) -> Readiness:
-    """A SparkApplication is ready while it runs, done when completed."""
-    application = facts.status.get("applicationState") or {}
-    state, why = str(application.get("state") or ""), str(application.get("errorMessage") or "")
-    if state in ("FAILED", "SUBMISSION_FAILED"):
-        return failed(why or state.lower().replace("_", " "))
-    if state == "COMPLETED":
-        return done("completed")
-    if state in ("SUSPENDED", "SUSPENDING"):
-        return suspended()
-    if state in ("RUNNING", "SUCCEEDING"):
-        return ready("running")
-    if not state:
-        return unseen(facts) or waiting("is not submitted yet")
-    return pods.because(facts, why or f"is {state.lower().replace('_', ' ')}", is_job=True)
-
-
-# --- many steps: Katib experiments, Argo workflows ---
-
-
-@job_rule("kubeflow.org/Experiment", "kubeflow.org/Trial")
-def experiment(facts: Facts) -> Readiness:
-    """An Experiment is ready while it runs trials, done when it has found its goal or used up its trials."""
-    for name in ("Failed", "MetricsUnavailable"):
-        if facts.has(name):
-            return failed(condition_text(facts.condition(name)))
-    for name in ("Succeeded", "EarlyStopped"):
-        if facts.has(name):
-            return done(condition_text(facts.condition(name)))
-    if facts.has("Running"):
-        return ready("running")
-    reason = condition_text(facts.condition("Created"))
-    return unseen(facts) or pods.because(facts, reason or "has not begun", is_job=True)
-
-
-@job_rule("argoproj.io/Workflow")
-def workflow(facts: Facts) -> Readiness:
-    """A Workflow is ready while it runs, done when it has succeeded."""
-    phase, why = str(facts.status.get("phase") or ""), str(facts.status.get("message") or "")
-    if phase in ("Failed", "Error"):
-        return failed(why or phase.lower())
-    if phase == "Succeeded":
-        return done("succeeded")
-    if facts.spec.get("suspend"):
-        return suspended()
-    if phase == "Running":
-        readiness = pods.because(facts, "running", is_job=True)
-        return readiness if readiness.state == "failed" or readiness.queue else ready("running")
-    text = why or (f"is {phase.lower()}" if phase else "has not begun")
-    return unseen(facts) or pods.because(facts, text, is_job=True)
-
-
-@rule("argoproj.io/CronWorkflow")
-def cron_workflow(facts: Facts) -> Readiness:
-    """A CronWorkflow is ready when it is there, unless its specification is wrong."""
-    for name in ("SpecError", "SubmissionError"):
-        if facts.has(name):
-            return failed(condition_text(facts.condition(name)))
-    return suspended() if facts.spec.get("suspend") else ready()
 
 
 # --- Kueue: queues that admit, workloads that are admitted ---
@@ -485,12 +416,11 @@ _PERMANENT = frozenset(
 @rule("kueue.x-k8s.io/ClusterQueue", "kueue.x-k8s.io/LocalQueue", "kueue.x-k8s.io/AdmissionCheck")
 def queue(facts: Facts) -> Readiness:
     """A queue is ready when active; what it refers to may come a moment later."""
-    active = facts.condition("Active")
+    active, why = facts.condition("Active"), facts.why("Active")
     if active.get("status") == "True":
         return ready()
-    why = condition_text(active)
     if active.get("reason") == "Stopped" or facts.spec.get("stopPolicy") in ("Hold", "HoldAndDrain"):
-        return suspended(why or "stopped")
+        return Readiness("suspended", why or "stopped")
     if active.get("reason") in _PERMANENT:
         return failed(why)
     return unseen(facts) or waiting(why or "is not active yet")
@@ -499,18 +429,16 @@ def queue(facts: Facts) -> Readiness:
 @rule("kueue.x-k8s.io/Workload")
 def workload(facts: Facts) -> Readiness:
     """A Workload is ready when admitted; until then it waits for quota."""
-    finished = facts.condition("Finished")
-    if finished.get("status") == "True":
-        text = condition_text(finished)
-        return failed(text) if "Failed" in str(finished.get("reason")) else done(text)
+    if facts.has("Finished"):
+        is_failure = "Failed" in str(facts.condition("Finished").get("reason"))
+        return (failed if is_failure else done)(facts.why("Finished"))
     if facts.spec.get("active") is False:
-        evicted = facts.condition("Evicted")
-        if str(evicted.get("reason")).startswith("Deactivated"):
-            return failed(condition_text(evicted))
-        return suspended("not active")
+        if str(facts.condition("Evicted").get("reason")).startswith("Deactivated"):
+            return failed(facts.why("Evicted"))
+        return Readiness("suspended", "not active")
     if facts.has("Admitted"):
         return ready()
-    why = condition_text(facts.condition("QuotaReserved")) or condition_text(facts.condition("Admitted"))
+    why = facts.why("QuotaReserved") or facts.why("Admitted")
     if not why:
         return unseen(facts) or waiting("waiting for quota", queue="quota")
     return waiting(f"waiting for quota: {why}", queue="quota")
@@ -527,14 +455,7 @@ _FIXED_OF_ELASTIC_JOBS = (
 _ROLE_WORDS = {"Worker": "workers", "PS": "parameter servers", "Evaluator": "evaluators"}
 
 
-@new_run_rule(
-    "kubeflow.org/TFJob",
-    "kubeflow.org/PyTorchJob",
-    "kubeflow.org/MPIJob",
-    "kubeflow.org/XGBoostJob",
-    "kubeflow.org/PaddleJob",
-    "kubeflow.org/JAXJob",
-)
+@new_run_rule(*(f"kubeflow.org/{kind}" for kind in _JOBS))
 def new_run_of_training_job(live: Mapping[str, Any], changed: Sequence[FieldChange]) -> str | None:
     """Ask for a new run when more than `runPolicy` and metadata differ.
 

@@ -175,8 +175,8 @@ def _unseen_by(data: Mapping[str, Any]) -> str:
 
 def serving_operator(data: Mapping[str, Any]) -> str:
     """Name the operator that serves an object; empty if it is not known."""
-    known = operator_of(str(data.get("apiVersion", "")), str(data.get("kind", "")))
-    return known.name if known else ""
+    operator = operator_of(str(data.get("apiVersion", "")), str(data.get("kind", "")))
+    return operator.name if operator else ""
 
 
 def _keys(api_version: str, kind: str) -> tuple[str, ...]:

@@ -27,7 +27,6 @@ BROKEN_STARTS = frozenset(
     | {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "RegistryUnavailable"}
 )
 CRASHES = "CrashLoopBackOff"
-_ENDED = ("Failed", "Succeeded")
 # A registry may be away for a moment, a Secret or a database may arrive a moment later.
 GRACE_S = 30.0
 # No registry and no Secret makes a name another one; only the kubelet's first word is not taken for its last.
@@ -39,13 +38,8 @@ MOST_RESTARTS = 3
 _TAKEN = frozenset(
     {"Evicted", "NodeShutdown", "Terminated", "Preempting", "NodeLost", "NodeAffinity", "Shutdown"}
 )
-
-_INSUFFICIENT = re.compile(r"Insufficient ([\w.-]+/[\w.-]+)")
-_QUOTA = re.compile(r"exceeded quota: .*", re.DOTALL)
 _LOG_LINES = 3
-# The reason under which kubelets tell of probes, and where they name the container.
-_PROBE_FAILED = "Unhealthy"
-_FIELD_PATH = re.compile(r"ontainers\{(.+)\}$")
+_PROBE_FAILED = "Unhealthy"  # the reason under which kubelets tell of probes
 _PROBE_CHARACTERS = 300
 
 
@@ -74,20 +68,17 @@ class Crash:
 
 def crash(facts: Facts) -> Crash | None:
     """Give the crash that the reason of an object tells of; None without one, or if it left a message."""
-    troubled = _worst((facts.data,) if facts.data.get("kind") == "Pod" else facts.pods, facts)
-    if troubled is None:
-        return None
-    pod, _ = troubled
-    status = pod.get("status") or {}
+    pod, _ = _worst((facts.data,) if facts.data.get("kind") == "Pod" else facts.pods, facts)
+    status = (pod or {}).get("status") or {}
     previous = status.get("phase") != "Failed"
     for container in _containers(status):
         ended = ((container.get("lastState" if previous else "state") or {}).get("terminated")) or {}
         has_crashed = (
             "exitCode" in ended and not container.get("ready") if previous else ended.get("exitCode")
         )
+        if pod is None or (has_crashed and ended.get("message")):
+            return None
         if has_crashed:
-            if ended.get("message"):
-                return None
             metadata = pod["metadata"]
             return Crash(
                 namespace=str(metadata.get("namespace") or ""),
@@ -103,9 +94,15 @@ def crash(facts: Facts) -> Crash | None:
 def trouble(pod: Pod, facts: Facts) -> Trouble | None:
     """Say what keeps a pod from running; None if nothing does."""
     status = pod.get("status") or {}
-    if status.get("phase") == "Failed":
-        return Trouble(reason=_ending(pod, facts), is_final=status.get("reason") not in _TAKEN)
-    return _unscheduled(pod, facts) or _broken_start(pod, facts) or _first_event(pod, facts)
+    if status.get("phase") != "Failed":
+        return _unscheduled(pod, facts) or _broken_start(pod, facts) or _first_event(pod, facts)
+    reason = str(status.get("message") or status.get("reason") or "the pod failed")
+    for container in _containers(status):  # the first that failed says more
+        ended = (container.get("state") or {}).get("terminated") or {}
+        if ended.get("exitCode"):
+            reason = f"container {container.get('name')}: {_ended(ended, pod, container, facts)}"
+            break
+    return Trouble(reason=reason, is_final=status.get("reason") not in _TAKEN)
 
 
 def worst(pods: Sequence[Pod], facts: Facts) -> Trouble | None:
@@ -113,14 +110,17 @@ def worst(pods: Sequence[Pod], facts: Facts) -> Trouble | None:
 
     Pods that are being deleted say nothing about the workload any more.
     """
-    troubled = _worst(pods, facts)
-    return None if troubled is None else troubled[1]
+    return _worst(pods, facts)[1]
 
 
-def _worst(pods: Sequence[Pod], facts: Facts) -> tuple[Pod, Trouble] | None:
+def _worst(pods: Sequence[Pod], facts: Facts) -> tuple[Pod, Trouble] | tuple[None, None]:
+    troubles = [(pod, why) for pod in _unready(pods) if (why := trouble(pod, facts))]
+    return next((pair for pair in troubles if pair[1].is_final), troubles[0] if troubles else (None, None))
+
+
+def _unready(pods: Sequence[Pod]) -> list[Pod]:
     staying = [pod for pod in pods if not (pod.get("metadata") or {}).get("deletionTimestamp")]
-    troubles = [(pod, why) for pod in staying if not is_ready(pod) and (why := trouble(pod, facts))]
-    return next((pair for pair in troubles if pair[1].is_final), troubles[0] if troubles else None)
+    return [pod for pod in staying if not is_ready(pod)]
 
 
 def because(facts: Facts, text: str, *, is_job: bool = False) -> Readiness:
@@ -131,23 +131,18 @@ def because(facts: Facts, text: str, *, is_job: bool = False) -> Readiness:
         text: what is known without them.
         is_job: whether a pod that ended badly is tried again, so that only one that cannot start counts.
     """
-    living = [pod for pod in facts.pods if (pod.get("status") or {}).get("phase") not in _ENDED]
-    why = worst((living or facts.pods) if is_job else facts.pods, facts)
+    ends = ("Failed", "Succeeded") if is_job else ()
+    living = [pod for pod in facts.pods if (pod.get("status") or {}).get("phase") not in ends]
+    why = worst(living or facts.pods, facts)
     if why is None:
-        own = facts.own_events()
-        more = event_text(own[-1]) if own and not facts.pods else _first_unready(facts.pods)
+        warnings = [] if facts.pods else facts.warnings()
+        running = [pod for pod in _unready(facts.pods) if (pod.get("status") or {}).get("phase") == "Running"]
+        more = event_text(warnings[-1]) if warnings else unready(running[0]) if running else ""
         return waiting(": ".join(filter(None, dict.fromkeys([text, more]))))
     joined = f"{text}: {why.reason}" if text and text != why.reason else why.reason
     if why.is_final and (why.is_stuck or not is_job):
         return failed(joined)
-    return waiting(joined, resource=why.resource, queue=why.queue)
-
-
-def _first_unready(pods: Sequence[Pod]) -> str:
-    """Say what the containers of the first pod wait for that runs without being ready."""
-    staying = (pod for pod in pods if not (pod.get("metadata") or {}).get("deletionTimestamp"))
-    running = (pod for pod in staying if (pod.get("status") or {}).get("phase") == "Running")
-    return next((unready(pod) for pod in running if not is_ready(pod)), "")
+    return waiting(joined, why.resource, why.queue)
 
 
 def unready(pod: Pod) -> str:
@@ -157,16 +152,19 @@ def unready(pod: Pod) -> str:
         return "is being started" if condition(pod, "PodScheduled") else "is not scheduled yet"
     for container in _containers(status):
         if "running" in (container.get("state") or {}) and not container.get("ready"):
-            return f"container {container.get('name')} runs, but {_awaited(pod, container)}"
-    lacking = ", ".join(str(one.get("name")) for one in _containers(status) if not one.get("ready"))
+            return f"container {container.get('name')} runs, but {_probe_text(pod, container)}"
+    lacking = [str(item.get("name")) for item in _containers(status) if not item.get("ready")]
     reason = condition_text(condition(pod, "Ready"))
-    return f"not ready: {lacking}" if lacking else reason or "runs, but is not ready yet"
+    return f"not ready: {', '.join(lacking)}" if lacking else reason or "runs, but is not ready yet"
 
 
-def _awaited(pod: Pod, container: Mapping[str, Any]) -> str:
+def _probe_text(pod: Pod, container: Mapping[str, Any]) -> str:
     """Say what a running container waits for; the words of a command may hold what nobody is to read."""
+    spec = pod.get("spec") or {}
+    declared = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    declarations = {part.get("name"): part for part in reversed(declared)}
     kind = "startup" if container.get("started") is False else "readiness"
-    probe = _spec_of(pod, container).get(f"{kind}Probe")
+    probe = declarations.get(container.get("name"), {}).get(f"{kind}Probe")
     if not isinstance(probe, Mapping):
         return "is not ready yet"
     forms = {
@@ -174,22 +172,17 @@ def _awaited(pod: Pod, container: Mapping[str, Any]) -> str:
         "tcpSocket": "TCP port {port}",
         "grpc": "gRPC on port {port}",
     }
-    asks = {name: probe[name] for name in forms if isinstance(probe.get(name), Mapping)}
-    texts = [forms[name].format_map({"path": "/", "port": "", **asked}) for name, asked in asks.items()]
+    texts = [
+        form.format_map({"path": "/", "port": "", **probe[name]})
+        for name, form in forms.items()
+        if isinstance(probe.get(name), Mapping)
+    ]
     return f"its {kind} probe{f' ({texts[0]})' if texts else ''} has not succeeded yet"
-
-
-def _spec_of(pod: Pod, container: Mapping[str, Any]) -> Mapping[str, Any]:
-    spec = pod.get("spec") or {}
-    declared = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-    return next(
-        (declaration for declaration in declared if declaration.get("name") == container.get("name")), {}
-    )
 
 
 def refused(message: str) -> Readiness:
     """Say that pods are not let in: by a quota, which may be given back, or by something else."""
-    over = _QUOTA.search(message)
+    over = re.search(r"exceeded quota: .*", message, re.DOTALL)
     if over is not None:
         return waiting(f"waiting for quota: {over[0].strip()}", queue="quota")
     return waiting(f"a pod was refused: {message}")
@@ -197,10 +190,9 @@ def refused(message: str) -> Readiness:
 
 def is_ready(pod: Pod) -> bool:
     """Tell whether a pod runs and is ready, or has ended well."""
-    status = pod.get("status") or {}
-    if status.get("phase") == "Succeeded":
-        return True
-    return status.get("phase") == "Running" and condition(pod, "Ready").get("status") == "True"
+    phase = (pod.get("status") or {}).get("phase")
+    is_running = phase == "Running" and condition(pod, "Ready").get("status") == "True"
+    return is_running or phase == "Succeeded"
 
 
 def scheduler_text(message: str) -> str:
@@ -221,52 +213,48 @@ def _unscheduled(pod: Pod, facts: Facts) -> Trouble | None:
         return Trouble(reason=text or "is held back until its scheduling gates are taken away", queue="quota")
     queue: Queue = "node"
     coming = ""
-    if facts.was_told(pod, "TriggeredScaleUp") or facts.was_told(pod, "Nominated"):
+    if any(event.get("reason") in ("TriggeredScaleUp", "Nominated") for event in facts.about(pod)):
         queue, coming = "new-node", "; the autoscaler is adding a node"
-    insufficient = _INSUFFICIENT.search(text)
+    insufficient = re.search(r"Insufficient ([\w.-]+/[\w.-]+)", text)
     if insufficient is None:
         return Trouble(reason=text + coming, queue=queue)
+    resource = insufficient[1]
+    # The scheduler says the same of a cluster without such a resource and of one where all is in use.
+    scarcity = f"no node has {resource} free"
+    if facts.nodes is not None:
+        has = [((node.get("status") or {}).get("allocatable") or {}).get(resource) for node in facts.nodes]
+        in_use = any(amount is not None and str(amount) != "0" for amount in has)
+        all_used = f"all {resource} of this cluster is in use or too little for one pod"
+        scarcity = all_used if in_use else f"no node of this cluster has {resource}"
     short = text.replace(" nodes are available: ", " nodes: ")
     short = re.sub(r"(nodes: )\d+ (Insufficient)", r"\1\2", short)
-    reason = f"{_scarcity(insufficient[1], facts)} ({short}){coming}"
-    return Trouble(reason=reason, resource=insufficient[1], queue=queue)
-
-
-def _scarcity(resource: str, facts: Facts) -> str:
-    """Tell a cluster without such a resource from one where all of it is in use.
-
-    The scheduler says the same for both.
-    """
-    if facts.nodes is None:
-        return f"no node has {resource} free"
-    if any(_allocatable(node, resource) for node in facts.nodes):
-        return f"all {resource} of this cluster is in use or too little for one pod"
-    return f"no node of this cluster has {resource}"
-
-
-def _allocatable(node: Mapping[str, Any], resource: str) -> bool:
-    amount = ((node.get("status") or {}).get("allocatable") or {}).get(resource)
-    return amount is not None and str(amount) != "0"
+    return Trouble(reason=f"{scarcity} ({short}){coming}", resource=resource, queue=queue)
 
 
 def _broken_start(pod: Pod, facts: Facts) -> Trouble | None:
     for container in _containers(pod.get("status") or {}):
         state = (container.get("state") or {}).get("waiting") or {}
-        name, reason = container.get("name"), state.get("reason")
+        name, reason, times = container.get("name"), state.get("reason"), container.get("restartCount", 0)
         if reason in BROKEN_STARTS:
             detail = f": {state['message']}" if state.get("message") else ""
             late = _troubled_s(pod, facts) > (SHORT_GRACE_S if reason in HOPELESS else GRACE_S)
             return Trouble(reason=f"container {name}: {reason}{detail}", is_final=late, is_stuck=late)
+        last = (container.get("lastState") or {}).get("terminated") or {}
+        crashed = _ended(last, pod, container, facts) if "exitCode" in last else ""
+        # The probe after whose failure a kubelet starts it again; its exit code says nothing.
+        probes = [event for event in _unhealthy(pod, facts) if _container_of(event) in ("", name)]
+        failures = [
+            text for event in probes if (text := _probe_failure(event)).startswith(("Liveness", "Startup"))
+        ]
         if reason == CRASHES:
-            late = container.get("restartCount", 0) >= MOST_RESTARTS or _troubled_s(pod, facts) > GRACE_S
-            text = "; ".join(filter(None, (_crash(pod, container, facts), _killed_by(pod, container, facts))))
+            text = "; ".join(filter(None, (crashed, *failures[-1:])))
+            late = times >= MOST_RESTARTS or _troubled_s(pod, facts) > GRACE_S
             return Trouble(reason=f"container {name}: {CRASHES}{f': {text}' if text else ''}", is_final=late)
-        crashed = _crash(pod, container, facts)
-        if container.get("restartCount") and not container.get("ready") and crashed:
-            # Between two crashes it runs, or waits for its probe.
-            times, probe = container["restartCount"], _killed_by(pod, container, facts)
+        if (
+            times and not container.get("ready") and crashed
+        ):  # between two crashes it runs, or waits for its probe
             text = f"container {name}: {crashed}, restarted {times} time{'s' * (times != 1)}"
-            return Trouble(reason=f"{text}; {probe}" if probe else text)
+            return Trouble(reason="; ".join((text, *failures[-1:])))
     return None
 
 
@@ -274,71 +262,42 @@ def _troubled_s(pod: Pod, facts: Facts) -> float:
     """Give the seconds since a pod was last well: it may have run for days before."""
     since = condition(pod, "ContainersReady") or condition(pod, "Ready")
     changed = since.get("lastTransitionTime") if since.get("status") == "False" else None
-    aged = age_s(pod, facts.now_s)
-    return min(aged, facts.now_s - time_s(changed)) if changed else aged
+    age = age_s(pod, facts.now_s)
+    return min(age, facts.now_s - time_s(changed)) if changed else age
 
 
 def _containers(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
 
 
-def _crash(pod: Pod, container: Mapping[str, Any], facts: Facts) -> str:
-    last = (container.get("lastState") or {}).get("terminated") or {}
-    return _ended(last, _log(pod, container, facts)) if "exitCode" in last else ""
-
-
-def _log(pod: Pod, container: Mapping[str, Any], facts: Facts) -> Sequence[str]:
-    uid = str((pod.get("metadata") or {}).get("uid"))
-    return facts.logs.get((uid, str(container.get("name"))), ())
-
-
-def _ended(terminated: Mapping[str, Any], log: Sequence[str]) -> str:
+def _ended(terminated: Mapping[str, Any], pod: Pod, container: Mapping[str, Any], facts: Facts) -> str:
     """Say how a container ended: exit code, reason, and the last lines it left behind or has written."""
+    uid = str((pod.get("metadata") or {}).get("uid"))
     why = f" ({terminated['reason']})" if terminated.get("reason") not in (None, "", "Error") else ""
-    lines = str(terminated.get("message") or "").strip().splitlines()[-_LOG_LINES:] or log
+    lines: Sequence[str] = str(terminated.get("message") or "").strip().splitlines()[-_LOG_LINES:]
+    lines = lines or facts.logs.get((uid, str(container.get("name"))), ())
     return f"exit code {terminated['exitCode']}{why}{': ' if lines else ''}{' | '.join(lines)}"
-
-
-def _ending(pod: Pod, facts: Facts) -> str:
-    """Say how a failed pod ended: exit code and reason of its first failed container, else the pod's own."""
-    status = pod["status"]
-    for container in _containers(status):
-        ended = (container.get("state") or {}).get("terminated") or {}
-        if ended.get("exitCode"):
-            return f"container {container.get('name')}: {_ended(ended, _log(pod, container, facts))}"
-    return str(status.get("message") or status.get("reason") or "the pod failed")
-
-
-def _killed_by(pod: Pod, container: Mapping[str, Any], facts: Facts) -> str:
-    """Give the failed probe after which a kubelet starts a container again; its exit code says nothing."""
-    probes = [
-        event for event in _unhealthy(pod, facts) if _container_of(event) in ("", container.get("name"))
-    ]
-    texts = [_probe_failure(event) for event in probes]
-    return next((text for text in reversed(texts) if text.startswith(("Liveness", "Startup"))), "")
 
 
 def _first_event(pod: Pod, facts: Facts) -> Trouble | None:
     """Take what a kubelet only says in events, as a volume that cannot be mounted or a probe that fails."""
     phase = (pod.get("status") or {}).get("phase")
-    if phase == "Pending" and (events := facts.events_of(pod)):
-        return Trouble(reason=_told(events[-1]))
-    if phase != "Running":
+    events = facts.warnings(pod) if phase == "Pending" else []
+    if phase == "Running":
+        names = {item.get("name") for item in _containers(pod["status"]) if not item.get("ready")}
+        events = [
+            event for event in _unhealthy(pod, facts) if not names or _container_of(event) in ("", *names)
+        ]
+    if not events:
         return None
-    names = {item.get("name") for item in _containers(pod["status"]) if not item.get("ready")}
-    events = [item for item in _unhealthy(pod, facts) if not names or _container_of(item) in ("", *names)]
-    return Trouble(reason=_told(events[-1])) if events else None
+    last, name = events[-1], _container_of(events[-1])
+    if last.get("reason") != _PROBE_FAILED:
+        return Trouble(reason=event_text(last))
+    return Trouble(reason=f"container {name}: {_probe_failure(last)}" if name else _probe_failure(last))
 
 
 def _unhealthy(pod: Pod, facts: Facts) -> list[Mapping[str, Any]]:
-    return [event for event in facts.events_of(pod) if event.get("reason") == _PROBE_FAILED]
-
-
-def _told(event: Mapping[str, Any]) -> str:
-    if event.get("reason") != _PROBE_FAILED:
-        return event_text(event)
-    name = _container_of(event)
-    return f"container {name}: {_probe_failure(event)}" if name else _probe_failure(event)
+    return [event for event in facts.warnings(pod) if event.get("reason") == _PROBE_FAILED]
 
 
 def _probe_failure(event: Mapping[str, Any]) -> str:
@@ -350,7 +309,7 @@ def _probe_failure(event: Mapping[str, Any]) -> str:
 
 def _container_of(event: Mapping[str, Any]) -> str:
     """Give the container that an event is about (`spec.containers{main}`), empty if it does not say."""
-    match = _FIELD_PATH.search(str((event.get("involvedObject") or {}).get("fieldPath") or ""))
+    match = re.search(r"ontainers\{(.+)\}$", str((event.get("involvedObject") or {}).get("fieldPath") or ""))
     return match[1] if match else ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -37,15 +38,15 @@ _BETWEEN: Mapping[str, tuple[Kind, ...]] = {
     "sparkoperator.k8s.io": (),
     "trainer.kubeflow.org": (("jobset.x-k8s.io/v1alpha2", "JobSet"), _JOB),
 }
-_REVISION = "deployment.kubernetes.io/revision"
-_GENERATION = "pod-template-generation"
-_TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
-def kinds_below(wanted: Iterable[Data]) -> tuple[Kind, ...]:
+def kinds_below(objects: Iterable[Data]) -> tuple[Kind, ...]:
     """Give API version and kind of what has to be read to find the pods of objects, pods included."""
-    needed = {kind for obj in wanted if has_pods(obj) for kind in (("v1", "Pod"), *_between(obj))}
-    return tuple(sorted(needed))
+    kinds: set[Kind] = set()
+    for obj in filter(has_pods, objects):
+        key = key_of(obj)
+        kinds |= {("v1", "Pod"), *_BETWEEN.get(key, _BETWEEN.get(key.partition("/")[0], _ANY))}
+    return tuple(sorted(kinds))
 
 
 def has_pods(data: Data) -> bool:
@@ -54,18 +55,13 @@ def has_pods(data: Data) -> bool:
     return key_of(data) in _BETWEEN or group in _BETWEEN or ("." in group and not group.endswith(".k8s.io"))
 
 
-def _between(data: Data) -> tuple[Kind, ...]:
-    key = key_of(data)
-    return _BETWEEN.get(key, _BETWEEN.get(key.partition("/")[0], _ANY))
-
-
 class Relatives:
     """Pods, their owners and events, kept as they come and found by whom they belong to."""
 
     def __init__(self, objects: Iterable[Data] = ()) -> None:
-        self._children: dict[str, dict[str, Data]] = {}
-        self._pods: dict[str, dict[str, Data]] = {}
-        self._events: dict[str, dict[str, Data]] = {}
+        self._children: defaultdict[str, dict[str, Data]] = defaultdict(dict)  # by the UID of their owner
+        self._pods: defaultdict[str, dict[str, Data]] = defaultdict(dict)  # by namespace
+        self._events: defaultdict[str, dict[str, Data]] = defaultdict(dict)  # by what they are about
         self._owners: dict[str, tuple[str, ...]] = {}
         for obj in objects:
             self.put(obj)
@@ -74,48 +70,51 @@ class Relatives:
         """Take a pod, an owner of pods or an event as it is now."""
         uid = _uid(data)
         if data.get("kind") == "Event":
-            self._events.setdefault(_about(data), {})[uid] = data
+            about = data.get("involvedObject")
+            self._events[str(about.get("uid")) if isinstance(about, Mapping) else ""][uid] = data
             return
         self.drop(data)
-        owners = tuple(str(owner["uid"]) for owner in data["metadata"].get("ownerReferences") or ())
-        self._owners[uid] = owners
-        for owner in owners:
-            self._children.setdefault(owner, {})[uid] = data
+        self._owners[uid] = tuple(
+            str(owner["uid"]) for owner in data["metadata"].get("ownerReferences") or ()
+        )
+        for owner in self._owners[uid]:
+            self._children[owner][uid] = data
         if data.get("kind") == "Pod":
-            self._pods.setdefault(str(data["metadata"].get("namespace", "")), {})[uid] = data
+            self._pods[str(data["metadata"].get("namespace", ""))][uid] = data
 
     def drop(self, data: Data) -> None:
         """Forget what is gone; events outlive their expiry, as what they said was true."""
         uid = _uid(data)
         for owner in self._owners.pop(uid, ()):
-            self._children.get(owner, {}).pop(uid, None)
-        self._pods.get(str(data["metadata"].get("namespace", "")), {}).pop(uid, None)
+            self._children[owner].pop(uid, None)
+        self._pods[str(data["metadata"].get("namespace", ""))].pop(uid, None)
 
     def pods_of(self, live: Data) -> list[Data]:
         """Give the pods below an object by name: its own, or those that mount it."""
+        metadata = live["metadata"]
         if live.get("kind") == "Pod":
             return [live]
         if live.get("kind") == "PersistentVolumeClaim":
-            pods: Iterable[Data] = self._mounting(live)
+            near = self._pods[str(metadata.get("namespace", ""))].values()
+            pods = [pod for pod in near if metadata["name"] in _claims(pod)]
         else:
-            pods = _of_newest_revision(live, list(self._below(live)))
+            pods = list(self._below(live))
+        generation = (metadata.get("annotations") or {}).get("deprecated.daemonset.template.generation")
+        if live.get("kind") == "DaemonSet" and generation is not None:
+            # Pods that a rolling update is about to replace.
+            labels = [pod["metadata"].get("labels") or {} for pod in pods]
+            own = [label.get("pod-template-generation", generation) == generation for label in labels]
+            pods = [pod for pod, is_new in zip(pods, own, strict=True) if is_new]
         return sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))
 
-    def events_of(self, about: Iterable[Data]) -> list[Data]:
+    def events_of(self, objects: Iterable[Data]) -> list[Data]:
         """Give the events about any of these objects, oldest first."""
-        events = [event for obj in about for event in self._events.get(_uid(obj), {}).values()]
+        events = [event for obj in objects for event in self._events[_uid(obj)].values()]
         return sorted(events, key=_event_time)
 
-    def _mounting(self, claim: Data) -> Iterator[Data]:
-        metadata = claim["metadata"]
-        for pod in self._pods.get(str(metadata.get("namespace", "")), {}).values():
-            if metadata["name"] in _claims(pod):
-                yield pod
-
     def _below(self, owner: Data) -> Iterator[Data]:
-        children = list(self._children.get(_uid(owner), {}).values())
-        sets = [child for child in children if child["kind"] == "ReplicaSet"]
-        if sets:
+        children = list(self._children[_uid(owner)].values())
+        if sets := [child for child in children if child["kind"] == "ReplicaSet"]:
             # Pods of an older revision are on their way out and say nothing about the newest one.
             yield from self._below(max(sets, key=_revision))
         for child in children:
@@ -125,17 +124,9 @@ class Relatives:
                 yield from self._below(child)
 
 
-def _of_newest_revision(owner: Data, pods: list[Data]) -> list[Data]:
-    """Leave out the pods that a rolling update is about to replace, once there are newer ones to come."""
-    wanted = (owner["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION)
-    if owner.get("kind") != "DaemonSet" or wanted is None:
-        return pods
-    return [pod for pod in pods if (pod["metadata"].get("labels") or {}).get(_GENERATION, wanted) == wanted]
-
-
 def _revision(replica_set: Data) -> tuple[int, str]:
     metadata = replica_set["metadata"]
-    number = str((metadata.get("annotations") or {}).get(_REVISION, "0"))
+    number = str((metadata.get("annotations") or {}).get("deployment.kubernetes.io/revision", "0"))
     return int(number) if number.isdigit() else 0, str(metadata.get("creationTimestamp", ""))
 
 
@@ -146,11 +137,6 @@ def _claims(pod: Data) -> set[str]:
 
 def _uid(data: Data) -> str:
     return str(data["metadata"].get("uid"))
-
-
-def _about(event: Data) -> str:
-    about = event.get("involvedObject")
-    return str(about.get("uid")) if isinstance(about, Mapping) else ""
 
 
 def _event_time(event: Data) -> str:

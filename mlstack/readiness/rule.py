@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal
 
 from mlstack.objects.kube_object import group_of
@@ -22,10 +23,8 @@ Queue = Literal["", "node", "new-node", "quota"]
 
 UNSEEN = "its controller has not seen the newest version yet"
 
-_FINE: frozenset[State] = frozenset({"ready", "done", "suspended"})
 
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Readiness:
     """What a rule says of an object."""
 
@@ -38,7 +37,14 @@ class Readiness:
     @property
     def is_fine(self) -> bool:
         """Tell whether nothing has to happen any more."""
-        return self.state in _FINE
+        return self.state in ("ready", "done", "suspended")
+
+
+ready = partial(Readiness, "ready")
+done = partial(Readiness, "done")
+failed = partial(Readiness, "failed")
+waiting = partial(Readiness, "waiting")
+SUSPENDED = Readiness("suspended", "suspended")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,14 +79,19 @@ class Facts:
         return self.data.get("metadata") or {}
 
     @property
-    def name(self) -> str:
-        """Give the object's name."""
-        return str(self.metadata.get("name", ""))
-
-    @property
     def age_s(self) -> float:
         """Give the object's age in seconds."""
         return age_s(self.data, self.now_s)
+
+    def text(self, *paths: str) -> str:
+        """Give the first text that the status has at one of these paths, empty without."""
+        for path in paths:
+            value: Any = self.status
+            for key in path.split("."):
+                value = (value or {}).get(key)
+            if value:
+                return str(value)
+        return ""
 
     def condition(self, name: str) -> Mapping[str, Any]:
         """Give the condition of that type, empty if there is none."""
@@ -90,20 +101,18 @@ class Facts:
         """Tell whether a condition is True."""
         return self.condition(name).get("status") == "True"
 
-    def own_events(self) -> list[Mapping[str, Any]]:
-        """Give the warning events of the object itself, newest last."""
-        return self.events_of(self.data)
+    def why(self, name: str) -> str:
+        """Give the message of a condition, else its reason."""
+        return condition_text(self.condition(name))
 
-    def events_of(self, pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """Give the warning events of the object or one of its pods, newest last."""
-        uid = (pod.get("metadata") or {}).get("uid")
-        about = (event for event in self.events if _about(event).get("uid") == uid)
-        return [event for event in about if event.get("type") == "Warning"]
+    def about(self, obj: Mapping[str, Any] | None = None) -> list[Mapping[str, Any]]:
+        """Give the events about the object itself or one of its pods, newest last."""
+        uid = ((self.data if obj is None else obj).get("metadata") or {}).get("uid")
+        return [event for event in self.events if (event.get("involvedObject") or {}).get("uid") == uid]
 
-    def was_told(self, about: Mapping[str, Any], reason: str) -> bool:
-        """Tell whether an event of that reason was ever sent about an object."""
-        uid = (about.get("metadata") or {}).get("uid")
-        return any(event.get("reason") == reason and _about(event).get("uid") == uid for event in self.events)
+    def warnings(self, obj: Mapping[str, Any] | None = None) -> list[Mapping[str, Any]]:
+        """Give those of them that warn."""
+        return [event for event in self.about(obj) if event.get("type") == "Warning"]
 
 
 Rule = Callable[[Facts], Readiness]
@@ -146,36 +155,6 @@ def key_of(data: Mapping[str, Any]) -> str:
     return f"{group}/{kind}" if group else kind
 
 
-def runs_to_an_end(data: Mapping[str, Any]) -> bool:
-    """Tell whether an object is of a kind that runs to an end."""
-    return key_of(data) in RUN_TO_AN_END
-
-
-def ready(reason: str = "") -> Readiness:
-    """Say that it works."""
-    return Readiness(state="ready", reason=reason)
-
-
-def done(reason: str = "") -> Readiness:
-    """Say that its work has ended well."""
-    return Readiness(state="done", reason=reason)
-
-
-def suspended(reason: str = "suspended") -> Readiness:
-    """Say that it is held on purpose."""
-    return Readiness(state="suspended", reason=reason)
-
-
-def waiting(reason: str, *, resource: str = "", queue: Queue = "") -> Readiness:
-    """Say that it is on its way, and what it waits for."""
-    return Readiness(state="waiting", reason=reason, resource=resource, queue=queue)
-
-
-def failed(reason: str) -> Readiness:
-    """Say that it will not work without a change."""
-    return Readiness(state="failed", reason=reason)
-
-
 def condition(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Give the condition of that type of any object, empty if there is none; TypeError if odd."""
     conditions = (data.get("status") or {}).get("conditions") or ()
@@ -187,13 +166,6 @@ def condition(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def condition_text(entry: Mapping[str, Any]) -> str:
     """Give a condition's message, else its reason."""
     return str(entry.get("message") or entry.get("reason") or "")
-
-
-def generation_of(observed: object) -> int | None:
-    """Read a generation; some controllers write it as text, others write a hash, which says nothing."""
-    if isinstance(observed, str) and observed.isdigit():
-        return int(observed)
-    return observed if isinstance(observed, int) and not isinstance(observed, bool) else None
 
 
 def age_s(data: Mapping[str, Any], now_s: float) -> float:
@@ -211,7 +183,3 @@ def number(values: Mapping[str, Any], name: str, default: int = 0) -> int:
     """Give a count of a status or specification, the default if it is not there."""
     value = values.get(name)
     return value if isinstance(value, int) else default
-
-
-def _about(event: Mapping[str, Any]) -> Mapping[str, Any]:
-    return event.get("involvedObject") or {}

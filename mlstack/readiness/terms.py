@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from mlstack import clock
 from mlstack.errors import ConfigError
 from mlstack.objects.kube_object import KubeObject
-from mlstack.readiness.rule import Readiness, runs_to_an_end
+from mlstack.readiness.rule import RUN_TO_AN_END, Readiness, key_of
 
 Policy = Literal["required", "optional", "none"]
 Verdict = Literal["fine", "wait", "left", "failed", "late"]
@@ -60,7 +60,7 @@ class Terms:
         """Decide what a state means for the run.
 
         Args:
-            found: what the rule of the object's kind says now.
+            readiness: what the rule of the object's kind says now.
             waited_s: seconds since the wait began.
             held_s: seconds for which the object has been in this state, and queueing for the same thing.
         """
@@ -76,7 +76,7 @@ class Terms:
 
 
 def terms_of(
-    wanted: KubeObject,
+    desired: KubeObject,
     *,
     timeout_s: float | None = None,
     component_s: Mapping[str, float] | None = None,
@@ -87,7 +87,7 @@ def terms_of(
     A timeout that somebody chose holds for pods without a node as well.
 
     Args:
-        wanted: the object as the files bring it.
+        desired: the object as the files bring it.
         timeout_s: what was chosen for the run, None if nothing was; it bounds what the files say.
         component_s: timeouts of components by name.
         wait_for_jobs: whether what runs to an end is waited for until it runs.
@@ -95,41 +95,27 @@ def terms_of(
     Raises:
         ConfigError: an annotation says something else than a policy or a duration.
     """
-    policy = _policy(wanted)
-    chosen = _timeout(wanted)
-    if chosen is None:
-        chosen = (component_s or {}).get(wanted.component)
+    annotations, where = desired.annotations, str(desired.source) if desired.source else None
+    text = annotations.get(WAIT_ANNOTATION, "required")
+    policy: Policy | None = next((policy for policy in get_args(Policy) if policy == text), None)
+    if policy is None:
+        message = f"`{desired.identity}`: annotation `{WAIT_ANNOTATION}` is `{text}`"
+        raise ConfigError(message, where=where, hint=f"write one of {', '.join(get_args(Policy))}")
+    chosen_s = (component_s or {}).get(desired.component)
+    if TIMEOUT_ANNOTATION in annotations:
+        try:
+            chosen_s = clock.seconds(str(annotations[TIMEOUT_ANNOTATION]))
+        except ValueError as error:
+            message = f"`{desired.identity}`: annotation `{TIMEOUT_ANNOTATION}`: {error}"
+            raise ConfigError(message, where=where) from error
     if timeout_s is not None:
-        chosen = timeout_s if chosen is None else min(chosen, timeout_s)
-    is_job = runs_to_an_end(wanted.data) and not wait_for_jobs and WAIT_ANNOTATION not in wanted.annotations
+        chosen_s = timeout_s if chosen_s is None else min(chosen_s, timeout_s)
+    is_job = (
+        key_of(desired.data) in RUN_TO_AN_END and not wait_for_jobs and WAIT_ANNOTATION not in annotations
+    )
     return Terms(
         policy=policy,
         brief=policy == "optional" or is_job,
-        timeout_s=DEFAULT_TIMEOUT_S if chosen is None else chosen,
-        no_node_s=NO_NODE_S if chosen is None else chosen,
+        timeout_s=DEFAULT_TIMEOUT_S if chosen_s is None else chosen_s,
+        no_node_s=NO_NODE_S if chosen_s is None else chosen_s,
     )
-
-
-def _policy(wanted: KubeObject) -> Policy:
-    text = wanted.annotations.get(WAIT_ANNOTATION, "required")
-    for known in get_args(Policy):
-        if text == known:
-            return known  # type: ignore[no-any-return]  # get_args forgets that these are policies
-    raise ConfigError(
-        f"`{wanted.identity}`: annotation `{WAIT_ANNOTATION}` is `{text}`",
-        where=str(wanted.source) if wanted.source else None,
-        hint=f"write one of {', '.join(get_args(Policy))}",
-    )
-
-
-def _timeout(wanted: KubeObject) -> float | None:
-    text = wanted.annotations.get(TIMEOUT_ANNOTATION)
-    if text is None:
-        return None
-    try:
-        return clock.seconds(str(text))
-    except ValueError as error:
-        raise ConfigError(
-            f"`{wanted.identity}`: annotation `{TIMEOUT_ANNOTATION}`: {error}",
-            where=str(wanted.source) if wanted.source else None,
-        ) from error

@@ -7,37 +7,24 @@ from dataclasses import replace
 from mlstack.readiness import pods
 from mlstack.readiness.rule import (
     REPLACEMENTS,
+    SUSPENDED,
     Facts,
     Readiness,
     Replacement,
-    condition_text,
     done,
     failed,
     job_rule,
     number,
     ready,
     rule,
-    suspended,
     waiting,
 )
 
-_REVISION_LABEL = "controller-revision-hash"
-_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-
 # A new run is what a change of a Job means.
 REPLACEMENTS.register("batch/Job")(Replacement(unasked="Kubernetes does not change the pods of a Job."))
+_MUTABLE = ("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit", "minReadySeconds")
 REPLACEMENTS.register("apps/StatefulSet")(
-    Replacement(
-        mutable=(
-            "spec.replicas",
-            "spec.ordinals",
-            "spec.template",
-            "spec.updateStrategy",
-            "spec.revisionHistoryLimit",
-            "spec.persistentVolumeClaimRetentionPolicy",
-            "spec.minReadySeconds",
-        )
-    )
+    Replacement(mutable=tuple(f"spec.{name}" for name in (*_MUTABLE, "persistentVolumeClaimRetentionPolicy")))
 )
 
 
@@ -48,86 +35,58 @@ def deployment(facts: Facts) -> Readiness:
     A pod that waits for a node, a GPU say, only queues: it is no failure, although Kubernetes says
     ProgressDeadlineExceeded after ten minutes.
     """
-    want, have = number(facts.spec, "replicas", 1), facts.status
     if facts.spec.get("paused"):
-        return suspended("its rollout is paused")
-    deadline = facts.condition("Progressing")
-    if deadline.get("reason") == "ProgressDeadlineExceeded" and not _queues(facts):
+        return Readiness("suspended", "its rollout is paused")
+    want, names = number(facts.spec, "replicas", 1), ("replicas", "updatedReplicas", "readyReplicas")
+    total, updated, fit = (number(facts.status, name) for name in names)
+    if facts.condition("Progressing").get("reason") == "ProgressDeadlineExceeded":
         trouble = pods.worst(facts.pods, facts)
-        return failed(trouble.reason if trouble else _refusal(facts) or condition_text(deadline))
-    surplus = number(have, "replicas") - want
-    new = _new_pods_ready(facts)
-    if new < want or number(have, "readyReplicas") < want:
-        is_update = number(have, "replicas") > number(have, "updatedReplicas")
-        return _pods_missing(facts, new, want, what="new pods" if is_update else "pods")
-    if surplus > 0:
-        return _ending(surplus, "old pod")
-    if number(have, "availableReplicas") < want:
-        return waiting(f"{number(have, 'availableReplicas')} of {want} pods are available")
-    return ready(f"{want} of {want} pods")
-
-
-def _new_pods_ready(facts: Facts) -> int:
-    """Count the ready pods of the newest template; the status counts those of all templates together."""
-    have = facts.status
-    updated, total, fit = (number(have, f"{name}eplicas") for name in ("updatedR", "r", "readyR"))
+        if not (trouble or pods.refused(_refusal(facts))).queue:
+            return failed(trouble.reason if trouble else _refusal(facts) or facts.why("Progressing"))
+    # The status counts the ready pods of all templates together.
     if total <= updated:
-        return min(updated, fit)
-    if facts.pods:
-        return min(updated, sum(pods.is_ready(pod) for pod in facts.pods))
-    # Unless old pods are broken too, whatever is not ready is new.
-    return max(0, min(updated, fit) - (total - fit))
-
-
-def _queues(facts: Facts) -> bool:
-    trouble = pods.worst(facts.pods, facts)
-    return bool(trouble.queue if trouble else pods.refused(_refusal(facts)).queue)
+        new = min(updated, fit)
+    elif facts.pods:
+        new = min(updated, sum(pods.is_ready(pod) for pod in facts.pods))
+    else:  # unless old pods are broken too, whatever is not ready is new
+        new = max(0, min(updated, fit) - (total - fit))
+    if new < want or fit < want:
+        return _pods_missing(facts, new, want, what="new pods" if total > updated else "pods")
+    if total > want:
+        return _ending(total - want, "old pod")
+    available = number(facts.status, "availableReplicas")
+    return waiting(f"{available} of {want} pods are available") if available < want else _all(want)
 
 
 @rule("apps/StatefulSet")
 def stateful_set(facts: Facts) -> Readiness:
     """A StatefulSet is ready when all pods are ready at the newest revision that its strategy asks for."""
-    want, have = number(facts.spec, "replicas", 1), facts.status
-    strategy = facts.spec.get("updateStrategy") or {}
-    old, facts = _apart(facts)
-    is_ordered = facts.spec.get("podManagementPolicy") != "Parallel"
-    if is_ordered and (stuck := pods.worst(old, facts)):
+    want, have, revision = number(facts.spec, "replicas", 1), facts.status, facts.status.get("updateRevision")
+    new: list[pods.Pod] = []
+    old: list[pods.Pod] = []
+    for pod in facts.pods:  # faults of older pods are not those of the new revision
+        labels = (pod.get("metadata") or {}).get("labels") or {}
+        is_new = revision is None or labels.get("controller-revision-hash", revision) == revision
+        (new if is_new else old).append(pod)
+    facts = replace(facts, pods=new)
+    fit, updated = number(have, "readyReplicas"), number(have, "updatedReplicas")
+    if facts.spec.get("podManagementPolicy") != "Parallel" and (stuck := pods.worst(old, facts)):
         name = next(str(pod["metadata"]["name"]) for pod in old if pods.trouble(pod, facts))
-        return waiting(f"{_counted(facts)}: old pod {name} is stuck ({stuck.reason}){_NOT_REPLACED}{name}")
-    if number(have, "readyReplicas") < want:
-        return _pods_missing(facts, number(have, "readyReplicas"), want)
+        # https://kubernetes.io/docs/concepts/workloads/controllers/statefulset/#forced-rollback
+        return waiting(
+            f"{fit} of {want} pods ready: old pod {name} is stuck ({stuck.reason}); a StatefulSet does not "
+            f"replace such a pod by itself: kubectl delete pod {name}"
+        )
+    if fit < want:
+        return _pods_missing(facts, fit, want)
     if number(have, "replicas") > want:
         return _ending(number(have, "replicas") - want, "surplus pod")
-    if strategy.get("type") == "OnDelete":
-        return ready(f"{want} of {want} pods")
+    strategy = facts.spec.get("updateStrategy") or {}
     partition = number(strategy.get("rollingUpdate") or {}, "partition")
-    if partition and number(have, "updatedReplicas") < want - partition:
-        return pods.because(
-            facts, f"{number(have, 'updatedReplicas')} of {want - partition} pods are updated"
-        )
-    if not partition and have.get("currentRevision") != have.get("updateRevision"):
-        return pods.because(facts, f"{number(have, 'updatedReplicas')} of {want} pods are updated")
-    return ready(f"{want} of {want} pods")
-
-
-# https://kubernetes.io/docs/concepts/workloads/controllers/statefulset/#forced-rollback
-_NOT_REPLACED = "; a StatefulSet does not replace such a pod by itself: kubectl delete pod "
-
-
-def _apart(facts: Facts) -> tuple[list[pods.Pod], Facts]:
-    """Take the pods of an older revision out: their faults are not those of the new one."""
-    wanted = facts.status.get("updateRevision")
-
-    def is_new(pod: pods.Pod) -> bool:
-        labels = (pod.get("metadata") or {}).get("labels") or {}
-        return wanted is None or labels.get(_REVISION_LABEL, wanted) == wanted
-
-    old = [pod for pod in facts.pods if not is_new(pod)]
-    return old, replace(facts, pods=[pod for pod in facts.pods if is_new(pod)])
-
-
-def _counted(facts: Facts) -> str:
-    return f"{number(facts.status, 'readyReplicas')} of {number(facts.spec, 'replicas', 1)} pods ready"
+    is_old = updated < want - partition if partition else have.get("currentRevision") != revision
+    if is_old and strategy.get("type") != "OnDelete":
+        return pods.because(facts, f"{updated} of {want - partition} pods are updated")
+    return _all(want)
 
 
 @rule("apps/DaemonSet")
@@ -141,10 +100,13 @@ def daemon_set(facts: Facts) -> Readiness:
     is_counted = "observedGeneration" in have or "generation" not in facts.metadata
     if "desiredNumberScheduled" not in have or not is_counted:
         return waiting("its controller has not counted the nodes yet")
-    want = number(have, "desiredNumberScheduled")
-    updates = (facts.spec.get("updateStrategy") or {}).get("type") != "OnDelete"
-    counts = ["currentNumberScheduled", "numberAvailable", "numberReady"]
-    least = min(number(have, name) for name in [*counts, *(["updatedNumberScheduled"] if updates else [])])
+    want, counts = (
+        number(have, "desiredNumberScheduled"),
+        ["currentNumberScheduled", "numberAvailable", "numberReady"],
+    )
+    if (facts.spec.get("updateStrategy") or {}).get("type") != "OnDelete":
+        counts.append("updatedNumberScheduled")
+    least = min(number(have, name) for name in counts)
     return ready(f"{want} of {want} nodes") if least >= want else _pods_missing(facts, least, want)
 
 
@@ -154,9 +116,8 @@ def replica_set(facts: Facts) -> Readiness:
     want, have = number(facts.spec, "replicas", 1), facts.status
     if number(have, "readyReplicas") < want or number(have, "availableReplicas") < want:
         return _pods_missing(facts, number(have, "readyReplicas"), want)
-    if number(have, "replicas") > want:
-        return _ending(number(have, "replicas") - want, "surplus pod")
-    return ready(f"{want} of {want} pods")
+    surplus = number(have, "replicas") - want
+    return _ending(surplus, "surplus pod") if surplus > 0 else _all(want)
 
 
 @job_rule("batch/Job")
@@ -167,11 +128,11 @@ def job(facts: Facts) -> Readiness:
     for name in ("Failed", "FailureTarget"):
         if facts.has(name):
             trouble = pods.worst(facts.pods, facts)
-            why = condition_text(facts.condition(name))
-            return failed(f"{why} ({trouble.reason})" if trouble and trouble.is_final else why)
-    queue = (facts.metadata.get("labels") or {}).get(_QUEUE_LABEL)
+            more = f" ({trouble.reason})" if trouble and trouble.is_final else ""
+            return failed(f"{facts.why(name)}{more}")
     if facts.has("Suspended") or facts.spec.get("suspend"):
-        return suspended(f"waits in queue `{queue}`" if queue else "suspended")
+        queue = (facts.metadata.get("labels") or {}).get("kueue.x-k8s.io/queue-name")
+        return Readiness("suspended", f"waits in queue `{queue}`") if queue else SUSPENDED
     parallel = number(facts.spec, "parallelism", 1)
     want = min(parallel, number(facts.spec, "completions", parallel))
     have = number(facts.status, "ready") + number(facts.status, "succeeded")
@@ -181,7 +142,11 @@ def job(facts: Facts) -> Readiness:
 @rule("batch/CronJob")
 def cron_job(facts: Facts) -> Readiness:
     """A CronJob is ready when it is there: what it runs comes later."""
-    return suspended() if facts.spec.get("suspend") else ready()
+    return SUSPENDED if facts.spec.get("suspend") else ready()
+
+
+def _all(want: int) -> Readiness:
+    return ready(f"{want} of {want} pods")
 
 
 def _ending(count: int, what: str) -> Readiness:
@@ -192,10 +157,8 @@ def _pods_missing(
     facts: Facts, have: int, want: int, *, is_job: bool = False, what: str = "pods"
 ) -> Readiness:
     """Count the pods and say what the first troubled one waits for."""
-    counted = f"{have} of {want} {what} ready"
-    has_trouble = pods.worst(facts.pods, facts) is not None
-    refusal = _refusal(facts) if len(facts.pods) < want and not has_trouble else ""
-    if not refusal:
+    counted, refusal = f"{have} of {want} {what} ready", _refusal(facts)
+    if not refusal or len(facts.pods) >= want or pods.worst(facts.pods, facts) is not None:
         return pods.because(facts, counted, is_job=is_job)
     refused = pods.refused(refusal)
     return waiting(f"{counted}: {refused.reason}", queue=refused.queue)
@@ -204,6 +167,6 @@ def _pods_missing(
 def _refusal(facts: Facts) -> str:
     """Give the API server's reason for taking no more pods."""
     if facts.has("ReplicaFailure"):
-        return condition_text(facts.condition("ReplicaFailure"))
-    own = facts.own_events()
-    return str(own[-1].get("message") or own[-1].get("reason")) if own else ""
+        return facts.why("ReplicaFailure")
+    warnings = facts.warnings()
+    return str(warnings[-1].get("message") or warnings[-1].get("reason")) if warnings else ""

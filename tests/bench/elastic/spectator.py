@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
 
 from mlstack.elastic.training_job import API_VERSION, KIND
-from mlstack.kube.client import Cluster, WatchEvent
-from mlstack.kube.watch import WatchSource
-from mlstack.readiness.watcher import News, ResourceWatcher
+from mlstack.kube.client import Cluster
+from mlstack.kube.watch import ResourceWatcher, WatchSource
 from mlstack.simulator.measures import ClusterObserver, Sample
 
 SOURCES = (
@@ -66,7 +65,7 @@ class Spectator:
             self._feed.resume()  # one watch that ended must not wait for the others to end
             with self._lock:
                 for item in news:
-                    self._observer.hear(_event(item))
+                    self._observer.hear(item)
 
     def _sample(self) -> None:
         second = 0
@@ -76,7 +75,3 @@ class Spectator:
                 self.samples.append(self._observer.sample(second * 1000))
             self.late_ms.append(round(late * 1000))
             second += 1
-
-
-def _event(item: News) -> WatchEvent:
-    return WatchEvent(type="DELETED" if item.what == "drop" else "MODIFIED", object=item.data)

@@ -24,7 +24,7 @@ from mlstack.kube.http import (
     MOST_HEAD_BYTES,
     ConnectionPool,
     NoAnswerError,
-    Received,
+    Response,
     give_up,
     tls_context,
 )
@@ -35,7 +35,7 @@ from tests.support.waiting import wait_until
 BODY = {"kind": "ConfigMap"}
 
 
-def ask(pool: ConnectionPool, path: str = "/a", *, whole: bool = True) -> Received:
+def ask(pool: ConnectionPool, path: str = "/a", *, whole: bool = True) -> Response:
     return pool.send("GET", path, body=None, headers={}, timeout_s=5, whole=whole)
 
 
@@ -261,7 +261,7 @@ def opening() -> bool:
     return any(thread.name == "mlstack-connect" for thread in enumerate_threads())
 
 
-def _chunks(received: Received) -> Iterator[bytes]:
+def _chunks(received: Response) -> Iterator[bytes]:
     """Give what came before the end, whatever ends it."""
     with suppress(HTTPError):
         yield from received.raw.stream(1 << 16)

@@ -140,11 +140,3 @@ def test_the_readers_agree_on_lists(tmp_path: Path, variable: str, monkeypatch: 
     for name, context in known.contexts.items():
         assert logins.find(name, None, environ).login.server == context.server
     assert known.current_context == (logins.find("", None, environ).context if known.current_context else "")
-
-
-def test_contexts_are_found_by_server(tmp_path: Path) -> None:
-    write_tree(tmp_path, {"config": kubeconfig("a", "b", server="https://10.0.0.1/")})
-    assert [context.name for context in load(str(tmp_path / "config"), {}).by_server("https://10.0.0.1")] == [
-        "a",
-        "b",
-    ]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from mlstack.errors import ClusterError, ForbiddenError, TransientError, UnreachableError
+from mlstack.kube import parallel
 from mlstack.kube.client import ObjectRef
 from mlstack.objects import masking
 from mlstack.objects.kube_object import KubeObject
@@ -15,6 +17,7 @@ from mlstack.readiness import evaluate
 from mlstack.readiness.evaluate import FRESH_S, Logs, StatusEvaluator, hidden
 from mlstack.readiness.relatives import Relatives
 from tests.support.deploying import crd, deployment, secret
+from tests.support.waiting import wait_until
 from tests.support.watched import Watched
 
 WIDGET = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "one"}, "spec": {}}
@@ -267,25 +270,26 @@ def test_a_node_that_is_away_takes_nothing_from_the_reason(crashing: Crashing) -
 
 
 def test_a_silent_node_is_waited_for_once(crashing: Crashing, monkeypatch: pytest.MonkeyPatch) -> None:
-    waits: list[float | None] = []
-    wait = threading.Event.wait
+    waits, prefetch = [], parallel.prefetch
 
-    def noted(event: threading.Event, timeout: float | None = None) -> bool:
-        if timeout == evaluate.PATIENCE_S:
+    def counted(work: Callable[[], Any]) -> Callable[[float], Any]:
+        result = prefetch(work)
+
+        def wait(timeout: float) -> Any:
             waits.append(timeout)
-            return wait(event, 0.01)
-        return wait(event, timeout)
+            return result(min(timeout, 0.01))
 
-    monkeypatch.setattr(threading.Event, "wait", noted)
+        return wait
+
+    monkeypatch.setattr(parallel, "prefetch", counted)
     crashing.answers.clear()
     evaluator, wanted = crashing.evaluator(), [crashing.pod(name, text="bye") for name in ("p", "q", "r")]
     assert [crashing.reason(one, evaluator).endswith("exit code 1") for one in wanted] == [True] * 3
-    assert len(waits) == 1
+    assert [timeout for timeout in waits if timeout] == [evaluate.PATIENCE_S]
     crashing.answers.set()
-    readers = [one for one in threading.enumerate() if one.name == "mlstack-logs"]
-    for reader in readers:
-        reader.join(10)
-    assert [crashing.reason(one, evaluator).endswith(": bye") for one in wanted] == [True] * 3
+    wait_until(
+        lambda: all(crashing.reason(one, evaluator).endswith(": bye") for one in wanted), what="the logs"
+    )
 
 
 def test_without_a_reader_nothing_is_asked(crashing: Crashing) -> None:
