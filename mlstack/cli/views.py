@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from mlstack.cli.page import Block, Page, TextLine, TextTable
 from mlstack.objects.masking import MASK
@@ -13,6 +13,7 @@ View = TypeVar("View", bound=Callable[[Any], Page])
 
 # By the name of the result's type, so that showing one result imports no other use case.
 VIEWS: dict[str, Callable[[Any], Page]] = {}
+LISTINGS: dict[str, Listing] = {}
 
 
 def view(function: View) -> View:
@@ -38,9 +39,11 @@ def page(result: object) -> Page:
         (views for prefix, views in _ROOMS if type(result).__module__.startswith(prefix)), "views_app"
     )
     import_module(f"mlstack.cli.{room}")
-    known = VIEWS.get(type(result).__name__)
-    if known is not None:
-        return known(result)
+    name = type(result).__name__
+    if name in VIEWS:
+        return VIEWS[name](result)
+    if name in LISTINGS:
+        return listing(result, LISTINGS[name])
     from mlstack.cli.output import yaml_text
 
     return Page(tuple(TextLine(line) for line in yaml_text(result).splitlines()))
@@ -51,14 +54,57 @@ def sentence(text: str, name: str, *notes: str) -> Page:
     return Page((TextLine(text),), (name,), notes)
 
 
-def table(columns: str, rows: Iterable[tuple[str, ...]], *, cut: str | None = None) -> TextTable:
-    """Make a table under headings of one word each."""
-    return TextTable(tuple(columns.split()), tuple(rows), cut=cut)
+Columns = Mapping[str, str | Callable[[Any], Any]]
+
+
+def table(rows: Iterable[Any], columns: Columns | str, *, cut: str | None = None) -> TextTable:
+    """Make a table of rows: each column has its heading, and a field of the row or a function of it.
+
+    Rows that are their cells already need headings alone, of one word each.
+    """
+    if isinstance(columns, str):
+        return TextTable(tuple(columns.split()), tuple(rows), cut=cut)
+    values = [
+        [getattr(row, value) if isinstance(value, str) else value(row) for value in columns.values()]
+        for row in rows
+    ]
+    return TextTable(tuple(columns), tuple(tuple(map(_cell, row)) for row in values), cut=cut)
+
+
+def _cell(value: Any) -> str:
+    """Write a value in a table: a claim as `yes` or nothing, names with commas between."""
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    return ", ".join(value) if isinstance(value, tuple) else "" if value is None else str(value)
+
+
+class Listing(NamedTuple):
+    """A view that is only a table: of the rows in a field of the result."""
+
+    rows: str
+    columns: Columns
+    names: str | Callable[[Any], str] = "name"  # what `-o name` prints of a row
+    cut: str | None = None  # the column that is shortened
+    empty: str = ""  # what is next when there are no rows
+    # a column that is left out when this is all its cells say
+    spare: Mapping[str, Callable[[set[str]], bool]] = {}
+
+
+def listing(result: Any, view: Listing) -> Page:
+    """Show a result that is a table."""
+    rows = getattr(result, view.rows)
+    columns = dict(view.columns)
+    for heading, is_spare in view.spare.items():
+        if is_spare({row[0] for row in table(rows, {heading: columns[heading]}).rows}):
+            del columns[heading]
+    names = tuple(row[0] for row in table(rows, {"": view.names}).rows)
+    hints = notes(result) or ((view.empty,) if view.empty and not rows else ())
+    return Page((table(rows, columns, cut=view.cut),), names, hints)
 
 
 def notes(result: Any) -> tuple[str, ...]:
-    """Give the notes of a result as they are said."""
-    return tuple(f"note: {note}" for note in result.notes)
+    """Give the notes of a result, if it has any, as they are said."""
+    return tuple(f"note: {note}" for note in getattr(result, "notes", ()))
 
 
 def facts(*rows: tuple[str, object]) -> list[Block]:
@@ -72,11 +118,6 @@ def prose(text: str) -> list[Block]:
     """Write text of several lines in lines that fit; blank lines part paragraphs."""
     paragraphs = [" ".join(part.split()) for part in text.strip().split("\n\n") if part.strip()]
     return [line for part in paragraphs for line in (TextLine(""), TextLine(part, hang=0))]
-
-
-def yes(claim: bool) -> str:
-    """Write a claim in a table: `yes`, or nothing."""
-    return "yes" if claim else ""
 
 
 def count(number: int, word: str) -> str:

@@ -1,17 +1,89 @@
-"""How the results of commands on the app directory look: one function a result type."""
+"""How the results of commands on the app directory look: a listing or a function for each result type."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from mlstack.cli.page import Block, Page, TextLine, TextTable
-from mlstack.cli.views import count, facts, notes, one_line_value, prose, sentence, table, view, yes
+from mlstack.cli.page import Block, Page, TextLine
+from mlstack.cli.views import (
+    LISTINGS,
+    Columns,
+    Listing,
+    count,
+    facts,
+    notes,
+    one_line_value,
+    prose,
+    sentence,
+    table,
+    view,
+)
 
 if TYPE_CHECKING:
     from mlstack.cli.commands.shell import Versions
     from mlstack.operations import app, explain, packages, params, prototypes
+
+PACKAGES = {"PACKAGE": "package", "VERSION": "version", "INSTALLED": "installed", "SUMMARY": "summary"}
+
+
+def _values(name: str) -> Any:
+    return lambda row: one_line_value(getattr(row, name))
+
+
+LISTINGS |= {
+    "SchemaList": Listing("schemas", {"NAME": "name", "DESCRIBES": "describes", "SUMMARY": "summary"}),
+    "EnvironmentList": Listing(
+        "environments",
+        {
+            "NAME": lambda row: f"{row.name} *" if row.current else row.name,
+            "CONTEXT": "context",
+            "NAMESPACE": "namespace",
+            "KUBERNETES": "kubernetes_version",
+            "EXTENDS": "extends",
+            "PROTECTED": "protected",
+        },
+        cut="CONTEXT",
+        empty="next: mlstack env add NAME",
+    ),
+    "RegistryList": Listing(
+        "registries",
+        {"NAME": "name", "PROTOCOL": "protocol", "ADDRESS": "address"},
+        empty="next: mlstack registry add NAME ADDRESS",
+    ),
+    "PackageList": Listing("packages", PACKAGES, names="package"),
+    "PrototypeList": Listing(
+        "prototypes",
+        {"PROTOTYPE": "name", "PACKAGE": "package", "INSTALLED": "installed", "SUMMARY": "summary"},
+        empty="no prototypes here yet: mlstack pkg list, then mlstack pkg install REGISTRY/PACKAGE",
+        spare={"INSTALLED": lambda cells: cells <= {"yes"}},
+    ),
+    "ComponentList": Listing(  # those of prototypes with their package, manifests with their file
+        "components",
+        {
+            "COMPONENT": "name",
+            "TYPE": "type",
+            "PROTOTYPE": "prototype",
+            "FROM": lambda row: row.package or row.file,
+            "DEPENDS ON": "depends_on",
+        },
+        empty="next: mlstack generate PROTOTYPE NAME",
+        spare={"DEPENDS ON": lambda cells: cells <= {""}},
+    ),
+    "ParamList": Listing(
+        "rows",
+        {
+            "COMPONENT": "component",
+            "PARAM": "name",
+            "VALUE": _values("value"),
+            "FROM": lambda row: "default" if row.level == "default" else row.origin,
+        },
+        names=lambda row: f"{row.component}.{row.name}",
+        cut="VALUE",
+        spare={"COMPONENT": lambda cells: len(cells) == 1},
+    ),
+}
 
 # --- the program and the app ---
 
@@ -19,13 +91,7 @@ if TYPE_CHECKING:
 @view
 def _versions(result: Versions) -> Page:
     rows = (("mlstack", result.mlstack), ("python", result.python), *result.libraries.items())
-    return Page((table("PROGRAM VERSION", rows),), (f"mlstack {result.mlstack}",))
-
-
-@view
-def _schema_list(result: app.SchemaList) -> Page:
-    rows = ((row.name, row.describes, row.summary) for row in result.schemas)
-    return Page((table("NAME DESCRIBES SUMMARY", rows),), tuple(row.name for row in result.schemas))
+    return Page((table(rows, "PROGRAM VERSION"),), (f"mlstack {result.mlstack}",))
 
 
 @view
@@ -52,24 +118,6 @@ def _environment_added(result: app.EnvironmentAdded) -> Page:
     settings += [f"extends {result.extends}"] if result.extends else []
     text = f"added environment `{result.name}`: {', '.join(settings)}"
     return sentence(text, result.name, f"next: mlstack render {result.name}")
-
-
-@view
-def _environment_list(result: app.EnvironmentList) -> Page:
-    rows = tuple(
-        (
-            f"{row.name} *" if row.current else row.name,
-            row.context,
-            row.namespace,
-            row.kubernetes_version,
-            row.extends or "",
-            yes(row.protected),
-        )
-        for row in result.environments
-    )
-    environments = table("NAME CONTEXT NAMESPACE KUBERNETES EXTENDS PROTECTED", rows, cut="CONTEXT")
-    names = tuple(row.name for row in result.environments)
-    return Page((environments,), names, () if rows else ("next: mlstack env add NAME",))
 
 
 @view
@@ -106,7 +154,7 @@ def _environment_description(result: app.EnvironmentDescription) -> Page:
         for name, value in values.items()
     ]
     blocks = facts(*rows)
-    blocks += [TextLine(""), table("COMPONENT PARAM VALUE", values)] if values else []
+    blocks += [TextLine(""), table(values, "COMPONENT PARAM VALUE")] if values else []
     return Page(tuple(blocks), (environment.name,))
 
 
@@ -146,18 +194,10 @@ def _registry_added(result: packages.RegistryAdded) -> Page:
 
 
 @view
-def _registry_list(result: packages.RegistryList) -> Page:
-    rows = tuple((row.name, row.protocol, row.address) for row in result.registries)
-    next_step = () if rows else ("next: mlstack registry add NAME ADDRESS",)
-    return Page((table("NAME PROTOCOL ADDRESS", rows),), tuple(row[0] for row in rows), next_step)
-
-
-@view
 def _registry_description(result: packages.RegistryDescription) -> Page:
     blocks = facts(("name", result.name), ("protocol", result.protocol), ("address", result.address))
-    rows = tuple((row.name, row.version, row.installed or "", row.summary) for row in result.packages)
-    blocks += [TextLine(""), table("PACKAGE VERSION INSTALLED SUMMARY", rows)]
-    return Page(tuple(blocks), tuple(row[0] for row in rows))
+    blocks += [TextLine(""), table(result.packages, {**PACKAGES, "PACKAGE": "name"})]
+    return Page(tuple(blocks), tuple(row.name for row in result.packages))
 
 
 @view
@@ -178,13 +218,6 @@ def _installed(result: packages.Installed) -> Page:
 
 
 @view
-def _package_list(result: packages.PackageList) -> Page:
-    rows = tuple((row.package, row.version, row.installed or "", row.summary) for row in result.packages)
-    packages = table("PACKAGE VERSION INSTALLED SUMMARY", rows)
-    return Page((packages,), tuple(row[0] for row in rows), notes(result))
-
-
-@view
 def _package_description(result: packages.PackageDescription) -> Page:
     blocks = facts(
         ("package", result.package),
@@ -196,8 +229,9 @@ def _package_description(result: packages.PackageDescription) -> Page:
         ("digest", result.digest),
     )
     blocks += prose(result.description)
-    rows = tuple((row.name, row.summary) for row in result.prototypes)
-    blocks += [TextLine(""), table("PROTOTYPE SUMMARY", rows)] if rows else []
+    if result.prototypes:
+        columns = {"PROTOTYPE": "name", "SUMMARY": "summary"}
+        blocks += [TextLine(""), table(result.prototypes, columns)]
     return Page(tuple(blocks), tuple(row.name for row in result.prototypes))
 
 
@@ -210,32 +244,16 @@ def _package_removed(result: packages.PackageRemoved) -> Page:
 
 
 @view
-def _prototype_list(result: prototypes.PrototypeList) -> Page:
-    rows = [(row.name, row.package, yes(row.installed), row.summary) for row in result.prototypes]
-    prototypes = table("PROTOTYPE PACKAGE INSTALLED SUMMARY", rows)
-    if all(row.installed for row in result.prototypes):
-        prototypes = table("PROTOTYPE PACKAGE SUMMARY", ((*row[:2], row[3]) for row in rows))
-    hints = notes(result)
-    if not rows and not hints:
-        hints = ("no prototypes here yet: mlstack pkg list, then mlstack pkg install REGISTRY/PACKAGE",)
-    return Page((prototypes,), tuple(row.name for row in result.prototypes), hints)
-
-
-@view
 def _prototype_matches(result: prototypes.PrototypeMatches) -> Page:
     """Show what is meant with its parameters, one line each, and what else matches in a line."""
     blocks: list[Block] = []
     for prototype in result.prototypes:
-        rows = ((param.name, param.type, _default(param)) for param in prototype.parameters)
-        blocks += [TextLine("")] if blocks else []
-        blocks += [
-            *_prototype_head(prototype),
-            TextLine(""),
-            table("PARAM TYPE DEFAULT", rows, cut="DEFAULT"),
-        ]
+        columns: Columns = {"PARAM": "name", "TYPE": "type", "DEFAULT": _default}
+        parameters = table(prototype.parameters, columns, cut="DEFAULT")
+        blocks += [*([TextLine("")] if blocks else []), *_prototype_head(prototype), TextLine(""), parameters]
     if result.others:
-        others = ((row.name, row.summary) for row in result.others)
-        blocks += [TextLine(""), table("ALSO SUMMARY", others, cut="SUMMARY")]
+        others = {"ALSO": "name", "SUMMARY": "summary"}
+        blocks += [TextLine(""), table(result.others, others, cut="SUMMARY")]
     names = (*(row.name for row in result.prototypes), *(row.name for row in result.others))
     return Page(tuple(blocks), names, (f"what each one does: mlstack prototype describe {names[0]}",))
 
@@ -298,21 +316,6 @@ def _generated(result: prototypes.Generated) -> Page:
 
 
 @view
-def _component_list(result: prototypes.ComponentList) -> Page:
-    """Show the components: those of prototypes with their package, manifests with their file."""
-    rows: list[tuple[str, ...]] = [
-        (row.name, row.type, row.prototype or "", row.package or row.file) for row in result.components
-    ]
-    heads: tuple[str, ...] = ("COMPONENT", "TYPE", "PROTOTYPE", "FROM")
-    if any(row.depends_on for row in result.components):
-        heads += ("DEPENDS ON",)
-        dependencies = [", ".join(row.depends_on) for row in result.components]
-        rows = [(*row, names) for row, names in zip(rows, dependencies, strict=True)]
-    next_step = () if rows else ("next: mlstack generate PROTOTYPE NAME",)
-    return Page((TextTable(heads, tuple(rows)),), tuple(row.name for row in result.components), next_step)
-
-
-@view
 def _component_removed(result: prototypes.ComponentRemoved) -> Page:
     lines = tuple(TextLine(f"removed `{result.name}` from {file}") for file in result.files)
     next_step = "what was applied goes from a cluster with the next `mlstack apply ENV`"
@@ -336,34 +339,18 @@ def _param_unset(result: params.ParamUnset) -> Page:
 
 
 @view
-def _param_list(result: params.ParamList) -> Page:
-    """Show values and where they were set; the component where there are several."""
-    rows = [
-        (
-            row.component,
-            row.name,
-            one_line_value(row.value),
-            "default" if row.level == "default" else row.origin,
-        )
-        for row in result.rows
-    ]
-    values = table("COMPONENT PARAM VALUE FROM", rows, cut="VALUE")
-    if len({row.component for row in result.rows}) == 1:
-        values = table("PARAM VALUE FROM", (row[1:] for row in rows), cut="VALUE")
-    return Page((values,), tuple(f"{row.component}.{row.name}" for row in result.rows), notes(result))
-
-
-@view
 def _param_diff(result: params.ParamDiff) -> Page:
     names = tuple(f"{row.component}.{row.name}" for row in result.rows)
     if not names:
         return Page((), (), (f"no parameter differs between `{result.first}` and `{result.second}`",))
-    rows = tuple(
-        (row.component, row.name, one_line_value(row.first), one_line_value(row.second))
-        for row in result.rows
-    )
-    heads = ("COMPONENT", "PARAM", result.first.upper(), result.second.upper())
-    return Page((TextTable(heads, rows, cut=heads[2]),), names)
+    first, second = result.first.upper(), result.second.upper()
+    columns = {
+        "COMPONENT": "component",
+        "PARAM": "name",
+        first: _values("first"),
+        second: _values("second"),
+    }
+    return Page((table(result.rows, columns, cut=first),), names)
 
 
 @view
@@ -382,12 +369,14 @@ def _explained_parameter(param: explain.ExplainedParameter) -> Iterator[Block]:
     yield TextLine(f"{param.name} = {value}", "head")
     if param.description:
         yield TextLine(f"  {param.description}", hang=2)
-    rows = tuple(
-        ("=>" if step.wins else "", step.layer, one_line_value(step.value) or "(removed)", str(step.where))
-        for step in reversed(param.chain)
-    )
-    if rows:
-        yield TextTable(("", "LEVEL", "VALUE", "FROM"), rows, cut="VALUE")
+    if param.chain:
+        columns: Columns = {
+            "": lambda step: "=>" if step.wins else "",
+            "LEVEL": "layer",
+            "VALUE": lambda step: one_line_value(step.value) or "(removed)",
+            "FROM": "where",
+        }
+        yield table(reversed(param.chain), columns, cut="VALUE")
     for name, reaches in groupby(param.reaches, lambda reach: reach.object):
         yield TextLine(f"  reaches {name}:")
         yield from (TextLine(f"    {reach.path} = {one_line_value(reach.value)}") for reach in reaches)

@@ -8,7 +8,18 @@ from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING, Any
 
 from mlstack.cli.page import WIDTH, Block, Page, Style, TextLine, shorten, text_width
-from mlstack.cli.views import LONGEST_LINE, count, facts, notes, one_line_value, size_and_digest, table, view
+from mlstack.cli.views import (
+    LONGEST_LINE,
+    Columns,
+    Listing,
+    count,
+    facts,
+    listing,
+    notes,
+    one_line_value,
+    size_and_digest,
+    view,
+)
 from mlstack.objects.managed_fields import FieldChange
 
 if TYPE_CHECKING:
@@ -419,22 +430,15 @@ def _history(result: HistoryResult) -> Page:
             (TextLine(f"{place}: no history yet", hang=2),),
             notes=(*notes(result), f"next: mlstack apply {result.environment}"),
         )
-    rows = tuple(
-        (
-            str(revision.number),
-            _revision_time(revision),
-            revision.who,
-            shorten(revision.what, _LONGEST_WHAT),
-            _end(revision),
-            _counts(revision),
-        )
-        for revision in result.revisions
-    )
-    return Page(
-        (table("REV WHEN WHO WHAT RESULT OBJECTS", rows, cut="OBJECTS"),),
-        tuple(str(revision.number) for revision in result.revisions),
-        notes(result),
-    )
+    columns: Columns = {
+        "REV": "number",
+        "WHEN": lambda revision: f"{revision.time[:16].replace('T', ' ')} UTC",
+        "WHO": "who",
+        "WHAT": lambda revision: shorten(revision.what, _LONGEST_WHAT),
+        "RESULT": _end,
+        "OBJECTS": _counts,
+    }
+    return listing(result, Listing("revisions", columns, names="number", cut="OBJECTS"))
 
 
 @view
@@ -474,10 +478,6 @@ def _revision_diff(result: RevisionDiff) -> Page:
 
 
 _WENT = {"create": "created", "update": "updated", "delete": "deleted"}
-
-
-def _revision_time(revision: Revision) -> str:
-    return f"{revision.time[:16].replace('T', ' ')} UTC"
 
 
 def _end(revision: Revision) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from mlstack.app import params, schema
-from mlstack.app.app import Component, Environment
+from mlstack.app.app import Environment
 from mlstack.app.app_dir import AppDir
 from mlstack.app.params import Overrides, Resolved, spelling_table
-from mlstack.app.prototype import Param, Prototype, mask_value
+from mlstack.app.prototype import Param, mask_value
 from mlstack.errors import ConfigError, NotFoundError
 from mlstack.names import nearest
 from mlstack.objects.kube_object import KubeObject
@@ -26,7 +26,7 @@ _NONE = Overrides()
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainedSetting:
-    """One layer's word on a parameter; `wins` marks the old that counts."""
+    """One layer's word on a parameter; `wins` marks the one that counts."""
 
     layer: str
     value: Any
@@ -45,13 +45,13 @@ class Reach:
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainedParameter:
-    """All about old parameter of a component."""
+    """All about one parameter of a component."""
 
     name: str
-    value: Any  # the old that counts, None if unset; masked if secret
+    value: Any  # the one that counts, None if unset; masked if secret
     unit: str
     description: str
-    layer: str  # the old that decides, empty if none says anything
+    layer: str  # the one that decides, empty if none says anything
     where: str  # its file and line
     chain: tuple[ExplainedSetting, ...]  # who said what, lowest layer first
     reaches: tuple[Reach, ...]
@@ -85,7 +85,7 @@ def explain_param(
         app: the app directory.
         component: full name of the component.
         parameter: its name or an old spelling of it; None for all that somebody has set.
-        environment: name of the environment; None leaves its layers out.
+        environment: None leaves its layers out.
         overrides: parameters for this run.
         store: keeps compiled templates and passed parameter sets.
 
@@ -97,35 +97,50 @@ def explain_param(
     explained = app.component_with_params(component)
     prototype = app.prototype(explained.prototype)
     resolved = app.resolve(explained, environment, overrides)
+    chains = resolved.chains
     if parameter is None:
-        chains = resolved.chains.items()
-        names = [name for name, chain in chains if any(setting.layer != "default" for setting in chain)]
+        names = [name for name, chain in chains.items() if any(part.layer != "default" for part in chain)]
     else:
-        names = [_canonical(prototype, parameter)]
+        names = [spelling_table(prototype.params).get(parameter, "")]
+        if not names[0]:
+            message = f"prototype `{prototype.full_name}` has no parameter `{parameter}`"
+            raise NotFoundError(message, near=nearest(parameter, prototype.params))
     place = app.environment(environment) if environment is not None else Environment(name="default")
-    probe = _Probe(Loader(app, place, overrides=overrides, store=store), explained, prototype, resolved)
+    loader = Loader(app, place, overrides=overrides, store=store)
+
+    def rendered(values: Mapping[str, Any]) -> Rendered:
+        return loader.from_values(explained, prototype, replace(resolved, values=values))
+
+    before, fault = None, ""
+    try:
+        before = rendered(resolved.values)
+    except ConfigError as error:  # who set what is most wanted when the values do not go together
+        fault = f"nothing is rendered as it is now: {error.message}"
+    parameters = []
+    for name in names:
+        param = prototype.params[name]
+        reaches, note = ((), fault) if before is None else _reaches(param, resolved, before, rendered)
+        parameters.append(_explained(param, resolved, reaches, note))
     return ExplainResult(
         component=explained.full_name,
         environment=environment or "",
         prototype=prototype.full_name,
-        parameters=tuple(_explained(prototype.params[name], resolved, probe) for name in names),
+        parameters=tuple(parameters),
     )
 
 
-def _canonical(prototype: Prototype, name: str) -> str:
-    canonical = spelling_table(prototype.params).get(name)
-    if canonical is None:
-        raise NotFoundError(
-            f"prototype `{prototype.full_name}` has no parameter `{name}`",
-            near=nearest(name, prototype.params),
-        )
-    return canonical
-
-
-def _explained(param: Param, resolved: Resolved, probe: _Probe) -> ExplainedParameter:
+def _explained(param: Param, resolved: Resolved, reaches: tuple[Reach, ...], note: str) -> ExplainedParameter:
     chain = tuple(resolved.chains.get(param.name, ()))
     last = chain[-1] if chain else None
-    reaches, notes = probe.reaches(param)
+    settings = (
+        ExplainedSetting(
+            layer=setting.layer,
+            value=mask_value(setting.value, param),
+            where=str(setting.origin),
+            wins=setting is last,
+        )
+        for setting in chain
+    )
     return ExplainedParameter(
         name=param.name,
         value=mask_value(resolved.values.get(param.name), param),
@@ -133,67 +148,38 @@ def _explained(param: Param, resolved: Resolved, probe: _Probe) -> ExplainedPara
         description=param.description,
         layer=last.layer if last else "",
         where=str(last.origin) if last else "",
-        chain=tuple(
-            ExplainedSetting(
-                layer=setting.layer,
-                value=mask_value(setting.value, param),
-                where=str(setting.origin),
-                wins=setting is last,
-            )
-            for setting in chain
-        ),
+        chain=tuple(settings),
         reaches=reaches,
-        notes=notes,
+        notes=(note,) if note else (),
     )
 
 
-class _Probe:
-    """Finds the fields that a parameter decides, by rendering with other values of it."""
-
-    def __init__(
-        self, loader: Loader, component: Component, prototype: Prototype, resolved: Resolved
-    ) -> None:
-        self._loader, self._component = loader, component
-        self._prototype, self._resolved = prototype, resolved
-        self._before: Rendered | None = None
-        self._fault = ""
+def _reaches(
+    param: Param, resolved: Resolved, before: Rendered, rendered: Callable[[Mapping[str, Any]], Rendered]
+) -> tuple[tuple[Reach, ...], str]:
+    """Find the fields a parameter decides by rendering with other values; a remark says why none is."""
+    current = resolved.values.get(param.name)
+    note = "no other value could be tried with the other parameters as they are"
+    for value in params.values(param, current):
+        if value == current or schema.check_value(param, value):
+            continue
         try:
-            self._before = self._rendered(resolved)
-        except ConfigError as error:  # who set what is most wanted when the values do not go together
-            self._fault = f"nothing is rendered as it is now: {error.message}"
-
-    def reaches(self, param: Param) -> tuple[tuple[Reach, ...], tuple[str, ...]]:
-        """Give the fields a parameter decides, and a remark if it could not be tried."""
-        if self._before is None:
-            return (), (self._fault,)
-        current = self._resolved.values.get(param.name)
-        tried = False
-        for value in params.values(param, current):
-            if value == current or schema.check_value(param, value):
-                continue
-            try:
-                values = {**self._resolved.values, param.name: value}
-                after = self._rendered(replace(self._resolved, values=values))
-            except ConfigError:  # other parameters may forbid this value
-                continue
-            tried = True
-            reaches = tuple(
-                replace(reach, value=mask_value(reach.value, param))
-                for reach in _differences(self._before, after)
-                if params.INVENTED_KEY not in reach.object.casefold()
-            )
-            if reaches:
-                return reaches, ()
-        if not tried:
-            return (), ("no other value could be tried with the other parameters as they are",)
-        return (), ("it changes no field with the other parameters as they are",)
-
-    def _rendered(self, resolved: Resolved) -> Rendered:
-        return self._loader.from_values(self._component, self._prototype, resolved)
+            after = rendered({**resolved.values, param.name: value})
+        except ConfigError:  # other parameters may forbid this value
+            continue
+        reaches = tuple(
+            replace(reach, value=mask_value(reach.value, param))
+            for reach in _differences(before, after)
+            if params.INVENTED_KEY not in reach.object.casefold()
+        )
+        if reaches:
+            return reaches, ""
+        note = "it changes no field with the other parameters as they are"
+    return (), note
 
 
 def _differences(before: Rendered, after: Rendered) -> Iterator[Reach]:
-    """Compare two renders of old component, object by object."""
+    """Compare two renders of one component, object by object."""
     for old, new in _pairs(before.objects, after.objects):
         if old is None or new is None:
             only = old or new

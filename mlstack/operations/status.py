@@ -1,6 +1,7 @@
 """`status`: whether what was applied works, and why not: component, object, pods."""
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from mlstack.app.app import Component
 from mlstack.app.app_dir import AppDir
@@ -14,15 +15,28 @@ from mlstack.deploy.prune import candidates
 from mlstack.deploy.result import ComponentStatus, LeftOver, ObjectStatus, PodStatus, StatusResult
 from mlstack.deploy.target import ResolvedTarget, Target, resolve
 from mlstack.errors import ClusterError, ForbiddenError
-from mlstack.kube.client import Cluster, ObjectRef, Opener
-from mlstack.objects.kube_object import DesiredState, KubeObject, selector
+from mlstack.kube.client import ObjectRef, Opener
+from mlstack.objects.kube_object import KubeObject, selector
 from mlstack.operations import row
 from mlstack.readiness.evaluate import Logs, ResourceStatus, inspect
-from mlstack.readiness.operators import Operator, how_to_install, is_unseen, operator_of
+from mlstack.readiness.operators import how_to_install, is_unseen, operator_of
 from mlstack.readiness.watcher import UNSEEN, ReadinessWatcher
 
 # How often it is looked whether what was going is gone.
 _AGAIN_S = 2.0
+
+
+class Surplus(NamedTuple):
+    """What an environment has in the cluster that its files no longer bring."""
+
+    left_over: tuple[LeftOver, ...] = ()
+    going: tuple[str, ...] = ()  # which of its namespaces are being deleted, and what holds them
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_going(self) -> bool:
+        """Tell whether any of it is being deleted."""
+        return bool(self.going) or any(row.is_terminating for row in self.left_over)
 
 
 def status(target: Target, *, opener: Opener, clock: Clock) -> StatusResult:
@@ -32,18 +46,19 @@ def status(target: Target, *, opener: Opener, clock: Clock) -> StatusResult:
         ConfigError: a file, parameter or template is wrong.
         ClusterError: the cluster cannot be asked or is another one.
     """
-    report = _Report(resolve(target, opener, confined=False), clock)
-    seen, notes = inspect(
-        report.wanted,
-        report.resolved.cluster,
+    resolved = resolve(target, opener, confined=False)
+    cluster, state = resolved.cluster, resolved.state
+    wanted = placed(state.objects, cluster)
+    statuses, notes = inspect(
+        wanted,
+        cluster,
         now_s=clock.now_s(),
-        wait_for_load_balancer=report.resolved.place.wait_for_load_balancer,
-        labels=report.labels,
-        rules=report.resolved.rules,
-        logs=Logs.of_state(report.resolved.cluster, report.resolved.state),
+        wait_for_load_balancer=resolved.place.wait_for_load_balancer,
+        labels=selector(app=state.app, environment=state.environment),
+        rules=resolved.rules,
+        logs=Logs.of_state(cluster, state),
     )
-    report.find_left_over(seen)
-    return report.of(seen, notes)
+    return _result(resolved, statuses, _surplus(resolved, wanted, statuses), notes)
 
 
 def watch(
@@ -56,148 +71,111 @@ def watch(
 ) -> StatusResult:
     """Judge every object again whenever one changes, until all of them work; gives what was seen last.
 
-    Args:
-        target: what to look at.
-        opener: opens a cluster by its context.
-        clock: tells the time.
-        on_change: called with everything, once at first and then whenever something is another.
-        timeout_s: seconds after which it ends whatever is seen; None for never.
+    `on_change` is called with everything, once at first and then whenever something is another; `timeout_s`
+    are seconds after which it ends whatever is seen, None for never.
 
     Raises:
         ConfigError: a file, parameter or template is wrong.
         ClusterError: the cluster cannot be asked or is another one.
     """
-    report = _Report(resolve(target, opener, confined=False), clock)
-    resolved = report.resolved
+    resolved = resolve(target, opener, confined=False)
+    cluster, state = resolved.cluster, resolved.state
+    wanted = placed(state.objects, cluster)
     watcher = ReadinessWatcher(
-        resolved.cluster,
-        report.wanted,
+        cluster,
+        wanted,
         clock=clock,
-        labels=report.labels,
+        labels=selector(app=state.app, environment=state.environment),
         wait_for_load_balancer=resolved.place.wait_for_load_balancer,
         everything=True,
         rules=resolved.rules,
-        logs=Logs.of_state(resolved.cluster, resolved.state),
+        logs=Logs.of_state(cluster, state),
     )
     ends_s = None if timeout_s is None else clock.now_s() + timeout_s
-    last: StatusResult | None = None
+    surplus, looked_s = Surplus(), None
+    last = None
     with watcher:
-        for seen in watcher.rounds():
-            is_late = ends_s is not None and clock.now_s() >= ends_s
-            if not is_late and any(one.readiness is UNSEEN for one in seen):
+        for statuses in watcher.rounds():
+            now_s = clock.now_s()
+            is_late = ends_s is not None and now_s >= ends_s
+            if not is_late and any(status.readiness is UNSEEN for status in statuses):
                 continue
-            report.follow_left_over(seen)
-            found = report.of(seen, (*watcher.notes, *_outage(watcher)))
-            if found != last:
-                on_change(found)
-            last = found
-            if found.ok or is_late:
+            if looked_s is None or (surplus.is_going and now_s - looked_s >= _AGAIN_S):
+                surplus, looked_s = _surplus(resolved, wanted, statuses, before=surplus), now_s
+            outage = watcher.outage()
+            notes = (*watcher.notes, *([outage.message] if outage is not None else []))
+            result = _result(resolved, statuses, surplus, notes)
+            if result != last:
+                on_change(result)
+            last = result
+            if result.ok or is_late:
                 break
-    return last if last is not None else report.of((), ())
+    return last if last is not None else _result(resolved, (), surplus, ())
 
 
-def _outage(watcher: ReadinessWatcher) -> tuple[str, ...]:
-    error = watcher.outage()
-    return (error.message,) if error is not None else ()
-
-
-class _Report:
-    """Writes down what is seen of one environment."""
-
-    def __init__(self, resolved: ResolvedTarget, clock: Clock) -> None:
-        self.resolved, self._clock = resolved, clock
-        self.wanted = placed(resolved.state.objects, resolved.cluster)
-        self.labels = selector(app=resolved.state.app, environment=resolved.state.environment)
-        self._left_over: tuple[LeftOver, ...] = ()
-        self._notes: tuple[str, ...] = ()
-        self._going: tuple[str, ...] = ()
-        self._found_s = 0.0
-
-    def follow_left_over(self, seen: Sequence[ResourceStatus]) -> None:
-        """Look up what the files no longer bring, once, and again from time to time while any of it goes."""
-        is_first, is_going = not self._found_s, self._going or self._is_terminating
-        if is_first or (is_going and self._clock.now_s() - self._found_s >= _AGAIN_S):
-            self.find_left_over(seen)
-
-    @property
-    def _is_terminating(self) -> bool:
-        return any(row.is_terminating for row in self._left_over)
-
-    def find_left_over(self, seen: Sequence[ResourceStatus]) -> None:
-        """Look up what the inventory has and the files no longer bring."""
-        state, cluster = self.resolved.state, self.resolved.cluster
-        self._found_s = self._clock.now_s()
-        brought = [_as_it_is(one) for one in seen]
-        try:
-            self._going = tuple(_namespaces_going(self.wanted, state, cluster))
-            inventory = inventory_store.load(
-                cluster, app=state.app, environment=state.environment, namespace=state.namespace
-            )
-            if not inventory.exists and any(one.live for one in seen):
-                inventory = inventory_store.find_by_labels(cluster, inventory)
-            changes = candidates(self.resolved, inventory, brought).changes
-            going = [change for change in changes if _is_going(change)]
-            held = dict(
-                zip(
-                    (one.identity for one in going),
-                    holders(cluster, [_gone(change) for change in going]),
-                    strict=True,
-                )
-            )
-        except ClusterError as error:
-            self._notes = (f"what the files no longer bring may be missing: {error.message}",)
-            return
-        self._notes = inventory.notes
-        self._left_over = tuple(
-            _left_over(change, held.get(change.identity))
-            for change in changes
-            if held.get(change.identity, "") is not None  # gone meanwhile
+def _surplus(
+    resolved: ResolvedTarget,
+    wanted: Sequence[KubeObject],
+    statuses: Sequence[ResourceStatus],
+    *,
+    before: Surplus = Surplus(),  # noqa: B008 - it never changes
+) -> Surplus:
+    """Look up what the inventory has and the files no longer bring; as before where that cannot be seen."""
+    state, cluster = resolved.state, resolved.cluster
+    brought = [_unchanged(status) for status in statuses]
+    going = before.going
+    try:
+        going = tuple(_namespaces_going(resolved, wanted))
+        inventory = inventory_store.load(
+            cluster, app=state.app, environment=state.environment, namespace=state.namespace
         )
-
-    def of(self, seen: Sequence[ResourceStatus], notes: Sequence[str]) -> StatusResult:
-        """Give the whole state."""
-        resolved, state = self.resolved, self.resolved.state
-        app, environment = resolved.target.app, resolved.place.name
-        rows = tuple(_component(app, name, seen, environment) for name in state.components)
-        return StatusResult(
-            ok=all(row.ok for row in rows) and not self._going and not self._is_terminating,
-            app=state.app,
-            environment=state.environment,
-            namespace=state.namespace,
-            context=resolved.place.context,
-            components=rows,
-            left_over=self._left_over,
-            notes=(*state.notes, *self._going, *self._notes, *notes),
+        if not inventory.exists and any(status.live for status in statuses):
+            inventory = inventory_store.find_by_labels(cluster, inventory)
+        changes = candidates(resolved, inventory, brought).changes
+        terminating = [
+            change for change in changes if change.found and change.found.metadata.get("deletionTimestamp")
+        ]
+        held_by = holders(cluster, [Gone(ref_of(change), change.live_uid) for change in terminating])
+        held = {change.identity: holder for change, holder in zip(terminating, held_by, strict=True)}
+    except ClusterError as error:
+        note = f"what the files no longer bring may be missing: {error.message}"
+        return Surplus(before.left_over, going, (note,))
+    left_over = []
+    for change in changes:
+        holder = held.get(change.identity, "")
+        if holder is None:  # gone meanwhile
+            continue
+        is_terminating = change.identity in held
+        left_over.append(
+            row(
+                LeftOver,
+                change.identity,
+                object=str(change.identity),
+                component=change.component,
+                is_kept=change.action == "kept",
+                is_terminating=is_terminating,
+                reason=holder if is_terminating else change.reason,
+            )
         )
+    return Surplus(tuple(left_over), going, inventory.notes)
 
 
-def _as_it_is(seen: ResourceStatus) -> Change:
-    uid = str(seen.live["metadata"].get("uid") or "") if seen.live else ""
-    wanted = seen.wanted
+def _unchanged(status: ResourceStatus) -> Change:
+    wanted = status.wanted
     return Change(
         identity=wanted.identity,
         component=wanted.component,
         api_version=wanted.api_version,
         action="unchanged",
         desired=wanted,
-        live_uid=uid,
+        live_uid=str(status.live["metadata"].get("uid") or "") if status.live else "",
     )
 
 
-def _is_going(change: Change) -> bool:
-    return change.found is not None and bool(change.found.metadata.get("deletionTimestamp"))
-
-
-def _gone(change: Change) -> Gone:
-    return Gone(ref_of(change), change.live_uid)
-
-
-def _namespaces_going(wanted: Sequence[KubeObject], state: DesiredState, cluster: Cluster) -> Iterator[str]:
-    """Say which of the environment's namespaces are being deleted, and what holds them."""
-    for name in namespaces_of(wanted, state):
-        ref = ObjectRef("v1", "Namespace", "", name)
+def _namespaces_going(resolved: ResolvedTarget, wanted: Sequence[KubeObject]) -> Iterator[str]:
+    for name in namespaces_of(wanted, resolved.state):
         try:
-            live = cluster.get(ref)
+            live = resolved.cluster.get(ObjectRef("v1", "Namespace", "", name))
         except ForbiddenError:  # whoever may work in one namespace only may not read namespaces
             continue
         if live is not None and live["metadata"].get("deletionTimestamp"):
@@ -205,29 +183,32 @@ def _namespaces_going(wanted: Sequence[KubeObject], state: DesiredState, cluster
             yield f"namespace `{name}` is terminating, and all that it holds goes with it{held}"
 
 
-def _left_over(change: Change, held: str | None) -> LeftOver:
-    """Give a row; `held` says what holds an object that is being deleted."""
-    return row(
-        LeftOver,
-        change.identity,
-        object=str(change.identity),
-        component=change.component,
-        is_kept=change.action == "kept",
-        is_terminating=held is not None,
-        reason=change.reason if held is None else held,
+def _result(
+    resolved: ResolvedTarget,
+    statuses: Sequence[ResourceStatus],
+    surplus: Surplus,
+    notes: Sequence[str],
+) -> StatusResult:
+    state, environment = resolved.state, resolved.place.name
+    components = []
+    for name in state.components:
+        own = [status for status in statuses if status.wanted.component == name]
+        objects = tuple(_object(status, _hint(resolved.target.app, status, environment)) for status in own)
+        is_fine = all(status.readiness.is_fine for status in own)
+        components.append(ComponentStatus(name=name, ok=is_fine, objects=objects))
+    return StatusResult(
+        ok=all(component.ok for component in components) and not surplus.is_going,
+        app=state.app,
+        environment=state.environment,
+        namespace=state.namespace,
+        context=resolved.place.context,
+        components=tuple(components),
+        left_over=surplus.left_over,
+        notes=(*state.notes, *surplus.going, *surplus.notes, *notes),
     )
 
 
-def _component(app: AppDir, name: str, seen: Sequence[ResourceStatus], environment: str) -> ComponentStatus:
-    own = [one for one in seen if one.wanted.component == name]
-    return ComponentStatus(
-        name=name,
-        ok=all(one.readiness.is_fine for one in own),
-        objects=tuple(_object(one, _hint(app, one, environment)) for one in own),
-    )
-
-
-def _object(seen: ResourceStatus, hint: str) -> ObjectStatus:
+def _object(status: ResourceStatus, hint: str) -> ObjectStatus:
     pods = tuple(
         PodStatus(
             name=str(pod["metadata"]["name"]),
@@ -235,9 +216,9 @@ def _object(seen: ResourceStatus, hint: str) -> ObjectStatus:
             reason=readiness.reason,
             node=str((pod.get("spec") or {}).get("nodeName") or ""),
         )
-        for pod, readiness in seen.pods
+        for pod, readiness in status.pods
     )
-    identity, readiness = seen.wanted.identity, seen.readiness
+    identity, readiness = status.wanted.identity, status.readiness
     return row(
         ObjectStatus,
         identity,
@@ -249,27 +230,21 @@ def _object(seen: ResourceStatus, hint: str) -> ObjectStatus:
     )
 
 
-def _hint(app: AppDir, seen: ResourceStatus, environment: str) -> str:
+def _hint(app: AppDir, status: ResourceStatus, environment: str) -> str:
     """Say what to do about the troubles that have a usual cure."""
-    name = seen.wanted.component
-    if seen.readiness.state == "missing":
+    wanted = status.wanted
+    name = wanted.component
+    if status.readiness.state == "missing":
         return f"mlstack apply {environment} -c {name}"
-    if is_unseen(seen.wanted.data, seen.readiness):
-        operator = operator_of(seen.wanted.api_version, seen.wanted.kind)
-        return _operator_hint(operator, environment) if operator else ""
-    if seen.readiness.resource and _takes(app, name, "num_gpus"):
-        return (
-            "add GPU nodes with the device plugin,"
-            f" or: mlstack param set --env={environment} {name} num_gpus 0"
-        )
+    if is_unseen(wanted.data, status.readiness):
+        operator = operator_of(wanted.api_version, wanted.kind)
+        if operator is None:
+            return ""
+        flags = ", its `--namespace` and `--enable-scheme`" if operator.job_kind else ""
+        install = how_to_install(operator, environment)
+        return f"look at the Deployment of the {operator.name}{flags}; {install}"
+    component = app.component(name) if status.readiness.resource else None
+    if isinstance(component, Component) and "num_gpus" in app.prototype(component.prototype).params:
+        fewer = f"mlstack param set --env={environment} {name} num_gpus 0"
+        return f"add GPU nodes with the device plugin, or: {fewer}"
     return ""
-
-
-def _operator_hint(operator: Operator, environment: str) -> str:
-    flags = ", its `--namespace` and `--enable-scheme`" if operator.job_kind else ""
-    return f"look at the Deployment of the {operator.name}{flags}; {how_to_install(operator, environment)}"
-
-
-def _takes(app: AppDir, name: str, parameter: str) -> bool:
-    component = app.component(name)
-    return isinstance(component, Component) and parameter in app.prototype(component.prototype).params
