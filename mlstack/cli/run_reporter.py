@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from mlstack.cli import views_deploy
 from mlstack.cli.output import ClosedOutputError, emit, is_terminal, say, stop_writing, write
@@ -24,28 +24,8 @@ if TYPE_CHECKING:
 # --- the question ---
 
 
-class Plan(Protocol):
-    """What has to be known about a run before it starts."""
-
-    @property
-    def report(self) -> ChangeReport:
-        """What would be done."""
-
-    @property
-    def destructive(self) -> bool:
-        """Whether something is deleted, if only to be made anew."""
-
-    @property
-    def changes_existing(self) -> bool:
-        """Whether something that exists changes or goes."""
-
-    @property
-    def protected(self) -> bool:
-        """Whether the environment wants its name typed for every change."""
-
-
 def confirmed(
-    plan: Plan, verb: str, session: Session, *, yes: bool | None = None, always: bool = False
+    plan: ApplyPlan, verb: str, session: Session, *, yes: bool | None = None, always: bool = False
 ) -> bool:
     """Tell whether a run may start.
 
@@ -58,32 +38,29 @@ def confirmed(
         UsageError: nobody can be asked, and no option answers; or `--yes-i-mean` names another environment.
     """
     report, ports = plan.report, session.ports
-    if is_meant(report.environment, session) or report.ok:
+    environment = report.environment
+    if is_meant(environment, session) or report.ok:
         return True
     interactive = ports.interactive()
     is_sure = session.given["yes"] if yes is None else yes
     at_stake = always or (plan.changes_existing if interactive else plan.destructive)
-    needs_answer = plan.protected or (not is_sure and at_stake)
-    if needs_answer and not interactive:  # a person sees them with the changes
+    if not plan.protected and (is_sure or not at_stake):
+        return True
+    if not interactive:  # a person sees them with the changes
         for note in report.notes:
             say(f"note: {note}")
-    place = f"`{report.environment}` (context {report.context}, namespace {report.namespace})"
+    place = f"`{environment}` (context {report.context}, namespace {report.namespace})"
+    counts = [f"{action} {n}" for action, n in report.counts.items() if action not in ("unchanged", "kept")]
+    *others, last = counts
+    what = f"`{verb}` would {', '.join(others)}{' and ' if others else ''}{last} object"
+    what += "" if last.endswith(" 1") else "s"
     if plan.protected:
-        return name_typed(
-            report.environment,
-            session,
-            what=f"`{verb}` would {_counts_text(report)} there",
-            action=f"{verb} this in {place}",
-            report=report,
-        )
-    if not needs_answer:
-        return True
+        action = f"{verb} this in {place}"
+        return name_typed(environment, session, what=f"{what} there", action=action, report=report)
     if not interactive:
-        what = f"`{verb}` would {_counts_text(report)} in `{report.environment}`"
         raise UsageError(
-            f"{what}, and nobody is here to confirm it",
-            hint=f"nothing was done; see `mlstack {verb} {report.environment} --dry-run`,"
-            " then repeat with --yes",
+            f"{what} in `{environment}`, and nobody is here to confirm it",
+            hint=f"nothing was done; see `mlstack {verb} {environment} --dry-run`, then repeat with --yes",
         )
     show(views_deploy.change_summary(report), to_stderr=True)
     if ports.ask(f"{verb.capitalize()} this in {place}?"):
@@ -110,14 +87,9 @@ def is_meant(environment: str, session: Session) -> bool:
 def name_typed(
     environment: str, session: Session, *, what: str, action: str, report: ChangeReport | None = None
 ) -> bool:
-    """Tell whether a person typed the name of a protected environment.
+    """Tell whether a person typed the name of a protected environment, shown the changes of `report`.
 
-    Args:
-        environment: the name.
-        session: who can be asked.
-        what: what would be done, for a message.
-        action: what would be done, for the question.
-        report: shown before the question.
+    `what` would be done, as a message says it, and `action`, as a question does.
 
     Raises:
         UsageError: nobody can be asked.
@@ -133,14 +105,6 @@ def name_typed(
         return True
     say("nothing was done")
     return False
-
-
-def _counts_text(report: ChangeReport) -> str:
-    words = [
-        f"{action} {count}" for action, count in report.counts.items() if action not in ("unchanged", "kept")
-    ]
-    objects = "object" if words[-1].endswith(" 1") else "objects"
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words) + f" {objects}"
 
 
 # --- the run ---
@@ -182,15 +146,16 @@ class Reporter:
     def _print(self, name: str) -> None:
         line = self._ended.pop(name)
         if self._prints:
-            with _printing():
-                show(Page((line,)))
+            _print(line)
 
 
-@contextmanager
-def _printing() -> Iterator[None]:
-    """Print something of a run, which neither ends nor fails because nobody can read of it any more."""
+def _print(what: TextLine | RunResult, output_format: str = "table") -> None:
+    """Print a part of a run, which neither ends nor fails because nobody can read of it any more."""
     try:
-        yield
+        if isinstance(what, TextLine):
+            show(Page((what,)))
+        else:
+            emit(what, output_format)
     except ClosedOutputError:
         stop_writing()
     except ConfigError as error:
@@ -198,7 +163,7 @@ def _printing() -> Iterator[None]:
 
 
 @contextmanager
-def reporting(report: ChangeReport, output_format: str) -> Iterator[OnEvent]:
+def reporting(report: ChangeReport, output_format: str, *, is_second: bool = False) -> Iterator[OnEvent]:
     """Give what prints a run's events; when it fails half-way, what was done is summed up first."""
     reporter = Reporter(report, output_format)
     try:
@@ -207,20 +172,22 @@ def reporting(report: ChangeReport, output_format: str) -> Iterator[OnEvent]:
         reporter.flush()
         partial = getattr(error, "partial", None)
         if partial is not None:
-            finish(partial, output_format)
+            sum_up(partial, output_format, is_second=is_second)
         raise
     reporter.flush()
 
 
-def finish(result: RunResult, output_format: str) -> int:
-    """Print the end of a run; in table form its objects were printed as they came."""
-    with _printing():
-        if output_format == "table":
-            show(Page((views_deploy.summary_line(result),)))
-        else:
-            emit(result, output_format)
+def sum_up(result: RunResult, output_format: str, *, is_second: bool = False) -> int:
+    """Print the end of a run; in table form its objects were printed as they came.
+
+    Of a run and the second one that goes back only the first gives a result for programs.
+    """
+    if output_format == "table":
+        _print(views_deploy.summary_line(result))
+    elif not is_second:
+        _print(result, output_format)
     was_written = any(row.outcome in ("created", "updated", "recreated") for row in result.objects)
-    if output_format == "table" and result.ok and not result.dry_run and was_written:
+    if output_format == "table" and result.ok and not result.dry_run and was_written and not is_second:
         say(f"next: mlstack status {result.environment}")
     return 0 if result.ok else 1
 
@@ -231,9 +198,10 @@ def going_back(plan: ApplyPlan, output_format: str, *, clock: Clock) -> Iterator
     if plan.options.on_failure != "rollback":
         yield plan
         return
+    from mlstack.deploy import rollback
     from mlstack.operations import deploy
 
-    known = deploy.known_good(plan, clock=clock)
+    known = rollback.known_good(plan, clock=clock)
     with deploy.locked_to_the_end(plan) as locked:
         try:
             yield locked
@@ -254,26 +222,13 @@ def _go_back(
             say(f"note: {note}")
         if retreat.proposal is None:
             return
-        reporter = Reporter(retreat.proposal.report, output_format)
-        try:
-            result = deploy.apply(retreat.proposal, clock=clock, on_event=reporter)
-        except BaseException as cut_off:  # an interruption carries a partial result as well
-            reporter.flush()
-            _sum_up(getattr(cut_off, "partial", None), output_format)
-            raise
-        reporter.flush()
+        with reporting(retreat.proposal.report, output_format, is_second=True) as on_event:
+            result = deploy.apply(retreat.proposal, clock=clock, on_event=on_event)
     except MlstackError as second:
         say(f"note: the rollback failed too: {second.message}")
         return
-    _sum_up(result, output_format)
+    sum_up(result, output_format, is_second=True)
     say(f"rolled back; see `mlstack history {plan.environment}`")
-
-
-def _sum_up(result: RunResult | None, output_format: str) -> None:
-    """Sum a rollback up in table form alone: of two runs only one result goes to stdout."""
-    if result is not None and output_format == "table":
-        with _printing():
-            show(Page((views_deploy.summary_line(result),)))
 
 
 # --- `status --watch`: the whole tree again on a terminal, one line a change elsewhere ---
@@ -290,19 +245,12 @@ def showing(output_format: str) -> Iterator[Callable[[StatusResult], None]]:
         with page.redrawing() as redraw:
             yield lambda result: redraw(views.page(result))
     else:
-        yield ProgressLines()
+        known: dict[str, tuple[str, str]] = {}
 
-
-class ProgressLines:
-    """Prints a line for every object whose state or reason is another than before."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[str, str]] = {}
-
-    def __call__(self, result: StatusResult) -> None:
-        """Take the whole state."""
-        for component in result.components:
-            for row in component.objects:
-                if self._known.get(row.object) != (row.state, row.reason):
-                    self._known[row.object] = (row.state, row.reason)
+        def print_changes(result: StatusResult) -> None:
+            for row in (row for component in result.components for row in component.objects):
+                if known.get(row.object) != (row.state, row.reason):
+                    known[row.object] = (row.state, row.reason)
                     write(views_deploy.state_text(row.state, row.object, row.reason))
+
+        yield print_changes

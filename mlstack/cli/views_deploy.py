@@ -27,13 +27,12 @@ if TYPE_CHECKING:
     from mlstack.deploy.history import Revision
     from mlstack.deploy.result import (
         ChangeReport,
-        ComponentStatus,
         ObjectChange,
         PodStatus,
         RunResult,
         StatusResult,
     )
-    from mlstack.operations.deploy import PlannedWait, PlanResult
+    from mlstack.operations.deploy import PlanResult
     from mlstack.operations.history import (
         CompareResult,
         DriftResult,
@@ -67,7 +66,16 @@ def _change_report(result: ChangeReport) -> Page:
 @view
 def _plan_result(result: PlanResult) -> Page:
     page = _changes(result, manifests=True)
-    waits = [TextLine(_wait_text(wait), "dim", hang=2) for wait in result.waits]
+    waits = [
+        TextLine(
+            f"goes on by itself: {wait.object}"
+            if wait.goes_on
+            else f"then waits for {wait.object}, {wait.timeout_s:g} s at most",
+            "dim",
+            hang=2,
+        )
+        for wait in result.waits
+    ]
     page = replace(page, blocks=(*page.blocks[:-1], *waits, *page.blocks[-1:]))
     if result.file is None:
         return page
@@ -79,20 +87,12 @@ def change_summary(result: ChangeReport) -> Page:
     return _changes(result, manifests=False)
 
 
-def _wait_text(wait: PlannedWait) -> str:
-    if wait.goes_on:
-        return f"goes on by itself: {wait.object}"
-    return f"then waits for {wait.object}, {wait.timeout_s:g} s at most"
-
-
 def names_alone(page: Page) -> Page:
     """Give of a page about objects their heads and the last line; all else is indented below them."""
-    heads = [block for block in page.blocks[:-1] if isinstance(block, TextLine) and _is_head(block)]
+    lines = [block for block in page.blocks[:-1] if isinstance(block, TextLine)]
+    heads = [line for line in lines if line.text[:2] in ("+ ", "~ ", "- ", "  ")]
+    heads = [line for line in heads if line.text[2:3] not in (" ", "+", "~", "-")]
     return replace(page, blocks=(*heads, *page.blocks[-1:]))
-
-
-def _is_head(line: TextLine) -> bool:
-    return line.text[:2] in ("+ ", "~ ", "- ", "  ") and line.text[2:3] not in (" ", "+", "~", "-")
 
 
 def _changes(result: ChangeReport | PlanResult, *, manifests: bool) -> Page:
@@ -145,14 +145,10 @@ _MANY_LINES = 2000
 def _manifest(row: ObjectChange, environment: str) -> Iterator[Block]:
     if row.manifest is None:
         return
-    lines = [TextLine(f"  + {line}", "add") for line in _manifest_lines(row.manifest)]
-    yield from _beginning(lines, f", as `mlstack render {environment} -c {row.component}` prints them")
-
-
-def _manifest_lines(manifest: Mapping[str, Any]) -> Iterator[str]:
     from mlstack.yaml import write
 
-    return (_bounded(line) for line in write.to_yaml(manifest).splitlines())
+    lines = [TextLine(f"  + {_bounded(line)}", "add") for line in write.to_yaml(row.manifest).splitlines()]
+    yield from _beginning(lines, f", as `mlstack render {environment} -c {row.component}` prints them")
 
 
 def _beginning(lines: Sequence[TextLine], where: str = "") -> Iterator[TextLine]:
@@ -264,7 +260,13 @@ def _validated(result: ValidateResult) -> Page:
 def _status(result: StatusResult) -> Page:
     blocks: list[Block] = []
     for component in result.components:
-        blocks += _component_status(component)
+        blocks.append(TextLine(f"{component.name}: {'ready' if component.ok else 'not ready'}", "head"))
+        for row, after in zip_longest(component.objects, component.objects[1:]):
+            blocks.append(_state(row.state, row.object, f": {row.reason}" if row.reason else "", indent=2))
+            for _, pods in groupby(row.pods, lambda pod: (pod.state, pod.reason)):
+                blocks += _pods(list(pods))
+            if row.hint and (after is None or after.hint != row.hint):
+                blocks.append(TextLine(f"      hint: {row.hint}", hang=12))
     blocks += _left_over(result)
     blocks += [TextLine(f"note: {note}", hang=2) for note in result.notes]
     return Page(
@@ -287,16 +289,6 @@ def _left_over(result: StatusResult) -> Iterator[Block]:
             yield TextLine(f"  {word:<8} {row.object}{origin}{reason}", "dim", hang=11)
     if not all(row.is_kept or row.is_terminating for row in result.left_over):
         yield TextLine(f"      hint: mlstack apply {result.environment} deletes what is surplus", hang=12)
-
-
-def _component_status(component: ComponentStatus) -> Iterator[Block]:
-    yield TextLine(f"{component.name}: {'ready' if component.ok else 'not ready'}", "head")
-    for row, after in zip_longest(component.objects, component.objects[1:]):
-        yield _state(row.state, row.object, f": {row.reason}" if row.reason else "", indent=2)
-        for _, pods in groupby(row.pods, lambda pod: (pod.state, pod.reason)):
-            yield from _pods(list(pods))
-        if row.hint and (after is None or after.hint != row.hint):
-            yield TextLine(f"      hint: {row.hint}", hang=12)
 
 
 # A job of sixty workers that wait for the same thing says so once.
@@ -327,11 +319,8 @@ def verdict(result: StatusResult) -> TextLine:
 
 
 def _state(state: State, name: str, tail: str, *, indent: int) -> TextLine:
-    style: Style = _STATE_STYLES.get(state, "change")
-    return TextLine(f"{'':{indent}}{state:<8} {name}{tail}", style, hang=indent + 9)
-
-
-_STATE_STYLES: Mapping[State, Style] = {"ready": "add", "done": "add", "suspended": "dim", "failed": "remove"}
+    styles: Mapping[State, Style] = {"ready": "add", "done": "add", "suspended": "dim", "failed": "remove"}
+    return TextLine(f"{'':{indent}}{state:<8} {name}{tail}", styles.get(state, "change"), hang=indent + 9)
 
 
 @view

@@ -484,11 +484,6 @@ def plan_delete(
     return plan
 
 
-def delete(plan: ApplyPlan, *, clock: Clock, on_event: OnEvent = silent) -> RunResult:
-    """Delete what the plan says; raises as `apply`."""
-    return apply(plan, clock=clock, on_event=on_event)
-
-
 # --- `rollback`: go back to an earlier revision, asked for or after an apply that failed ---
 
 
@@ -512,22 +507,6 @@ def plan_rollback(
 
     goal = rollback.earlier_goal(target, opener, number=number, options=options, clock=clock)
     return rollback.to_earlier(_plan(goal.resolved, options, what=goal.what, may_be_empty=True), goal)
-
-
-def rollback(plan: ApplyPlan, *, clock: Clock, on_event: OnEvent = silent) -> RunResult:
-    """Go back as the plan says, which becomes a revision of its own; raises as `apply`."""
-    return apply(plan, clock=clock, on_event=on_event)
-
-
-def known_good(plan: ApplyPlan, *, clock: Clock) -> LastGood | None:
-    """Give what an apply may go back to without a question, before it begins; None if nothing.
-
-    Raises:
-        ClusterError: the cluster cannot be asked, or the last revision that worked is damaged.
-    """
-    from mlstack.deploy import rollback
-
-    return rollback.known_good(plan, clock=clock)
 
 
 @contextmanager

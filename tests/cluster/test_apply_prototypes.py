@@ -87,6 +87,6 @@ def test_example_is_applied_once_and_for_all(
     assert tried.writes == ()
 
     gone = deploy.plan_delete(target, opener=opener, spare=KeepOptions(claims=False))
-    assert deploy.delete(gone, clock=clock).ok
+    assert deploy.apply(gone, clock=clock).ok
     left = deploy.plan_delete(target, opener=opener, spare=KeepOptions(claims=False))
     assert {change.action for change in left.changes.changes} <= {"kept"}

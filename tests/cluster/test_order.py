@@ -402,7 +402,7 @@ def test_what_depends_on_something_is_gone_before_it_goes(
             pods = minikube.request("GET", f"/api/v1/namespaces/{namespace}/pods")["items"]
             left.append(bool(pods))
 
-    deploy.delete(deploy.plan_delete(stack.target(), opener=stack.opener), clock=stack.clock, on_event=look)
+    deploy.apply(deploy.plan_delete(stack.target(), opener=stack.opener), clock=stack.clock, on_event=look)
     assert order == ["late", "web", "settings"]
     assert left == [True, False, False]
 

@@ -141,7 +141,7 @@ class Stack:
             options=ApplyOptions(**{"wait": False, **how}),
         )
         self.events = []
-        return deploy.rollback(plan, clock=self.clock, on_event=self.events.append)
+        return deploy.apply(plan, clock=self.clock, on_event=self.events.append)
 
     def revisions(self, environment: str = "minikube", **options: Any) -> tuple[Revision, ...]:
         """Give the history, newest first."""
@@ -164,7 +164,7 @@ class Stack:
         about, how = _split(options)
         plan = deploy.plan_delete(self.target(environment, **about), opener=self.opener, **how)
         self.events = []
-        return deploy.delete(plan, clock=self.clock, on_event=self.events.append)
+        return deploy.apply(plan, clock=self.clock, on_event=self.events.append)
 
     def status(self, environment: str = "minikube", **options: Any) -> StatusResult:
         """Judge every object."""

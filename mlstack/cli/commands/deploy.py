@@ -202,16 +202,17 @@ def apply(session: Session) -> int:
     if not how.dry_run and not run_reporter.confirmed(plan, "apply", session, yes=is_sure):
         return 1
     with run_reporter.going_back(plan, given["output"], clock=clock) as going:
-        return _carry_out(session, going, deploy.apply)
+        return _carry_out(session, going)
 
 
-def _carry_out(session: Session, plan: ApplyPlan, run: Callable[..., Any]) -> int:
+def _carry_out(session: Session, plan: ApplyPlan) -> int:
     from mlstack.cli import run_reporter
+    from mlstack.operations import deploy
 
     output = session.given["output"]
     with run_reporter.reporting(plan.report, output) as on_event:
-        result = run(plan, on_event=on_event, clock=session.ports.clock)
-    return run_reporter.finish(result, output)
+        result = deploy.apply(plan, on_event=on_event, clock=session.ports.clock)
+    return run_reporter.sum_up(result, output)
 
 
 def _refuse_decided(session: Session) -> None:
@@ -277,7 +278,7 @@ def delete(
     )
     if not given["dry_run"] and not run_reporter.confirmed(plan, "delete", session, always=True):
         return 1
-    return _carry_out(session, plan, deploy.delete)
+    return _carry_out(session, plan)
 
 
 @top.command(
@@ -309,7 +310,7 @@ def rollback(session: Session, words: list[str] | None = None) -> int:
         )
     if not how.dry_run and not run_reporter.confirmed(plan, "rollback", session, always=True):
         return 1
-    return _carry_out(session, plan, deploy.rollback)
+    return _carry_out(session, plan)
 
 
 # --- what became of it ---

@@ -251,7 +251,7 @@ def test_an_interrupted_rollback_stands_in_the_history(stack: Stack) -> None:
         stack.target(), 1, opener=stack.opener, clock=stack.clock, options=ApplyOptions(wait=False)
     )
     with pytest.raises(Interrupted):
-        deploy.rollback(plan, clock=stack.clock, on_event=at_object("one"))
+        deploy.apply(plan, clock=stack.clock, on_event=at_object("one"))
     newest = stack.revisions()[0]
     assert (newest.what, newest.result, newest.planned) == ("rollback to 1", "interrupted", 2)
 
@@ -263,7 +263,7 @@ def test_an_interrupted_deletion_stands_in_the_history(stack: Stack, components:
     stack.apply()
     plan = deploy.plan_delete(stack.target(components=components), opener=stack.opener)
     with pytest.raises(Interrupted):
-        deploy.delete(plan, clock=stack.clock, on_event=at_object("c2"))
+        deploy.apply(plan, clock=stack.clock, on_event=at_object("c2"))
     newest = stack.revisions()[0]
     assert (newest.result, newest.planned) == ("interrupted", 4 - len(components))
     assert "a" in newest.unsettled

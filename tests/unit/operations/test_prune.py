@@ -490,5 +490,5 @@ def test_a_delete_that_was_overtaken_stops(stack: Stack, clusters: Clusters) -> 
     many(stack, "a", "one", "two")
     stack.apply()
     with pytest.raises(OutdatedError, match="was deployed since this was shown"):
-        deploy.delete(late, clock=stack.clock)
+        deploy.apply(late, clock=stack.clock)
     assert listed(clusters) == ["one", "two"]
