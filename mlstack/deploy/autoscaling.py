@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 from typing import Any
 
-from mlstack.deploy.conflicts import FORCE_FIELDS, annotated
+from mlstack.deploy.target import ResolvedTarget
 from mlstack.errors import ForbiddenError, ObjectNotFoundError
-from mlstack.kube.client import Cluster, ObjectRef
+from mlstack.kube.client import ObjectRef
 from mlstack.kube.parallel import PendingResult, prefetch
 from mlstack.objects import managed_fields
-from mlstack.objects.kube_object import COMPONENT_LABEL, MANAGER, Identity, KubeObject, group_of
-from mlstack.objects.managed_fields import MISSING, Path
+from mlstack.objects.kube_object import (
+    APP_LABEL,
+    COMPONENT_LABEL,
+    ENVIRONMENT_LABEL,
+    MANAGER,
+    Identity,
+    KubeObject,
+    group_of,
+    label_of,
+    marks,
+)
+from mlstack.objects.managed_fields import FORCE_FIELDS, MISSING, Path, annotated
 
 SCALABLE = frozenset(
     {("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "ReplicaSet"), ("", "ReplicationController")}
@@ -23,16 +33,8 @@ REPLICAS = ("f:spec", "f:replicas")
 _AUTOSCALERS = (("autoscaling/v2", "HorizontalPodAutoscaler"), ("keda.sh/v1alpha1", "ScaledObject"))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Autoscaler:
-    """An autoscaler, as people name it (`HorizontalPodAutoscaler web`), and the workload it scales."""
-
-    name: str
-    target: Identity
-
-
-def autoscaler(data: Mapping[str, Any]) -> Autoscaler | None:
-    """Read what an object scales: a HorizontalPodAutoscaler, or a ScaledObject of KEDA.
+def scaled_workload(data: Mapping[str, Any]) -> Identity | None:
+    """Read what an object scales: a HorizontalPodAutoscaler, or a ScaledObject of KEDA; None for others.
 
     Deployment is what KEDA scales where the kind is not said.
     """
@@ -42,78 +44,45 @@ def autoscaler(data: Mapping[str, Any]) -> Autoscaler | None:
     target = (data.get("spec") or {}).get("scaleTargetRef") or {}
     if not isinstance(target, Mapping) or not target.get("name"):
         return None
-    metadata = data.get("metadata") or {}
-    keda = group == "keda.sh"
-    workload = Identity(
-        group_of(str(target.get("apiVersion") or ("apps/v1" if keda else ""))),
-        str(target.get("kind") or ("Deployment" if keda else "")),
-        str(metadata.get("namespace") or ""),
+    usual = ("apps/v1", "Deployment") if group == "keda.sh" else ("", "")
+    return Identity(
+        group_of(str(target.get("apiVersion") or usual[0])),
+        str(target.get("kind") or usual[1]),
+        str((data.get("metadata") or {}).get("namespace") or ""),
         str(target["name"]),
     )
-    return Autoscaler(name=f"{kind} {metadata.get('name', '')}", target=workload)
 
 
-def _by_target(objects: Iterable[Mapping[str, Any]]) -> dict[Identity, Autoscaler]:
-    return {scaler.target: scaler for data in objects if (scaler := autoscaler(data)) is not None}
-
-
-def replicas_path(definition: Mapping[str, Any] | None, version: str) -> Path:
-    """Give the field that the scale subresource of a custom resource writes, empty if it has none."""
-    for row in ((definition or {}).get("spec") or {}).get("versions") or ():
-        if row.get("name") == version:
-            path = ((row.get("subresources") or {}).get("scale") or {}).get("specReplicasPath") or ""
-            return tuple(f"f:{name}" for name in path.strip(".").split(".") if name)
-    return ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class PrunedLabels:
-    """Tells by its labels of an object that a run does not bring whether the run deletes it.
-
-    `marks` are those of the app and environment; `components` those that are looked at, None for all.
-    """
-
-    marks: Mapping[str, str]
-    components: frozenset[str] | None
-
-    def match(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether an object with these labels is deleted."""
-        component = labels.get(COMPONENT_LABEL)
-        is_ours = self.marks.items() <= labels.items() and component is not None
-        return is_ours and (self.components is None or component in self.components)
+def _by_workload(objects: Iterable[Mapping[str, Any]]) -> dict[Identity, str]:
+    """Name autoscalers as people do (`HorizontalPodAutoscaler web`), by the workload they scale."""
+    return {
+        workload: f"{data['kind']} {data['metadata'].get('name', '')}"
+        for data in objects
+        if (workload := scaled_workload(data)) is not None
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Listed:
-    """The autoscalers of a namespace by their targets: those that stay, and those that the run deletes."""
+    """The autoscalers of a namespace by their workloads: those that stay, and those that the run deletes."""
 
-    staying: Mapping[Identity, Autoscaler]
-    going: Mapping[Identity, Autoscaler]
+    staying: Mapping[Identity, str]
+    going: Mapping[Identity, str]
     complete: bool
 
 
 class Scalers:
     """Finds the autoscaler of a workload: the run's own, or the cluster's (listed once a namespace).
 
-    Args:
-        brought: every object of the run.
-        cluster: where to look for others, only if somebody asks.
-        pruned: what the run deletes; None if it deletes nothing.
+    With `prune` the run deletes what the files no longer bring.
     """
 
-    def __init__(
-        self, brought: Sequence[KubeObject], cluster: Cluster, *, pruned: PrunedLabels | None
-    ) -> None:
-        self._cluster, self._pruned, self._lock = cluster, pruned, Lock()
-        self._brought = _by_target(found.data for found in brought)
-        self._definitions = {
-            found.name: found.data for found in brought if found.kind == "CustomResourceDefinition"
-        }
+    def __init__(self, resolved: ResolvedTarget, *, prune: bool) -> None:
+        self._resolved, self._cluster, self._prune, self._lock = resolved, resolved.cluster, prune, Lock()
+        objects = [manifest.data for manifest in resolved.state.objects]
+        self._brought = _by_workload(objects)
+        self._definitions = [data for data in objects if data.get("kind") == "CustomResourceDefinition"]
         self._pending: dict[str, PendingResult[_Listed]] = {}
-
-    def brought(self, workload: KubeObject) -> Autoscaler | None:
-        """Give the autoscaler that the run itself brings for a workload."""
-        return self._brought.get(workload.identity)
 
     def loses(self, workload: KubeObject) -> bool:
         """Tell whether the run takes the autoscaler of a workload away."""
@@ -121,53 +90,67 @@ class Scalers:
 
     def has_none(self, workload: KubeObject) -> bool:
         """Tell whether nothing scales a workload after the run; false where one may not look."""
-        if self.brought(workload) is not None:
+        if workload.identity in self._brought:
             return False
         listed = self._listed(workload.namespace)
         return workload.identity not in listed.staying and listed.complete
 
-    def scaler(self, workload: KubeObject, *, live: bool = True) -> Autoscaler | None:
-        """Give what a workload's number is left to; nothing where the object says that it is ours.
+    def scaler(self, workload: KubeObject, *, live: bool = True) -> str:
+        """Name what a workload's number is left to; empty where the object says that it is ours.
 
         `live` looks into the cluster too, for autoscalers that stay there after the run.
         """
         path = self.path(workload)
         if any(pattern.covers(path) for pattern in annotated(workload, FORCE_FIELDS)):
-            return None
-        found = self.brought(workload)
-        return found or (self._listed(workload.namespace).staying.get(workload.identity) if live else None)
+            return ""
+        name = self._brought.get(workload.identity, "")
+        return name or (self._listed(workload.namespace).staying.get(workload.identity, "") if live else "")
 
     def path(self, workload: KubeObject) -> Path:
         """Give the field that holds a workload's number; empty for kinds that cannot be scaled."""
         if (workload.group, workload.kind) in SCALABLE:
             return REPLICAS
-        if self.brought(workload) is None:
+        if workload.identity not in self._brought:
             return ()
-        return replicas_path(self._definition(workload), workload.version)
+        definition = self._definition(workload) or {}
+        for version in (definition.get("spec") or {}).get("versions") or ():
+            if version.get("name") == workload.version:
+                path = ((version.get("subresources") or {}).get("scale") or {}).get("specReplicasPath") or ""
+                return tuple(f"f:{name}" for name in path.strip(".").split(".") if name)
+        return ()
 
     def is_set(self, workload: KubeObject) -> bool:
         """Tell whether the files say a workload's number."""
         path = self.path(workload)
         return bool(path) and managed_fields.value_at(workload.data, path) is not MISSING
 
-    def payload(self, wanted: KubeObject) -> Mapping[str, Any]:
+    def payload(self, manifest: KubeObject) -> Mapping[str, Any]:
         """Give what we will own of an object: all but the number that an autoscaler of the run sets."""
-        path = self.path(wanted) if self.scaler(wanted, live=False) else ()
-        return managed_fields.cut(wanted.data, [path]) if path else wanted.data
+        path = self.path(manifest) if self.scaler(manifest, live=False) else ()
+        return managed_fields.cut(manifest.data, [path]) if path else manifest.data
 
-    def replicas(self, wanted: KubeObject, live: Mapping[str, Any]) -> Replicas:
+    def replicas(self, manifest: KubeObject, live: Mapping[str, Any]) -> Replicas:
         """Tell how the number of a live workload is to be treated."""
-        path, data = self.path(wanted), self.payload(wanted)
-        scaler = self.scaler(wanted) if self.is_set(wanted) else None
-        if scaler is not None:
-            data = managed_fields.cut(wanted.data, [path])
-        kept: Any = MISSING
-        if path and managed_fields.value_at(data, path) is MISSING:
-            ours = path in set(managed_fields.paths(managed_fields.owned(live, MANAGER)))
-            kept = managed_fields.value_at(live, path) if ours else MISSING
-        is_theirs = scaler is not None and self.brought(wanted) is None
-        name = scaler.name if scaler else ""
-        return Replicas(path=path, data=data, scaler=name, is_theirs=is_theirs, kept=kept)
+        path, data = self.path(manifest), self.payload(manifest)
+        scaler = self.scaler(manifest) if self.is_set(manifest) else ""
+        if scaler:
+            data = managed_fields.cut(manifest.data, [path])
+        asked, handover = data, None
+        is_unsaid = bool(path) and managed_fields.value_at(data, path) is MISSING
+        if is_unsaid and path in set(managed_fields.paths(managed_fields.owned(live, MANAGER))):
+            number = managed_fields.value_at(live, path)
+            if number is not MISSING:
+                asked, handover = managed_fields.put(data, path, number), only_field(data, path, number)
+        is_others = bool(scaler) and manifest.identity not in self._brought
+        return Replicas(
+            path=path,
+            data=data,
+            asked=asked,
+            handover=handover,
+            notes=(f"leaves `{managed_fields.path_text(path)}` to `{scaler}`",) if scaler else (),
+            left=((managed_fields.path_text(path), scaler),) if is_others else (),
+            spared=(path,) if is_unsaid else (),
+        )
 
     def prefetch(self, namespaces: Iterable[str]) -> None:
         """Begin to list the autoscalers of some namespaces."""
@@ -191,43 +174,42 @@ class Scalers:
             raise
 
     def _list(self, namespace: str) -> _Listed:
-        staying: list[Mapping[str, Any]] = []
-        going: list[Mapping[str, Any]] = []
+        items: list[Mapping[str, Any]] = []
         complete = True
         for api_version, kind in _AUTOSCALERS:
             if api_version.startswith("keda") and not self._cluster.kinds().lookup(api_version, kind):
                 continue
             try:
-                items = self._cluster.list(api_version, kind, namespace=namespace).items
+                items += self._cluster.list(api_version, kind, namespace=namespace).items
             except ObjectNotFoundError:
                 continue
             except ForbiddenError:  # conflicts show whom the number belongs to
                 complete = False
-                continue
-            for item in items:
-                is_going = self._pruned is not None and self._pruned.match(
-                    item["metadata"].get("labels") or {}
-                )
-                (going if is_going else staying).append(item)
-        return _Listed(staying=_by_target(staying), going=_by_target(going), complete=complete)
+        going = [item for item in items if self._is_pruned(item["metadata"].get("labels") or {})]
+        staying = [item for item in items if item not in going]
+        return _Listed(staying=_by_workload(staying), going=_by_workload(going), complete=complete)
+
+    def _is_pruned(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether the run deletes an object with these labels, if it does not bring it."""
+        state, component = self._resolved.state, labels.get(COMPONENT_LABEL)
+        ours = marks(app=state.app, environment=state.environment, component="")
+        is_ours = all(labels.get(name) == ours[name] for name in (APP_LABEL, ENVIRONMENT_LABEL))
+        is_meant = not self._resolved.selective or component in [label_of(name) for name in state.components]
+        return self._prune and is_ours and component is not None and is_meant
 
     def _definition(self, workload: KubeObject) -> Mapping[str, Any] | None:
         kind = self._cluster.kinds().lookup(workload.api_version, workload.kind)
-        name = f"{kind.plural}.{workload.group}" if kind else ""
-        for data in self._candidates(name):
+        for data in self._definitions:
             if data["spec"]["group"] == workload.group and data["spec"]["names"]["kind"] == workload.kind:
                 return data
+        if kind is None:
+            return None
+        name = f"{kind.plural}.{workload.group}"
         try:
             ref = ObjectRef("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", name)
-            return self._cluster.get(ref) if name else None
+            return self._cluster.get(ref)
         except ForbiddenError:  # then the number is taken for an ordinary field
             return None
-
-    def _candidates(self, name: str) -> Iterator[Mapping[str, Any]]:
-        if name in self._definitions:
-            yield self._definitions[name]
-        else:
-            yield from self._definitions.values()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,44 +222,11 @@ class Replicas:
 
     path: Path  # empty if the kind cannot be scaled
     data: Mapping[str, Any]  # what is to be sent, without the number where it is not ours
-    scaler: str  # what sets the number, empty if nothing does
-    is_theirs: bool  # whether that is none of this run's
-    kept: Any  # the live number, where we own it and let go of it; else missing
-
-    @property
-    def note(self) -> tuple[str, ...]:
-        """Say to whom the number is left."""
-        return (f"leaves `{managed_fields.path_text(self.path)}` to `{self.scaler}`",) if self.scaler else ()
-
-    @property
-    def left(self) -> tuple[tuple[str, str], ...]:
-        """Give path and autoscaler where the number is left to one that is none of this run's."""
-        return ((managed_fields.path_text(self.path), self.scaler),) if self.is_theirs else ()
-
-    @property
-    def changes_hands(self) -> bool:
-        """Tell whether we own the number and let go of it."""
-        return self.kept is not MISSING
-
-    @property
-    def asked(self) -> Mapping[str, Any]:
-        """Give what a dry run is asked about: as if the number were held already."""
-        return managed_fields.put(self.data, self.path, self.kept) if self.changes_hands else self.data
-
-    def sent(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Give what is really sent of what was asked about."""
-        return managed_fields.cut(payload, [self.path]) if self.changes_hands else payload
-
-    @property
-    def handover(self) -> Mapping[str, Any] | None:
-        """Give the number alone, for the manager that holds it meanwhile."""
-        return only_field(self.data, self.path, self.kept) if self.changes_hands else None
-
-    @property
-    def spared(self) -> tuple[Path, ...]:
-        """Give the fields that no adoption may make ours."""
-        unsaid = self.path and managed_fields.value_at(self.data, self.path) is MISSING
-        return (self.path,) if unsaid else ()
+    asked: Mapping[str, Any]  # what a dry run is asked about: as if the number were held already
+    handover: Mapping[str, Any] | None  # the number alone, where we own it and let go of it
+    notes: tuple[str, ...]  # to whom the number is left
+    left: tuple[tuple[str, str], ...]  # path and autoscaler, where that is none of this run's
+    spared: tuple[Path, ...]  # fields that no adoption may make ours
 
 
 def only_field(data: Mapping[str, Any], path: Path, value: Any) -> Mapping[str, Any]:

@@ -10,100 +10,22 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from mlstack.app.app import ClusterIdentity
-from mlstack.errors import MlstackError
+from mlstack.errors import ConflictError, InvalidError, MlstackError
+from mlstack.kube import parallel
 from mlstack.objects.kube_object import Identity, KubeObject
 from mlstack.objects.managed_fields import FieldChange, step_text
 
-
-def digest_of(value: Any) -> str:
-    """Give the hash of any plain value; the order of keys does not matter."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
-
-
-def fingerprint(changed: Iterable[FieldChange]) -> str:
-    """Give the hash of differences with their true values; these cannot be read from it.
-
-    A map that comes or goes as a whole counts as its fields: whether others have something in it too does
-    not matter.
-    """
-    return digest_of(sorted((path, *row) for path, row in _rows(changed).items()))
-
-
-def _rows(changed: Iterable[FieldChange]) -> dict[str, tuple[str, str]]:
-    """Give the hashes of what is there and what is wanted, by field; a side that says nothing is empty."""
-    rows: dict[str, tuple[str, str]] = {}
-    for one in changed:
-        for path, value in _leaves(one.path, one.old):
-            rows[path] = (digest_of(value), rows.get(path, ("", ""))[1])
-        for path, value in _leaves(one.path, one.new):
-            rows[path] = (rows.get(path, ("", ""))[0], digest_of(value))
-    return rows
-
-
-def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if value is None:
-        return
-    if not isinstance(value, Mapping) or not value:
-        yield path, value
-        return
-    for key, inner in value.items():
-        yield from _leaves(f"{path}{step_text(f'f:{key}')}", inner)
-
-
-_LISTED = 5  # enough to see what it is about
-_DOES = {
-    "create": "it would be created",
-    "update": "it would be updated",
-    "recreate": "it would be made anew",
-    "delete": "it would be deleted",
-    "unchanged": "it is as wanted already",
-    "missing": "it is not there any more",
-    "kept": "it would be kept",
-}
-
-
-def what_moved(approved: Change, now: Change) -> str:
-    """Say in one line in what a change differs from the one that was approved."""
-    found = list(dict.fromkeys(_moved(approved, now)))
-    more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-    return (", ".join(found[:_LISTED]) or "its values") + more
-
-
-def _moved(approved: Change, now: Change) -> Iterator[str]:
-    if approved.live_uid and now.live_uid != approved.live_uid:
-        yield "it was made anew by somebody else" if now.live_uid else "it is gone"
-        return
-    if now.action != approved.action:
-        yield _DOES[now.action]
-    old, new = _rows(approved.fields), _rows(now.fields)
-    for path in sorted(old.keys() | new.keys()):
-        if path not in new:
-            yield f"`{path}` is as wanted already"
-        elif path not in old:
-            yield f"`{path}` differs as well"
-        elif old[path] != new[path]:
-            yield f"`{path}` has another value"
-    for path, manager in sorted(set(now.left) - set(approved.left)):
-        yield f"`{path}` belongs to `{manager}` now"
-    for path, _ in sorted(set(approved.left) - set(now.left)):
-        yield f"`{path}` belongs to nobody else any more"
-
-
-# --- What would change in a cluster, as values: one `Change` an object, `Changes` for a run ---
-
 Action = Literal["create", "update", "recreate", "delete", "unchanged", "missing", "kept"]
+RefusalKind = Literal["immutable", "destructive", "foreign", "invalid"]
+OnFailure = Literal["stop", "rollback"]
 
 DESTRUCTIVE: frozenset[Action] = frozenset({"recreate", "delete"})
 EXISTING: frozenset[Action] = frozenset({"update", "recreate", "delete"})
 
 
-RefusalKind = Literal["immutable", "destructive", "foreign", "invalid"]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """Why a change must not be carried out."""
+    """Why a change must not be carried out: a difference shows it, an apply refuses to begin."""
 
     # a field that cannot change in place, a definition that would lose something, an object of another
     # app or environment, or one that the server does not accept
@@ -173,16 +95,6 @@ class Change:
         data = {"apiVersion": self.api_version, "kind": identity.kind, "metadata": metadata}
         return KubeObject(data=data, component=self.component)
 
-    @property
-    def destructive(self) -> bool:
-        """Tell whether something that exists is deleted, if only to be made anew."""
-        return self.action in DESTRUCTIVE
-
-    @property
-    def changes_existing(self) -> bool:
-        """Tell whether something that exists changes or goes."""
-        return self.action in EXISTING
-
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
@@ -213,21 +125,121 @@ class Changes:
     @property
     def destructive(self) -> bool:
         """Tell whether anything is deleted or recreated."""
-        return any(change.destructive for change in self.changes)
+        return any(change.action in DESTRUCTIVE for change in self.changes)
 
     @property
     def changes_existing(self) -> bool:
         """Tell whether anything that exists changes or goes."""
-        return any(change.changes_existing for change in self.changes)
+        return any(change.action in EXISTING for change in self.changes)
 
     def counts(self) -> Mapping[Action, int]:
         """Count the objects of each action."""
         return Counter(change.action for change in self.changes)
 
 
-# --- How an apply is to be done ---
+def refusal_error(changes: Iterable[Change], *kinds: RefusalKind) -> MlstackError | None:
+    """Give all refusals (of some kinds) as one error that names each object; None if there are none."""
+    errors: list[MlstackError] = []
+    for change in changes:
+        refusal, where = change.refusal, f"component {change.component}" if change.component else None
+        if refusal is None or (kinds and refusal.kind not in kinds):
+            continue
+        error = refusal.error
+        if error is None:
+            text = f"`{change.identity}`: {'; '.join(refusal.reasons)}"
+            kind = ConflictError if refusal.kind == "foreign" else InvalidError
+            error = kind(text, hint=refusal.hint or None)
+        error.where = error.where or where
+        errors.append(error)
+    return parallel.together(errors) if errors else None
 
-OnFailure = Literal["stop", "rollback"]
+
+# --- what a person approves, and in what a change differs from it ---
+
+
+def digest_of(value: Any) -> str:
+    """Give the hash of any plain value; the order of keys does not matter."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=str)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def fingerprint(fields: Iterable[FieldChange]) -> str:
+    """Give the hash of differences with their true values; these cannot be read from it.
+
+    A map that comes or goes as a whole counts as its fields: whether others have something in it too does
+    not matter.
+    """
+    return digest_of(sorted((path, *hashes) for path, hashes in _hashes(fields).items()))
+
+
+def _hashes(fields: Iterable[FieldChange]) -> dict[str, tuple[str, str]]:
+    """Give the hashes of what is there and what is wanted, by field; a side that says nothing is empty."""
+    hashes: dict[str, tuple[str, str]] = {}
+    for change in fields:
+        for path, value in _leaves(change.path, change.old):
+            hashes[path] = (digest_of(value), hashes.get(path, ("", ""))[1])
+        for path, value in _leaves(change.path, change.new):
+            hashes[path] = (hashes.get(path, ("", ""))[0], digest_of(value))
+    return hashes
+
+
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            yield from _leaves(f"{path}{step_text(f'f:{key}')}", inner)
+    elif value is not None:
+        yield path, value
+
+
+_LISTED = 5  # enough to see what it is about
+_DOES = {
+    "create": "it would be created",
+    "update": "it would be updated",
+    "recreate": "it would be made anew",
+    "delete": "it would be deleted",
+    "unchanged": "it is as wanted already",
+    "missing": "it is not there any more",
+    "kept": "it would be kept",
+}
+
+
+def what_moved(approved: Change, now: Change) -> str:
+    """Say in one line in what a change differs from the one that was approved."""
+    texts = list(dict.fromkeys(_moved(approved, now)))
+    more = f" and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
+    return (", ".join(texts[:_LISTED]) or "its values") + more
+
+
+def _moved(approved: Change, now: Change) -> Iterator[str]:
+    if approved.live_uid and now.live_uid != approved.live_uid:
+        yield "it was made anew by somebody else" if now.live_uid else "it is gone"
+        return
+    if now.action != approved.action:
+        yield _DOES[now.action]
+    old, new = _hashes(approved.fields), _hashes(now.fields)
+    for path in sorted(old.keys() | new.keys()):
+        if path not in new:
+            yield f"`{path}` is as wanted already"
+        elif path not in old:
+            yield f"`{path}` differs as well"
+        elif old[path] != new[path]:
+            yield f"`{path}` has another value"
+    for path, manager in sorted(set(now.left) - set(approved.left)):
+        yield f"`{path}` belongs to `{manager}` now"
+    for path, _ in sorted(set(approved.left) - set(now.left)):
+        yield f"`{path}` belongs to nobody else any more"
+
+
+# --- what is sent of one object ---
+
+
+def with_uid(data: Mapping[str, Any], uid: str, version: str = "") -> dict[str, Any]:
+    """Give a payload that can only change this very object, in this version if one is given."""
+    precise = {"resourceVersion": version} if version else {}
+    return {**data, "metadata": {**data["metadata"], "uid": uid, **precise}}
+
+
+# --- How an apply is to be done ---
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,13 +16,16 @@ from mlstack.errors import UsageError
 from mlstack.kube import parallel
 from mlstack.kube.client import Opener
 from mlstack.objects import managed_fields
-from mlstack.objects.kube_object import ENVIRONMENT_LABEL, MANAGER, DesiredState, Identity, KubeObject, marks
+from mlstack.objects.kube_object import (
+    ENVIRONMENT_LABEL,
+    MANAGER,
+    DesiredState,
+    Identity,
+    KubeObject,
+    label_of,
+)
 from mlstack.objects.managed_fields import FieldChange
 
-Where = Literal["local", "remote"]
-"""`local` for what the files say, `remote` for what the cluster has."""
-
-_ASKING = ApplyOptions(dry_run=True)
 _BACK: Mapping[str, Action] = {"create": "delete", "delete": "create", "recreate": "update"}
 _TURNED: Mapping[str, Literal["added", "removed", "changed"]] = {
     "added": "removed",
@@ -33,9 +36,9 @@ _TURNED: Mapping[str, Literal["added", "removed", "changed"]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedEnvironment:
-    """One side of a comparison."""
+    """One side of a comparison: `local` for what the files say, `remote` for what the cluster has."""
 
-    where: Where
+    where: Literal["local", "remote"]
     environment: str
 
     def __str__(self) -> str:
@@ -74,27 +77,19 @@ def compare(
         ConfigError: a file, parameter or template is wrong.
         ClusterError: a cluster cannot be asked, or is another than the environment's.
     """
-    if left.where == right.where:
-        return _same_kind(target, left, right, opener)
-    if right.where == "local":
-        return _with_cluster(target, right, left, opener)
-    changes, notes = _with_cluster(target, left, right, opener)
-    return tuple(map(turned, changes)), notes
-
-
-def _same_kind(
-    target: Target, left: ComparedEnvironment, right: ComparedEnvironment, opener: Opener
-) -> tuple[tuple[Change, ...], tuple[str, ...]]:
-    """Compare files with files, or a cluster with a cluster."""
+    if left.where != right.where:
+        files, live = (left, right) if left.where == "local" else (right, left)
+        changes, notes = _with_cluster(target, files, live, opener)
+        return tuple(map(_turned, changes)) if files is left else changes, notes
     targets = [replace(target, environment=side.environment) for side in (left, right)]
     before, after = (
-        one.desired() if left.where == "local" else live_state(resolve(one, opener)) for one in targets
+        side.desired() if left.where == "local" else _live_state(resolve(side, opener)) for side in targets
     )
-    here, there = (one.app.environment(one.environment) for one in targets)
+    place, other = (side.app.environment(side.environment) for side in targets)
     secrets = (*before.secrets, *after.secrets)
     changes = tuple(
         replace(change, fields=result.veiled(change.fields, secrets))
-        for change in history.changes_between(moved_to(before, here, there), after)
+        for change in history.changes_between(_moved(before, place, other), after)
     )
     return changes, tuple(dict.fromkeys((*before.notes, *after.notes)))
 
@@ -105,9 +100,10 @@ def _with_cluster(
     """Compare with a cluster what one side's files say, as if they were of the environment there."""
     desired = replace(target, environment=files.environment)
     goal = replace(target, environment=live.environment)
-    place, there = (one.app.environment(one.environment) for one in (desired, goal))
-    state = moved_to(desired.desired(), place, there)
-    changes = plan.diff_environment(resolve(goal, opener, state=state), _ASKING).changes.changes
+    place, other = (side.app.environment(side.environment) for side in (desired, goal))
+    state = _moved(desired.desired(), place, other)
+    resolved = resolve(goal, opener, state=state)
+    changes = plan.diff_environment(resolved, ApplyOptions(dry_run=True)).changes.changes
     own = Identity("", "Namespace", "", state.namespace)  # which an apply would make first
     return tuple(
         replace(change, fields=result.veiled(change.fields, state.secrets))
@@ -116,25 +112,7 @@ def _with_cluster(
     ), state.notes
 
 
-def moved_to(state: DesiredState, place: Environment, there: Environment) -> DesiredState:
-    """Give the objects of one environment as if they were another's: its namespace and its mark."""
-    mark = marks(app=state.app, environment=there.name, component="")[ENVIRONMENT_LABEL]
-
-    def moved(obj: KubeObject) -> KubeObject:
-        metadata = dict(obj.metadata)
-        if obj.namespace == place.namespace:
-            metadata["namespace"] = there.namespace
-        if (obj.metadata.get("labels") or {}).get(ENVIRONMENT_LABEL):
-            metadata["labels"] = {**metadata["labels"], ENVIRONMENT_LABEL: mark}
-        if (obj.api_version, obj.kind, obj.name) == ("v1", "Namespace", place.namespace):
-            metadata["name"] = there.namespace
-        return obj.with_data({**obj.data, "metadata": metadata})
-
-    objects = tuple(map(moved, state.objects))
-    return replace(state, environment=there.name, namespace=there.namespace, objects=objects)
-
-
-def turned(change: Change) -> Change:
+def _turned(change: Change) -> Change:
     """Give a change as it is seen from the other side."""
     fields = tuple(
         FieldChange(path=field.path, action=_TURNED[field.action], old=field.new, new=field.old)
@@ -144,7 +122,22 @@ def turned(change: Change) -> Change:
     return replace(change, action=action, fields=fields, desired=None, reason="", notes=())
 
 
-def live_state(resolved: ResolvedTarget) -> DesiredState:
+def _moved(state: DesiredState, place: Environment, other: Environment) -> DesiredState:
+    """Give the objects of one environment as if they were another's: its namespace and its mark."""
+    objects = []
+    for obj in state.objects:
+        metadata = dict(obj.metadata)
+        if obj.namespace == place.namespace:
+            metadata["namespace"] = other.namespace
+        if (obj.metadata.get("labels") or {}).get(ENVIRONMENT_LABEL):
+            metadata["labels"] = {**metadata["labels"], ENVIRONMENT_LABEL: label_of(other.name)}
+        if (obj.api_version, obj.kind, obj.name) == ("v1", "Namespace", place.namespace):
+            metadata["name"] = other.namespace
+        objects.append(obj.with_data({**obj.data, "metadata": metadata}))
+    return replace(state, environment=other.name, namespace=other.namespace, objects=tuple(objects))
+
+
+def _live_state(resolved: ResolvedTarget) -> DesiredState:
     """Give what we own of the objects that an environment has in its cluster."""
     state = resolved.state
     inventory = inventory_store.load_or_find(
@@ -170,10 +163,6 @@ def _owned(live: Mapping[str, Any]) -> dict[str, Any]:
     tree = managed_fields.owned(live, MANAGER)
     owned = managed_fields.project(live, tree) if tree else {}
     metadata = {**owned.get("metadata", {}), **names}
-    labels = {key: value for key, value in metadata.get("labels", {}).items() if key != MEMBER_LABEL}
-    return {
-        **owned,
-        "apiVersion": live["apiVersion"],
-        "kind": live["kind"],
-        "metadata": {**metadata, **({"labels": labels} if labels else {})},
-    }
+    labels = {key: value for key, value in metadata.pop("labels", {}).items() if key != MEMBER_LABEL}
+    metadata |= {"labels": labels} if labels else {}
+    return {**owned, "apiVersion": live["apiVersion"], "kind": live["kind"], "metadata": metadata}

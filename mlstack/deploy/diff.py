@@ -3,26 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mlstack.deploy import replacement
-from mlstack.deploy.changes import ApplyOptions, Change, Changes
+from mlstack.app.app import ConflictRule
+from mlstack.deploy.autoscaling import Scalers, only_field
+from mlstack.deploy.changes import ApplyOptions, Change, Changes, Refusal, digest_of
+from mlstack.deploy.inventory import Inventory, Member, people_hash
 from mlstack.deploy.live import LastApplied, LiveState, is_reachable
-from mlstack.deploy.object_diff import DiffContext, change_of_new_definition, context_of, diff_object
 from mlstack.deploy.target import ResolvedTarget
-from mlstack.errors import ClusterError, ConfigError, ForbiddenError, InvalidError, MlstackError
+from mlstack.errors import (
+    ClusterError,
+    ConfigError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    MlstackError,
+    TransientError,
+)
 from mlstack.kube import parallel
 from mlstack.kube.client import Cluster, ObjectRef
-from mlstack.objects import order
+from mlstack.objects import kube_object, managed_fields, order
 from mlstack.objects.kinds import Kind, Kinds, kinds_of_crd
 from mlstack.objects.kube_object import Identity, KubeObject
 from mlstack.objects.order import DEPENDS_ON, outside
 
-Manifest = Mapping[str, Any]
+Data = Mapping[str, Any]
 
+# How often an object may be another one than a moment before, as while somebody recreates it; of a hundred
+# objects on a server that refuses one question of four, five times were not enough once in ten runs.
+MOVES = 20
 _NAMED = 8
 _USUAL = ApplyOptions()
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffContext:
+    """What holds for every object of a run when it is compared."""
+
+    cluster: Cluster
+    environment: str
+    scalers: Scalers
+    applied: LastApplied
+    options: ApplyOptions = _USUAL
+    rules: tuple[ConflictRule, ...] = ()  # of the app, for fields that others own as well
+    environments: frozenset[str] = frozenset()  # all of the app, as labels name them
+    members: Mapping[Identity, Member] = field(default_factory=dict)  # what was written last
+    live: LiveState | None = None  # None: each object is asked for
+    check_new: bool = False
+
+
+def context_of(
+    resolved: ResolvedTarget, options: ApplyOptions = _USUAL, inventory: Inventory | None = None
+) -> DiffContext:
+    """Give what holds for every object of a run, in which each object is asked for."""
+    app = resolved.target.app
+    return DiffContext(
+        cluster=resolved.cluster,
+        environment=resolved.state.environment,
+        scalers=Scalers(resolved, prune=options.prune),
+        applied=LastApplied(resolved),
+        options=options,
+        rules=app.app.conflicts,
+        environments=frozenset(map(kube_object.label_of, app.environment_names)),
+        members=inventory.members if inventory else {},
+    )
 
 
 def diff(
@@ -39,14 +84,14 @@ def diff(
     """
     state, cluster = resolved.state, resolved.cluster
     _refuse_absent_targets((*live.created, *live.objects), cluster)
-    wanted = order.ordered((*live.created, *live.objects), state.depends)
-    context = replace(
-        context_of(resolved, options, live.inventory), live=live, scalers=live.scalers, check_new=check_new
-    )
-    results = parallel.run(lambda one: diff_object(context, one), wanted)
+    manifests = order.ordered((*live.created, *live.objects), state.depends)
+    context = context_of(resolved, options, live.inventory)
+    context = replace(context, live=live, scalers=live.scalers, check_new=check_new)
+    results = parallel.run(lambda manifest: diff_object(context, manifest), manifests)
     if not check_new:
-        results = _with_new_checked(results, wanted, context, hasty=not live.inventory.exists)
-    changes = tuple(_with_refusals(_with_redefined(results, wanted, context), wanted, context))
+        results = _with_new_checked(results, manifests, context, hasty=not live.inventory.exists)
+    results = _with_redefined(results, manifests, context)
+    changes = tuple(_with_refusals(results, manifests, context))
     return Changes(
         app=state.app,
         environment=state.environment,
@@ -58,128 +103,27 @@ def diff(
         secrets=state.secrets,
         notes=(
             *state.notes,
-            *(f"namespace `{one.name}` is created first" for one in live.created),
-            *_left_notes(changes),
+            *(f"namespace `{namespace.name}` is created first" for namespace in live.created),
+            # of objects that nobody would look at
+            *(
+                f"`{change.identity}` {note}"
+                for change in changes
+                if change.action == "unchanged" and change.left
+                for note in change.notes
+                if "leaves" in note
+            ),
             *kept_labels((change.identity, change.labels) for change in changes),
-            *_unread_notes(context.applied),
+            *_history_notes(context.applied),
         ),
     )
 
 
-# --- what the server had against objects: asked about in time, and told of each without hiding the others ---
-
-_Results = Sequence[Change | MlstackError]
-
-
-def _with_new_checked(
-    results: list[Change | MlstackError], wanted: Sequence[KubeObject], context: DiffContext, *, hasty: bool
-) -> list[Change | MlstackError]:
-    """Ask about new objects too: what is wrong with them is better told before anything is written.
-
-    It costs a request each, so many are asked about only where something else is wrong, and those of a new
-    environment (`hasty`) too. Only what the server says of fields counts: other objects of the run may be
-    all that a webhook or a quota waits for.
-    """
-    new = [
-        place
-        for place, found in enumerate(results)
-        if isinstance(found, Change) and found.action == "create" and not kinds_of_crd(wanted[place].data)
-    ]
-    wrong = any(not isinstance(found, Change) or found.refusal for found in results)
-    if not new or not (wrong or (len(new) <= parallel.WORKERS and not hasty)):
-        return results
-    asking = replace(context, check_new=True)
-    answers = parallel.run(lambda place: diff_object(asking, wanted[place]), new)
-    faults = {
-        place: answer
-        for place, answer in zip(new, answers, strict=True)
-        if isinstance(answer, InvalidError) and answer.causes and "webhook" not in answer.message
-    }
-    return [faults.get(place, found) for place, found in enumerate(results)]
-
-
-def _with_redefined(
-    results: _Results, wanted: Sequence[KubeObject], context: DiffContext
-) -> list[Change | MlstackError]:
-    """Look without the server at objects that only a new version of their definition may let pass."""
-    redefined = {
-        (kind.group, kind.kind)
-        for found in results
-        if isinstance(found, Change) and found.writes and not found.refusal and found.desired
-        for kind in kinds_of_crd(found.desired.data)
-    }
-    return [
-        change_of_new_definition(context, one)
-        if isinstance(found, InvalidError) and (one.group, one.kind) in redefined
-        else found
-        for found, one in zip(results, wanted, strict=True)
-    ]
-
-
-def _with_refusals(results: _Results, wanted: Sequence[KubeObject], context: DiffContext) -> Iterator[Change]:
-    """Give a change for every object, for one that the server does not accept a change that is refused.
-
-    Raises:
-        MlstackError: something is not the fault of one object.
-    """
-    others = [
-        found for found in results if not isinstance(found, Change) and not replacement.is_of_object(found)
-    ]
-    if others:
-        raise parallel.together(others)
-    for found, one in zip(results, wanted, strict=True):
-        if isinstance(found, Change):
-            yield found
-        else:
-            yield replacement.invalid(one, _live_if_known(context, one), found)
-
-
-def _live_if_known(context: DiffContext, wanted: KubeObject) -> Manifest | None:
-    absent = context.live.absent_namespaces if context.live else frozenset[str]()
-    try:
-        reachable = is_reachable(wanted, context.cluster, absent)
-        return context.cluster.get(ObjectRef.of(wanted.data)) if reachable else None
-    except ClusterError:  # what is wrong is known already
-        return None
-
-
-# --- what objects of a run depend on outside of it: it has to be there before anything is written ---
-
-
-def _refuse_absent_targets(wanted: Sequence[KubeObject], cluster: Cluster) -> None:
-    for one, target in outside(wanted):
-        if not _is_there(target, one, cluster):
-            raise ConfigError(
-                f"`{one.identity}` depends on `{target}`, which is neither in this run nor in the cluster",
-                where=str(one.source) if one.source else f"component {one.component}",
-                hint=f"see its annotation `{DEPENDS_ON}`: group `{target.group}`, kind `{target.kind}`",
-            )
-
-
-def _is_there(target: Identity, wanted: KubeObject, cluster: Cluster) -> bool:
-    kind = _kind(target, Kinds.builtin()) or _kind(target, cluster.kinds())
-    if kind is None:
-        return False
-    namespace = (target.namespace or wanted.namespace) if kind.namespaced else ""
-    try:
-        return cluster.get(ObjectRef(kind.api_version, kind.kind, namespace, target.name)) is not None
-    except ForbiddenError:  # whoever may not look cannot be told
-        return True
-
-
-def _kind(target: Identity, kinds: Kinds) -> Kind | None:
-    return next((kind for kind in kinds.of_group(target.group) if kind.kind == target.kind), None)
-
-
-# --- what is said of a run as a whole ---
-
-
-def _left_notes(changes: Sequence[Change]) -> tuple[str, ...]:
-    """Say of objects that nobody would look at whose fields stay with others."""
-    silent = (change for change in changes if change.action == "unchanged" and change.left)
-    return tuple(
-        f"`{change.identity}` {note}" for change in silent for note in change.notes if "leaves" in note
-    )
+def _history_notes(applied: LastApplied) -> Iterator[str]:
+    if applied.fault:
+        yield (
+            "what was applied before cannot be read, so fields that others changed and the files no longer"
+            f" have may stay: {applied.fault}"
+        )
 
 
 def kept_labels(labels: Iterable[tuple[Identity, Sequence[tuple[str, str]]]]) -> tuple[str, ...]:
@@ -191,10 +135,237 @@ def kept_labels(labels: Iterable[tuple[Identity, Sequence[tuple[str, str]]]]) ->
     return (f"labels and annotations that people added stay: {', '.join(texts[:_NAMED])}{more}",)
 
 
-def _unread_notes(applied: LastApplied) -> tuple[str, ...]:
-    if not applied.fault:
-        return ()
-    return (
-        "what was applied before cannot be read, so fields that others changed and the files no longer have"
-        f" may stay: {applied.fault}",
+def _refuse_absent_targets(manifests: Sequence[KubeObject], cluster: Cluster) -> None:
+    """Raise if an object depends on one outside of the run that is not there before anything is written."""
+    for manifest, target in outside(manifests):
+        kind = _kind(target, Kinds.builtin()) or _kind(target, cluster.kinds())
+        if kind is not None:
+            namespace = (target.namespace or manifest.namespace) if kind.namespaced else ""
+            try:
+                if cluster.get(ObjectRef(kind.api_version, kind.kind, namespace, target.name)) is not None:
+                    continue
+            except ForbiddenError:  # whoever may not look cannot be told
+                continue
+        raise ConfigError(
+            f"`{manifest.identity}` depends on `{target}`, which is neither in this run nor in the cluster",
+            where=str(manifest.source) if manifest.source else f"component {manifest.component}",
+            hint=f"see its annotation `{DEPENDS_ON}`: group `{target.group}`, kind `{target.kind}`",
+        )
+
+
+def _kind(target: Identity, kinds: Kinds) -> Kind | None:
+    return next((kind for kind in kinds.of_group(target.group) if kind.kind == target.kind), None)
+
+
+# --- what the server had against objects: asked about in time, and told of each without hiding the others ---
+
+
+def _with_new_checked(
+    results: list[Change | MlstackError],
+    manifests: Sequence[KubeObject],
+    context: DiffContext,
+    *,
+    hasty: bool,
+) -> list[Change | MlstackError]:
+    """Ask about new objects too: what is wrong with them is better told before anything is written.
+
+    It costs a request each, so many are asked about only where something else is wrong, and those of a new
+    environment (`hasty`) too. Only what the server says of fields counts: other objects of the run may be
+    all that a webhook or a quota waits for.
+    """
+    new = [
+        place
+        for place, change in enumerate(results)
+        if isinstance(change, Change)
+        and change.action == "create"
+        and not kinds_of_crd(manifests[place].data)
+    ]
+    wrong = any(not isinstance(change, Change) or change.refusal for change in results)
+    if not new or not (wrong or (len(new) <= parallel.WORKERS and not hasty)):
+        return results
+    asking = replace(context, check_new=True)
+    answers = parallel.run(lambda place: diff_object(asking, manifests[place]), new)
+    checked = list(results)
+    for place, answer in zip(new, answers, strict=True):
+        if isinstance(answer, InvalidError) and answer.causes and "webhook" not in answer.message:
+            checked[place] = answer
+    return checked
+
+
+def _with_redefined(
+    results: list[Change | MlstackError], manifests: Sequence[KubeObject], context: DiffContext
+) -> list[Change | MlstackError]:
+    """Look without the server at objects that only a new version of their definition may let pass."""
+    redefined = {
+        (kind.group, kind.kind)
+        for change in results
+        if isinstance(change, Change) and change.writes and not change.refusal and change.desired
+        for kind in kinds_of_crd(change.desired.data)
+    }
+    checked = list(results)
+    for place, manifest in enumerate(manifests):
+        if not isinstance(results[place], InvalidError) or (manifest.group, manifest.kind) not in redefined:
+            continue
+        note = "not checked by the server: its definition changes first"
+        live = context.cluster.get(ObjectRef.of(manifest.data))
+        if live is None:
+            checked[place] = _creation(context, manifest, reachable=False, notes=(note,))
+        else:
+            from mlstack.deploy.object_diff import diff_unchecked
+
+            checked[place] = diff_unchecked(context, manifest, live, notes=(note,))
+    return checked
+
+
+def _with_refusals(
+    results: Sequence[Change | MlstackError], manifests: Sequence[KubeObject], context: DiffContext
+) -> Iterator[Change]:
+    """Give a change for every object, for one that the server does not accept a change that is refused.
+
+    Raises:
+        MlstackError: something is not the fault of one object.
+    """
+    errors = [result for result in results if isinstance(result, MlstackError)]
+    if others := [error for error in errors if not _is_of_object(error)]:
+        raise parallel.together(others)
+    for result, manifest in zip(results, manifests, strict=True):
+        if isinstance(result, Change):
+            yield result
+            continue
+        try:
+            absent = context.live.absent_namespaces if context.live else frozenset[str]()
+            reachable = is_reachable(manifest, context.cluster, absent)
+            live = context.cluster.get(ObjectRef.of(manifest.data)) if reachable else None
+        except ClusterError:  # what is wrong is known already
+            live = None
+        said = result.message.removeprefix(f"`{manifest.identity}`").removeprefix(" is refused")
+        reason = said.removeprefix(": ").strip()
+        refusal = Refusal(kind="invalid", reasons=(reason,), hint=result.hint or "", error=result)
+        yield refused(manifest, live, refusal)
+
+
+def _is_of_object(error: MlstackError) -> bool:
+    """Tell whether an error is about the one object that the server was asked about, and no other."""
+    if isinstance(error, ForbiddenError):
+        return error.why not in ("credentials", "rights")
+    return isinstance(error, InvalidError | ConflictError | TransientError)
+
+
+def refused(manifest: KubeObject, live: Data | None, refusal: Refusal) -> Change:
+    """Give a change that must not be carried out, as far as it is one."""
+    return Change(
+        identity=manifest.identity,
+        component=manifest.component,
+        action="create" if live is None else "update",
+        api_version=manifest.api_version,
+        desired=manifest,
+        live_uid="" if live is None else str(live["metadata"]["uid"]),
+        refusal=refusal,
     )
+
+
+# --- one object ---
+
+
+def diff_object(context: DiffContext, manifest: KubeObject) -> Change:
+    """Give what would happen to an object; one that changes while it is looked at is looked at again."""
+    for _ in range(MOVES):
+        try:
+            return _diff_object(context, manifest)
+        except ConflictError as moved:
+            if moved.conflicts:
+                raise
+        if context.live is not None:
+            context = replace(context, live=replace(context.live, live={}))
+    return _diff_object(context, manifest)
+
+
+def _diff_object(context: DiffContext, manifest: KubeObject) -> Change:
+    known = context.live
+    listed = known.unchanged(manifest) if known else None
+    if listed is not None and not is_meddled(context, manifest, listed):
+        return _unchanged(context, manifest, listed)
+    absent = known.absent_namespaces if known else frozenset[str]()
+    reachable = is_reachable(manifest, context.cluster, absent)
+    live: Data | None = None
+    if reachable and known is not None and manifest.identity in known.live:
+        answer = known.live[manifest.identity]
+        if isinstance(answer, MlstackError):
+            raise answer
+        live = answer
+    elif reachable and not (known and known.is_absent(manifest)):
+        live = context.cluster.get(ObjectRef.of(manifest.data))
+    is_ending = live is not None and bool(live["metadata"].get("deletionTimestamp"))
+    if (live is None or is_ending) and not context.options.create:
+        reason = f"is {'being deleted' if is_ending else 'not there'}, and creation is off"
+        return change_of(context, manifest, action="missing", writes=False, reason=reason)
+    if live is None:
+        checked = reachable and context.check_new
+        notes = context.cluster.apply(manifest.data, dry_run=True).warnings if checked else ()
+        return _creation(context, manifest, reachable=reachable, notes=notes)
+    if is_ending:
+        reason = "once the old one, which is being deleted, is gone"
+        uid = live["metadata"]["uid"]
+        return _creation(context, manifest, reachable=True, live_uid=uid, reason=reason)
+    if known and known.is_as_left(manifest, live) and not is_meddled(context, manifest, live):
+        return _unchanged(context, manifest, live)
+    from mlstack.deploy.object_diff import diff_live
+
+    return diff_live(context, manifest, live)
+
+
+def _unchanged(context: DiffContext, manifest: KubeObject, live: Data) -> Change:
+    return change_of(
+        context,
+        manifest,
+        action="unchanged",
+        writes=False,
+        live_uid=live["metadata"]["uid"],
+        made_elsewhere=was_made_elsewhere(context, manifest, live),
+    )
+
+
+def _creation(context: DiffContext, manifest: KubeObject, *, reachable: bool, **facts: Any) -> Change:
+    """Give a creation; the number that an autoscaler sets is sent once and handed over at once."""
+    scalers, handover = context.scalers, None
+    path, data = scalers.path(manifest), scalers.payload(manifest)
+    if reachable and scalers.is_set(manifest) and scalers.scaler(manifest):
+        data = managed_fields.cut(data, [path])
+    if data != manifest.data:
+        handover = only_field(manifest.data, path, managed_fields.value_at(manifest.data, path))
+    facts |= {"fingerprint": digest_of(manifest.data), "handover": handover, "payload": data}
+    return change_of(context, manifest, action="create", **facts)
+
+
+def change_of(context: DiffContext, manifest: KubeObject, **facts: Any) -> Change:
+    """Give a change of an object; what is sent is what we will own of it, if nothing else is given."""
+    payload = facts.pop("payload") if "payload" in facts else context.scalers.payload(manifest)
+    return Change(
+        identity=manifest.identity,
+        component=manifest.component,
+        api_version=manifest.api_version,
+        desired=manifest,
+        payload=None if payload == manifest.data else payload,
+        **facts,
+    )
+
+
+def was_made_elsewhere(context: DiffContext, manifest: KubeObject, live: Data) -> bool:
+    """Tell whether another tool made an object, from which it was not and is not adopted."""
+    member = context.members.get(manifest.identity)
+    is_made = bool(managed_fields.adoptable(live)) and not context.options.adopt
+    if member is None or member.uid != live["metadata"]["uid"]:
+        return is_made
+    return is_made and member.made_elsewhere
+
+
+def is_meddled(context: DiffContext, manifest: KubeObject, live: Data) -> bool:
+    """Tell from metadata alone whether people's tools set something since, or what may have to go."""
+    member, now = context.members.get(manifest.identity), people_hash(live)
+    if member is not None and member.people_hash != now:
+        return True
+    if not now:
+        return False
+    from mlstack.deploy.object_diff import foreign_fields
+
+    return bool(foreign_fields(context, manifest, live, metadata_only=True))

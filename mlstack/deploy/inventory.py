@@ -30,7 +30,7 @@ from mlstack.objects.kube_object import (
     group_of,
     marks,
 )
-from mlstack.objects.managed_fields import HANDOVER, is_persons_tool, owner_of
+from mlstack.objects.managed_fields import HANDOVER, OURS, is_persons_tool
 
 ID_LABEL = "applyset.kubernetes.io/id"
 MEMBER_LABEL = "applyset.kubernetes.io/part-of"
@@ -234,11 +234,9 @@ def owned_hash(live: Mapping[str, Any]) -> str:
 def people_hash(live: Mapping[str, Any]) -> str:
     """Give the hash of the fields that people's tools own in a live object, empty if they own none."""
     owned = [
-        (*entry.key, entry.tree)
+        (*entry.owner, entry.tree)
         for entry in managed_fields.entries(live)
-        if entry.key != (MANAGER, "Apply", "")
-        and entry.manager != HANDOVER
-        and is_persons_tool(owner_of(entry))
+        if entry.owner != OURS and entry.owner.manager != HANDOVER and is_persons_tool(entry.owner)
     ]
     return _hash(sorted(owned, key=lambda entry: entry[:3])) if owned else ""
 

@@ -11,11 +11,13 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from mlstack.objects.kube_object import MANAGER
+from mlstack.errors import ConfigError
+from mlstack.objects.kube_object import MANAGER, KubeObject
 
 Tree = Mapping[str, Any]
+Path = tuple[str, ...]
 
 _SELF = "."
 
@@ -47,42 +49,55 @@ class FieldChange:
     new: Any = None
 
 
+class Owner(NamedTuple):
+    """A field manager as the API server tells it from others, its API version aside."""
+
+    manager: str
+    operation: str = "Update"  # or `Apply`
+    subresource: str = ""  # `scale` or `status` if it writes through one
+
+    def __str__(self) -> str:
+        """Write the manager as people read it."""
+        how = f" (through `{self.subresource}`)" if self.subresource else ""
+        return f"`{self.manager}`{how}"
+
+
+OURS = Owner(MANAGER, "Apply")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ManagedFieldsEntry:
-    """One manager's line in `managedFields`."""
+    """What one manager has in `managedFields`."""
 
-    manager: str  # its name
-    operation: str  # `Apply` or `Update`
-    subresource: str  # `scale` or `status` if it wrote through one
+    owner: Owner
     tree: Tree  # the fields it owns
     time: str = ""  # when it last took or left one, as the server writes it; empty if that is not known
 
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """Give what the API server tells managers apart by, the API version aside."""
-        return self.manager, self.operation, self.subresource
+
+def raw_entries(data: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Give the field managers of a live object as the server writes them, one for each API version."""
+    return (data.get("metadata") or {}).get("managedFields") or ()
+
+
+def owner_of(raw: Mapping[str, Any]) -> Owner:
+    """Give whose entry it is."""
+    return Owner(*(str(raw.get(name) or "") for name in Owner._fields))
 
 
 def entries(data: Mapping[str, Any]) -> tuple[ManagedFieldsEntry, ...]:
     """Read the field managers of a live object; entries of one manager are merged."""
-    trees: dict[tuple[str, str, str], Tree] = {}
-    times: dict[tuple[str, str, str], str] = {}
-    for entry in (data.get("metadata") or {}).get("managedFields") or ():
-        manager, operation = str(entry.get("manager", "")), str(entry.get("operation", ""))
-        key = (manager, operation, str(entry.get("subresource") or ""))
-        tree = entry.get("fieldsV1") or {}
-        trees[key] = union(trees[key], tree) if key in trees else tree
-        times[key] = max(times.get(key, ""), str(entry.get("time") or ""))
-    return tuple(
-        ManagedFieldsEntry(manager=key[0], operation=key[1], subresource=key[2], tree=tree, time=times[key])
-        for key, tree in trees.items()
-    )
+    merged: dict[Owner, ManagedFieldsEntry] = {}
+    for raw in raw_entries(data):
+        owner, tree, time = owner_of(raw), raw.get("fieldsV1") or {}, str(raw.get("time") or "")
+        if owner in merged:
+            tree, time = union(merged[owner].tree, tree), max(merged[owner].time, time)
+        merged[owner] = ManagedFieldsEntry(owner=owner, tree=tree, time=time)
+    return tuple(merged.values())
 
 
 def owned(data: Mapping[str, Any], manager: str) -> Tree:
     """Give the fields a manager has applied; empty if it never did."""
-    trees = (entry.tree for entry in entries(data) if entry.key == (manager, "Apply", ""))
-    return next(trees, {})
+    return next((entry.tree for entry in entries(data) if entry.owner == (manager, "Apply", "")), {})
 
 
 def union(one: Tree, other: Tree) -> dict[str, Any]:
@@ -120,6 +135,17 @@ def paths(tree: Tree) -> Iterator[tuple[str, ...]]:
             yield (key,)
         for rest in paths(inner):
             yield (key, *rest)
+
+
+def part(tree: Tree, path: Path) -> tuple[Tree | None, Tree]:
+    """Part what a tree has of a field and all in it from the rest; None if it has nothing of it."""
+    if path[0] not in tree:
+        return None, tree
+    taken, rest = part(tree[path[0]], path[1:]) if path[1:] else (tree[path[0]], {})
+    if taken is None:
+        return None, tree
+    others = {key: inner for key, inner in tree.items() if key != path[0]}
+    return {path[0]: taken}, {**others, path[0]: rest} if rest else others
 
 
 def has(tree: Tree, path: Sequence[str]) -> bool:
@@ -217,8 +243,6 @@ def tree_of(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # --- cut fields out of what is sent, or give them another value, along the paths of a field tree -------
-
-Path = tuple[str, ...]
 
 
 def cut(data: Mapping[str, Any], paths: Iterable[Path]) -> dict[str, Any]:
@@ -411,6 +435,27 @@ def read_list(text: str) -> tuple[FieldPattern, ...]:
     return tuple(read(part) for part in _ITEM.findall(text) if part.strip())
 
 
+FORCE_FIELDS = "mlstack.dev/force-fields"
+IGNORE_FIELDS = "mlstack.dev/ignore-fields"
+
+
+def annotated(manifest: KubeObject, annotation: str) -> tuple[FieldPattern, ...]:
+    """Read the fields that an annotation of an object names.
+
+    Raises:
+        ConfigError: it holds no paths.
+    """
+    text = manifest.annotations.get(annotation)
+    try:
+        return read_list(str(text)) if text else ()
+    except ValueError as error:
+        raise ConfigError(
+            f"annotation `{annotation}` of `{manifest.identity}`: {error}",
+            where=str(manifest.source) if manifest.source else f"component {manifest.component}",
+            hint="write paths as a diff does, with commas between: spec.replicas, data.mode",
+        ) from error
+
+
 def _spellings(part: str) -> Iterator[str]:
     """Give the ways in which people name one step of a field tree."""
     kind, _, rest = part.partition(":")
@@ -430,72 +475,48 @@ def _spellings(part: str) -> Iterator[str]:
 HANDOVER = f"{MANAGER}-handover"
 """Holds a field between us, who let go of it, and the autoscaler that has not written it yet."""
 
-
 BEFORE_FIRST_APPLY = "before-first-apply"
 """The server's name for whoever wrote before it kept books: people and programs alike."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class Owner:
-    """A field manager as the API server tells it from others."""
-
-    manager: str  # its name
-    operation: str = "Update"  # `Apply` or `Update`
-    subresource: str = ""  # `scale` or `status` if it writes through one
-
-    def __str__(self) -> str:
-        """Write the manager as people read it."""
-        how = f" (through `{self.subresource}`)" if self.subresource else ""
-        return f"`{self.manager}`{how}"
-
-
-AUTOSCALING = Owner(manager="kube-controller-manager", subresource="scale")
+AUTOSCALING = Owner("kube-controller-manager", subresource="scale")
 """The HorizontalPodAutoscaler: what it set is ours again when its object goes."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class ManagerRow:
-    """A row of the table of managers whose fields are ours to take."""
-
-    name: str  # of the manager, as a regular expression for all of it
-    operation: str = ""  # `Apply` or `Update`, empty for both
-    subresources: tuple[str, ...] | None = None  # through which it may have written; None for any
-    said: bool = True  # whether taking its fields is worth a line
-
-    def matches(self, owner: Owner) -> bool:
-        """Tell whether this row speaks of a manager."""
-        return (
-            re.fullmatch(self.name, owner.manager) is not None
-            and self.operation in ("", owner.operation)
-            and (self.subresources is None or owner.subresource in self.subresources)
-        )
-
-
-# Field managers that stand for a person at a keyboard: what they set by hand is put back to what the
-# files say. Everything else is a program that would set its value again (an autoscaler, an operator, another
-# deployer) and keeps its fields. Browsers send their own name: Rancher, Lens, Headlamp, the dashboard.
-MANAGERS: tuple[ManagerRow, ...] = (
-    ManagerRow(name=re.escape(MANAGER), said=False),
-    ManagerRow(name=re.escape(HANDOVER), operation="Apply", said=False),
-    ManagerRow(name=r"kubectl(-.*)?", subresources=("", "scale")),
-    ManagerRow(name=r"kubectx|kubens|kubecolor|oc|k9s|k9s\..*|stern", subresources=("", "scale")),
-    ManagerRow(
-        name=r"Lens|OpenLens|Freelens|node-fetch|Headlamp|headlamp|octant|dashboard|Mozilla|rancher-ui"
-    ),
-    ManagerRow(name=BEFORE_FIRST_APPLY, operation="Update", subresources=("",)),
+# Tools that leave an object alone once they wrote it. Never `kubectl-rollout`: its annotation would go, and
+# with that all pods restart.
+ADOPTABLE = frozenset(
+    {
+        Owner("kubectl-client-side-apply"),
+        Owner("kubectl-create"),
+        Owner("kubectl", "Apply"),
+        Owner("helm", "Apply"),
+        Owner("helm"),
+        Owner(BEFORE_FIRST_APPLY),
+    }
 )
 
-
-def owner_of(entry: ManagedFieldsEntry) -> Owner:
-    """Give whose entry it is."""
-    return Owner(manager=entry.manager, operation=entry.operation, subresource=entry.subresource)
-
-
-def row_of(owner: Owner) -> ManagerRow | None:
-    """Give the row of the table that speaks of a manager, None for programs."""
-    return next((row for row in MANAGERS if row.matches(owner)), None)
+# Field managers that stand for a person at a keyboard (or for us): what they set by hand is put back to
+# what the files say. Everything else is a program that would set its value again (an autoscaler, an
+# operator, another deployer) and keeps its fields. Browsers send their own name (Rancher, Lens, Headlamp).
+# Name, operation (empty for both) and subresources through which it may have written (None for any).
+_PERSONS_TOOLS: tuple[tuple[str, str, tuple[str, ...] | None], ...] = (
+    (re.escape(MANAGER), "", None),
+    (re.escape(HANDOVER), "Apply", None),
+    (r"kubectl(-.*)?|kubectx|kubens|kubecolor|oc|k9s|k9s\..*|stern", "", ("", "scale")),
+    (r"Lens|OpenLens|Freelens|node-fetch|Headlamp|headlamp|octant|dashboard|Mozilla|rancher-ui", "", None),
+    (BEFORE_FIRST_APPLY, "Update", ("",)),
+)
 
 
 def is_persons_tool(owner: Owner) -> bool:
     """Tell whether a manager stands for a person (or for us)."""
-    return row_of(owner) is not None
+    return any(
+        re.fullmatch(name, owner.manager) is not None
+        and operation in ("", owner.operation)
+        and (subresources is None or owner.subresource in subresources)
+        for name, operation, subresources in _PERSONS_TOOLS
+    )
+
+
+def adoptable(live: Mapping[str, Any]) -> tuple[Owner, ...]:
+    """Give the tools that applied a live object and from which it can be taken over."""
+    return tuple(entry.owner for entry in entries(live) if entry.owner in ADOPTABLE)

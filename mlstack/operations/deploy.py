@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Literal
 
 from mlstack.app.app import API_VERSION, ClusterIdentity
 from mlstack.clock import Clock
-from mlstack.deploy import history_store, inventory_store, permissions, replacement, target, wait
+from mlstack.deploy import history_store, inventory_store, permissions, target, wait
 from mlstack.deploy import lock as locking
-from mlstack.deploy.changes import ApplyOptions
+from mlstack.deploy.changes import ApplyOptions, refusal_error
+from mlstack.deploy.diff import context_of
 from mlstack.deploy.history_store import History
 from mlstack.deploy.inventory import Inventory
-from mlstack.deploy.object_diff import context_of
 from mlstack.deploy.plan import ApplyPlan, diff_environment, pretend, refuse_new
 from mlstack.deploy.prune import KeepOptions, prune_set, refuse_too_much
 from mlstack.deploy.result import ChangeReport, Interrupted, ObjectChange, RunResult, report, run_result
@@ -76,7 +76,8 @@ def _plan(
     with permissions.explaining(resolved, writing=not options.dry_run):
         found = diff_environment(resolved, options)
     changes = found.changes.changes
-    replacement.refuse(changes)
+    if error := refusal_error(changes):
+        raise error
     if not options.allow_large_prune:
         refuse_too_much(found.pruning)
     # What lies in no namespace is known for sure only now: the server tells it of custom resources.
@@ -333,7 +334,7 @@ def diff(target: Target, *, opener: Opener, options: ApplyOptions = _DRY_RUN) ->
     with permissions.explaining(resolved, writing=False):
         changes = diff_environment(resolved, options).changes
     result = report(changes)
-    fault = replacement.unanswered(changes.changes)
+    fault = refusal_error(changes.changes, "invalid")
     if fault is not None:
         fault.partial = result
         raise fault

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlstack import names
+from mlstack.objects.kinds import Kinds
 from mlstack.objects.kube_object import group_of
 from mlstack.readiness.rule import Facts, Readiness, waiting
 
@@ -157,6 +158,34 @@ def how_to_install(operator: Operator, environment: str) -> str:
     return f"the prototype `{operator.prototype}` brings it{kinds}: {add}, then {apply}"
 
 
+def kind_hint(api_version: str, kind: str, served: Kinds, environment: str) -> str:
+    """Say how a cluster that serves other kinds comes to know this one, or what was meant."""
+    group, operator = group_of(api_version), operator_of(api_version, kind)
+    versions = [
+        other.api_version
+        for other in served.of_group(group)
+        if other.kind == kind
+        if operator is None or _operator_name(other.api_version, kind) == operator.name
+    ]
+    if versions:
+        return f"the cluster serves `{kind}` as {' and '.join(versions)}: write that `apiVersion`"
+    if why := retired(api_version, kind):
+        return f"nobody serves `{kind}` any more: {why}"
+    if operator is not None:
+        today = f"the {operator.name} serves {operator.instead} today; " if operator.instead else ""
+        return f"`{kind}` is served by the {operator.name}: {today}{how_to_install(operator, environment)}"
+    same_group = [other.kind for other in served.of_group(group)]
+    likely = likely_kind(api_version, kind) or names.nearest(kind, same_group)
+    if likely and likely != kind:
+        return f"did you mean `{likely}`?"
+    if "." in group and not group.endswith(".k8s.io"):
+        return f"install the definitions of `{group}` first, or make them part of the app"
+    elsewhere = sorted({other.api_version for other in Kinds.builtin() if other.kind == kind})
+    if elsewhere:
+        return f"Kubernetes serves `{kind}` as {' and '.join(elsewhere)}: write that `apiVersion`"
+    return f"Kubernetes has no such kind: kubectl api-resources{f' --api-group={group}' if group else ''}"
+
+
 def unseen(facts: Facts) -> Readiness | None:
     """Say that no operator has looked at an object; None if one has, or it is too early to tell."""
     if facts.status or facts.events or facts.pods or facts.age_s <= UNSEEN_S:
@@ -175,7 +204,11 @@ def _unseen_by(data: Mapping[str, Any]) -> str:
 
 def serving_operator(data: Mapping[str, Any]) -> str:
     """Name the operator that serves an object; empty if it is not known."""
-    operator = operator_of(str(data.get("apiVersion", "")), str(data.get("kind", "")))
+    return _operator_name(str(data.get("apiVersion", "")), str(data.get("kind", "")))
+
+
+def _operator_name(api_version: str, kind: str) -> str:
+    operator = operator_of(api_version, kind)
     return operator.name if operator else ""
 
 

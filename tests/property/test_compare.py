@@ -9,8 +9,8 @@ from mlstack.app import app
 from mlstack.app.app import Environment
 from mlstack.app.app_dir import AppDir
 from mlstack.deploy.changes import ApplyOptions, Changes
+from mlstack.deploy.diff import context_of
 from mlstack.deploy.inventory import Inventory, Member, owned_hash, payload_hash
-from mlstack.deploy.object_diff import context_of
 from mlstack.deploy.run import Run
 from mlstack.deploy.target import ResolvedTarget, Target
 from mlstack.errors import OutdatedError
@@ -48,11 +48,13 @@ class App(AppDir):
     def __init__(self) -> None:
         """Read nothing."""
 
-    def app(self) -> Any:
+    @property
+    def app(self) -> Any:  # type: ignore[override]
         """Give an app without rules."""
         return app.App(name="demo")
 
-    def environment_names(self) -> tuple[str, ...]:
+    @property
+    def environment_names(self) -> tuple[str, ...]:  # type: ignore[override]
         """Give the one there is."""
         return ("dev",)
 
@@ -173,7 +175,7 @@ def test_nothing_of_people_stays_but_labels_and_everything_of_programs(
     cluster.patch(REF, {"metadata": {"labels": {"team": "red"}}}, manager="kubectl-label")
     meddled, about = live_of(cluster), resolved(cluster, now, App())
     owners = {
-        key.removeprefix("f:"): entry.manager
+        key.removeprefix("f:"): entry.owner.manager
         for entry in managed_fields.entries(meddled)
         for key in entry.tree.get("f:data", {})
         if key != "."

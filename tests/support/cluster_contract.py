@@ -16,10 +16,11 @@ from typing import Any, TypeVar
 import pytest
 
 from mlstack.deploy import adopt, conflicts
-from mlstack.deploy.conflicts import with_uid
+from mlstack.deploy.changes import with_uid
 from mlstack.errors import ConflictError, InvalidError, ObjectNotFoundError
 from mlstack.kube.client import Cluster, ObjectRef, Right
 from mlstack.kube.lease import HeldError, Lease, LostError, Taken
+from mlstack.objects.managed_fields import path_text
 
 T = TypeVar("T")
 Obj = dict[str, Any]
@@ -148,7 +149,7 @@ def _taken_over(cluster: Cluster, ref: ObjectRef) -> tuple[Obj, Obj] | None:
     """Take an object over; controllers write its status meanwhile."""
     live = cluster.get(ref)
     assert live is not None
-    patch = adopt.take_over(live, api_version=ref.api_version)
+    patch = adopt.own(live, api_version=ref.api_version, adopt=True)
     try:
         return live, dict(cluster.patch(ref, patch, kind="json").object)
     except InvalidError:
@@ -394,7 +395,9 @@ class ClusterContract:
         created = cluster.create(config_map(namespace, x="1"), manager="kubectl-create").object
         cluster.patch(ObjectRef.of(created), {"data": {"y": "2"}}, manager="other")
         with pytest.raises(InvalidError) as caught:
-            cluster.patch(ObjectRef.of(created), adopt.take_over(created, api_version="v1"), kind="json")
+            cluster.patch(
+                ObjectRef.of(created), adopt.own(created, api_version="v1", adopt=True), kind="json"
+            )
         assert not caught.value.causes
 
     def test_another_manager_holds_a_number_that_changes_hands(
@@ -443,7 +446,7 @@ class ClusterContract:
         live = cluster.get(ref)
         assert live is not None
         forced = cluster.apply(wanted, force=True, dry_run=True).object
-        shown = {(one.owner.manager, text) for one in conflicts.lost(live, forced) for text in one.texts}
+        shown = {(owner.manager, path_text(path)) for owner, path in conflicts.lost(live, forced)}
         main = "spec.template.spec.containers[main]"
         assert shown == {
             ("hpa", "spec.replicas"),

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from mlstack.deploy import adopt
-from mlstack.deploy.adopt import RemovedFields, displaced, dropped, strange, take_items
+from mlstack.deploy import replacement
+from mlstack.deploy.adopt import displaced, dropped, fields_of_no_file, own
 from mlstack.deploy.conflicts import ConflictPolicy
 from mlstack.errors import Cause
 from mlstack.objects import managed_fields
 from mlstack.objects.kube_object import MANAGER
-from mlstack.objects.managed_fields import Owner, read_list
+from mlstack.objects.managed_fields import Owner, path_text, read_list
 
 
 def live(*entries: tuple[str, str, dict[str, Any]], subresource: str = "") -> dict[str, Any]:
@@ -49,20 +49,11 @@ DATA = {"f:data": {"f:a": {}, "f:b": {}}}
 def test_tools_that_applied_are_told_from_those_that_changed(
     manager: str, operation: str, taken: bool
 ) -> None:
-    assert bool(adopt.adoptable(live((manager, operation, DATA)))) is taken
+    assert bool(managed_fields.adoptable(live((manager, operation, DATA)))) is taken
 
 
 def test_nothing_written_through_a_subresource_is_taken() -> None:
-    assert not adopt.adoptable(live(("helm", "Update", DATA), subresource="status"))
-
-
-def test_what_goes_is_theirs_and_nobody_elses() -> None:
-    found = live(
-        ("helm", "Apply", {"f:data": {"f:a": {}, "f:b": {}, "f:c": {}}}),
-        ("operator", "Update", {"f:data": {"f:c": {}}}),
-    )
-    assert adopt.going(found, {"f:data": {"f:a": {}}}) == {"f:data": {"f:b": {}}}
-    assert adopt.going(found, {}, spare=[("f:data", "f:a")]) == {"f:data": {"f:b": {}}}
+    assert not managed_fields.adoptable(live(("helm", "Update", DATA), subresource="status"))
 
 
 def test_entries_become_one_of_ours_and_others_stay() -> None:
@@ -71,7 +62,7 @@ def test_entries_become_one_of_ours_and_others_stay() -> None:
         ("helm", "Apply", {"f:data": {"f:b": {}}, "f:spec": {"f:replicas": {}}}),
         ("operator", "Update", {"f:data": {"f:c": {}}}),
     )
-    test, replace = adopt.take_over(found, api_version="v1", spare=[("f:spec", "f:replicas")])
+    test, replace = own(found, api_version="v1", adopt=True, spare=[("f:spec", "f:replicas")])
     assert test == {"op": "test", "path": "/metadata/resourceVersion", "value": "7"}
     mine, other = replace["value"]
     assert (mine["manager"], mine["operation"]) == ("mlstack", "Apply")
@@ -79,28 +70,15 @@ def test_entries_become_one_of_ours_and_others_stay() -> None:
     assert other == found["metadata"]["managedFields"][2]
 
 
-def test_entries_of_every_version_are_written_down_in_one() -> None:
-    found = live(("mlstack", "Apply", DATA), ("operator", "Update", DATA))
-    found["metadata"]["managedFields"][0]["apiVersion"] = "x.org/v1alpha1"
-    _, replace = adopt.reversioned(found, api_version="x.org/v1")
-    assert [one["apiVersion"] for one in replace["value"]] == ["x.org/v1", "x.org/v1"]
-    assert [
-        one.tree for one in managed_fields.entries({"metadata": {"managedFields": replace["value"]}})
-    ] == [
-        DATA,
-        DATA,
-    ]
-
-
 @pytest.mark.parametrize(
     ("path", "allocated"),
     [("spec.clusterIP", True), ("spec.ports[80,TCP].nodePort", True), ("spec.type", False)],
 )
 def test_what_the_server_allocates_is_kept(path: str, allocated: bool) -> None:
-    assert adopt.is_allocated(path) is allocated
+    assert replacement.is_allocated(path) is allocated
 
 
-B = ("f:data", "f:b")
+EDITED_GOES = (["kubectl-edit data.b"], [])
 PORT = 'k:{"port":81,"protocol":"TCP"}'
 WANTED = {"data": {"a": "1"}}
 EDIT = ("kubectl-edit", "Update", "", {"f:data": {"f:b": {}}})
@@ -115,61 +93,66 @@ def live_of(*entries: tuple[str, str, str, dict[str, Any]], **content: Any) -> d
     return {"metadata": {"managedFields": managed}, "data": {"a": "1", "b": "2"}, **content}
 
 
-def judged(found: dict[str, Any], *applied: Any, wanted: Any = WANTED, **facts: Any) -> RemovedFields:
-    policy = facts.pop("policy", ConflictPolicy())
-    return dropped(strange(found, wanted), found, applied, policy, **facts)
+Parted = tuple[list[str], list[str]]
+NOTHING: Parted = ([], [])
 
 
-def told(found: RemovedFields) -> tuple[list[str], list[str]]:
-    return (
-        [f"{one.owner.manager} {text}" for one in found.taken for text in one.texts],
-        [f"{one.owner.manager} {text}" for one in found.left for text in one.texts],
+def judged(
+    found: dict[str, Any],
+    *applied: Any,
+    wanted: Any = WANTED,
+    policy: ConflictPolicy = ConflictPolicy(),  # noqa: B008
+    after: dict[str, Any] | None = None,
+    **facts: Any,
+) -> Parted:
+    """Give manager and path of each field that goes, and of each that stays."""
+    fields = fields_of_no_file(after or found, wanted)
+    going, staying = (
+        [f"{owner.manager} {path_text(path)}" for owner, path in part]
+        for part in dropped(fields, found, applied, policy, **facts)
     )
+    return going, staying
 
 
 def test_what_a_person_changed_and_the_files_dropped_goes() -> None:
-    found = judged(live_of(OURS, EDIT), {"data": {"a": "1", "b": "1"}})
-    assert told(found) == (["kubectl-edit data.b"], [])
-    assert found.paths == (B,)
+    assert judged(live_of(OURS, EDIT), {"data": {"a": "1", "b": "1"}}) == EDITED_GOES
 
 
 def test_what_a_person_added_was_never_ours() -> None:
-    assert judged(live_of(OURS, EDIT), {"data": {"a": "1"}}) == RemovedFields()
-    assert judged(live_of(OURS, EDIT)) == RemovedFields()
+    assert judged(live_of(OURS, EDIT), {"data": {"a": "1"}}) == NOTHING
+    assert judged(live_of(OURS, EDIT)) == NOTHING
 
 
 def test_any_of_the_sets_before_may_have_brought_it() -> None:
-    assert judged(live_of(OURS, EDIT), {"data": {"a": "1"}}, {"data": {"b": "0"}}).paths == (B,)
+    assert judged(live_of(OURS, EDIT), {"data": {"a": "1"}}, {"data": {"b": "0"}}) == EDITED_GOES
 
 
 def test_what_the_files_still_have_is_no_matter_of_this() -> None:
     both = {"data": {"a": "1", "b": "1"}}
-    assert judged(live_of(OURS, EDIT), both, wanted=both) == RemovedFields()
+    assert judged(live_of(OURS, EDIT), both, wanted=both) == NOTHING
 
 
 @pytest.mark.parametrize("manager", ["vpa-updater", "argocd"])
 def test_what_a_program_owns_stays_and_is_told(manager: str) -> None:
     theirs = (manager, "Update", "", {"f:data": {"f:b": {}}})
     found = judged(live_of(OURS, theirs), {"data": {"b": "1"}})
-    assert told(found) == ([], [f"{manager} data.b"])
+    assert found == ([], [f"{manager} data.b"])
 
 
 def test_a_program_beside_a_person_keeps_it() -> None:
     theirs = ("argocd", "Apply", "", {"f:data": {"f:b": {}}})
     found = judged(live_of(OURS, EDIT, theirs), {"data": {"b": "1"}})
-    assert found.taken == ()
-    assert "argocd data.b" in told(found)[1]
+    assert found[0] == []
+    assert "argocd data.b" in found[1]
 
 
 def test_rules_of_the_app_and_annotations_decide() -> None:
     once = {"data": {"b": "1"}}
     theirs = ("operator", "Update", "", {"f:data": {"f:b": {}}})
-    assert judged(live_of(OURS, theirs), once, policy=ConflictPolicy(force=read_list("data.b"))).paths == (B,)
-    assert judged(live_of(OURS, theirs), once, policy=ConflictPolicy(forced=True)).paths == (B,)
-    assert (
-        judged(live_of(OURS, EDIT), once, policy=ConflictPolicy(ignore=read_list("data.b")))
-        == RemovedFields()
-    )
+    for policy in (ConflictPolicy(force=read_list("data.b")), ConflictPolicy(forced=True)):
+        assert judged(live_of(OURS, theirs), once, policy=policy) == (["operator data.b"], [])
+    ignoring = ConflictPolicy(ignore=read_list("data.b"))
+    assert judged(live_of(OURS, EDIT), once, policy=ignoring) == NOTHING
 
 
 def test_spared_fields_stay_and_are_told() -> None:
@@ -177,7 +160,7 @@ def test_spared_fields_stay_and_are_told() -> None:
     found = judged(
         live_of(OURS, replicas, spec={"replicas": 5}), {"spec": {"replicas": 3}}, spare=[_REPLICAS]
     )
-    assert told(found) == ([], ["kubectl spec.replicas"])
+    assert found == ([], ["kubectl spec.replicas"])
 
 
 _REPLICAS = ("f:spec", "f:replicas")
@@ -186,11 +169,10 @@ _REPLICAS = ("f:spec", "f:replicas")
 def test_what_a_tool_applied_beside_us_stays_until_it_is_taken_over() -> None:
     before = (MANAGER, "Apply", "", {"f:data": {"f:a": {}, "f:b": {}}})
     theirs = ("kubectl", "Apply", "", {"f:data": {"f:b": {}}})
-    found = strange(live_of(OURS, theirs), WANTED)
-    now = live_of(before, theirs)
-    assert told(dropped(found, now, (), ConflictPolicy())) == ([], ["kubectl data.b"])
+    after, now = live_of(OURS, theirs), live_of(before, theirs)
+    assert judged(now, after=after) == ([], ["kubectl data.b"])
     adopting = ConflictPolicy(adopted=frozenset({Owner(manager="kubectl", operation="Apply")}))
-    assert dropped(found, now, (), adopting).paths == (B,)
+    assert judged(now, after=after, policy=adopting) == (["kubectl data.b"], [])
 
 
 def test_a_whole_item_is_known_by_its_keys_although_one_was_not_written() -> None:
@@ -200,13 +182,13 @@ def test_a_whole_item_is_known_by_its_keys_although_one_was_not_written() -> Non
     found = judged(
         live_of(OURS, edit, spec={"ports": [item]}), {"spec": {"ports": [{"port": 81, "name": "y"}]}}
     )
-    assert found.paths == (("f:spec", "f:ports", PORT),)
+    assert found == (["kubectl-edit spec.ports[81,TCP]"], [])
 
 
 def test_only_values_count_not_the_maps_around_them() -> None:
     edit = ("kubectl-create", "Update", "", {"f:data": {".": {}, "f:c": {}}})
     found = judged(live_of(OURS, edit, data={"a": "1", "c": "3"}), {"data": {"a": "1"}})
-    assert found == RemovedFields()
+    assert found == NOTHING
 
 
 KEY_81 = 'k:{"port":81,"protocol":"TCP"}'
@@ -246,15 +228,15 @@ def test_a_fault_of_something_else_is_not_cured_by_it() -> None:
 
 
 def test_taken_items_are_ours_and_the_rest_stays_with_its_owner() -> None:
-    version, replaced = take_items(PATCHED, [ITEM], api_version="v1")
+    version, replaced = own(PATCHED, api_version="v1", paths=[ITEM])
     assert version == {"op": "test", "path": "/metadata/resourceVersion", "value": "7"}
     after = {"metadata": {"managedFields": replaced["value"]}}
     assert managed_fields.owned(after, MANAGER) == {"f:spec": {"f:selector": {}, "f:ports": {KEY_81: BELOW}}}
-    (theirs,) = [one for one in managed_fields.entries(after) if one.manager == "kubectl-patch"]
+    (theirs,) = [one for one in managed_fields.entries(after) if one.owner.manager == "kubectl-patch"]
     assert theirs.tree == {"f:spec": {"f:type": {}}}
 
 
 def test_an_owner_of_nothing_any_more_goes() -> None:
     alone = service(entry("kubectl-edit", "Update", {"f:ports": {KEY_81: BELOW}}))
-    _, replaced = take_items(alone, [ITEM], api_version="v1")
+    _, replaced = own(alone, api_version="v1", paths=[ITEM])
     assert [one["manager"] for one in replaced["value"]] == [MANAGER]

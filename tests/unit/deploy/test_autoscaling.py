@@ -2,47 +2,34 @@
 
 from typing import Any
 
-from mlstack.deploy import autoscaling
+import pytest
+
+from mlstack.deploy.autoscaling import scaled_workload
 from mlstack.objects.kube_object import Identity
 
 
-def hpa(**target: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": "web", "namespace": "ml"},
-        "spec": {"scaleTargetRef": target},
-    }
+def scaler(named: tuple[str, str], **target: str) -> dict[str, Any]:
+    kind, api_version = named
+    metadata = {"name": "web", "namespace": "ml"}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": {"scaleTargetRef": target}}
 
 
-def test_an_autoscaler_names_its_target() -> None:
-    found = autoscaling.autoscaler(hpa(apiVersion="apps/v1", kind="StatefulSet", name="db"))
-    assert found is not None
-    assert found.target == Identity("apps", "StatefulSet", "ml", "db")
-    assert found.name == "HorizontalPodAutoscaler web"
+HPA = ("HorizontalPodAutoscaler", "autoscaling/v2")
+KEDA = ("ScaledObject", "keda.sh/v1alpha1")
 
 
-def test_keda_scales_deployments_unless_told() -> None:
-    data = {
-        "apiVersion": "keda.sh/v1alpha1",
-        "kind": "ScaledObject",
-        "metadata": {"name": "q", "namespace": "ml"},
-        "spec": {"scaleTargetRef": {"name": "worker"}},
-    }
-    found = autoscaling.autoscaler(data)
-    assert found is not None
-    assert found.target == Identity("apps", "Deployment", "ml", "worker")
-
-
-def test_other_objects_scale_nothing() -> None:
-    assert autoscaling.autoscaler({"apiVersion": "v1", "kind": "ConfigMap"}) is None
-    assert autoscaling.autoscaler(hpa()) is None
-
-
-def test_a_definition_says_which_field_is_scaled() -> None:
-    scale = {"scale": {"specReplicasPath": ".spec.tfReplicaSpecs.Worker.replicas"}}
-    definition = {"spec": {"versions": [{"name": "v1", "subresources": scale}, {"name": "v2"}]}}
-    path = ("f:spec", "f:tfReplicaSpecs", "f:Worker", "f:replicas")
-    assert autoscaling.replicas_path(definition, "v1") == path
-    assert autoscaling.replicas_path(definition, "v2") == ()
-    assert autoscaling.replicas_path(None, "v1") == ()
+@pytest.mark.parametrize(
+    ("data", "workload"),
+    [
+        (
+            scaler(HPA, apiVersion="apps/v1", kind="StatefulSet", name="db"),
+            Identity("apps", "StatefulSet", "ml", "db"),
+        ),
+        (scaler(KEDA, name="worker"), Identity("apps", "Deployment", "ml", "worker")),
+        (scaler(HPA), None),
+        ({"apiVersion": "v1", "kind": "ConfigMap"}, None),
+    ],
+    ids=["as it says", "a Deployment unless KEDA is told", "no target", "no autoscaler"],
+)
+def test_an_autoscaler_names_its_workload(data: dict[str, Any], workload: Identity | None) -> None:
+    assert scaled_workload(data) == workload

@@ -6,7 +6,7 @@ import pytest
 
 from mlstack.app.app import ConflictRule, Taker
 from mlstack.deploy import conflicts
-from mlstack.deploy.conflicts import ConflictPolicy, Lost
+from mlstack.deploy.conflicts import ConflictPolicy
 from mlstack.objects import managed_fields
 from mlstack.objects.managed_fields import Owner
 
@@ -31,20 +31,20 @@ def rule(path: str, take: Taker, manager: str = "*", *kinds: str) -> ConflictRul
 def test_fields_another_manager_loses_are_named() -> None:
     live = managed(hpa={**REPLICAS, "f:other": {}}, mlstack={})
     forced = managed(hpa={"f:other": {}}, mlstack=REPLICAS)
-    assert conflicts.lost(live, forced) == (Lost(owner=Owner(manager="hpa"), paths=(PATH,)),)
+    assert conflicts.lost(live, forced) == [(Owner(manager="hpa"), PATH)]
 
 
 def test_a_manager_that_loses_everything_is_named() -> None:
-    assert conflicts.lost(managed(hpa=REPLICAS), managed(mlstack=REPLICAS))[0].owner.manager == "hpa"
+    assert conflicts.lost(managed(hpa=REPLICAS), managed(mlstack=REPLICAS)) == [(Owner("hpa"), PATH)]
 
 
 def test_shared_fields_are_no_loss() -> None:
-    assert conflicts.lost(managed(hpa=REPLICAS), managed(hpa=REPLICAS, mlstack=REPLICAS)) == ()
+    assert conflicts.lost(managed(hpa=REPLICAS), managed(hpa=REPLICAS, mlstack=REPLICAS)) == []
 
 
 def test_what_a_controller_drops_itself_is_no_loss() -> None:
     live = managed(controller={"f:status": {"f:conditions": {}}})
-    assert conflicts.lost(live, managed(mlstack=REPLICAS)) == ()
+    assert conflicts.lost(live, managed(mlstack=REPLICAS)) == []
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_what_a_controller_drops_itself_is_no_loss() -> None:
     ids=str,
 )
 def test_peoples_tools_are_told_from_programs(owner: Owner, taker: Taker) -> None:
-    assert ConflictPolicy().taker(owner, PATH) == taker
+    assert ConflictPolicy().takes(owner, PATH) is (taker == "ours")
 
 
 @pytest.mark.parametrize(
@@ -90,42 +90,41 @@ def test_peoples_tools_are_told_from_programs(owner: Owner, taker: Taker) -> Non
     ],
 )
 def test_the_first_that_speaks_decides(policy: ConflictPolicy, owner: Owner, taker: Taker) -> None:
-    assert policy.taker(owner, PATH) == taker
+    assert policy.takes(owner, PATH) is (taker == "ours")
 
 
-def test_each_field_is_taken_or_left() -> None:
-    other = ("f:spec", "f:paused")
-    losses = (Lost(owner=HPA, paths=(PATH, other)), Lost(owner=PERSON, paths=(PATH,)))
-    taken, left = conflicts.split(losses, ConflictPolicy(force=managed_fields.read_list("spec.paused")))
-    assert taken == (Lost(owner=HPA, paths=(other,)), Lost(owner=PERSON, paths=(PATH,)))
-    assert left == (Lost(owner=HPA, paths=(PATH,)),)
+def described(text: str, *fields: tuple[Owner, managed_fields.Path]) -> list[str]:
+    return list(conflicts.notes(text, fields, managed()))
 
 
 def test_a_line_names_fields_and_manager() -> None:
-    loss = Lost(owner=HPA, paths=(PATH,))
-    assert conflicts.describe_left(loss) == (
-        "leaves `spec.replicas` to `kube-controller-manager` (through `scale`)"
-    )
-    assert conflicts.describe_taken(Lost(owner=PERSON, paths=(PATH,))) == (
-        "takes `spec.replicas` back from `kubectl-edit`"
-    )
+    left = described(conflicts.LEFT, (HPA, PATH))
+    assert left == ["leaves `spec.replicas` to `kube-controller-manager` (through `scale`)"]
+    taken = described(conflicts.TAKEN, (PERSON, PATH), (HPA, PATH), (PERSON, ("f:spec", "f:paused")))
+    assert taken == [
+        "takes `spec.replicas`, `spec.paused` back from `kubectl-edit`",
+        "takes `spec.replicas` back from `kube-controller-manager` (through `scale`)",
+    ]
 
 
 def test_a_long_list_of_fields_is_cut() -> None:
-    loss = Lost(owner=HPA, paths=tuple(("f:data", f"f:{number}") for number in range(20)))
-    assert conflicts.describe_left(loss).endswith(
-        "`data.7` and 12 more to `kube-controller-manager` (through `scale`)"
-    )
+    (line,) = described(conflicts.LEFT, *((HPA, ("f:data", f"f:{number}")) for number in range(20)))
+    assert line.endswith("`data.7` and 12 more to `kube-controller-manager` (through `scale`)")
+
+
+def owned_by_others(live: dict[str, Any], path: managed_fields.Path) -> bool:
+    entries = managed_fields.entries(live)
+    return any(conflicts.is_owned(entry.tree, path) for entry in entries if entry.owner.manager != "mlstack")
 
 
 def test_others_own_what_they_own_around_it() -> None:
     live = managed(theirs={"f:spec": {"f:args": {}}}, mlstack={"f:spec": {"f:env": {}}})
-    assert conflicts._others_own(live, ("f:spec", "f:args", "i:0"))
-    assert not conflicts._others_own(live, ("f:spec", "f:env"))
+    assert owned_by_others(live, ("f:spec", "f:args", "i:0"))
+    assert not owned_by_others(live, ("f:spec", "f:env"))
 
 
 def test_who_owns_an_item_does_not_own_all_that_is_in_it() -> None:
     item = ("f:spec", 'k:{"name":"main"}')
     live = managed(theirs={"f:spec": {item[1]: {".": {}, "f:name": {}}}})
-    assert conflicts._others_own(live, (*item, "f:name"))
-    assert not conflicts._others_own(live, (*item, "f:resources"))
+    assert owned_by_others(live, (*item, "f:name"))
+    assert not owned_by_others(live, (*item, "f:resources"))

@@ -40,11 +40,11 @@ class Web:
         self.cluster.replace(live, manager=manager)
         self.clock.sleep(60)
 
-    def found(self, **known: Any) -> tuple[Difference, ...]:
+    def found(self, applied: Data | None = None) -> tuple[Difference, ...]:
         live = self.cluster.get(REF)
         assert live is not None
         forced = self.cluster.apply(self.wanted, force=True, dry_run=True).object
-        return drift.differences(live, forced, **known)
+        return drift.differences(live, forced, applied=applied)
 
 
 def placed(data: Data) -> Data:
@@ -86,21 +86,21 @@ def test_a_number_is_the_last_writers(web: Web, manager: str, subresource: str, 
 
 def test_a_value_of_ours_differs_since_the_files_changed(web: Web) -> None:
     web.wanted = placed(deployment(replicas=3, env=[{"name": "A", "value": "1"}]))
-    (found,) = web.found(files_changed=True)
+    (found,) = web.found()
     assert (found.path, found.cause, found.live, found.wanted) == ("spec.replicas", "stale", 2, 3)
     assert found.manager == ""
 
 
 def test_a_field_that_the_files_give_up_is_there_still(web: Web) -> None:
     web.wanted = placed(deployment(replicas=2))
-    (found,) = web.found(files_changed=True)
+    (found,) = web.found()
     assert (found.action, found.cause) == ("added", "stale")
     assert found.path == "spec.template.spec.containers[main].env"
 
 
 def test_a_removed_field_is_told_without_a_name_if_it_left_no_trace(web: Web) -> None:
     web.edit(lambda live: main(live).pop("env"), "kubectl-edit")
-    (found,) = web.found(files_changed=False)
+    (found,) = web.found(applied=web.wanted)
     assert (found.action, found.cause, found.manager, found.live) == ("removed", "unknown", "", None)
     assert found.wanted == [{"name": "A", "value": "1"}]
 
@@ -111,7 +111,7 @@ def test_a_removed_field_is_laid_to_the_only_one_who_wrote_since(web: Web) -> No
         main(live)["image"] = "nginx:1.28"
 
     web.edit(edited, "kubectl-edit")
-    by_path = {one.path.rpartition(".")[2]: one for one in web.found(files_changed=False)}
+    by_path = {one.path.rpartition(".")[2]: one for one in web.found(applied=web.wanted)}
     assert (by_path["image"].manager, by_path["image"].sure) == ("kubectl-edit", True)
     assert (by_path["env"].manager, by_path["env"].sure) == ("kubectl-edit", False)
 
@@ -119,7 +119,7 @@ def test_a_removed_field_is_laid_to_the_only_one_who_wrote_since(web: Web) -> No
 def test_a_removed_field_is_not_laid_to_a_controller_that_wrote_since(web: Web) -> None:
     web.edit(lambda live: main(live).pop("env"), "kubectl-edit")
     web.patch({"metadata": {"annotations": {"operator": "was here"}}}, "operator")
-    (found,) = web.found(files_changed=False)
+    (found,) = web.found(applied=web.wanted)
     assert (found.action, found.cause, found.manager) == ("removed", "unknown", "")
 
 
@@ -127,7 +127,7 @@ def test_a_field_that_the_files_have_gained_is_no_ones_doing(web: Web) -> None:
     before = web.wanted
     web.wanted = placed(deployment(replicas=2, env=[{"name": n, "value": "1"} for n in "AB"]))
     assert [one.cause for one in web.found(applied=before)] == ["stale"]
-    assert [one.cause for one in web.found(files_changed=True)] == ["unknown"]
+    assert [one.cause for one in web.found()] == ["unknown"]
 
 
 def test_fields_that_are_not_ours_do_not_count(web: Web) -> None:

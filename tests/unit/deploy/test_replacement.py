@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from mlstack.deploy.changes import Refusal
 from mlstack.deploy.inventory import MEMBER_LABEL
 from mlstack.deploy.replacement import (
     RECREATE,
-    ReplacementVerdict,
     is_shared,
     judge,
     other_owner,
@@ -32,33 +32,30 @@ DEPLOYMENT = ("apps/v1", "Deployment")
 FIXED = "`spec.selector` cannot change while the object exists"
 
 
+def refusal_of(manifest: KubeObject, *, why: str | None = None) -> Refusal:
+    refusal = judge(manifest, "gke", fixed=FIXED, why=why)
+    assert isinstance(refusal, Refusal)
+    return refusal
+
+
 def test_an_object_stays_unless_its_annotation_lets_it_go() -> None:
-    verdict = judge(an_object(*DEPLOYMENT), "gke", fixed=FIXED, why=None)
-    assert (verdict.recreate, verdict.reason) == (False, FIXED)
-    assert '`mlstack.dev/recreate: "true"`' in verdict.hint
-    assert "environments/gke/patches/web.yaml" in verdict.hint
-
-
-def test_the_annotation_lets_an_object_be_made_anew() -> None:
-    assert judge(an_object(*DEPLOYMENT, "true"), "gke", fixed=FIXED, why=None).recreate
+    refusal = refusal_of(an_object(*DEPLOYMENT))
+    assert refusal.reasons == (FIXED,)
+    assert '`mlstack.dev/recreate: "true"`' in refusal.hint
+    assert "environments/gke/patches/web.yaml" in refusal.hint
+    assert judge(an_object(*DEPLOYMENT, "true"), "gke", fixed=FIXED, why=None) == FIXED
 
 
 def test_the_annotation_keeps_a_job_from_being_made_anew() -> None:
     for why in (None, "the training operator does not change a running job."):
-        verdict = judge(an_object("batch/v1", "Job", "never"), "gke", fixed=FIXED, why=why)
-        assert not verdict.recreate
-        assert "mlstack.dev/recreate: never" in verdict.hint
+        refusal = refusal_of(an_object("batch/v1", "Job", "never"), why=why)
+        assert "mlstack.dev/recreate: never" in refusal.hint
 
 
-def test_a_job_is_made_anew_by_itself() -> None:
-    verdict = judge(an_object("batch/v1", "Job"), "gke", fixed="`spec.template` cannot change", why=None)
-    assert verdict.recreate
-    assert verdict.reason.endswith("Kubernetes does not change the pods of a Job.")
-
-
-def test_what_a_rule_wants_anew_is_made_anew() -> None:
-    verdict = judge(an_object("kubeflow.org/v1", "TFJob"), "gke", fixed="x", why="because")
-    assert (verdict.recreate, verdict.reason) == (True, "because")
+def test_a_job_and_what_a_rule_wants_anew_are_made_anew_by_themselves() -> None:
+    said = judge(an_object("batch/v1", "Job"), "gke", fixed="`spec.template` cannot change", why=None)
+    assert isinstance(said, str) and said.endswith("Kubernetes does not change the pods of a Job.")
+    assert judge(an_object("kubeflow.org/v1", "TFJob"), "gke", fixed="x", why="because") == "because"
 
 
 @pytest.mark.parametrize(
@@ -74,9 +71,7 @@ def test_what_a_rule_wants_anew_is_made_anew() -> None:
 def test_what_would_lose_data_is_never_made_anew(
     api_version: str, kind: str, said: str, annotation: str | None
 ) -> None:
-    verdict = judge(an_object(api_version, kind, annotation), "gke", fixed=FIXED, why=None)
-    assert not verdict.recreate
-    assert said in verdict.hint
+    assert said in refusal_of(an_object(api_version, kind, annotation)).hint
 
 
 @pytest.mark.parametrize("said", ["yes", "True", "false"])
@@ -107,15 +102,12 @@ def test_a_fault_beside_a_fixed_field_is_a_fault() -> None:
     assert not says_fixed([])
 
 
-ANEW = ReplacementVerdict(recreate=True, reason=FIXED)
-
-
 def test_what_would_be_refused_when_made_anew_stays() -> None:
     cause = Cause(field="spec.clusterIP", message="is not in the valid range")
-    verdict = unless_refused(ANEW, InvalidError("`Service ml/web-mlstack-probe` is refused", causes=[cause]))
-    assert not verdict.recreate
-    assert verdict.reason == (
-        f"{FIXED}, and made anew it would be refused: `spec.clusterIP` is not in the valid range"
+    refusal = unless_refused(FIXED, InvalidError("`Service ml/web-mlstack-probe` is refused", causes=[cause]))
+    assert isinstance(refusal, Refusal)
+    assert refusal.reasons == (
+        f"{FIXED}, and made anew it would be refused: `spec.clusterIP` is not in the valid range",
     )
 
 
@@ -130,7 +122,7 @@ def test_what_would_be_refused_when_made_anew_stays() -> None:
     ids=["its own port", "no right to try"],
 )
 def test_what_only_the_copy_stumbles_over_is_made_anew(fault: MlstackError) -> None:
-    assert unless_refused(ANEW, fault) == ANEW
+    assert unless_refused(FIXED, fault) == FIXED
 
 
 def differing(path: str) -> FieldChange:
@@ -187,7 +179,7 @@ def of(app: str, environment: str, **more: str) -> KubeObject:
     ids=["ours", "nobody's", "other labels", "other environment", "other app", "other set", "moved"],
 )
 def test_owners_are_told_by_their_marks(live: KubeObject, owner: str) -> None:
-    assert other_owner(of("demo", "gke", **{MEMBER_LABEL: "applyset-ours-v1"}), live) == owner
+    assert other_owner(of("demo", "gke", **{MEMBER_LABEL: "applyset-ours-v1"}), live.data) == owner
 
 
 def label_changes(path: str) -> FieldChange:

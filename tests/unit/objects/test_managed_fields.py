@@ -98,7 +98,7 @@ def test_entries_of_one_manager_are_merged() -> None:
         {"manager": "m", "operation": "Update", "subresource": "scale", "fieldsV1": {"f:c": {}}},
     ]
     found = managed_fields.entries({"metadata": {"managedFields": managed}})
-    assert [(entry.key, entry.tree) for entry in found] == [
+    assert [(entry.owner, entry.tree) for entry in found] == [
         (("m", "Apply", ""), {"f:a": {}, "f:b": {}}),
         (("m", "Update", "scale"), {"f:c": {}}),
     ]
