@@ -8,7 +8,19 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal
 
-from mlstack.app.declare import key, record, records
+from mlstack.app.declare import (
+    FLAG,
+    MAP,
+    NAME,
+    SHORT_NAME,
+    TEXT,
+    VERSION,
+    WORD,
+    key,
+    list_of,
+    record,
+    records,
+)
 from mlstack.errors import UsageError
 from mlstack.names import names_a_package, version_key
 from mlstack.objects.managed_fields import FieldPattern
@@ -18,31 +30,18 @@ if TYPE_CHECKING:
 
 API_VERSION = "mlstack.dev/v1"
 DEFAULT_KUBERNETES_VERSION = "1.36"
-
 ClusterScoped = Literal["allowed", "refused"]
 Scalar = str | int | float | bool
 Taker = Literal["ours", "theirs"]
 
-_TEXT = {"type": "string"}
-_WORD = {"type": "string", "minLength": 1}
-_MAP = {"type": "object"}
-_FLAG = {"type": "boolean"}
-_NAME = {"type": "string", "pattern": "^[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?$"}
-_SHORT_NAME = {**_NAME, "maxLength": 63}
 _NAMESPACE = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63}
 _ENVIRONMENT = "^[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?(/[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?)*$"
 _PACKAGE = {"type": "string", "pattern": r"^[^/@\s]+/[^/@\s]+(@[^/@\s]+)?$"}
-_VERSION = {"type": "string", "pattern": "^[0-9a-zA-Z]([-_.+a-zA-Z0-9]*[0-9a-zA-Z])?$"}
 _DIGEST = {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}
 _DURATION = {
     "type": ["string", "integer"],
     "pattern": "^([0-9.]+h)?([0-9.]+m)?([0-9.]+s)?$|^[0-9.]+$",
 }
-
-
-def _list(items: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    return {"type": "array", "items": items, **more}
-
 
 # --- rules of an app -----------------------------------------------------------------------------------
 
@@ -71,14 +70,14 @@ SIGN: Mapping[str, Any] = {
     "additionalProperties": False,
     "description": "A condition, or a field with its value or values.",
     "properties": {
-        "condition": {**_WORD, "description": "Type of a condition in `status.conditions`."},
+        "condition": {**WORD, "description": "Type of a condition in `status.conditions`."},
         "status": {
             "enum": ["True", "False", "Unknown", True, False],
             "description": "Status that the condition must have; `True` when left out.",
         },
-        "reason": {**_TEXT, "description": "Reason that the condition must have; any when left out."},
+        "reason": {**TEXT, "description": "Reason that the condition must have; any when left out."},
         "field": {
-            **_WORD,
+            **WORD,
             "description": "A field, as a diff writes it: `status.phase`, `status.workers[*].state`;"
             " one of several is enough.",
         },
@@ -154,7 +153,7 @@ class ReadyRule:
     """Says when objects of one kind work, where no rule is known or another one is wanted."""
 
     kind: str = key(
-        _WORD,
+        WORD,
         "Group and kind: `example.com/Widget`; kinds of the core group by the kind alone: `Pod`.",
         required=True,
         reader=_read_kind,
@@ -168,7 +167,7 @@ class ReadyRule:
     )
     done: Sign | None = key(_SIGN, "Tells that its work has ended well.", reader=_read_sign, default=None)
     observed_generation: bool = key(
-        _FLAG,
+        FLAG,
         "Its controller writes `status.observedGeneration` (or one in the conditions named here): until that"
         " is the newest, the object is waited for. Where it stands it counts without this as well.",
         default=False,
@@ -184,19 +183,19 @@ class ConflictRule:
     """Says who has a field that somebody else owns too, whatever the table of managers says."""
 
     path: FieldPattern = key(
-        _WORD,
+        WORD,
         "A field and all below it, as a diff writes it: `spec.replicas`,"
         " `spec.template.spec.containers[*].resources`.",
         required=True,
         reader=lambda fields, name: fields.pattern(name, "spec.replicas"),
     )
     manager: str = key(
-        _WORD,
+        WORD,
         "Field manager it speaks of; `*` stands for anything. All managers when left out.",
         default="*",
     )
     kinds: tuple[str, ...] = key(
-        _list(_WORD), "Kinds of objects it holds for; all when left out.", default=()
+        list_of(WORD), "Kinds of objects it holds for; all when left out.", default=()
     )
     take: Taker = key(
         {"enum": ["ours", "theirs"]},
@@ -217,13 +216,13 @@ class ConflictRule:
 class RegistryRef:
     """A registry as `app.yaml` names it; protocols are `directory` and `git`."""
 
-    name: str = key(_SHORT_NAME, required=True)
+    name: str = key(SHORT_NAME, required=True)
     address: str = key(
-        _WORD,
+        WORD,
         "A folder (relative to the app), a git URL, a GitHub tree address, or `bundled`.",
         required=True,
     )
-    protocol: str = key(_WORD, "How the address is read; found from the address when left out.")
+    protocol: str = key(WORD, "How the address is read; found from the address when left out.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,18 +246,18 @@ class PackageRef:
 class Retired:
     """Names of packages and prototypes that a registry does not offer any more, or never will."""
 
-    names: tuple[str, ...] = key({"type": "array", "minItems": 1, "items": _NAME}, required=True)
-    reason: str = key(_WORD, "Why, as it follows `is retired: `.", required=True)
-    instead: str = key(_TEXT, "What to do now; left out when nothing takes their place.", default="")
+    names: tuple[str, ...] = key({"type": "array", "minItems": 1, "items": NAME}, required=True)
+    reason: str = key(WORD, "Why, as it follows `is retired: `.", required=True)
+    instead: str = key(TEXT, "What to do now; left out when nothing takes their place.", default="")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LockedRegistry:
     """Where a registry was read from when a package of it was last installed."""
 
-    name: str = key(_SHORT_NAME, required=True)
-    address: str = key(_WORD, required=True)
-    revision: str = key(_TEXT, "The commit of a git registry.", default="")
+    name: str = key(SHORT_NAME, required=True)
+    address: str = key(WORD, required=True)
+    revision: str = key(TEXT, "The commit of a git registry.", default="")
     # What its index said of retired names, where asking it again would need a network.
     retired: tuple[Retired, ...] = records(
         Retired, "Names of packages and prototypes that are not offered any more.", default=()
@@ -272,9 +271,9 @@ class LockedPackage:
     full_name: str = key(  # `registry/name`
         _PACKAGE, name="package", required=True, reader=lambda fields, name: fields.package(name).full_name
     )
-    version: str = key(_VERSION, required=True)
+    version: str = key(VERSION, required=True)
     digest: str = key(_DIGEST, "Over the package folder's paths and bytes.", required=True)
-    source: str = key(_TEXT, "Address the package was fetched from.", default="")
+    source: str = key(TEXT, "Address the package was fetched from.", default="")
 
     @property
     def registry(self) -> str:
@@ -333,16 +332,16 @@ def newest(packages: Iterable[LockedPackage]) -> dict[str, LockedPackage]:
 class App:
     """An app directory: its registries, the packages it needs, and parameters for all components."""
 
-    name: str = key(_SHORT_NAME, "Becomes a label of every object.", required=True)
+    name: str = key(SHORT_NAME, "Becomes a label of every object.", required=True)
     registries: tuple[RegistryRef, ...] = records(RegistryRef, "Where packages come from.", default=())
     packages: tuple[PackageRef, ...] = key(
-        _list(_PACKAGE),
+        list_of(_PACKAGE),
         "Requirements: `registry/package` or `registry/package@version`.",
         reader=lambda fields, name: fields.packages(name),
         default=(),
     )
     params: Mapping[str, Any] = key(
-        _MAP, "For every component whose prototype declares the name.", default_factory=dict
+        MAP, "For every component whose prototype declares the name.", default_factory=dict
     )
     conflicts: tuple[ConflictRule, ...] = records(
         ConflictRule,
@@ -366,15 +365,15 @@ class Component:
     name: str
     module: str = ""  # dotted folder below `components/`, empty at the root
     prototype: str = key(
-        _WORD,
+        WORD,
         "`registry/package/prototype`, or a name that is unique among the installed packages.",
         required=True,
     )
     params: Mapping[str, Any] = key(
-        _MAP, "Values by parameter name; null removes a value of a lower layer.", default_factory=dict
+        MAP, "Values by parameter name; null removes a value of a lower layer.", default_factory=dict
     )
     depends_on: tuple[str, ...] = key(
-        _list(_WORD, uniqueItems=True),
+        list_of(WORD, uniqueItems=True),
         "Components and modules that have to work before the objects of this one are written.",
         default=(),
     )
@@ -391,6 +390,29 @@ class Component:
     def full_name(self) -> str:
         """Give `module.name`, the name used on the command line and in environments."""
         return f"{self.module}.{self.name}" if self.module else self.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModuleParams:
+    """Parameters for all components of this folder and the folders below it."""
+
+    params: Mapping[str, Any] = key(
+        MAP, "Values by parameter name; null removes a value of a lower layer.", default_factory=dict
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentParams:
+    """Parameter values of one environment."""
+
+    globals: Mapping[str, Any] = key(
+        MAP, "For every component whose prototype declares the name.", default_factory=dict
+    )
+    components: Mapping[str, Mapping[str, Any] | None] = key(
+        {"type": "object", "additionalProperties": {"type": ["object", "null"]}},
+        "By component name; `module.name` for components of modules.",
+        default_factory=dict,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -412,11 +434,11 @@ class ClusterIdentity:
     """What tells one cluster from another, whatever a context is called."""
 
     # UID of the namespace kube-system.
-    uid: str | None = key(_TEXT, "UID of the namespace kube-system.", default=None)
+    uid: str | None = key(TEXT, "UID of the namespace kube-system.", default=None)
     # `sha256:…` of the server's CA bundle.
     ca: str | None = key(_DIGEST, "Hash of the server's CA bundle.", default=None)
     # the address it was reached at; shown to people, never compared.
-    server: str | None = key(_TEXT, "The address it was reached at; for people only.", default=None)
+    server: str | None = key(TEXT, "The address it was reached at; for people only.", default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -424,7 +446,7 @@ class Environment:
     """A kubectl context and namespace that components are deployed to."""
 
     name: str  # folder below `environments/`; may be nested (`us-west/staging`)
-    context: str = key(_TEXT, "The kubectl context.", default="")
+    context: str = key(TEXT, "The kubectl context.", default="")
     namespace: str = key(_NAMESPACE, "Where objects go that name no namespace.", default="default")
     kubernetes_version: str = key(
         {"type": "string", "pattern": r"^1\.[0-9]{1,3}$"},
@@ -437,13 +459,13 @@ class Environment:
         default=None,
     )
     targets: tuple[str, ...] = key(
-        _list(_TEXT), "Components and modules to deploy; all when left out or empty.", default=()
+        list_of(TEXT), "Components and modules to deploy; all when left out or empty.", default=()
     )
     protected: bool = key(
-        _FLAG, "Every change wants the environment's name typed, or `--yes-i-mean ENV`.", default=False
+        FLAG, "Every change wants the environment's name typed, or `--yes-i-mean ENV`.", default=False
     )
     allowed_namespaces: tuple[str, ...] = key(
-        _list(_NAMESPACE),
+        list_of(_NAMESPACE),
         "The only namespaces it may write to, besides its own; any when left out or empty.",
         default=(),
     )
@@ -453,7 +475,7 @@ class Environment:
         default="allowed",
     )
     wait_for_load_balancer: bool = key(
-        _FLAG, "A Service of type LoadBalancer is ready only when it has an address.", default=False
+        FLAG, "A Service of type LoadBalancer is ready only when it has an address.", default=False
     )
     cluster: ClusterIdentity | None = record(
         ClusterIdentity, "The cluster's identity, pinned at first contact.", default=None

@@ -6,6 +6,20 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
+# Shapes of values, as JSON Schema has them.
+TEXT = {"type": "string"}
+WORD = {"type": "string", "minLength": 1}
+MAP = {"type": "object"}
+FLAG = {"type": "boolean"}
+NAME = {"type": "string", "pattern": "^[a-zA-Z0-9]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?$"}
+SHORT_NAME = {**NAME, "maxLength": 63}
+VERSION = {"type": "string", "pattern": "^[0-9a-zA-Z]([-_.+a-zA-Z0-9]*[0-9a-zA-Z])?$"}
+
+
+def list_of(items: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """Give the shape of a list."""
+    return {"type": "array", "items": items, **more}
+
 
 @dataclass(frozen=True, kw_only=True)
 class FileKey:
@@ -69,9 +83,9 @@ def record_schema(kind: type) -> dict[str, Any]:
     return {**head, "additionalProperties": False, "properties": {key.name: key.schema for key in keys}}
 
 
-def file_schema(kind: type, api_version: str, definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the JSON Schema of a file; the dataclass gives its kind and description."""
-    inner, name = record_schema(kind), kind.__name__
+def file_schema(kind: type, name: str, api_version: str, definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the JSON Schema of a file of the kind `name`; the dataclass gives its description."""
+    inner = record_schema(kind)
     types = {"apiVersion": {"const": api_version}, "kind": {"const": name}}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

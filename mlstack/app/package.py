@@ -24,9 +24,10 @@ from typing import Any
 from mlstack import __version__
 from mlstack.app import document
 from mlstack.app.app import LockedPackage
-from mlstack.app.document import AppDocument, FieldReader, fields_of
+from mlstack.app.declare import keys_of, to_map
+from mlstack.app.document import AppDocument, fields_of
 from mlstack.app.files import read_folder
-from mlstack.app.prototype import Example, Package, Param, Prototype
+from mlstack.app.prototype import Example, Package, Param, Prototype, PrototypeFile
 from mlstack.app.schema import PassedStore, check_file, check_schema
 from mlstack.disk_cache import from_json
 from mlstack.errors import NotFoundError, SchemaError
@@ -95,15 +96,13 @@ class PackageFolder:
         Raises:
             SchemaError: it is missing or wrong.
         """
-        return Package(
-            **self._remembered("head", [self.digest], _HEAD, self._read_head), registry=self.registry
-        )
+        keys = [key.field for key in keys_of(Package)]
 
-    def _read_head(self) -> dict[str, Any]:
-        fields = self._fields("package.yaml", "Package").only("apiVersion", "kind", *_HEAD, "authors")
-        required = {name: fields.text(name) for name in ("name", "version")}
-        texts = {name: fields.text(name, "") for name in ("summary", "description", "license")}
-        return {**required, **texts, **{name: fields.texts(name) for name in ("keywords", "requires")}}
+        def read() -> dict[str, Any]:
+            package = fields_of(self.document("package.yaml", "Package"), "Package").record(Package)
+            return {key: getattr(package, key) for key in keys}
+
+        return Package(**self._remembered("head", [self.digest], keys, read), registry=self.registry)
 
     @cached_property
     def prototype_names(self) -> tuple[str, ...]:
@@ -118,15 +117,17 @@ class PackageFolder:
 
     def crds(self) -> dict[str, str]:
         """Give the texts of the custom resource definitions by file name."""
-        return {
-            f"{self.source}/{path}": self._text(path)
-            for path in self.files
-            if path.parent.name == "crds" and path.suffix in (".yaml", ".yml", ".json")
-        }
+        suffixes = (".yaml", ".yml", ".json")
+        paths = (path for path in self.files if path.parent.name == "crds" and path.suffix in suffixes)
+        return {f"{self.source}/{path}": self._text(path) for path in paths}
 
-    def aliases(self, name: str) -> dict[str, Mapping[str, Any]]:
+    def aliases(self, name: str) -> Mapping[str, Mapping[str, Any]]:
         """Give the other names of a prototype, each with what it sets, without reading its parameters."""
-        return _aliases(self._fields(f"{name}/prototype.yaml", "Prototype"))
+        return self._prototype_file(name).aliases
+
+    def _prototype_file(self, name: str) -> PrototypeFile:
+        read = self.document(f"{name}/prototype.yaml", "Prototype")
+        return fields_of(read, "Prototype").record(PrototypeFile)
 
     def prototype(self, name: str, libraries: Mapping[str, PackageFolder]) -> Prototype:
         """Read a prototype, blocks and references inlined; `libraries` are the packages this one requires.
@@ -140,16 +141,14 @@ class PackageFolder:
             raise NotFoundError(f"package `{self.head.name}` has no prototype `{name}`", near=near)
         digests = [self.digest, *(f"{library}:{libraries[library].digest}" for library in sorted(libraries))]
         facts = self._remembered(
-            f"prototype {name}", digests, _PROTOTYPE, lambda: self._read_prototype(name, libraries)
+            f"prototype {name}", digests, _REMEMBERED, lambda: self._read_prototype(name, libraries)
         )
-        templates = self._templates(name, libraries)
+        # template name → (file for messages, text); the prototype's own first, in their order
+        templates = self._texts_below(PurePosixPath(name, "templates"), "", ".j2")
+        for package, folder in ({self.head.name: self} | dict(libraries)).items():
+            templates |= folder._texts_below(PurePosixPath("templates"), f"{package}/", ".j2")
+        files = self._texts_below(PurePosixPath(name, "files"), "")
         schema, examples = facts.pop("schema"), facts.pop("examples")
-        folder = PurePosixPath(name, "files")
-        texts = {
-            path.relative_to(folder).as_posix(): self._text(path)
-            for path in self.files
-            if path.is_relative_to(folder)
-        }
         return Prototype(
             name=name,
             package=self.head.name,
@@ -159,51 +158,53 @@ class PackageFolder:
             schema=schema,
             templates={template: text for template, (_, text) in templates.items()},
             sources={template: file for template, (file, _) in templates.items()},
-            files=texts,
-            examples={example: Example(name=example, **fields) for example, fields in examples.items()},
+            files={file: text for file, (_, text) in files.items()},
+            examples={example: Example(name=example, **keys) for example, keys in examples.items()},
             digest=" ".join([name, *digests]),
             **facts,
         )
 
     def _read_prototype(self, name: str, libraries: Mapping[str, PackageFolder]) -> dict[str, Any]:
         """Read what a prototype's YAML files say, as plain data that a cache can keep."""
-        file = f"{name}/prototype.yaml"
-        fields = self._fields(file, "Prototype").only(*_PROTOTYPE_FIELDS)
-        if fields.text("name") != name:
+        file = self._prototype_file(name)
+        read = self.document(f"{name}/prototype.yaml", "Prototype")
+        fields = fields_of(read, "Prototype")
+        if file.name != name:
             fields.refuse("name", f"must be `{name}`, the name of the folder")
-        known = {self.head.name: self, **libraries}
-        blocks = [self._block(fields, block, known) for block in fields.texts("blocks")]
+        packages, blocks = {self.head.name: self, **libraries}, []
+        for block in file.blocks:
+            package, _, own_name = block.partition("/")
+            if package not in packages:
+                fields.refuse("blocks", f"takes `{block}`, but the package does not require `{package}`")
+            block_file = f"blocks/{own_name}.yaml"
+            if PurePosixPath(block_file) not in packages[package].files:
+                fields.refuse("blocks", f"takes `{block}`, but `{package}` has no such block")
+            blocks.append(packages[package].document(block_file, "ParameterBlock").value)
         try:
-            schema = _joined_schema(fields.map("parameters"), blocks, known)
+            schema = _joined_schema(file.parameters, blocks, packages)
         except ValueError as error:
             fields.refuse("parameters", str(error))
-        aliases = _aliases(fields)
-        check_schema(schema, self.document(file, "Prototype"), ("parameters",))
-        for alias, params in aliases.items():
+        check_schema(schema, read, ("parameters",))
+        for alias, params in file.aliases.items():
             for param in params:
                 if param not in schema["properties"]:
                     fields.refuse("aliases", f"set `{param}` for `{alias}`, which is not declared")
-        return {
-            "summary": fields.text("summary"),
-            "description": fields.text("description", ""),
-            "aliases": tuple(aliases),
-            "alias_params": {alias: params for alias, params in aliases.items() if params},
-            "notes": fields.text("notes", ""),
-            "schema": schema,
-            "examples": self._examples(PurePosixPath(name, "examples")),
-        }
+        examples = {}
+        for path in self.files:
+            if path.parent == PurePosixPath(name, "examples") and path.suffix == ".yaml":
+                example = fields_of(self.document(str(path), "Example"), "Example")
+                examples[path.stem] = to_map(example.record(Example, name=path.stem))
+        given = {alias: params for alias, params in file.aliases.items() if params}
+        values = (file.summary, file.description, tuple(file.aliases), given, file.notes, schema, examples)
+        return dict(zip(_REMEMBERED, values, strict=True))
 
     def _remembered(
-        self,
-        what: str,
-        digests: Sequence[str],
-        types: Mapping[str, type],
-        read: Callable[[], dict[str, Any]],
+        self, what: str, digests: Sequence[str], names: Sequence[str], read: Callable[[], dict[str, Any]]
     ) -> dict[str, Any]:
         """Give plain data that follows from files of known digests; parsed once for each content."""
         key = " ".join(["package", __version__, what, *digests])
         data = from_json(self._passed.get(key), dict) if self._passed is not None else None
-        if data is None or {name: type(value) for name, value in data.items()} != types:
+        if data is None or set(data) != set(names):
             data = read()
             if self._passed is not None:
                 data = json.loads(json.dumps(data))
@@ -211,50 +212,22 @@ class PackageFolder:
         # As it was before JSON made lists of its tuples.
         return {name: tuple(value) if isinstance(value, list) else value for name, value in data.items()}
 
-    def _block(self, fields: FieldReader, block: str, known: Mapping[str, PackageFolder]) -> Any:
-        package, _, name = block.partition("/")
-        if package not in known:
-            fields.refuse("blocks", f"takes `{block}`, but the package does not require `{package}`")
-        path = PurePosixPath("blocks", f"{name}.yaml")
-        if path not in known[package].files:
-            fields.refuse("blocks", f"takes `{block}`, but `{package}` has no such block")
-        return known[package].document(str(path), "ParameterBlock").value
-
     @cached_property
     def definitions(self) -> Mapping[str, Any]:
         """Give the JSON Schemas of `definitions.yaml` by name; none when the file is not there."""
         if PurePosixPath("definitions.yaml") not in self.files:
             return {}
-        return self._fields("definitions.yaml", "Definitions").map("definitions")
+        return fields_of(self.document("definitions.yaml", "Definitions"), "Definitions").map("definitions")
 
-    def _templates(self, name: str, libraries: Mapping[str, PackageFolder]) -> dict[str, tuple[str, str]]:
-        """Give template name → (file for messages, text); the prototype's own first, in their order."""
-        templates = self._templates_below(PurePosixPath(name, "templates"), "")
-        for package, folder in ({self.head.name: self} | dict(libraries)).items():
-            templates |= folder._templates_below(PurePosixPath("templates"), f"{package}/")
-        return templates
-
-    def _templates_below(self, folder: PurePosixPath, prefix: str) -> dict[str, tuple[str, str]]:
+    def _texts_below(
+        self, folder: PurePosixPath, prefix: str, suffix: str = ""
+    ) -> dict[str, tuple[str, str]]:
+        """Give name → (file for messages, text) of the files below a folder."""
         return {
             f"{prefix}{path.relative_to(folder).as_posix()}": (f"{self.source}/{path}", self._text(path))
             for path in self.files
-            if path.suffix == ".j2" and path.is_relative_to(folder)
+            if path.name.endswith(suffix) and path.is_relative_to(folder)
         }
-
-    def _examples(self, folder: PurePosixPath) -> dict[str, Mapping[str, Any]]:
-        texts = ("summary", "namespace", "environment")
-        examples: dict[str, Mapping[str, Any]] = {}
-        for path in self.files:
-            if path.parent == folder and path.suffix == ".yaml":
-                fields = self._fields(str(path), "Example").only("apiVersion", "kind", "params", *texts)
-                examples[path.stem] = {
-                    "params": fields.map("params"),
-                    **{name: fields.text(name, "") for name in texts},
-                }
-        return examples
-
-    def _fields(self, path: str, kind: str) -> FieldReader:
-        return fields_of(self.document(path, kind), kind)
 
     def document(self, path: str, kind: str) -> AppDocument:
         """Give a checked document of the package.
@@ -276,32 +249,8 @@ class PackageFolder:
         return document.decode(self.files[path], file=f"{self.source}/{path}")
 
 
-_PROTOTYPE_FIELDS = [
-    "apiVersion",
-    "kind",
-    "name",
-    "summary",
-    "description",
-    "aliases",
-    "blocks",
-    "parameters",
-    "notes",
-]
-# What is remembered of a package and of a prototype, as JSON has it.
-_HEAD: Mapping[str, type] = {
-    **dict.fromkeys(("name", "version", "summary", "description", "license"), str),
-    **dict.fromkeys(("keywords", "requires"), list),
-}
-_PROTOTYPE: Mapping[str, type] = {
-    **dict.fromkeys(("summary", "description", "notes"), str),
-    **dict.fromkeys(("alias_params", "schema", "examples"), dict),
-    "aliases": list,
-}
-
-
-def _aliases(fields: FieldReader) -> dict[str, Mapping[str, Any]]:
-    named = fields.named("aliases")
-    return {name: entry.only("name", "params").map("params") if entry else {} for name, entry in named}
+# What is remembered of a prototype.
+_REMEMBERED = ("summary", "description", "aliases", "alias_params", "notes", "schema", "examples")
 
 
 # --- a prototype's parameters from its schema: blocks joined, `$ref: package#/name` inlined ------------
@@ -381,17 +330,17 @@ class _Inliner:
             raise ValueError(f"use both {' and '.join(f'`{name}`' for name in sorted(_NEVER_BOTH))}")
         reference = schema.get("$ref")
         if not isinstance(reference, str):
-            return {key: self._keyword(key, value, inside) for key, value in schema.items()}
+            return {
+                key: value
+                if key in _DATA
+                else {name: self.schema(entry, inside) for name, entry in value.items()}
+                if key in _NAMED and isinstance(value, Mapping)
+                else self.schema(value, inside)
+                for key, value in schema.items()
+            }
         target = self._target(reference, inside)
         beside = {key: value for key, value in schema.items() if key != "$ref"}
         return {**self.schema(target, (*inside, reference)), **self.schema(beside, inside)}
-
-    def _keyword(self, keyword: str, value: Any, inside: tuple[str, ...]) -> Any:
-        if keyword in _DATA:
-            return value
-        if keyword in _NAMED and isinstance(value, Mapping):
-            return {name: self.schema(entry, inside) for name, entry in value.items()}
-        return self.schema(value, inside)
 
     def _target(self, reference: str, inside: Sequence[str]) -> Mapping[str, Any]:
         if len(inside) > _DEEPEST_REFERENCES:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -48,14 +49,12 @@ def coerce(param: Param, value: Any) -> Any:
         return None
     if value in param.value_aliases:
         return param.value_aliases[value]
-    if param.format is not None:
-        parts = [part.strip() for part in value.split(",") if part.strip()]
-        if param.format == "csv":
-            return parts
-        if not all("=" in part for part in parts):
-            return value
+    parts = [part.strip() for part in value.split(",") if part.strip()]
+    if param.format == "csv":
+        return parts
+    if param.format == "kv" and all("=" in part for part in parts):
         return {key.strip(): text.strip() for key, _, text in (part.partition("=") for part in parts)}
-    if "string" in types:
+    if "string" in types or param.format is not None:
         return value
     if "boolean" in types and value.lower() in ("true", "false"):
         return value.lower() == "true"
@@ -73,29 +72,24 @@ def parse_text(param: Param | None, text: str, *, as_string: bool = False) -> An
     schema's message is better than one from here. `null` takes the value away; the text of that name is
     `"null"`, with its quotes.
     """
-    opens_structure = text.lstrip()[:1] in ("[", "{")
     if as_string:
         return text
-    if param is None or not param.types:
-        value = read_text_value(text)
-        return text if not text or (isinstance(value, list | dict) and not opens_structure) else value
-    if "string" in param.types and text in _NULLS:
-        return _NULLS[text]
-    takes_structure = param.format is not None or bool(param.types & {"array", "object"})
-    if takes_structure and (opens_structure or (param.format is None and "string" not in param.types)):
-        value = read_text_value(text)
-        if isinstance(value, list | dict) or (value is None and text.strip() == "null"):
-            return value
-    return coerce(param, text)
-
-
-def read_text_value(text: str) -> Any:
-    """Read a value as a person types it for a list or map: one document of YAML, else the text itself."""
-    try:
+    opens_structure = text.lstrip()[:1] in ("[", "{")
+    if param is not None and param.types:
+        if "string" in param.types and text in _NULLS:
+            return _NULLS[text]
+        takes_structure = param.format is not None or bool(param.types & {"array", "object"})
+        is_text = param.format is not None or "string" in param.types
+        if not takes_structure or (is_text and not opens_structure):
+            return coerce(param, text)
+    value: Any = text  # or what it is as one document of YAML
+    with suppress(ConfigError):
         documents = read_documents(text, source="the value")
-    except ConfigError:
-        return text
-    return documents[0].value if len(documents) == 1 else None if not documents else text
+        value = documents[0].value if len(documents) == 1 else None if not documents else text
+    is_structure = isinstance(value, list | dict)
+    if param is None or not param.types:
+        return text if not text or (is_structure and not opens_structure) else value
+    return value if is_structure or (value is None and text.strip() == "null") else coerce(param, text)
 
 
 def inner_param(param: Param, path: Sequence[str | int]) -> Param | None:
@@ -259,10 +253,20 @@ class Resolved:
         return nearest_origin(setting.origins, path, setting.origin) if setting else Origin("not set")
 
     def setting(self, name: str, path: KeyPath = ()) -> Setting | None:
-        """Give the setting that decided a parameter, or a value inside it; None when nothing did."""
+        """Give the setting that decided a parameter, or a value inside it; None when nothing did.
+
+        A layer decides about a path too by removing what is around it.
+        """
         chain = self.chains.get(name, ())
-        deciding = (setting for setting in reversed(chain) if _speaks_of(setting.value, path))
-        return next(deciding, chain[-1] if chain else None)
+        for setting in reversed(chain):
+            value = setting.value
+            for part in path:
+                if isinstance(value, Mapping) and part not in value:
+                    break
+                value = value[part] if isinstance(value, Mapping) else None
+            else:
+                return setting
+        return chain[-1] if chain else None
 
 
 def nearest_origin(origins: Mapping[KeyPath, Origin], path: KeyPath, fallback: Origin) -> Origin:
@@ -273,27 +277,11 @@ def nearest_origin(origins: Mapping[KeyPath, Origin], path: KeyPath, fallback: O
     return fallback
 
 
-def _speaks_of(value: Any, path: KeyPath) -> bool:
-    """Tell whether a layer's value says something about `path`, even by removing what is around it."""
-    for part in path:
-        if not isinstance(value, Mapping):
-            return True
-        if part not in value:
-            return False
-        value = value[part]
-    return True
-
-
 def resolve(params: Mapping[str, Param], layers: Sequence[Layer], *, prototype: str = "") -> Resolved:
-    """Resolve the parameters of one component; later layers win.
+    """Resolve the parameters of one component; defaults are the lowest layer, later ones win.
 
     Bounds, patterns and required parameters are the JSON Schema's to check (`schema.check_params`); names,
-    spellings and characters are checked here.
-
-    Args:
-        params: the prototype's parameters by canonical name; their defaults are the lowest layer.
-        layers: lowest first.
-        prototype: its full name, for messages and the origin of defaults.
+    spellings and characters are checked here. `prototype` is its full name, for messages.
 
     Raises:
         ParamError: all unknown names (with the nearest known one), names set in two spellings within one
@@ -343,7 +331,12 @@ class Declared:
             origin = nearest_origin(origins, (), Origin(layer.kind))
             name = self._spellings.get(spelling)
             if name is None:
-                faults += [] if layer.skips_undeclared else [self._unknown(spelling, origin)]
+                if not layer.skips_undeclared:
+                    near, short = nearest(spelling, self._spellings), self._prototype.rpartition("/")[2]
+                    owner = f"prototype `{short}`" if short else "the prototype"
+                    usual = f"mlstack prototype describe {short}".rstrip()
+                    hint = f"did you mean `{near}`?" if near else usual
+                    faults.append(ParamFault(f"{owner} has no parameter `{spelling}`", str(origin), hint))
                 continue
             if name in spelled:
                 both = f"`{spelled[name]}` and `{spelling}` are spellings of one parameter, and both are set"
@@ -365,13 +358,6 @@ class Declared:
                 notes[f"`{spelling}: {raw}` now means `{meaning}` ({origin})"] = None
             settings[name] = Setting(layer.kind, coerce(param, raw), origin, origins, layer.target)
         return settings
-
-    def _unknown(self, spelling: str, origin: Origin) -> ParamFault:
-        near = nearest(spelling, self._spellings)
-        short = self._prototype.rpartition("/")[2]
-        owner = f"prototype `{short}`" if short else "the prototype"
-        hint = f"did you mean `{near}`?" if near else f"mlstack prototype describe {short}".rstrip()
-        return ParamFault(f"{owner} has no parameter `{spelling}`", where=str(origin), hint=hint)
 
 
 def spelling_table(params: Mapping[str, Param]) -> dict[str, str]:
@@ -407,9 +393,17 @@ class SetOption:
     as_string: bool = False
 
     @property
-    def key(self) -> str:
-        """Give the key as typed."""
-        return ".".join(self.path)
+    def origin(self) -> Origin:
+        """Give the option as typed, without its value."""
+        return Origin(f"--set {'.'.join(self.path)}")
+
+    def split(self, components: Collection[str]) -> tuple[str | None, tuple[str, ...]]:
+        """Split the longest component name off the path; something must be left for the parameter."""
+        for length in range(len(self.path) - 1, 0, -1):
+            name = ".".join(self.path[:length])
+            if name in components:
+                return name, self.path[length:]
+        return None, self.path
 
 
 @dataclass(frozen=True)
@@ -434,13 +428,17 @@ class Overrides:
         for values in self.files:
             layers.append(values.globals)
             layers += [values.components[component]] if component in values.components else []
-        split = [(*_split_component(option.path, components), option) for option in self.sets]
+        split = [(*option.split(components), option) for option in self.sets]
         for target in (None, component):
-            layers += [
-                _set_layer(path, option, params, for_all=owner is None)
-                for owner, path, option in split
-                if owner == target
-            ]
+            for path, option in ((path, option) for owner, path, option in split if owner == target):
+                declared = params.get(spelling_table(params).get(path[0], ""))
+                inner = inner_param(declared, path[1:]) if declared else None
+                value = parse_text(inner, option.text, as_string=option.as_string)
+                for part in reversed(path[1:]):
+                    value = {part: value}
+                origins: dict[KeyPath, Origin] = {(path[0],): option.origin}
+                for_all = target is None
+                layers.append(Layer("command line", {path[0]: value}, origins, speaks_to_many=for_all))
         return layers
 
     def keys(self, components: Collection[str]) -> list[tuple[str | None, str, Origin]]:
@@ -451,9 +449,34 @@ class Overrides:
                 origins = layer.origins
                 keys += [(owner, name, origins.get((name,), Origin("--values"))) for name in layer.values]
         for option in self.sets:
-            owner, path = _split_component(option.path, components)
-            keys.append((owner, path[0], Origin(f"--set {option.key}")))
+            owner, path = option.split(components)
+            keys.append((owner, path[0], option.origin))
         return keys
+
+    def plain(self) -> dict[str, Any]:
+        """Write them as plain data, without their origins; empty if there are none."""
+        files = [
+            {
+                "globals": dict(values.globals.values),
+                "components": {name: dict(layer.values) for name, layer in values.components.items()},
+            }
+            for values in self.files
+        ]
+        sets = [{"path": list(opt.path), "text": opt.text, "asString": opt.as_string} for opt in self.sets]
+        return {"files": files, "sets": sets} if self else {}
+
+    @classmethod
+    def from_plain(cls, data: Mapping[str, Any]) -> Overrides:
+        """Give the overrides that `plain` wrote."""
+        files = tuple(
+            ValuesFile(
+                Layer("command line", values.get("globals", {}), speaks_to_many=True),
+                {name: Layer("command line", inner) for name, inner in values.get("components", {}).items()},
+            )
+            for values in data.get("files", ())
+        )
+        sets = (SetOption(tuple(opt["path"]), opt["text"], opt["asString"]) for opt in data.get("sets", ()))
+        return cls(files=files, sets=tuple(sets))
 
 
 def parse_set(text: str, *, as_string: bool = False) -> SetOption:
@@ -468,58 +491,6 @@ def parse_set(text: str, *, as_string: bool = False) -> SetOption:
         hint = "write --set num_workers=2 or --set cnn.num_workers=2"
         raise UsageError(f"`--set {text}` is not `key=value`", hint=hint)
     return SetOption(path, value, as_string)
-
-
-def plain(overrides: Overrides) -> dict[str, Any]:
-    """Write overrides as plain data, without their origins; empty if there are none."""
-    files = [
-        {
-            "globals": dict(values.globals.values),
-            "components": {name: dict(layer.values) for name, layer in values.components.items()},
-        }
-        for values in overrides.files
-    ]
-    sets = [
-        {"path": list(option.path), "text": option.text, "asString": option.as_string}
-        for option in overrides.sets
-    ]
-    return {"files": files, "sets": sets} if overrides else {}
-
-
-def from_plain(data: Mapping[str, Any]) -> Overrides:
-    """Give the overrides that `plain` wrote."""
-    files = tuple(
-        ValuesFile(
-            Layer("command line", values.get("globals", {}), speaks_to_many=True),
-            {name: Layer("command line", inner) for name, inner in values.get("components", {}).items()},
-        )
-        for values in data.get("files", ())
-    )
-    sets = (SetOption(tuple(opt["path"]), opt["text"], opt["asString"]) for opt in data.get("sets", ()))
-    return Overrides(files=files, sets=tuple(sets))
-
-
-def _split_component(
-    path: tuple[str, ...], components: Collection[str]
-) -> tuple[str | None, tuple[str, ...]]:
-    """Split the longest component name off the front; something must be left for the parameter."""
-    for length in range(len(path) - 1, 0, -1):
-        name = ".".join(path[:length])
-        if name in components:
-            return name, path[length:]
-    return None, path
-
-
-def _set_layer(
-    path: Sequence[str], option: SetOption, params: Mapping[str, Param], *, for_all: bool
-) -> Layer:
-    declared = params.get(spelling_table(params).get(path[0], ""))
-    inner = inner_param(declared, path[1:]) if declared else None
-    value = parse_text(inner, option.text, as_string=option.as_string)
-    for part in reversed(path[1:]):
-        value = {part: value}
-    origins: dict[KeyPath, Origin] = {(path[0],): Origin(f"--set {option.key}")}
-    return Layer("command line", {path[0]: value}, origins, speaks_to_many=for_all)
 
 
 # --- parameters given on a command line for a prototype: names checked, texts typed --------------------
@@ -573,16 +544,13 @@ INVENTED_KEY = "mlstacktrial"
 _STRINGS = ("trial", "trial-1", "/trial", "trial/trial:1", "1", "10Gi", "https://trial.example", "30099")
 
 
-def values(param: Param, current: Any) -> Iterator[Any]:
+def values(param: Param, current: Any) -> list[Any]:
     """Give values that differ from the current one, likely ones first.
 
     Not all of them are valid: whoever tries them checks first.
     """
-    yield from _of_schema(param.schema, current)
-    yield from param.examples
-    if param.has_default:
-        yield param.default
-    yield None
+    default = [param.default] if param.has_default else []
+    return [*_of_schema(param.schema, current), *param.examples, *default, None]
 
 
 def _of_schema(schema: Mapping[str, Any], current: Any) -> Iterator[Any]:
@@ -593,34 +561,22 @@ def _of_schema(schema: Mapping[str, Any], current: Any) -> Iterator[Any]:
     if "boolean" in types:
         yield not current
     if types & {"integer", "number"}:
-        yield from _numbers(schema, current)
+        base = current if isinstance(current, int | float) and not isinstance(current, bool) else 0
+        yield from (base + 1, base - 1, base + 2)
+        bounds = (schema.get("minimum"), schema.get("maximum"))
+        yield from (bound for bound in bounds if isinstance(bound, int | float))
     if "string" in types:
         if isinstance(current, str) and current:
             yield from (f"{current}x", f"{current}1", f"x{current}", f"{current}/x", current[:-1])
         yield from _STRINGS
     if "array" in types:
-        yield from _lists(schema, current)
+        items, item = list(current) if isinstance(current, list) else [], schema.get("items")
+        for value in _of_schema(item if isinstance(item, Mapping) else {"type": "string"}, None):
+            yield [*items, value]
+        if items:
+            yield items[:-1]
     if "object" in types:
-        now = dict(current) if isinstance(current, Mapping) else {}
-        if now:
-            yield {}
-        candidates: tuple[Any, ...] = ("trial", 1, {})
-        for inner in candidates:
-            yield {**now, INVENTED_KEY: inner}
-
-
-def _numbers(schema: Mapping[str, Any], current: Any) -> Iterator[Any]:
-    base = current if isinstance(current, int | float) and not isinstance(current, bool) else 0
-    yield from (base + 1, base - 1, base + 2)
-    for bound in ("minimum", "maximum"):
-        if isinstance(schema.get(bound), int | float):
-            yield schema[bound]
-
-
-def _lists(schema: Mapping[str, Any], current: Any) -> Iterator[Any]:
-    now = list(current) if isinstance(current, list) else []
-    item = schema.get("items")
-    for value in _of_schema(item if isinstance(item, Mapping) else {"type": "string"}, None):
-        yield [*now, value]
-    if now:
-        yield now[:-1]
+        keys = dict(current) if isinstance(current, Mapping) else {}
+        yield from [{}] if keys else []
+        trials: tuple[Any, ...] = ("trial", 1, {})
+        yield from ({**keys, INVENTED_KEY: inner} for inner in trials)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from mlstack.app.declare import MAP, SHORT_NAME, TEXT, VERSION, key, list_of
 from mlstack.objects.masking import MASK
 from mlstack.yaml import write
 
@@ -58,17 +59,14 @@ def schema_types(schema: Mapping[str, Any]) -> frozenset[str]:
 
 def json_type(value: Any) -> str:
     """Name the JSON type of a plain value."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
     for kind, name in _JSON_TYPES:
         if isinstance(value, kind):
             return name
-    return type(value).__name__
+    return "null" if value is None else type(value).__name__
 
 
 _JSON_TYPES: tuple[tuple[type, str], ...] = (
+    (bool, "boolean"),
     (int, "integer"),
     (float, "number"),
     (str, "string"),
@@ -82,10 +80,73 @@ class Example:
     """One worked example of a prototype: documentation, golden input and smoke test."""
 
     name: str
-    summary: str = ""
-    params: Mapping[str, Any] = field(default_factory=dict)
-    namespace: str = ""
-    environment: str = ""
+    summary: str = key(TEXT, default="")
+    params: Mapping[str, Any] = key(
+        MAP,
+        "Values by parameter name; null removes a value of a lower layer.",
+        required=True,
+        default_factory=dict,
+    )
+    namespace: str = key(TEXT, default="")
+    environment: str = key(TEXT, default="")
+
+
+_ALIAS = {
+    "type": ["string", "object"],
+    "required": ["name"],
+    "additionalProperties": False,
+    "properties": {
+        "name": TEXT,
+        "params": {**MAP, "description": "Parameters that differ from the defaults under this name."},
+    },
+}
+_PARAMETER = {
+    "type": ["object", "boolean"],
+    "properties": {
+        "unit": TEXT,
+        "description": TEXT,
+        "aliases": {**list_of(TEXT), "description": "Old spellings."},
+        "x-secret": {"type": "boolean"},
+        "x-deprecated": {**TEXT, "description": "Why, and what to use instead."},
+        "x-format": {"enum": ["csv", "kv"]},
+        "x-merge": {"enum": ["replace", "append"]},
+        "x-value-aliases": {**MAP, "description": "Old spellings of values."},
+        "examples": {"type": "array"},
+    },
+}
+_PARAMETERS = {
+    "type": "object",
+    "description": "JSON Schema of the parameter set.",
+    "properties": {
+        "type": {"const": "object"},
+        "required": list_of(TEXT),
+        "properties": {"type": "object", "additionalProperties": _PARAMETER},
+    },
+}
+
+
+def _read_aliases(fields: Any, name: str) -> dict[str, Mapping[str, Any]]:
+    named = fields.named(name)
+    return {alias: entry.only("name", "params").map("params") if entry else {} for alias, entry in named}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrototypeFile:
+    """A template with declared parameters."""
+
+    name: str = key(SHORT_NAME, required=True)
+    summary: str = key(TEXT, required=True)
+    description: str = key(TEXT, default="")
+    aliases: Mapping[str, Mapping[str, Any]] = key(  # each with what it sets
+        list_of(_ALIAS), "Other names of the prototype.", reader=_read_aliases, default_factory=dict
+    )
+    blocks: tuple[str, ...] = key(
+        list_of({"type": "string", "pattern": r"^[^/\s]+/[^/\s]+$"}),
+        "Parameter blocks, as `package/block`.",
+        default=(),
+    )
+    parameters: Mapping[str, Any] = key(_PARAMETERS, required=True)
+    notes: str = key(TEXT, "Told after `mlstack generate`.", default="")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,16 +206,20 @@ class Prototype:
 
 @dataclass(frozen=True, kw_only=True)
 class Package:
-    """A package folder: what it says of itself, and its prototypes by name."""
+    """A folder of prototypes that are released together."""
 
-    name: str  # the folder's and the package's name
-    version: str  # semantic version
-    summary: str = ""  # one line
-    description: str = ""  # longer text
-    license: str = ""  # SPDX name
-    keywords: tuple[str, ...] = ()  # words for `prototype search`
-    # packages of the same registry whose definitions, blocks and templates it uses
-    requires: tuple[str, ...] = ()
+    name: str = key(SHORT_NAME, required=True)  # the folder's as well
+    version: str = key(VERSION, required=True)
+    summary: str = key(TEXT, default="")
+    description: str = key(TEXT, default="")
+    license: str = key(TEXT, default="")
+    keywords: tuple[str, ...] = key(list_of(TEXT), "Words for `mlstack prototype search`.", default=())
+    requires: tuple[str, ...] = key(
+        list_of(SHORT_NAME),
+        "Packages of the same registry whose definitions, blocks and templates are used.",
+        default=(),
+    )
+    authors: tuple[str, ...] = key(list_of(TEXT), "Who keeps the package.", default=())
     registry: str = ""  # the app's name of the registry it came from
     prototypes: Mapping[str, Prototype] = field(default_factory=dict)  # by short name
     # texts of `crds/*.yaml` by file name, for offline validation of custom resources

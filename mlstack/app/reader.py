@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from mlstack.app import document as documents
 from mlstack.app import files, layout
-from mlstack.app.app import App, Component, Environment, Lock, Manifest
+from mlstack.app.app import App, Component, Environment, EnvironmentParams, Lock, Manifest, ModuleParams
 from mlstack.app.declare import keys_of
 from mlstack.app.document import AppDocument, FieldReader, fields_of, layer_of
 from mlstack.app.files import AppFiles
@@ -296,16 +296,16 @@ class AppReader:
             raise NotFoundError(message, near=near, where=where, hint=hint)
         environment = fields_of(document, "Environment").record(Environment, name=name, file=file)
         given = frozenset(key for key, value in document.value.items() if value is not None)
-        params, target = layout.environment_params_file(name), f"--env={name}"
-        document = self.files.document(params, "EnvironmentParams")
+        document = self.files.document(layout.environment_params_file(name), "EnvironmentParams")
+        target = f"--env={name}"
         if document is None:
             return EnvironmentFiles(environment, given, Layer("environment globals", {}, target=target))
-        fields = fields_of(document, "EnvironmentParams").only("apiVersion", "kind", "globals", "components")
+        params = fields_of(document, "EnvironmentParams").record(EnvironmentParams)
         origins: dict[str, dict[KeyPath, Origin]] = {}
         for (component, *inner), origin in document.origins(("components",)).items():
             origins.setdefault(str(component), {})[tuple(inner)] = origin
         layers = {}
-        for component, values in fields.map("components").items():
+        for component, values in params.components.items():
             if component not in self.component_files:
                 where = str(document.origin(("components", component)))
                 self._refuse_component(component, where, "remove the entry, or mlstack component list")
@@ -396,7 +396,7 @@ class AppReader:
         for module in modules:
             document = self.files.document(layout.module_params_file(module), "ModuleParams")
             if document is not None:
-                fields_of(document, "ModuleParams").only("apiVersion", "kind", "params")
+                fields_of(document, "ModuleParams").record(ModuleParams)
                 layers.append(layer_of(document, ("params",), "module", f"--module={module}"))
         return layers
 

@@ -10,18 +10,27 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from mlstack.app import declare
-from mlstack.app.app import API_VERSION, SIGN, App, Component, Environment, Lock
+from mlstack.app.app import (
+    API_VERSION,
+    SIGN,
+    App,
+    Component,
+    Environment,
+    EnvironmentParams,
+    Lock,
+    ModuleParams,
+)
 from mlstack.app.document import AppDocument, expectation, shown, suggestion
 from mlstack.app.params import KeyPath as ValuePath
 from mlstack.app.params import Origin, ParamFault, Resolved, Setting, join_path, nearest_origin, param_error
-from mlstack.app.prototype import Param, Prototype, mask_value
+from mlstack.app.prototype import Example, Package, Param, Prototype, PrototypeFile, mask_value
 from mlstack.errors import SchemaError
 from mlstack.names import nearest
 
@@ -43,11 +52,6 @@ def matches(pattern: str, text: str) -> bool | None:
         return None
 
 
-def is_readable(pattern: str) -> bool:
-    """Tell whether RE2 reads a pattern: neither too large, nor with look-around or back references."""
-    return _compiled(pattern) is not None
-
-
 @cache
 def _compiled(pattern: str) -> Any:
     import re2
@@ -57,16 +61,15 @@ def _compiled(pattern: str) -> Any:
     options = re2.Options()
     options.log_errors = False
     options.never_capture = True
+    written = {r"$(?!\n)": "$", r"\Z": r"\z"}
+
+    def as_re2(match: re.Match[str]) -> str:
+        return rf"\x{{{match[1]}}}" if match[1] else written.get(match[0], match[0])
+
     try:
-        return re2.compile(_WRITTEN_OTHERWISE.sub(_as_re2, pattern), options)
+        return re2.compile(_WRITTEN_OTHERWISE.sub(as_re2, pattern), options)
     except (re2.error, UnicodeError):
         return None
-
-
-def _as_re2(found: re.Match[str]) -> str:
-    if found[1]:
-        return rf"\x{{{found[1]}}}"
-    return {r"$(?!\n)": "$", r"\Z": r"\z"}.get(found[0], found[0])
 
 
 # --- The only door to jsonschema: files of the app and of packages, and resolved parameters ---
@@ -91,7 +94,12 @@ _DECLARED: Mapping[str, tuple[type, Mapping[str, Any]]] = {  # kind → dataclas
     "App": (App, {"sign": SIGN}),
     "Component": (Component, {}),
     "Environment": (Environment, {}),
+    "EnvironmentParams": (EnvironmentParams, {}),
+    "Example": (Example, {}),
     "Lock": (Lock, {}),
+    "ModuleParams": (ModuleParams, {}),
+    "Package": (Package, {}),
+    "Prototype": (PrototypeFile, {}),
 }
 
 
@@ -104,20 +112,16 @@ def file_kinds() -> tuple[str, ...]:
 def file_schema(kind: str) -> dict[str, Any]:
     """Give the JSON Schema of a file kind: of its dataclass, or as a file of `schemas/` says it."""
     if kind in _DECLARED:
-        return declare.file_schema(_DECLARED[kind][0], API_VERSION, _DECLARED[kind][1])
+        declared, definitions = _DECLARED[kind]
+        return declare.file_schema(declared, kind, API_VERSION, definitions)
     schema: dict[str, Any] = json.loads((_FOLDER / f"{kind}.json").read_text(encoding="utf-8"))
     return schema
 
 
-def result_kinds() -> tuple[str, ...]:
-    """Give the kinds of results that have a schema."""
-    return tuple(sorted(file.stem for file in RESULTS.glob("*.json")))
-
-
-def result_schema(kind: str) -> dict[str, Any]:
-    """Read the JSON Schema of a kind of result."""
-    schema: dict[str, Any] = json.loads((RESULTS / f"{kind}.json").read_text(encoding="utf-8"))
-    return schema
+def result_schemas() -> dict[str, dict[str, Any]]:
+    """Read the JSON Schemas of results, by kind."""
+    files = sorted(RESULTS.glob("*.json"))
+    return {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in files}
 
 
 @cache
@@ -133,14 +137,9 @@ def check_file(
     origins: Mapping[ValuePath, Origin] | None = None,
     passed: PassedStore | None = None,
 ) -> None:
-    """Check a file's content against the schema of its kind.
+    """Check a file's content, known as `source`, against the schema of its kind (`App`).
 
-    Args:
-        kind: a file kind (`App`).
-        value: the file's content as plain data.
-        source: the file's name for messages.
-        origins: path → place.
-        passed: what has passed before is not checked again.
+    Content that `passed` before is not checked again.
 
     Raises:
         SchemaError: listing every fault with its line.
@@ -149,17 +148,14 @@ def check_file(
     key = _key(_schema_text(kind), outline(schema, value))
     if passed is not None and passed.get(key) is not None:
         return
-    lines = []
+    lines = [f"{source} is not a valid {kind}"]
     for refusal in _refusals(schema, value):
         origin = nearest_origin(origins or {}, refusal.path, Origin(source))
-        lines.append(
-            (f"`{join_path(refusal.path)}` " if refusal.path else "") + refusal.sentence() + f" ({origin})"
-        )
-    if lines:
-        head = f"{source} is not a valid {kind}"
-        raise SchemaError(
-            "\n  ".join([head, *lines]), hint=f"the schema is https://mlstack.dev/schemas/v1/{kind}.json"
-        )
+        subject = f"`{join_path(refusal.path)}` " if refusal.path else ""
+        lines.append(f"{subject}{refusal.sentence()} ({origin})")
+    if lines[1:]:
+        hint = f"the schema is https://mlstack.dev/schemas/v1/{kind}.json"
+        raise SchemaError("\n  ".join(lines), hint=hint)
     if passed is not None:
         passed.put(key, b"")
 
@@ -174,7 +170,7 @@ def check_schema(schema: Mapping[str, Any], document: AppDocument, path: ValuePa
     from jsonschema import Draft202012Validator, FormatChecker, exceptions
 
     formats = FormatChecker(Draft202012Validator.FORMAT_CHECKER.checkers)
-    formats.checks("regex")(lambda value: not isinstance(value, str) or is_readable(value))
+    formats.checks("regex")(lambda value: not isinstance(value, str) or bool(_compiled(value)))
     try:
         Draft202012Validator.check_schema(schema, format_checker=formats)
     except exceptions.SchemaError as error:
@@ -189,24 +185,32 @@ def check_schema(schema: Mapping[str, Any], document: AppDocument, path: ValuePa
 def check_params(
     prototype: Prototype, resolved: Resolved, *, passed: PassedStore | None = None, component: str = ""
 ) -> None:
-    """Check resolved parameters against the prototype's schema.
+    """Check resolved parameters against the prototype's schema; unset values are left out.
 
-    Args:
-        prototype: whose schema counts.
-        resolved: unset values are left out of the check.
-        passed: parameter sets that have passed before are not checked again.
-        component: its full name, for hints.
+    Sets that `passed` before are not checked again. `component` is its full name, for hints.
 
     Raises:
         ParamError: listing every fault with file, line, bounds, unit and the command that mends it.
     """
     values = {name: value for name, value in resolved.values.items() if value is not None}
-    key = _key(
-        prototype.digest or json.dumps(prototype.schema, sort_keys=True), outline(prototype.schema, values)
-    )
+    schema = prototype.digest or json.dumps(prototype.schema, sort_keys=True)
+    key = _key(schema, outline(prototype.schema, values))
     if passed is not None and passed.get(key) is not None:
         return
-    faults = list(_param_faults(prototype, resolved, values, component))
+    faults: list[ParamFault] = []
+    missing: list[str] = []
+    for refusal in _refusals(prototype.schema, values):
+        if refusal.keyword == "required" and len(refusal.path) == 1:
+            missing.append(str(refusal.path[0]))
+        else:
+            faults.append(_fault(refusal, prototype, resolved))
+    if missing:
+        names = " and ".join(", ".join(f"`{name}`" for name in missing).rsplit(", ", 1))
+        verb = "is" if len(missing) == 1 else "are"
+        subject = f"`{component}`" if component else f"prototype `{prototype.name}`"
+        target = f"{component} " if component else ""
+        hint = "\n      ".join(f"mlstack param set {target}{name} VALUE" for name in missing)
+        faults.insert(0, ParamFault(f"{names} {verb} required by {subject} and not set", hint=hint))
     if faults:
         raise param_error(faults, subject=f"of `{component}`" if component else "")
     if passed is not None:
@@ -223,20 +227,10 @@ def check_value(param: Param, value: Any) -> list[str]:
     ]
 
 
-_SAYS_NOTHING = frozenset(
-    {
-        "$schema",
-        "$id",
-        "title",
-        "description",
-        "default",
-        "examples",
-        "unit",
-        "aliases",
-        "additionalProperties",
-    }
-    | {"type", "properties", "required", "x-secret", "x-deprecated", "x-format", "x-value-aliases", "x-merge"}
-)
+_TYPE_WORDS = """$schema $id title description default examples unit aliases additionalProperties type
+properties required x-secret x-deprecated x-format x-value-aliases x-merge"""
+_SAYS_NOTHING = frozenset(_TYPE_WORDS.split())
+_OF_MAPS = frozenset({"properties", "required", "additionalProperties"})
 
 
 def outline(schema: Any, value: Any) -> Any:
@@ -252,9 +246,6 @@ def outline(schema: Any, value: Any) -> Any:
     if value.__class__ is not dict or not schema.keys() & _OF_MAPS:
         return value.__class__.__name__
     return {name: outline(properties.get(name, others), inner) for name, inner in value.items()}
-
-
-_OF_MAPS = frozenset({"properties", "required", "additionalProperties"})
 
 
 def _key(schema: str, values: Any) -> str:
@@ -276,13 +267,10 @@ class _Refusal:
         if self.keyword == "unknown":
             near = nearest(self.value, self.schema.get("properties", ()))
             return f"is unknown{f'; did you mean `{near}`?' if near else ''}"
-        if self.keyword == "required":
-            return "is required"
-        if self.keyword == "forbidden":
-            return "must not be set here"
-        if secret:
+        usual = {"required": "is required", "forbidden": "must not be set here"}.get(self.keyword)
+        if usual is None and secret:
             return "does not fit (its value is secret)"
-        return expectation(self.keyword, self.schema, self.value, unit=unit)
+        return usual or expectation(self.keyword, self.schema, self.value, unit=unit)
 
 
 def _refusals(schema: Mapping[str, Any], value: Any) -> list[_Refusal]:
@@ -292,14 +280,14 @@ def _refusals(schema: Mapping[str, Any], value: Any) -> list[_Refusal]:
     """
     from referencing import Registry
 
-    found: dict[tuple[ValuePath, str], _Refusal] = {}
+    refusals: dict[tuple[ValuePath, str], _Refusal] = {}
     registry: Registry[Any] = Registry()  # empty, and asks nobody: a reference to elsewhere is never followed
     for error in _validator()(schema, registry=registry).iter_errors(value):
         for refusal in _flattened(error):
             key = (refusal.path, "" if refusal.path else refusal.keyword)
-            if key not in found or refusal.keyword == "type":
-                found[key] = refusal
-    return sorted(found.values(), key=lambda refusal: [str(part) for part in refusal.path])
+            if key not in refusals or refusal.keyword == "type":
+                refusals[key] = refusal
+    return sorted(refusals.values(), key=lambda refusal: [str(part) for part in refusal.path])
 
 
 @cache
@@ -334,78 +322,37 @@ def _flattened(error: Any) -> Iterator[_Refusal]:
     schema = error.schema if isinstance(error.schema, Mapping) else {}
     if error.schema is False or error.validator is None:
         yield _Refusal(path, "forbidden", {}, error.instance)
-    elif error.validator == "required":
-        for name in error.validator_value:
+    elif error.validator in ("required", "dependentRequired"):
+        listed = error.validator_value
+        groups = [listed] if isinstance(listed, list) else listed.values()
+        for name in (name for group in groups for name in group):
             if name not in error.instance:
                 yield _Refusal((*path, name), "required", schema, None)
-    elif error.validator == "dependentRequired":
-        for needed in error.validator_value.values():
-            yield from (
-                _Refusal((*path, n), "required", schema, None) for n in needed if n not in error.instance
-            )
     elif error.validator == "additionalProperties" and not isinstance(
         schema["additionalProperties"], Mapping
     ):
         for name in _extras(schema, error.instance):
             yield _Refusal((*path, name), "unknown", schema, name)
-    elif error.validator in ("anyOf", "oneOf") and error.context and not _types_differ(error):
-        yield from _best_branch(error)
-    else:
+    elif error.validator in ("anyOf", "oneOf") and not all(map(_is_type_of_whole, error.context or ())):
+        # The branch that came furthest: with the fewest complaints about the type of the whole.
+        branches: dict[int, list[Any]] = {}
+        for inner in error.context:
+            branches.setdefault(inner.schema_path[0], []).append(inner)
+        best = min(branches.values(), key=lambda errors: (any(map(_is_type_of_whole, errors)), len(errors)))
+        for inner in best:
+            yield from _flattened(inner)
+    else:  # where every branch refuses the value's type, the list of types says it best
         yield _Refusal(path, str(error.validator), schema, error.instance)
 
 
-def _extras(schema: Mapping[str, Any], instance: Mapping[str, Any]) -> list[str]:
-    expected = schema.get("patternProperties", ())
-    return [
-        name
-        for name in instance
-        if name not in schema.get("properties", {})
-        and not any(matches(pattern, name) for pattern in expected)
-    ]
-
-
-def _types_differ(error: Any) -> bool:
-    """Tell whether every branch refuses the value's type: then the list of types says it best."""
-    return all(inner.validator == "type" and not inner.relative_path for inner in error.context)
-
-
-def _best_branch(error: Any) -> Iterator[_Refusal]:
-    """Give the errors of the branch that came furthest: fewest complaints about the type of the whole."""
-    branches: dict[int, list[Any]] = {}
-    for inner in error.context:
-        branches.setdefault(inner.schema_path[0], []).append(inner)
-    best = min(branches.values(), key=lambda errors: (any(_about_type(e) for e in errors), len(errors)))
-    for inner in best:
-        yield from _flattened(inner)
-
-
-def _about_type(error: Any) -> bool:
+def _is_type_of_whole(error: Any) -> bool:
     return error.validator == "type" and not error.relative_path
 
 
-def _param_faults(
-    prototype: Prototype, resolved: Resolved, values: Mapping[str, Any], component: str
-) -> Iterator[ParamFault]:
-    refusals = _refusals(prototype.schema, values)
-    missing = [str(refusal.path[0]) for refusal in refusals if _is_missing(refusal)]
-    if missing:
-        yield _missing_fault(missing, component, prototype)
-    for refusal in refusals:
-        if not _is_missing(refusal):
-            yield _fault(refusal, prototype, resolved)
-
-
-def _is_missing(refusal: _Refusal) -> bool:
-    return refusal.keyword == "required" and len(refusal.path) == 1
-
-
-def _missing_fault(missing: Sequence[str], component: str, prototype: Prototype) -> ParamFault:
-    names = " and ".join(", ".join(f"`{name}`" for name in missing).rsplit(", ", 1))
-    verb = "is" if len(missing) == 1 else "are"
-    subject = f" by `{component}`" if component else f" by prototype `{prototype.name}`"
-    target = f"{component} " if component else ""
-    hint = "\n      ".join(f"mlstack param set {target}{name} VALUE" for name in missing)
-    return ParamFault(f"{names} {verb} required{subject} and not set", hint=hint)
+def _extras(schema: Mapping[str, Any], instance: Mapping[str, Any]) -> list[str]:
+    declared, expected = schema.get("properties", {}), schema.get("patternProperties", ())
+    names = (name for name in instance if name not in declared)
+    return [name for name in names if not any(matches(pattern, name) for pattern in expected)]
 
 
 def _fault(refusal: _Refusal, prototype: Prototype, resolved: Resolved) -> ParamFault:
@@ -413,7 +360,10 @@ def _fault(refusal: _Refusal, prototype: Prototype, resolved: Resolved) -> Param
     param, inner = prototype.params.get(name), refusal.path[1:]
     unit, secret = (param.unit, param.secret) if param else ("", False)
     if not refusal.path:
-        refusal = _without_secrets(refusal, prototype.params)
+        words = {word: refusal.schema[word] for word in ("const", "enum") if word in refusal.schema}
+        masked = {word: _masked(value, prototype.params) for word, value in words.items()}
+        value = _masked(refusal.value, prototype.params)
+        refusal = replace(refusal, value=value, schema={**refusal.schema, **masked})
     sentence = refusal.sentence(unit=unit if not inner else "", secret=secret)
     setting = resolved.setting(name, inner)
     return ParamFault(
@@ -423,18 +373,13 @@ def _fault(refusal: _Refusal, prototype: Prototype, resolved: Resolved) -> Param
     )
 
 
-def _without_secrets(refusal: _Refusal, params: Mapping[str, Param]) -> _Refusal:
-    """Mask the secret ones in what is said of the whole set, and of the sets that are allowed."""
-
-    def masked(value: Any) -> Any:
-        if isinstance(value, list):
-            return [masked(each) for each in value]
-        if isinstance(value, Mapping):
-            return {name: mask_value(inner, params.get(name)) for name, inner in value.items()}
-        return value
-
-    allowed = {word: masked(refusal.schema[word]) for word in ("const", "enum") if word in refusal.schema}
-    return replace(refusal, value=masked(refusal.value), schema={**refusal.schema, **allowed})
+def _masked(value: Any, params: Mapping[str, Param]) -> Any:
+    """Mask the secret ones in a set of parameters, or in each of several."""
+    if isinstance(value, list):
+        return [_masked(inner, params) for inner in value]
+    if isinstance(value, Mapping):
+        return {name: mask_value(inner, params.get(name)) for name, inner in value.items()}
+    return value
 
 
 def _hint(refusal: _Refusal, setting: Setting | None, *, secret: bool = False) -> str | None:

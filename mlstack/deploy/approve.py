@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import mlstack
-from mlstack.app import atomic, params, reader
+from mlstack.app import atomic, reader
 from mlstack.app.app import API_VERSION, ClusterIdentity, Component
 from mlstack.app.params import Overrides
 from mlstack.app.schema import check_file
@@ -131,7 +131,7 @@ def approve(plan: ApplyPlan, *, now_s: float, salt: str) -> Approval:
         raise ClusterError("the cluster does not say who it is, so a plan could be applied to any other")
     plan_digest = PlanDigest(salt, costly=state.has_secrets)
     digests = _digests(changes, plan_digest)
-    overrides = params.plain(target.overrides)
+    overrides = target.overrides.plain()
     return Approval(
         tool=f"mlstack/{mlstack.__version__}",
         created=datetime.fromtimestamp(int(now_s), UTC).isoformat().replace("+00:00", "Z"),
@@ -260,8 +260,8 @@ def _overrides(approval: Approval, given: Overrides) -> Overrides:
     if approval.overrides or not approval.overrides_digest:
         if given:
             raise UsageError("a plan holds its parameters", hint="leave `--set` and `--values` out")
-        return params.from_plain(approval.overrides)
-    if given and approval.plan_digest(_text(params.plain(given))) == approval.overrides_digest:
+        return Overrides.from_plain(approval.overrides)
+    if given and approval.plan_digest(_text(given.plain())) == approval.overrides_digest:
         return given
     raise UsageError(
         "the plan was made with secret parameters, which it does not hold"

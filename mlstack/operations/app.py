@@ -354,7 +354,7 @@ class Schema:
 def list_schemas() -> SchemaList:
     """List the schemas there are."""
     files = [_schema_row("file", schema.file_schema(kind)) for kind in schema.file_kinds()]
-    results = [_schema_row("result", schema.result_schema(kind)) for kind in schema.result_kinds()]
+    results = [_schema_row("result", content) for content in schema.result_schemas().values()]
     return SchemaList(schemas=(*files, *results))
 
 
@@ -369,11 +369,11 @@ def find_schema(name: str) -> Schema:
     Raises:
         NotFoundError: there is none; with the nearest known one.
     """
-    files, results = schema.file_kinds(), schema.result_kinds()
+    files, results = schema.file_kinds(), schema.result_schemas()
     by_name = {kind.lower(): kind for kind in (*files, *results)}
     kind = by_name.get(name.lower())
     if kind is None:
         near = nearest(name, by_name.values())
         raise NotFoundError(f"no schema `{name}`", near=near, hint=None if near else "mlstack schema")
-    content = schema.file_schema(kind) if kind in files else schema.result_schema(kind)
+    content = schema.file_schema(kind) if kind in files else results[kind]
     return Schema(name=kind, content=content)

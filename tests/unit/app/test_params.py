@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from mlstack.app import params as overrides
 from mlstack.app.params import (
     GLOBAL_LAYERS,
     LAYERS,
@@ -382,8 +381,8 @@ def test_overrides_come_back_from_plain_data_as_they_were() -> None:
         ),
         sets=(*sets("num_gpus=2").sets, parse_set("web.env.A=3", as_string=True)),
     )
-    back = overrides.from_plain(json.loads(json.dumps(overrides.plain(given))))
-    assert overrides.plain(back) == overrides.plain(given)
+    back = Overrides.from_plain(json.loads(json.dumps(given.plain())))
+    assert back.plain() == given.plain()
     assert [resolved(back, name) for name in NAMES] == [resolved(given, name) for name in NAMES]
-    assert overrides.plain(Overrides()) == {}
-    assert not overrides.from_plain({})
+    assert Overrides().plain() == {}
+    assert not Overrides.from_plain({})

@@ -25,10 +25,9 @@ def test_a_result_and_its_schema_say_the_same(kind: str) -> None:
 
 
 def test_every_result_kind_has_a_sound_schema_with_a_stable_id() -> None:
-    assert files.result_kinds() == tuple(sorted(result_schemas.RESULTS))
-    assert not {*files.result_kinds()} & {*files.file_kinds()}
-    for kind in files.result_kinds():
-        schema = files.result_schema(kind)
+    assert tuple(files.result_schemas()) == tuple(sorted(result_schemas.RESULTS))
+    assert not {*files.result_schemas()} & {*files.file_kinds()}
+    for kind, schema in files.result_schemas().items():
         Draft202012Validator.check_schema(schema)
         assert schema["$id"] == f"https://mlstack.dev/schemas/v1/{kind}.json"
         assert schema["properties"]["kind"] == {"const": kind}
@@ -36,8 +35,7 @@ def test_every_result_kind_has_a_sound_schema_with_a_stable_id() -> None:
 
 
 def test_every_field_of_a_result_is_described() -> None:
-    for kind in files.result_kinds():
-        schema = files.result_schema(kind)
+    for kind, schema in files.result_schemas().items():
         for found in (schema, *schema.get("$defs", {}).values()):
             missing = [
                 name
@@ -57,7 +55,7 @@ def closed(schema: Any) -> Any:
 
 def check(text: str) -> str:
     printed = json.loads(text)
-    Draft202012Validator(closed(files.result_schema(printed["kind"]))).validate(printed)
+    Draft202012Validator(closed(files.result_schemas()[printed["kind"]])).validate(printed)
     return str(printed["kind"])
 
 
@@ -88,7 +86,7 @@ def test_what_commands_print_fits_the_schemas(
     ]
     ran = {line: run(f"{line} -o json").out for line in lines}
     kinds = {check(out) for line, out in ran.items() if not line.startswith("param")}
-    assert kinds == {*files.result_kinds()}
+    assert kinds == {*files.result_schemas()}
 
 
 def test_yaml_holds_the_same_as_json(run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
