@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, KeysView, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -40,11 +40,7 @@ class Kind:
 
 
 class Kinds:
-    """A set of kinds to look up by what an object says of itself.
-
-    Args:
-        kinds: later ones replace earlier ones of the same group, version and kind.
-    """
+    """A set of kinds to look up by what an object says of itself; of two that say the same the later counts."""
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
         self._by_name = {(kind.api_version, kind.kind): kind for kind in kinds}
@@ -52,26 +48,23 @@ class Kinds:
     @classmethod
     @cache
     def builtin(cls) -> Kinds:
-        """Give the built-in kinds of Kubernetes 1.30 to 1.37."""
-        return cls(
-            Kind(
-                group=group,
-                version=version,
-                kind=kind,
-                plural=plural,
-                namespaced=namespaced,
-                first_minor=first,
-                last_minor=last,
-            )
-            for group, version, kind, plural, namespaced, first, last in BUILTIN
-        )
+        """Give the built-in kinds of Kubernetes 1.30 to 1.37, by group, version and kind."""
+        kinds = []
+        for row in BUILTIN.splitlines():
+            api_version, scope, minors, *names = row.split()
+            group, _, version = api_version.rpartition("/")
+            first, last = map(int, minors.split("-"))
+            for name in names:
+                kind = Kind(
+                    group=group, version=version, kind=name, plural=plural_of(name), namespaced=scope == "n"
+                )
+                kinds.append(replace(kind, first_minor=first, last_minor=last))
+        return cls(sorted(kinds, key=lambda kind: (kind.group, kind.version, kind.kind)))
 
     def __iter__(self) -> Iterator[Kind]:
-        """Go through the kinds in the order they were given."""
         return iter(self._by_name.values())
 
     def __len__(self) -> int:
-        """Count the kinds."""
         return len(self._by_name)
 
     def lookup(self, api_version: str, kind: str) -> Kind | None:
@@ -82,13 +75,18 @@ class Kinds:
         """Give the kinds of one API group."""
         return tuple(kind for kind in self if kind.group == group)
 
-    def with_kinds(self, kinds: Iterable[Kind]) -> Kinds:
-        """Give these kinds and more."""
-        return Kinds((*self, *kinds))
-
     def with_crds(self, objects: Iterable[Mapping[str, Any]]) -> Kinds:
         """Give these kinds and those that the CustomResourceDefinitions among `objects` define."""
-        return self.with_kinds(kind for data in objects for kind in kinds_of_crd(data))
+        return Kinds((*self, *(kind for data in objects for kind in kinds_of_crd(data))))
+
+
+def plural_of(kind: str) -> str:
+    """Give the plural that Kubernetes uses in addresses (every built-in kind follows these rules)."""
+    lower = kind.lower()
+    if lower.endswith("y"):
+        return f"{lower[:-1]}ies"
+    suffix = "" if lower == "endpoints" else "es" if lower.endswith(("s", "x", "ch")) else "s"
+    return lower + suffix
 
 
 def kinds_of_crd(data: Mapping[str, Any]) -> tuple[Kind, ...]:
@@ -122,8 +120,6 @@ def is_group(data: Mapping[str, Any], group: str) -> bool:
 
 Schema = Mapping[str, Any]
 
-_ROOT_MARK = '{"gvk":'
-
 
 @dataclass(frozen=True)
 class ListType:
@@ -146,10 +142,11 @@ class Schemas:
         self._roots: dict[tuple[str, str, str], str] = {}
         for line in text.splitlines():
             name, runs, encoded = line.split("\t", 2)
-            if _covers(runs, minor):
+            bounds = (run.split("-") for run in runs.split(","))
+            if any(int(first) <= minor <= int(last) for first, last in bounds):
                 self._lines[name] = encoded
-                if encoded.startswith(_ROOT_MARK):
-                    gvk, _, _ = encoded[len(_ROOT_MARK) :].partition("]")
+                if encoded.startswith('{"gvk":'):
+                    gvk, _, _ = encoded.removeprefix('{"gvk":').partition("]")
                     group, version, kind = json.loads(f"{gvk}]")
                     self._roots[group, version, kind] = name
 
@@ -157,10 +154,6 @@ class Schemas:
     def version(self) -> str:
         """Give the Kubernetes version as people write it: `1.36`."""
         return f"1.{self.minor}"
-
-    def names(self) -> KeysView[str]:
-        """Give the names of all definitions."""
-        return self._lines.keys()
 
     def definition(self, name: str) -> Schema:
         """Decode one definition; an unknown name is an open schema."""
@@ -183,8 +176,3 @@ def list_type_of(schema: Schema) -> ListType:
     return ListType(
         schema.get("x-kubernetes-list-type", "atomic"), tuple(schema.get("x-kubernetes-list-map-keys", ()))
     )
-
-
-def _covers(runs: str, minor: int) -> bool:
-    bounds = (run.split("-") for run in runs.split(","))
-    return any(int(first) <= minor <= int(last) for first, last in bounds)

@@ -1,131 +1,75 @@
 """The built-in kinds of Kubernetes 1.30 to 1.37, by tests/generate/kubernetes_schemas.py."""
-# fmt: off
+
 # ruff: noqa: E501 -- one row a line
 
-# group, version, kind, plural, namespaced, first and last minor version that serve it
-BUILTIN: tuple[tuple[str, str, str, str, bool, int, int], ...] = (
-    ("", "v1", "ComponentStatus", "componentstatuses", False, 30, 37),
-    ("", "v1", "ConfigMap", "configmaps", True, 30, 37),
-    ("", "v1", "Endpoints", "endpoints", True, 30, 37),
-    ("", "v1", "Event", "events", True, 30, 37),
-    ("", "v1", "LimitRange", "limitranges", True, 30, 37),
-    ("", "v1", "Namespace", "namespaces", False, 30, 37),
-    ("", "v1", "Node", "nodes", False, 30, 37),
-    ("", "v1", "PersistentVolume", "persistentvolumes", False, 30, 37),
-    ("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", True, 30, 37),
-    ("", "v1", "Pod", "pods", True, 30, 37),
-    ("", "v1", "PodTemplate", "podtemplates", True, 30, 37),
-    ("", "v1", "ReplicationController", "replicationcontrollers", True, 30, 37),
-    ("", "v1", "ResourceQuota", "resourcequotas", True, 30, 37),
-    ("", "v1", "Secret", "secrets", True, 30, 37),
-    ("", "v1", "Service", "services", True, 30, 37),
-    ("", "v1", "ServiceAccount", "serviceaccounts", True, 30, 37),
-    ("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies", False, 36, 37),
-    ("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", False, 36, 37),
-    ("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", False, 30, 37),
-    ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", False, 30, 37),
-    ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", False, 30, 37),
-    ("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", False, 30, 37),
-    ("admissionregistration.k8s.io", "v1alpha1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies", False, 32, 37),
-    ("admissionregistration.k8s.io", "v1alpha1", "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", False, 32, 37),
-    ("admissionregistration.k8s.io", "v1alpha1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", False, 30, 31),
-    ("admissionregistration.k8s.io", "v1alpha1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", False, 30, 31),
-    ("admissionregistration.k8s.io", "v1beta1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies", False, 34, 37),
-    ("admissionregistration.k8s.io", "v1beta1", "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", False, 34, 37),
-    ("admissionregistration.k8s.io", "v1beta1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", False, 30, 33),
-    ("admissionregistration.k8s.io", "v1beta1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", False, 30, 33),
-    ("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, 30, 37),
-    ("apiregistration.k8s.io", "v1", "APIService", "apiservices", False, 30, 37),
-    ("apps", "v1", "ControllerRevision", "controllerrevisions", True, 30, 37),
-    ("apps", "v1", "DaemonSet", "daemonsets", True, 30, 37),
-    ("apps", "v1", "Deployment", "deployments", True, 30, 37),
-    ("apps", "v1", "ReplicaSet", "replicasets", True, 30, 37),
-    ("apps", "v1", "StatefulSet", "statefulsets", True, 30, 37),
-    ("autoscaling", "v1", "HorizontalPodAutoscaler", "horizontalpodautoscalers", True, 30, 37),
-    ("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", True, 30, 37),
-    ("batch", "v1", "CronJob", "cronjobs", True, 30, 37),
-    ("batch", "v1", "Job", "jobs", True, 30, 37),
-    ("certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests", False, 30, 37),
-    ("certificates.k8s.io", "v1", "ClusterTrustBundle", "clustertrustbundles", False, 37, 37),
-    ("certificates.k8s.io", "v1", "PodCertificateRequest", "podcertificaterequests", True, 37, 37),
-    ("certificates.k8s.io", "v1alpha1", "ClusterTrustBundle", "clustertrustbundles", False, 30, 36),
-    ("certificates.k8s.io", "v1alpha1", "PodCertificateRequest", "podcertificaterequests", True, 34, 34),
-    ("certificates.k8s.io", "v1beta1", "ClusterTrustBundle", "clustertrustbundles", False, 33, 37),
-    ("certificates.k8s.io", "v1beta1", "PodCertificateRequest", "podcertificaterequests", True, 35, 37),
-    ("coordination.k8s.io", "v1", "Lease", "leases", True, 30, 37),
-    ("coordination.k8s.io", "v1alpha1", "LeaseCandidate", "leasecandidates", True, 31, 31),
-    ("coordination.k8s.io", "v1alpha2", "LeaseCandidate", "leasecandidates", True, 32, 37),
-    ("coordination.k8s.io", "v1beta1", "LeaseCandidate", "leasecandidates", True, 33, 37),
-    ("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", True, 30, 37),
-    ("events.k8s.io", "v1", "Event", "events", True, 30, 37),
-    ("flowcontrol.apiserver.k8s.io", "v1", "FlowSchema", "flowschemas", False, 30, 37),
-    ("flowcontrol.apiserver.k8s.io", "v1", "PriorityLevelConfiguration", "prioritylevelconfigurations", False, 30, 37),
-    ("flowcontrol.apiserver.k8s.io", "v1beta3", "FlowSchema", "flowschemas", False, 30, 31),
-    ("flowcontrol.apiserver.k8s.io", "v1beta3", "PriorityLevelConfiguration", "prioritylevelconfigurations", False, 30, 31),
-    ("internal.apiserver.k8s.io", "v1alpha1", "StorageVersion", "storageversions", False, 30, 37),
-    ("lifecycle.k8s.io", "v1alpha1", "Eviction", "evictions", True, 37, 37),
-    ("lifecycle.k8s.io", "v1alpha1", "EvictionRequest", "evictionrequests", True, 37, 37),
-    ("networking.k8s.io", "v1", "IPAddress", "ipaddresses", False, 33, 37),
-    ("networking.k8s.io", "v1", "Ingress", "ingresses", True, 30, 37),
-    ("networking.k8s.io", "v1", "IngressClass", "ingressclasses", False, 30, 37),
-    ("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", True, 30, 37),
-    ("networking.k8s.io", "v1", "ServiceCIDR", "servicecidrs", False, 33, 37),
-    ("networking.k8s.io", "v1alpha1", "IPAddress", "ipaddresses", False, 30, 30),
-    ("networking.k8s.io", "v1alpha1", "ServiceCIDR", "servicecidrs", False, 30, 30),
-    ("networking.k8s.io", "v1beta1", "IPAddress", "ipaddresses", False, 31, 36),
-    ("networking.k8s.io", "v1beta1", "ServiceCIDR", "servicecidrs", False, 31, 36),
-    ("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", False, 30, 37),
-    ("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", True, 30, 37),
-    ("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", False, 30, 37),
-    ("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", False, 30, 37),
-    ("rbac.authorization.k8s.io", "v1", "Role", "roles", True, 30, 37),
-    ("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings", True, 30, 37),
-    ("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", False, 34, 37),
-    ("resource.k8s.io", "v1", "DeviceTaintRule", "devicetaintrules", False, 37, 37),
-    ("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", True, 34, 37),
-    ("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates", True, 34, 37),
-    ("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", False, 34, 37),
-    ("resource.k8s.io", "v1alpha2", "PodSchedulingContext", "podschedulingcontexts", True, 30, 30),
-    ("resource.k8s.io", "v1alpha2", "ResourceClaim", "resourceclaims", True, 30, 30),
-    ("resource.k8s.io", "v1alpha2", "ResourceClaimParameters", "resourceclaimparameterses", True, 30, 30),
-    ("resource.k8s.io", "v1alpha2", "ResourceClaimTemplate", "resourceclaimtemplates", True, 30, 30),
-    ("resource.k8s.io", "v1alpha2", "ResourceClass", "resourceclasses", False, 30, 30),
-    ("resource.k8s.io", "v1alpha2", "ResourceClassParameters", "resourceclassparameterses", True, 30, 30),
-    ("resource.k8s.io", "v1alpha2", "ResourceSlice", "resourceslices", False, 30, 30),
-    ("resource.k8s.io", "v1alpha3", "DeviceClass", "deviceclasses", False, 31, 33),
-    ("resource.k8s.io", "v1alpha3", "DeviceTaintRule", "devicetaintrules", False, 33, 37),
-    ("resource.k8s.io", "v1alpha3", "PodSchedulingContext", "podschedulingcontexts", True, 31, 31),
-    ("resource.k8s.io", "v1alpha3", "ResourceClaim", "resourceclaims", True, 31, 33),
-    ("resource.k8s.io", "v1alpha3", "ResourceClaimTemplate", "resourceclaimtemplates", True, 31, 33),
-    ("resource.k8s.io", "v1alpha3", "ResourcePoolStatusRequest", "resourcepoolstatusrequests", False, 36, 37),
-    ("resource.k8s.io", "v1alpha3", "ResourceSlice", "resourceslices", False, 31, 33),
-    ("resource.k8s.io", "v1beta1", "DeviceClass", "deviceclasses", False, 32, 37),
-    ("resource.k8s.io", "v1beta1", "ResourceClaim", "resourceclaims", True, 32, 37),
-    ("resource.k8s.io", "v1beta1", "ResourceClaimTemplate", "resourceclaimtemplates", True, 32, 37),
-    ("resource.k8s.io", "v1beta1", "ResourceSlice", "resourceslices", False, 32, 37),
-    ("resource.k8s.io", "v1beta2", "DeviceClass", "deviceclasses", False, 33, 37),
-    ("resource.k8s.io", "v1beta2", "DeviceTaintRule", "devicetaintrules", False, 36, 37),
-    ("resource.k8s.io", "v1beta2", "ResourceClaim", "resourceclaims", True, 33, 37),
-    ("resource.k8s.io", "v1beta2", "ResourceClaimTemplate", "resourceclaimtemplates", True, 33, 37),
-    ("resource.k8s.io", "v1beta2", "ResourceSlice", "resourceslices", False, 33, 37),
-    ("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, 30, 37),
-    ("scheduling.k8s.io", "v1alpha1", "Workload", "workloads", True, 35, 35),
-    ("scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups", True, 36, 36),
-    ("scheduling.k8s.io", "v1alpha2", "Workload", "workloads", True, 36, 36),
-    ("scheduling.k8s.io", "v1alpha3", "CompositePodGroup", "compositepodgroups", True, 37, 37),
-    ("scheduling.k8s.io", "v1alpha3", "PodGroup", "podgroups", True, 37, 37),
-    ("scheduling.k8s.io", "v1alpha3", "Workload", "workloads", True, 37, 37),
-    ("scheduling.k8s.io", "v1beta1", "PodGroup", "podgroups", True, 37, 37),
-    ("scheduling.k8s.io", "v1beta1", "Workload", "workloads", True, 37, 37),
-    ("storage.k8s.io", "v1", "CSIDriver", "csidrivers", False, 30, 37),
-    ("storage.k8s.io", "v1", "CSINode", "csinodes", False, 30, 37),
-    ("storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities", True, 30, 37),
-    ("storage.k8s.io", "v1", "StorageClass", "storageclasses", False, 30, 37),
-    ("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", False, 30, 37),
-    ("storage.k8s.io", "v1", "VolumeAttributesClass", "volumeattributesclasses", False, 34, 37),
-    ("storage.k8s.io", "v1alpha1", "VolumeAttributesClass", "volumeattributesclasses", False, 30, 34),
-    ("storage.k8s.io", "v1beta1", "VolumeAttributesClass", "volumeattributesclasses", False, 31, 36),
-    ("storagemigration.k8s.io", "v1", "StorageVersionMigration", "storageversionmigrations", False, 37, 37),
-    ("storagemigration.k8s.io", "v1alpha1", "StorageVersionMigration", "storageversionmigrations", False, 30, 34),
-    ("storagemigration.k8s.io", "v1beta1", "StorageVersionMigration", "storageversionmigrations", False, 35, 37),
-)
+# API version, `n` (in namespaces) or `c` (of the cluster), first and last minor version that serve the kinds
+BUILTIN = """\
+v1 c 30-37 ComponentStatus Namespace Node PersistentVolume
+v1 n 30-37 ConfigMap Endpoints Event LimitRange PersistentVolumeClaim Pod PodTemplate ReplicationController ResourceQuota Secret Service ServiceAccount
+admissionregistration.k8s.io/v1 c 36-37 MutatingAdmissionPolicy MutatingAdmissionPolicyBinding
+admissionregistration.k8s.io/v1 c 30-37 MutatingWebhookConfiguration ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration
+admissionregistration.k8s.io/v1alpha1 c 32-37 MutatingAdmissionPolicy MutatingAdmissionPolicyBinding
+admissionregistration.k8s.io/v1alpha1 c 30-31 ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding
+admissionregistration.k8s.io/v1beta1 c 34-37 MutatingAdmissionPolicy MutatingAdmissionPolicyBinding
+admissionregistration.k8s.io/v1beta1 c 30-33 ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding
+apiextensions.k8s.io/v1 c 30-37 CustomResourceDefinition
+apiregistration.k8s.io/v1 c 30-37 APIService
+apps/v1 n 30-37 ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet
+autoscaling/v1 n 30-37 HorizontalPodAutoscaler
+autoscaling/v2 n 30-37 HorizontalPodAutoscaler
+batch/v1 n 30-37 CronJob Job
+certificates.k8s.io/v1 c 30-37 CertificateSigningRequest
+certificates.k8s.io/v1 c 37-37 ClusterTrustBundle
+certificates.k8s.io/v1 n 37-37 PodCertificateRequest
+certificates.k8s.io/v1alpha1 c 30-36 ClusterTrustBundle
+certificates.k8s.io/v1alpha1 n 34-34 PodCertificateRequest
+certificates.k8s.io/v1beta1 c 33-37 ClusterTrustBundle
+certificates.k8s.io/v1beta1 n 35-37 PodCertificateRequest
+coordination.k8s.io/v1 n 30-37 Lease
+coordination.k8s.io/v1alpha1 n 31-31 LeaseCandidate
+coordination.k8s.io/v1alpha2 n 32-37 LeaseCandidate
+coordination.k8s.io/v1beta1 n 33-37 LeaseCandidate
+discovery.k8s.io/v1 n 30-37 EndpointSlice
+events.k8s.io/v1 n 30-37 Event
+flowcontrol.apiserver.k8s.io/v1 c 30-37 FlowSchema PriorityLevelConfiguration
+flowcontrol.apiserver.k8s.io/v1beta3 c 30-31 FlowSchema PriorityLevelConfiguration
+internal.apiserver.k8s.io/v1alpha1 c 30-37 StorageVersion
+lifecycle.k8s.io/v1alpha1 n 37-37 Eviction EvictionRequest
+networking.k8s.io/v1 c 33-37 IPAddress ServiceCIDR
+networking.k8s.io/v1 n 30-37 Ingress NetworkPolicy
+networking.k8s.io/v1 c 30-37 IngressClass
+networking.k8s.io/v1alpha1 c 30-30 IPAddress ServiceCIDR
+networking.k8s.io/v1beta1 c 31-36 IPAddress ServiceCIDR
+node.k8s.io/v1 c 30-37 RuntimeClass
+policy/v1 n 30-37 PodDisruptionBudget
+rbac.authorization.k8s.io/v1 c 30-37 ClusterRole ClusterRoleBinding
+rbac.authorization.k8s.io/v1 n 30-37 Role RoleBinding
+resource.k8s.io/v1 c 34-37 DeviceClass ResourceSlice
+resource.k8s.io/v1 c 37-37 DeviceTaintRule
+resource.k8s.io/v1 n 34-37 ResourceClaim ResourceClaimTemplate
+resource.k8s.io/v1alpha2 n 30-30 PodSchedulingContext ResourceClaim ResourceClaimParameters ResourceClaimTemplate ResourceClassParameters
+resource.k8s.io/v1alpha2 c 30-30 ResourceClass ResourceSlice
+resource.k8s.io/v1alpha3 c 31-33 DeviceClass ResourceSlice
+resource.k8s.io/v1alpha3 c 33-37 DeviceTaintRule
+resource.k8s.io/v1alpha3 n 31-31 PodSchedulingContext
+resource.k8s.io/v1alpha3 n 31-33 ResourceClaim ResourceClaimTemplate
+resource.k8s.io/v1alpha3 c 36-37 ResourcePoolStatusRequest
+resource.k8s.io/v1beta1 c 32-37 DeviceClass ResourceSlice
+resource.k8s.io/v1beta1 n 32-37 ResourceClaim ResourceClaimTemplate
+resource.k8s.io/v1beta2 c 33-37 DeviceClass ResourceSlice
+resource.k8s.io/v1beta2 c 36-37 DeviceTaintRule
+resource.k8s.io/v1beta2 n 33-37 ResourceClaim ResourceClaimTemplate
+scheduling.k8s.io/v1 c 30-37 PriorityClass
+scheduling.k8s.io/v1alpha1 n 35-35 Workload
+scheduling.k8s.io/v1alpha2 n 36-36 PodGroup Workload
+scheduling.k8s.io/v1alpha3 n 37-37 CompositePodGroup PodGroup Workload
+scheduling.k8s.io/v1beta1 n 37-37 PodGroup Workload
+storage.k8s.io/v1 c 30-37 CSIDriver CSINode StorageClass VolumeAttachment
+storage.k8s.io/v1 n 30-37 CSIStorageCapacity
+storage.k8s.io/v1 c 34-37 VolumeAttributesClass
+storage.k8s.io/v1alpha1 c 30-34 VolumeAttributesClass
+storage.k8s.io/v1beta1 c 31-36 VolumeAttributesClass
+storagemigration.k8s.io/v1 c 37-37 StorageVersionMigration
+storagemigration.k8s.io/v1alpha1 c 30-34 StorageVersionMigration
+storagemigration.k8s.io/v1beta1 c 35-37 StorageVersionMigration
+"""

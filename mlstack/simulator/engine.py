@@ -325,7 +325,7 @@ class SimulatedCluster:
 
     def kinds(self, *, refresh: bool = False) -> Kinds:
         """Give the built-in kinds and TrainingJob."""
-        return Kinds.builtin().with_kinds([_TRAINING_JOB])
+        return Kinds([*Kinds.builtin(), _TRAINING_JOB])
 
     def expect(self, requests: int) -> None:
         """Do nothing: no connection has to be opened."""

@@ -96,49 +96,28 @@ def root_kinds(definitions: Definitions) -> dict[tuple[str, str, str], str]:
     }
 
 
-def plural_of(kind: str) -> str:
-    """Give the plural that Kubernetes uses in addresses (every built-in kind follows these rules)."""
-    lower = kind.lower()
-    if lower == "endpoints":
-        return lower
-    if lower.endswith(("s", "x", "ch")):
-        return f"{lower}es"
-    if lower.endswith("y"):
-        return f"{lower[:-1]}ies"
-    return f"{lower}s"
-
-
 def kinds_table(folder: Path) -> str:
     """Write the module `mlstack.objects.kinds`."""
     minors: dict[tuple[str, str, str], list[int]] = {}
     for minor in MINORS:
         for key in root_kinds(read_definitions(folder, minor)):
             minors.setdefault(key, []).append(minor)
-    rows = []
+    rows: dict[str, list[str]] = {}
     for (group, version, kind), served in sorted(minors.items()):
         if served != list(range(served[0], served[-1] + 1)):
             raise ValueError(f"{group}/{version} {kind} went and came back: {served}")
-        row = (
-            group,
-            version,
-            kind,
-            plural_of(kind),
-            kind not in CLUSTER_SCOPED.split(),
-            served[0],
-            served[-1],
-        )
-        rows.append(
-            "    (" + ", ".join(json.dumps(c) if isinstance(c, str) else str(c) for c in row) + "),\n"
-        )
-    return _TABLE_HEAD + "".join(rows) + ")\n"
+        scope = "c" if kind in CLUSTER_SCOPED.split() else "n"
+        head = f"{group}/{version}".lstrip("/") + f" {scope} {served[0]}-{served[-1]}"
+        rows.setdefault(head, []).append(kind)
+    return _TABLE_HEAD + "".join(f"{head} {' '.join(kinds)}\n" for head, kinds in rows.items()) + '"""\n'
 
 
 _TABLE_HEAD = '''"""The built-in kinds of Kubernetes 1.30 to 1.37, by tests/generate/kubernetes_schemas.py."""
-# fmt: off
+
 # ruff: noqa: E501 -- one row a line
 
-# group, version, kind, plural, namespaced, first and last minor version that serve it
-BUILTIN: tuple[tuple[str, str, str, str, bool, int, int], ...] = (
+# API version, `n` (in namespaces) or `c` (of the cluster), first and last minor version that serve the kinds
+BUILTIN = """\\
 '''
 
 
