@@ -40,7 +40,7 @@ class Kind:
 
 
 class Kinds:
-    """A set of kinds to look up by what an object says of itself; of two that say the same the later counts."""
+    """A set of kinds, of which the later one counts where two have the same group, version and name."""
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
         self._by_name = {(kind.api_version, kind.kind): kind for kind in kinds}
@@ -55,9 +55,8 @@ class Kinds:
             group, _, version = api_version.rpartition("/")
             first, last = map(int, minors.split("-"))
             for name in names:
-                kind = Kind(
-                    group=group, version=version, kind=name, plural=plural_of(name), namespaced=scope == "n"
-                )
+                plural, is_namespaced = plural_of(name), scope == "n"
+                kind = Kind(group=group, version=version, kind=name, plural=plural, namespaced=is_namespaced)
                 kinds.append(replace(kind, first_minor=first, last_minor=last))
         return cls(sorted(kinds, key=lambda kind: (kind.group, kind.version, kind.kind)))
 
