@@ -430,16 +430,16 @@ def plan_approved(file: Path, target: Target, *, opener: Opener, options: ApplyO
     """
     from mlstack.deploy import approve
 
-    approval = approve.read(file)
-    planned = approve.target_of(approval, target)
+    approved = approve.read(file)
+    planned = approve.target_of(approved, target)
     state = planned.desired()
-    approve.refuse_moved_files(approval, planned, where=str(file))
+    approve.refuse_moved_files(approved, planned, where=str(file))
     resolved = resolve(planned, opener, state=state)
-    approve.refuse_moved_cluster(approval, resolved.identity, context=resolved.place.context)
-    what = f"apply of the plan of {approval.created}"
-    found = _plan(resolved, approve.options_of(approval, options), what=what)
-    approve.refuse_moved_objects(approval, found, where=str(file))
-    return found
+    approve.refuse_moved_cluster(approved, resolved.identity, context=resolved.place.context)
+    what = f"apply of the plan of {approved['created']}"
+    plan = _plan(resolved, approve.options_of(approved, options), what=what)
+    approve.refuse_moved_objects(approved, plan.changes, where=str(file))
+    return plan
 
 
 # --- `delete`: take away what an environment has in its cluster, last wave first ---

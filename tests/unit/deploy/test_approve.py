@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mlstack.app.app import ClusterIdentity
 from mlstack.deploy import approve
-from mlstack.deploy.approve import Approval, ApprovedObject, PlanDigest
 from mlstack.deploy.changes import Change, Changes
 from mlstack.errors import ConfigError, NotFoundError
 from mlstack.objects.kube_object import Identity
 from mlstack.objects.managed_fields import FieldChange
 
-DIGEST = PlanDigest("0" * 32, costly=False)
+SALT = "0" * 32
 WEB = Identity("apps", "Deployment", "ml", "web")
 
 
@@ -29,53 +28,35 @@ def change(action: Any = "update", *, identity: Identity = WEB, uid: str = "u1",
         identity=identity,
         component="web",
         action=action,
+        api_version="apps/v1",
         live_uid=uid if action != "create" else "",
         **{"fields": fields, "fingerprint": str(fields), **facts},
     )
 
 
-def changes(*approved: Change) -> Changes:
-    return Changes(
-        app="demo", environment="gke", namespace="ml", context="gke", cluster=None, changes=approved
+def rows(*changes: Change) -> list[dict[str, Any]]:
+    told = Changes(
+        app="demo", environment="gke", namespace="ml", context="gke", cluster=None, changes=changes
     )
+    return approve.rows(told, SALT, costly=False)
 
 
-def approval(*approved: Change, **facts: Any) -> Approval:
-    return Approval(
-        **{
-            "app": "demo",
-            "environment": "gke",
-            "context": "gke",
-            "namespace": "ml",
-            "cluster": ClusterIdentity(uid="c1"),
-            "tool": "mlstack/1",
-            "created": "2027-01-15T08:00:00Z",
-            "salt": DIGEST.salt,
-            "costly": False,
-            "objects": tuple(approve.approved(one, DIGEST(one.digest)) for one in approved),
-            **facts,
-        }
-    )
-
-
-def moved(before: Change | None, now: Change) -> tuple[str, ...]:
-    held = approval(*([before] if before else []))
-    return approve.moved_objects(held, changes(now), {now.identity: DIGEST(now.digest)})
+def moved(before: Change | None, now: Change) -> list[str]:
+    return approve.moved_objects(rows(*([before] if before else [])), rows(now))
 
 
 @pytest.mark.parametrize("action", ["create", "update", "recreate", "delete", "unchanged", "kept"])
 def test_the_same_change_may_be_done(action: Any) -> None:
-    assert moved(change(action), change(action)) == ()
+    assert moved(change(action), change(action)) == []
 
 
 @pytest.mark.parametrize("action", ["create", "update", "recreate"])
 def test_what_was_done_already_needs_nothing(action: Any) -> None:
-    assert moved(change(action), change("unchanged", uid="u1")) == ()
+    assert moved(change(action), change("unchanged", uid="u1")) == []
 
 
 def test_a_deletion_that_nobody_needs_any_more_is_nothing_either() -> None:
-    held = approval(change("delete"))
-    assert approve.moved_objects(held, changes(), {}) == ()
+    assert approve.moved_objects(rows(change("delete")), []) == []
 
 
 @pytest.mark.parametrize(
@@ -104,83 +85,69 @@ def test_a_deletion_that_nobody_needs_any_more_is_nothing_either() -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_moved_is_said_object_by_object(before: Change | None, now: Change, said: str) -> None:
-    assert moved(before, now) == (f"Deployment ml/web: {said}",)
+    assert moved(before, now) == [f"Deployment ml/web: {said}"]
 
 
 def test_another_value_of_an_approved_field_is_not_approved() -> None:
     now = change(fields=(FieldChange(path="spec.replicas", action="changed", old=1, new=3),), fingerprint="x")
-    assert moved(change(), now) == (
+    assert moved(change(), now) == [
         "Deployment ml/web: differs in another way than when it was approved:"
-        " `spec.replicas` has another value",
-    )
+        " `spec.replicas` has another value"
+    ]
 
 
 def test_files_and_packages_that_moved_are_named() -> None:
-    held = approval(
-        inputs={"app.yaml": "a", "gone.yaml": "b", "same.yaml": "c", "absent.yaml": ""},
-        packages={"kubeflow/core@0.1.0": "d"},
-    )
+    held = {
+        "inputs": {"app.yaml": "a", "gone.yaml": "b", "same.yaml": "c", "absent.yaml": ""},
+        "packages": {"kubeflow/core@0.1.0": "d"},
+    }
     now = {"app.yaml": "A", "same.yaml": "c", "new.yaml": "e", "absent.yaml": ""}
-    assert approve.moved_inputs(held, now, {"kubeflow/core@0.1.0": "D"}) == (
+    assert approve.moved_inputs(held, now, {"kubeflow/core@0.1.0": "D"}) == [
         "package `kubeflow/core@0.1.0` has changed",
         "`app.yaml` has changed",
         "`gone.yaml` is not read any more",
         "`new.yaml` is new",
-    )
+    ]
 
 
-def test_equal_texts_have_equal_digests_under_one_salt_alone() -> None:
-    for costly in (False, True):
-        one, same, other = (
-            PlanDigest("a", costly=costly),
-            PlanDigest("a", costly=costly),
-            PlanDigest("b", costly=costly),
-        )
-        assert one("text") == same("text") != other("text")
-        assert one("text") != one("texts")
-    assert PlanDigest("a", costly=True)("") == ""
+@pytest.mark.parametrize("costly", [False, True])
+def test_equal_texts_have_equal_digests_under_one_salt_alone(costly: bool) -> None:
+    digests = [approve.digest(text, salt, costly=costly) for text in ("text", "texts") for salt in "ab"]
+    assert digests[0] == approve.digest("text", "a", costly=costly)
+    assert len(set(digests)) == 4
+    assert approve.digest("", "a", costly=costly) == ""
 
 
 def test_a_digest_that_may_hide_a_secret_is_dear_to_guess() -> None:
-    assert PlanDigest("a", costly=True)("x").startswith("scrypt:")
-    assert PlanDigest("a", costly=False)("x").startswith("sha256:")
+    assert approve.digest("x", "a", costly=True).startswith("scrypt:")
+    assert approve.digest("x", "a", costly=False).startswith("sha256:")
 
 
 # --- plan file ---
 
-APPROVAL = Approval(
-    app="demo",
-    environment="us/gke",
-    context="gke",
-    namespace="ml",
-    cluster=ClusterIdentity(uid="c1", ca="sha256:" + "a" * 64),
-    selection=("web",),
-    components=("web",),
-    options={"allow_large_prune": True, "create": False},
-    inputs={"app.yaml": "sha256:" + "b" * 64, "components/params.yaml": ""},
-    packages={"kubeflow/core@0.1.0": "sha256:" + "c" * 64},
-    overrides={"sets": [{"path": ["web", "n"], "text": "2", "asString": False}]},
-    overrides_digest="sha256:" + "d" * 64,
-    tool="mlstack/0.1.0",
-    created="2027-01-15T08:00:00Z",
-    salt="0" * 32,
-    costly=True,
-    objects=(
-        ApprovedObject(
-            identity=Identity("apps", "Deployment", "ml", "wéb"),
-            api_version="apps/v1",
-            component="web",
-            action="update",
-            uid="u1",
-            digest="scrypt:" + "e" * 64,
-            reason="",
-            fields=(FieldChange(path="spec.replicas", action="changed", old=1, new={"a": [1.5, None]}),),
-            notes=("takes it",),
-        ),
-    ),
-    counts={"update": 1},
-    notes=("a note",),
-)
+APPROVAL = {
+    "apiVersion": "mlstack.dev/v1",
+    "kind": "Plan",
+    "tool": "mlstack/0.1.0",
+    "created": "2027-01-15T08:00:00Z",
+    "app": "demo",
+    "environment": "us/gke",
+    "context": "gke",
+    "namespace": "ml",
+    "cluster": {"uid": "c1", "ca": "sha256:" + "a" * 64},
+    "selection": ["web"],
+    "components": ["web"],
+    "options": {"allowLargePrune": True, "create": False},
+    "overrides": {"sets": [{"path": ["web", "n"], "text": "2", "asString": False}]},
+    "overridesDigest": "sha256:" + "d" * 64,
+    "packages": {"kubeflow/core@0.1.0": "sha256:" + "c" * 64},
+    "inputs": {"app.yaml": "sha256:" + "b" * 64, "components/params.yaml": ""},
+    "salt": SALT,
+    "costly": True,
+    "counts": {"update": 1},
+    "notes": ["a note"],
+    "objects": rows(change(notes=("takes it",)), change("create", identity=replace(WEB, name="wéb"))),
+}
 
 
 @pytest.fixture

@@ -213,20 +213,14 @@ def test_the_file_says_what_it_was_made_from(stack: Stack, file: Path) -> None:
     stack.write("web", config_map(a="1"))
     planned(stack, file, components=["web"])
     found = approve.read(file)
-    assert (found.app, found.environment, found.context, found.namespace) == (
-        "demo",
-        "minikube",
-        "minikube",
-        "ml",
-    )
-    assert found.selection == found.components == ("web",)
-    assert found.cluster.uid is not None
-    assert found.inputs["components/web.yaml"].startswith("sha256:")
-    assert found.options["prune"] is True
-    assert [(one.identity.name, one.action) for one in found.objects] == [
-        ("ml", "create"),
-        ("settings", "create"),
-    ]
+    said = [found[name] for name in ("app", "environment", "context", "namespace")]
+    assert said == ["demo", "minikube", "minikube", "ml"]
+    assert found["selection"] == found["components"] == ["web"]
+    assert found["cluster"]["uid"]
+    assert found["inputs"]["components/web.yaml"].startswith("sha256:")
+    assert found["options"]["prune"] is True
+    objects = [(row["name"], row["action"]) for row in found["objects"]]
+    assert objects == [("ml", "create"), ("settings", "create")]
 
 
 def test_what_would_be_waited_for_is_told(stack: Stack) -> None:
