@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mlstack.app.app import Environment
-from mlstack.deploy.changes import Change
+from mlstack.deploy.changes import Action, Change
 from mlstack.deploy.inventory import Inventory, name_of
 from mlstack.deploy.target import ResolvedTarget
 from mlstack.errors import ForbiddenError
@@ -24,21 +24,11 @@ from mlstack.objects.kinds import Kinds
 _EVERYTHING = Right(group="*", resource="*", verb="*")
 # A role may name the objects it is for; to objects that are not there yet, and to lists, that does not apply.
 _NAMELESS = frozenset({"create", "list", "watch"})
-_LOCK = ("get", "create", "update", "delete")
-
-
-@dataclass(frozen=True, kw_only=True)
-class RequiredRight:
-    """A verb on objects of one kind in one place."""
-
-    right: Right  # the verb, the kind and the place
-    names: frozenset[str] = frozenset()  # the objects
-
-    def each(self) -> tuple[Right, ...]:
-        """Give the right for each object alone; none where rights cannot be told apart by names."""
-        if self.right.verb in _NAMELESS:
-            return ()
-        return tuple(replace(self.right, name=name) for name in sorted(self.names))
+_VERBS: Mapping[Action, tuple[str, ...]] = {
+    "create": ("patch", "create"),
+    "recreate": ("delete", "get", "patch", "create"),
+    "delete": ("delete", "get"),
+}
 
 
 def may_everything(cluster: Cluster) -> bool:
@@ -47,34 +37,35 @@ def may_everything(cluster: Cluster) -> bool:
 
 
 def check(
-    cluster: Cluster,
-    place: Environment,
-    app: str,
-    changes: Sequence[Change],
-    inventory: Inventory,
-    *,
-    may_all: bool | None = None,
+    resolved: ResolvedTarget, changes: Sequence[Change], inventory: Inventory, *, may_all: bool | None = None
 ) -> None:
     """Make sure that we have the rights to everything a run is going to send.
 
-    Args:
-        cluster: where the run writes; it is only asked.
-        place: the environment.
-        app: name of the app.
-        changes: what is to be done.
-        inventory: what the environment has there, as it was read.
-        may_all: whether we may do everything, where that was asked before.
+    `inventory` is what the environment has in its cluster, as it was read; `may_all` tells whether we may do
+    everything, where that was asked before.
 
     Raises:
         ForbiddenError: rights are missing; names all of them.
     """
-    if may_everything(cluster) if may_all is None else may_all:
+    if may_everything(resolved.cluster) if may_all is None else may_all:
         return
-    needs = [
-        *_of_changes(cluster, changes),
-        *_of_records(place, app, inventory, deletes=_deletes_all(changes)),
-    ]
-    _refuse(cluster, place, needs)
+    needs = _Needs(resolved, [change.desired.data for change in changes if change.desired is not None])
+    for change in changes:
+        if change.writes:
+            key, verbs = change.identity, _VERBS.get(change.action, ("patch",))
+            # Whether a definition is served, and whether an old object is gone, is waited for by reading it.
+            if "get" not in verbs and (key.kind == "CustomResourceDefinition" or change.live_uid):
+                verbs = (*verbs, "get")
+            needs.add_kind(change.api_version, key.kind, key.namespace, verbs, key.name)
+            kept_by_pods = ("spec.selector", "spec.serviceName")
+            is_anew = (key.kind, change.action) == ("StatefulSet", "recreate")
+            if is_anew and any(field.path.startswith(kept_by_pods) for field in change.fields):
+                needs.add_kind("v1", "Pod", key.namespace, ("list", "delete"))
+    if all(change.desired is None for change in changes):
+        needs.add_records("get", "patch", "delete", "list")
+    else:
+        needs.add_records("get", "patch", *([] if inventory.exists else ["create"]))
+    _refuse(resolved.cluster, resolved.place, needs.names)
 
 
 @contextmanager
@@ -91,147 +82,103 @@ def explaining(resolved: ResolvedTarget, *, writing: bool) -> Iterator[None]:
             raise
         try:
             if not may_everything(resolved.cluster):
-                _refuse(resolved.cluster, resolved.place, [*_of_looking(resolved, writing=writing)])
+                _refuse(resolved.cluster, resolved.place, _of_looking(resolved, writing=writing).names)
         except ForbiddenError as whole:
             raise whole from error
         raise
 
 
-def _of_changes(cluster: Cluster, changes: Sequence[Change]) -> Iterator[RequiredRight]:
-    plurals = _Plurals(cluster, [change.desired.data for change in changes if change.desired is not None])
-    for change in changes:
-        if change.writes:
-            identity = change.identity
-            verbs = _verbs(change)
-            yield from plurals.needs(
-                change.api_version, identity.kind, identity.namespace, identity.name, verbs
-            )
-            if _ends_pods(change):
-                yield from plurals.needs("v1", "Pod", identity.namespace, "", ("list", "delete"))
+class _Needs:
+    """The rights that a run needs, and the names of the objects that each is for."""
+
+    def __init__(self, resolved: ResolvedTarget, objects: Iterable[Mapping[str, object]]) -> None:
+        self.names: dict[Right, frozenset[str]] = {}
+        self._resolved, self._kinds = resolved, Kinds.builtin().with_crds(objects)
+
+    def add(
+        self, group: str, resource: str, namespace: str, verbs: Iterable[str], names: Iterable[str]
+    ) -> None:
+        """Add verbs on objects of one kind in one place."""
+        for verb in verbs:
+            right = Right(group=group, resource=resource, namespace=namespace, verb=verb)
+            self.names[right] = self.names.get(right, frozenset()).union(names)
+
+    def add_kind(
+        self, api_version: str, kind: str, namespace: str, verbs: Iterable[str], *names: str
+    ) -> None:
+        """Add verbs on objects of a kind; one that nobody knows is left out."""
+        served = self._kinds.lookup(api_version, kind)
+        served = served or self._resolved.cluster.kinds().lookup(api_version, kind)
+        if served is not None:
+            place = namespace if served.namespaced else ""
+            self.add(served.group, served.plural, place, verbs, filter(None, names))
+
+    def add_records(self, *verbs: str, lock: bool = True) -> None:
+        """Add what the inventory needs, and the lock."""
+        namespace = self._resolved.place.namespace
+        names = [name_of(self._resolved.state.app, self._resolved.place.name)]
+        if lock:
+            lock_verbs = ("get", "create", "update", "delete")
+            self.add("coordination.k8s.io", "leases", namespace, lock_verbs, names)
+        self.add("", "configmaps", namespace, verbs, names)
 
 
-def _verbs(change: Change) -> tuple[str, ...]:
-    if change.action == "delete":
-        return ("delete", "get")
-    if change.action == "recreate":
-        return ("delete", "get", "patch", "create")
-    # Whether a definition is served, and whether an old object is gone, is waited for by reading it.
-    reads = ("get",) if change.identity.kind == "CustomResourceDefinition" or change.live_uid else ()
-    return ("patch", "create", *reads) if change.action == "create" else ("patch", *reads)
-
-
-def _ends_pods(change: Change) -> bool:
-    if (change.identity.kind, change.action) != ("StatefulSet", "recreate"):
-        return False
-    return any(field.path.startswith(("spec.selector", "spec.serviceName")) for field in change.fields)
-
-
-def _deletes_all(changes: Sequence[Change]) -> bool:
-    return all(change.desired is None for change in changes)
-
-
-def _of_records(
-    place: Environment, app: str, inventory: Inventory | None, *, deletes: bool
-) -> Iterator[RequiredRight]:
-    """Give what the lock and the inventory need."""
-    names = frozenset({name_of(app, place.name)})
-    for verb in _LOCK:
-        right = Right(group="coordination.k8s.io", resource="leases", namespace=place.namespace, verb=verb)
-        yield RequiredRight(right=right, names=names)
-    verbs = ["get", "patch", *([] if inventory is not None and inventory.exists else ["create"])]
-    for verb in ("get", "patch", "delete", "list") if deletes else verbs:
-        yield RequiredRight(
-            right=Right(group="", resource="configmaps", namespace=place.namespace, verb=verb), names=names
-        )
-
-
-def _of_looking(resolved: ResolvedTarget, *, writing: bool) -> Iterator[RequiredRight]:
-    place, state = resolved.place, resolved.state
-    plurals = _Plurals(resolved.cluster, [obj.data for obj in state.objects])
+def _of_looking(resolved: ResolvedTarget, *, writing: bool) -> _Needs:
+    state = resolved.state
+    needs = _Needs(resolved, [obj.data for obj in state.objects])
     answers = parallel.run(lambda obj: resolved.cluster.get(ObjectRef.of(obj.data)), state.objects)
     for obj, live in zip(state.objects, answers, strict=True):
         # New objects are tried out as well, so that looking needs the right to create them.
         verbs = ("get", "patch") if isinstance(live, Mapping) else ("get", "patch", "create")
-        yield from plurals.needs(obj.api_version, obj.kind, obj.namespace, obj.name, verbs)
-    if writing:
-        yield from _of_records(place, state.app, None, deletes=False)
-        return
-    right = Right(group="", resource="configmaps", namespace=place.namespace, verb="get")
-    yield RequiredRight(right=right, names=frozenset({name_of(state.app, place.name)}))
+        needs.add_kind(obj.api_version, obj.kind, obj.namespace, verbs, obj.name)
+    needs.add_records(*(("get", "patch", "create") if writing else ("get",)), lock=writing)
+    return needs
 
 
-class _Plurals:
-    """Knows how kinds are called where rights are given; kinds nobody knows are left out."""
-
-    def __init__(self, cluster: Cluster, wanted: Iterable[Mapping[str, object]]) -> None:
-        self._cluster = cluster
-        self._known = Kinds.builtin().with_crds(wanted)
-
-    def needs(
-        self, api_version: str, kind: str, namespace: str, name: str, verbs: Iterable[str]
-    ) -> Iterator[RequiredRight]:
-        served = self._known.lookup(api_version, kind) or self._cluster.kinds().lookup(api_version, kind)
-        if served is None:
-            return
-        place = namespace if served.namespaced else ""
-        names = frozenset({name} if name else ())
-        for verb in verbs:
-            right = Right(group=served.group, resource=served.plural, namespace=place, verb=verb)
-            yield RequiredRight(right=right, names=names)
-
-
-def _refuse(cluster: Cluster, place: Environment, needs: Sequence[RequiredRight]) -> None:
-    missing = grouped(_missing(cluster, needs))
+def _refuse(cluster: Cluster, place: Environment, needs: Mapping[Right, frozenset[str]]) -> None:
+    missing: dict[tuple[str, str], list[str]] = {}
+    for right in sorted(_missing(cluster, needs), key=lambda right: right.verb):
+        missing.setdefault((right.namespace, right.full_resource), []).append(right.verb)
     if not missing:
         return
-    count = sum(len(one.verbs) for one in missing)
-    lines = [f"  {one}" for one in missing]
+    count = sum(map(len, missing.values()))
+    lines = [f"{count} right{'s are' if count > 1 else ' is'} missing for this run on environment"]
+    lines[0] += f" `{place.name}` (context {place.context})"
+    for (namespace, resource), verbs in sorted(missing.items()):
+        where = f"in namespace {namespace}" if namespace else "in the whole cluster"
+        lines.append(f"  {', '.join(verbs)} {resource} {where}")
     granting = "\n      ".join(commands(missing, name=f"mlstack-{place.name.replace('/', '-')}"))
-    first = missing[0]
-    where = f" -n {first.namespace}" if first.namespace else ""
+    namespace, resource = min(missing)
+    question = f"kubectl auth can-i {missing[namespace, resource][0]} {resource}"
     raise ForbiddenError(
-        "\n".join(
-            (
-                f"{count} right{'s are' if count > 1 else ' is'} missing for this run on environment"
-                f" `{place.name}` (context {place.context})",
-                *lines,
-            )
-        ),
-        hint=f"nothing was written; check one with `kubectl auth can-i {first.verbs[0]} {first.full_resource}"
-        f"{where}`; an administrator can grant them:\n      {granting}",
+        "\n".join(lines),
+        hint=f"nothing was written; check one with `{question}{f' -n {namespace}' if namespace else ''}`;"
+        f" an administrator can grant them:\n      {granting}",
     )
 
 
-def _missing(cluster: Cluster, needs: Sequence[RequiredRight]) -> Iterator[Right]:
+def _missing(cluster: Cluster, needs: Mapping[Right, frozenset[str]]) -> Iterator[Right]:
     """Give the rights that we do not have; where nobody can tell, the write itself will."""
-    joined = _joined(needs)
-    rules = _rules(cluster, {need.right.namespace for need in joined} - {""})
-    left = [need for need in joined if not _given(need, rules.get(need.right.namespace, Rights()))]
-    answers = _ask(cluster, [need.right for need in left])
-    denied = [need for need in left if not answers[need.right]]
-    alone = _ask(cluster, [right for need in denied for right in need.each()])
-    for need in denied:
-        rights = need.each()
-        if not rights or not all(alone[right] for right in rights):
-            yield need.right
+    # The right for each object alone; none where rights cannot be told apart by names.
+    single = {
+        right: [replace(right, name=name) for name in sorted(names)] if right.verb not in _NAMELESS else []
+        for right, names in sorted(needs.items())
+    }
+    namespaces = sorted({right.namespace for right in needs} - {""})
+    answers = zip(namespaces, parallel.run(cluster.rights, namespaces), strict=True)
+    rules = {namespace: answer for namespace, answer in answers if isinstance(answer, Rights)}
 
+    def is_given(right: Right) -> bool:
+        rights = rules.get(right.namespace, Rights())
+        return rights.allow(right) or (bool(single[right]) and all(map(rights.allow, single[right])))
 
-def _joined(needs: Sequence[RequiredRight]) -> list[RequiredRight]:
-    names: dict[Right, frozenset[str]] = {}
-    for need in needs:
-        names[need.right] = names.get(need.right, frozenset()) | need.names
-    return [RequiredRight(right=right, names=objects) for right, objects in sorted(names.items())]
-
-
-def _given(need: RequiredRight, rights: Rights) -> bool:
-    single = need.each()
-    return rights.allow(need.right) or (bool(single) and all(rights.allow(right) for right in single))
-
-
-def _rules(cluster: Cluster, namespaces: Iterable[str]) -> dict[str, Rights]:
-    names = sorted(namespaces)
-    answers = zip(names, parallel.run(cluster.rights, names), strict=True)
-    return {name: answer for name, answer in answers if isinstance(answer, Rights)}
+    left = [right for right in single if not is_given(right)]
+    may = _ask(cluster, left)
+    denied = [right for right in left if not may[right]]
+    alone = _ask(cluster, [named for right in denied for named in single[right]])
+    for right in denied:
+        if not single[right] or not all(alone[named] for named in single[right]):
+            yield right
 
 
 def _ask(cluster: Cluster, rights: Sequence[Right]) -> dict[Right, bool]:
@@ -240,40 +187,15 @@ def _ask(cluster: Cluster, rights: Sequence[Right]) -> dict[Right, bool]:
     return {right: answer if isinstance(answer, bool) else right != _EVERYTHING for right, answer in answers}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Missing:
-    """Verbs that are missing for one kind in one namespace, or in the whole cluster where that is empty."""
-
-    full_resource: str
-    namespace: str
-    verbs: tuple[str, ...]
-
-    def __str__(self) -> str:
-        """Write the sentence: `create, patch deployments.apps in namespace ml`."""
-        place = f"in namespace {self.namespace}" if self.namespace else "in the whole cluster"
-        return f"{', '.join(self.verbs)} {self.full_resource} {place}"
-
-
-def grouped(rights: Iterable[Right]) -> tuple[Missing, ...]:
-    """Put the verbs of each kind and place together, sorted by place and kind."""
-    verbs: dict[tuple[str, str], set[str]] = {}
-    for right in rights:
-        verbs.setdefault((right.namespace, right.full_resource), set()).add(right.verb)
-    return tuple(
-        Missing(full_resource=resource, namespace=namespace, verbs=tuple(sorted(words)))
-        for (namespace, resource), words in sorted(verbs.items())
-    )
-
-
-def commands(missing: Iterable[Missing], *, name: str) -> tuple[str, ...]:
-    """Give the kubectl commands that would grant what is missing to `USER`.
+def commands(missing: Mapping[tuple[str, str], Sequence[str]], *, name: str) -> tuple[str, ...]:
+    """Give the kubectl commands that would grant to `USER` the verbs missing by namespace and resource.
 
     Kinds of one place that lack the same verbs share a role; each role is bound as well. A role is called
     after what it grants, so that two messages never name two roles alike.
     """
     alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for gap in missing:
-        alike.setdefault((gap.namespace, gap.verbs), []).append(gap.full_resource)
+    for (namespace, resource), words in sorted(missing.items()):
+        alike.setdefault((namespace, tuple(words)), []).append(resource)
     lines = []
     for (namespace, verbs), resources in sorted(alike.items()):
         content = f"{namespace} {verbs} {resources}"

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from mlstack.app.app import ClusterIdentity, Environment
-from mlstack.deploy import inventory, inventory_store, result
+from mlstack.deploy import history_store, inventory, inventory_store, result
 from mlstack.deploy.changes import Action, ApplyOptions, Change, Changes, what_moved
 from mlstack.deploy.diff import diff
 from mlstack.deploy.inventory import Inventory
 from mlstack.deploy.live import fetch
 from mlstack.deploy.lock import LastingLock
-from mlstack.deploy.prune import Pruning, candidates
+from mlstack.deploy.prune import KeepOptions, PruneSet, candidates, everything, members_to_delete
 from mlstack.deploy.result import ChangeReport, RunKind, RunResult
-from mlstack.deploy.target import ResolvedTarget
-from mlstack.errors import OutdatedError
+from mlstack.deploy.target import ResolvedTarget, Target, resolve
+from mlstack.errors import ConfigError, MlstackError, NotFoundError, OutdatedError, RegistryError
 from mlstack.events import OnEvent, RunEvent, RunEventKind
+from mlstack.kube.client import Opener
 from mlstack.objects import kube_object
-from mlstack.objects.kube_object import Identity
+from mlstack.objects.kube_object import DesiredState, Identity
 
 _OUTCOMES: Mapping[Action, RunEventKind] = {
     "create": "created",
@@ -41,7 +42,8 @@ class ApplyPlan:
     resolved: ResolvedTarget  # what is wanted, and where
     options: ApplyOptions
     inventory: Inventory  # what the environment had in its cluster when this was worked out
-    forgotten: frozenset[Identity] = frozenset()  # its members that are not there any more, or another's
+    pruned: PruneSet = field(default_factory=PruneSet)  # what becomes of what the files no longer bring
+    may_all: bool | None = None  # whether we may do everything in the cluster; None if that was not asked
     what: str = ""  # the run in a few words, for the history
     kind: RunKind = "ApplyResult"
     pin: ClusterIdentity | None = None  # what the environment is bound to before the first write
@@ -87,9 +89,9 @@ class ApplyPlan:
     def writes(self) -> bool:
         """Tell whether anything is sent, if only to set the inventory right, so that a lock is needed."""
         if self.deletes:
-            return bool(self.changes.writes or self.forgotten) or self.inventory.exists
+            return bool(self.changes.writes or self.pruned.forgotten) or self.inventory.exists
         grown = inventory.grown(self.inventory, self.changes.changes)
-        shrunk = inventory.shrunk(grown, self.changes.changes, written={}, gone=self.forgotten)
+        shrunk = inventory.shrunk(grown, self.changes.changes, written={}, gone=self.pruned.forgotten)
         return bool(self.changes.writes) or inventory_store.needs_writing(self.inventory, shrunk)
 
     @property
@@ -101,59 +103,40 @@ class ApplyPlan:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class EnvironmentDiff:
-    """Everything that a deploy of an environment would do, and what it was compared with."""
-
-    changes: Changes
-    inventory: Inventory
-    pruning: Pruning  # what becomes of what the files no longer bring
-    may_all: bool | None  # whether we may do everything in the cluster; None if that was not asked
-
-
-def diff_environment(resolved: ResolvedTarget, options: ApplyOptions) -> EnvironmentDiff:
+def diff_environment(resolved: ResolvedTarget, options: ApplyOptions) -> ApplyPlan:
     """Compare what is wanted with what is there and what was deployed before; nothing is written.
 
     Raises:
         ClusterError: the cluster cannot be asked or refuses an object.
     """
-    resolved = replace(resolved, state=inventory.as_members(resolved.state, resolved.place.namespace))
-    live = fetch(resolved, options, writing=not options.dry_run)
-    changes = diff(resolved, live, options, check_new=options.dry_run)
+    members = inventory.as_members(resolved.state, resolved.place.namespace)
+    wanted = replace(resolved, state=members)
+    live = fetch(wanted, options, writing=not options.dry_run)
+    changes = diff(wanted, live, options, check_new=options.dry_run)
     known = live.inventory
     was_deployed = live.was_deployed or any(change.live_uid for change in changes.changes)
     if not known.exists and options.prune and was_deployed:
         known = inventory_store.find_by_labels(resolved.cluster, known)
-    pruning = candidates(resolved, known, changes.changes) if options.prune else Pruning()
-    notes = (
-        *changes.notes,
-        *known.notes,
-        *pruning.notes,
-        *_large_prune(pruning, options),
-        *_elsewhere(resolved, live.elsewhere),
-        *(_former_environments(resolved, known) if options.adopt else ()),
-    )
-    return EnvironmentDiff(
-        changes=replace(changes, changes=(*changes.changes, *pruning.changes), notes=notes),
-        inventory=known,
-        pruning=pruning,
-        may_all=live.may_all,
-    )
-
-
-def _large_prune(pruning: Pruning, options: ApplyOptions) -> Iterator[str]:
-    if pruning.is_too_much and not options.allow_large_prune:
-        yield f"{pruning.warning}: more than half, which an apply does only with --allow-large-prune"
-
-
-def _elsewhere(resolved: ResolvedTarget, namespaces: Sequence[str]) -> Iterator[str]:
-    """Say it when an environment comes to another namespace: what it has in the old one is left there."""
+    pruned = candidates(wanted, known, changes.changes) if options.prune else PruneSet()
+    notes = [*changes.notes, *known.notes, *pruned.notes]
+    if pruned.warning and not options.allow_large_prune:
+        notes.append(f"{pruned.warning}, which an apply does only with --allow-large-prune")
     name = resolved.place.name
-    for namespace in namespaces:
-        yield (
+    for namespace in live.elsewhere:  # what an environment has in its old namespace is left there
+        notes.append(
             f"environment `{name}` has objects in namespace `{namespace}` too:"
             f" mlstack delete {name} -n {namespace}"
         )
+    if options.adopt:
+        notes += _former_environments(resolved, known)
+    return ApplyPlan(
+        changes=replace(changes, changes=(*changes.changes, *pruned.changes), notes=tuple(notes)),
+        resolved=resolved,
+        options=options,
+        inventory=known,
+        pruned=pruned,
+        may_all=live.may_all,
+    )
 
 
 def _former_environments(resolved: ResolvedTarget, known: Inventory) -> Iterator[str]:
@@ -167,6 +150,54 @@ def _former_environments(resolved: ResolvedTarget, known: Inventory) -> Iterator
                 f" --context {place.context} --namespace {place.namespace}, then mlstack delete {former}"
                 f" and mlstack env rm {former}"
             )
+
+
+def plan_deletion(
+    target: Target, opener: Opener, options: ApplyOptions, *, spare: KeepOptions, grace_period_s: int | None
+) -> ApplyPlan:
+    """Plan to delete everything of an environment, or of some components, but what is spared.
+
+    What was deployed counts, whatever the files say now; they need not even render. Nothing is written.
+
+    Raises:
+        NotFoundError: neither the files nor the inventory know a component.
+        ClusterError: the cluster cannot be asked or is another one.
+    """
+    fault: MlstackError | None = None
+    try:
+        state = target.desired()
+    except (ConfigError, NotFoundError, RegistryError) as error:
+        place, app, fault = target.place(), target.app.app.name, error
+        state = DesiredState(app=app, environment=place.name, namespace=place.namespace, objects=())
+    resolved = resolve(target, opener, state=state)
+    known = inventory_store.load_or_find(
+        resolved.cluster, app=state.app, environment=state.environment, namespace=resolved.place.namespace
+    )
+    members = members_to_delete(resolved, known)
+    if isinstance(fault, NotFoundError) and not members:
+        raise fault
+    pruned = everything(resolved, known, members, spare=spare)
+    notes = [f"by the inventory alone, as the files cannot be rendered: {fault.message}"] if fault else []
+    changes = Changes(
+        app=state.app,
+        environment=state.environment,
+        namespace=state.namespace,
+        context=resolved.place.context,
+        cluster=resolved.identity,
+        changes=pruned.changes,
+        depends=state.depends,
+        notes=(*known.notes, *notes, *pruned.notes),
+    )
+    return ApplyPlan(
+        kind="DeleteResult",
+        changes=changes,
+        resolved=resolved,
+        options=options,
+        inventory=known,
+        pruned=pruned,
+        what=history_store.run_summary(target, "delete"),
+        grace_period_s=grace_period_s,
+    )
 
 
 def refuse_new(approved: Changes, now: Changes) -> None:

@@ -7,27 +7,19 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from mlstack.deploy import inventory_store
-from mlstack.deploy.changes import Change, Changes
+from mlstack.deploy.changes import Change
 from mlstack.deploy.deletion import obstacles
 from mlstack.deploy.inventory import Inventory, Member, is_applied_by_us, other_owner_of
 from mlstack.deploy.inventory_store import InventoryLookup, Live, lookup, ref_of
 from mlstack.deploy.live import placed
-from mlstack.deploy.target import ResolvedTarget, Target, resolve
-from mlstack.errors import (
-    ConfigError,
-    ForbiddenError,
-    MlstackError,
-    NotFoundError,
-    ObjectNotFoundError,
-    RegistryError,
-    UsageError,
-)
+from mlstack.deploy.target import ResolvedTarget
+from mlstack.errors import ForbiddenError, MlstackError, ObjectNotFoundError, UsageError
 from mlstack.events import listed
 from mlstack.kube import parallel
-from mlstack.kube.client import Cluster, Opener
+from mlstack.kube.client import Cluster
 from mlstack.objects import kube_object
 from mlstack.objects.kinds import kinds_of_crd
-from mlstack.objects.kube_object import DesiredState, Identity, KubeObject
+from mlstack.objects.kube_object import Identity, KubeObject
 from mlstack.objects.order import last_first
 
 # Annotations that keep an object when what brought it goes, ours and those of kindred tools.
@@ -44,6 +36,25 @@ LARGE = 4
 """From so many deletions on, more than half of all members looks like a mistake; small sets change often."""
 
 
+_SPARED = (  # option, group and kind, and why such objects are kept
+    (
+        "definitions",
+        ("apiextensions.k8s.io", "CustomResourceDefinition"),
+        "definitions are kept: deleting one deletes its objects in every namespace (delete --crds)",
+    ),
+    (
+        "namespaces",
+        ("", "Namespace"),
+        "namespaces are kept: deleting one deletes everything in it (delete --namespaces)",
+    ),
+    (
+        "claims",
+        ("", "PersistentVolumeClaim"),
+        "volume claims are kept: deleting one deletes its data (delete --claims)",
+    ),
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class KeepOptions:
     """What is kept because deleting it takes data or other people's things along."""
@@ -55,44 +66,37 @@ class KeepOptions:
 
     def reason(self, identity: Identity) -> str:
         """Say why an object is kept, nothing if it is not."""
-        if self.definitions and _is(identity, "apiextensions.k8s.io", "CustomResourceDefinition"):
-            return "definitions are kept: deleting one deletes its objects in every namespace (delete --crds)"
-        if self.namespaces and _is(identity, "", "Namespace"):
-            return "namespaces are kept: deleting one deletes everything in it (delete --namespaces)"
-        if self.claims and is_claim(identity):
-            return "volume claims are kept: deleting one deletes its data (delete --claims)"
-        return ""
-
-
-def _is(identity: Identity, group: str, kind: str) -> bool:
-    return (identity.group, identity.kind) == (group, kind)
+        kind = (identity.group, identity.kind)
+        return next((why for option, spared, why in _SPARED if getattr(self, option) and kind == spared), "")
 
 
 def is_claim(identity: Identity) -> bool:
     """Tell whether an object is a claim of a volume: it holds data."""
-    return _is(identity, "", "PersistentVolumeClaim")
+    return (identity.group, identity.kind) == ("", "PersistentVolumeClaim")
 
 
 @dataclass(frozen=True)
 class PruneVerdict:
     """What becomes of one member that nothing brings any more, and why it is another's or stays."""
 
-    fate: Literal[
-        "gone", "foreign", "kept", "delete"
-    ]  # `foreign`: there and another's; `kept`: ours and stays
+    # `foreign`: there and another's; `kept`: ours and stays
+    fate: Literal["gone", "foreign", "kept", "delete"]
     reason: str = ""
 
 
 Verdicts = Mapping[Identity, PruneVerdict]
 
 
-def verdict_on(
-    live: Live | None, member: Member, inventory: Inventory, *, spare: KeepOptions
+def _verdict(
+    member: Member, found: InventoryLookup, inventory: Inventory, spare: KeepOptions
 ) -> PruneVerdict:
     """Say what becomes of a member that is to go.
 
     It goes only if it still carries our marks, and is the very object we wrote or one that we applied since.
     """
+    if member.identity in found.hidden:
+        return PruneVerdict("kept", "its API does not answer at present")
+    live = found.live.get(member.identity)
     if live is None:
         return PruneVerdict("gone")
     metadata = live["metadata"]
@@ -105,14 +109,12 @@ def verdict_on(
     owned = f"is owned by {owners[0].get('kind')} `{owners[0].get('name')}`" if owners else ""
     values = {name: str(annotations.get(name, "")).strip() for name in KEEP_ANNOTATIONS}
     reasons = (
-        f"is kept: annotation `{name}: {value}`" for name, value in values.items() if _keeps(name, value)
+        f"is kept: annotation `{name}: {value}`"
+        for name, value in values.items()
+        if value.lower() in KEEP_ANNOTATIONS[name]
     )
     kept = owned or spare.reason(member.identity) or next(reasons, "")
     return PruneVerdict("kept", kept) if kept else PruneVerdict("delete")
-
-
-def _keeps(name: str, value: str) -> bool:
-    return value.lower() in KEEP_ANNOTATIONS[name]
 
 
 def _deletion(member: Member, verdict: PruneVerdict, live: Live | None, reason: str) -> Change:
@@ -122,22 +124,16 @@ def _deletion(member: Member, verdict: PruneVerdict, live: Live | None, reason: 
         component=member.component,
         api_version=member.api_version,
         action="delete" if goes else "kept",
-        reason=reason,
+        reason=verdict.reason or reason,
         live_uid=str(live["metadata"]["uid"]) if live is not None else "",
         writes=goes,
         found=KubeObject(data=live, component=member.component) if live is not None else None,
     )
 
 
-_HIDDEN = PruneVerdict("kept", "its API does not answer at present")
-
-
-# --- candidates: what the files no longer bring ---
-
-
 @dataclass(frozen=True, kw_only=True)
-class Pruning:
-    """What becomes of members that nothing brings any more."""
+class PruneSet:
+    """What becomes of members that are to go."""
 
     changes: tuple[Change, ...] = ()  # a deletion each, or `kept` with the reason; in the order of execution
     forgotten: frozenset[Identity] = frozenset()  # not there any more, or another's: they leave the inventory
@@ -145,18 +141,11 @@ class Pruning:
     of: int = 0  # how many members were looked through
 
     @property
-    def is_too_much(self) -> bool:
-        """Tell whether it looks like a mistake."""
-        return is_too_much(self._going, self.of)
-
-    @property
-    def _going(self) -> int:
-        return sum(change.action == "delete" for change in self.changes)
-
-    @property
     def warning(self) -> str:
-        """Say how much would go."""
-        return f"{self._going} of {self.of} deployed objects would be deleted"
+        """Say how much would go where that looks like a mistake."""
+        going = sum(change.action == "delete" for change in self.changes)
+        too_much = f"{going} of {self.of} deployed objects would be deleted: more than half"
+        return too_much if is_too_much(going, self.of) else ""
 
 
 def is_too_much(going: int, members: int) -> bool:
@@ -164,48 +153,48 @@ def is_too_much(going: int, members: int) -> bool:
     return going >= LARGE and going * 2 > members
 
 
-def refuse_too_much(pruning: Pruning) -> None:
-    """Raise UsageError if so much would be deleted that the files look wrong."""
-    if pruning.is_too_much:
-        raise UsageError(
-            f"{pruning.warning}: more than half",
-            hint="see `mlstack diff`; if this is meant, --allow-large-prune; to leave them, --no-prune",
-        )
+# --- candidates: what the files no longer bring ---
 
 
-def candidates(resolved: ResolvedTarget, inventory: Inventory, changes: Sequence[Change]) -> Pruning:
+def candidates(resolved: ResolvedTarget, inventory: Inventory, changes: Sequence[Change]) -> PruneSet:
     """Find the members of an inventory that the files no longer bring, and say what becomes of each.
 
-    With selected components only theirs are looked at; what another component of the environment brings
-    now has moved and stays.
-
-    Args:
-        resolved: what is wanted, and where to look; nothing is written.
-        inventory: what was deployed.
-        changes: what becomes of what is wanted.
+    `changes` are what becomes of what is wanted. With selected components only theirs are looked at; what
+    another component of the environment brings now has moved and stays. Nothing is written.
 
     Raises:
         ClusterError: the cluster cannot say whether a member is there.
     """
     selected = resolved.state.components
     members = inventory.of_components(selected) if resolved.selective else inventory.ordered()
-    brought = {change.identity for change in changes if change.desired is not None}
+    wanted = [change for change in changes if change.desired is not None]
+    brought, uids = {change.identity for change in wanted}, {change.live_uid for change in wanted} - {""}
     unbrought = [member for member in members if member.identity not in brought]
     if not unbrought:
-        return Pruning(of=len(members))
-    elsewhere, doubt = _brought_elsewhere(resolved) if resolved.selective else (frozenset[Identity](), "")
-    result = lookup(resolved.cluster, [one for one in unbrought if one.identity not in elsewhere])
-    uids = {change.live_uid for change in changes if change.desired is not None} - {""}
-    verdicts = {one.identity: _verdict(one, result, inventory, uids, doubt) for one in result.members}
-    deletions = {
-        member.identity: _deletion(member, verdict, live, verdict.reason or _why(member, live))
-        for member in result.members
-        if (verdict := verdicts[member.identity]).fate in ("kept", "delete")
-        for live in [result.live.get(member.identity)]
-    }
-    return Pruning(
-        changes=tuple(deletions[key] for key in last_first([one.subject for one in deletions.values()])),
-        forgotten=frozenset(key for key, one in verdicts.items() if one.fate in ("gone", "foreign")),
+        return PruneSet(of=len(members))
+    elsewhere, doubt = frozenset[Identity](), ""
+    if resolved.selective:
+        try:
+            whole = resolved.whole or replace(resolved.target, components=()).desired()
+            elsewhere = frozenset(obj.identity for obj in whole.objects)
+        except MlstackError as error:
+            doubt = f"may have moved to a component that cannot be rendered: {error.message}"
+    found = lookup(resolved.cluster, [member for member in unbrought if member.identity not in elsewhere])
+    verdicts, deletions = dict[Identity, PruneVerdict](), dict[Identity, Change]()
+    for member in found.members:
+        key, live = member.identity, found.live.get(member.identity)
+        verdict = _verdict(member, found, inventory, KeepOptions())
+        if live is not None and live["metadata"].get("uid") in uids:
+            verdict = PruneVerdict("gone")  # the files bring it under another API group
+        elif verdict.fate == "delete" and doubt:
+            verdict = PruneVerdict("kept", doubt)
+        verdicts[key] = verdict
+        if verdict.fate in ("kept", "delete"):
+            deletions[key] = _deletion(member, verdict, live, _why(member, live))
+    order = last_first([change.subject for change in deletions.values()])
+    return PruneSet(
+        changes=tuple(deletions[key] for key in order),
+        forgotten=_forgotten(verdicts),
         notes=tuple(
             f"{key} is left alone: it {verdict.reason}"
             for key, verdict in verdicts.items()
@@ -215,25 +204,8 @@ def candidates(resolved: ResolvedTarget, inventory: Inventory, changes: Sequence
     )
 
 
-def _brought_elsewhere(resolved: ResolvedTarget) -> tuple[frozenset[Identity], str]:
-    """Give what all components of the environment bring, or why that cannot be said."""
-    try:
-        whole = resolved.whole or replace(resolved.target, components=()).desired()
-    except MlstackError as error:
-        return frozenset(), f"may have moved to a component that cannot be rendered: {error.message}"
-    return frozenset(obj.identity for obj in whole.objects), ""
-
-
-def _verdict(
-    member: Member, result: InventoryLookup, inventory: Inventory, uids: Collection[str], doubt: str
-) -> PruneVerdict:
-    if member.identity in result.hidden:
-        return _HIDDEN
-    live = result.live.get(member.identity)
-    verdict = verdict_on(live, member, inventory, spare=KeepOptions())
-    if live is not None and live["metadata"].get("uid") in uids:
-        return PruneVerdict("gone")  # the files bring it under another API group
-    return PruneVerdict("kept", doubt) if verdict.fate == "delete" and doubt else verdict
+def _forgotten(verdicts: Verdicts) -> frozenset[Identity]:
+    return frozenset(key for key, verdict in verdicts.items() if verdict.fate in ("gone", "foreign"))
 
 
 def _why(member: Member, live: Live | None) -> str:
@@ -244,87 +216,14 @@ def _why(member: Member, live: Live | None) -> str:
     return f"{why}; it is being deleted already{f', and {held}' if held else ''}"
 
 
-# --- prune set: everything, by the inventory, the marks and the files ---
+# --- everything, by the inventory, the marks and the files ---
 
 
-@dataclass(frozen=True, kw_only=True)
-class PruneSet:
-    """What there is to take away."""
-
-    resolved: ResolvedTarget  # where it is; its state is what the files bring, as far as they render
-    changes: Changes  # a deletion for each object, or `kept` with the reason
-    inventory: Inventory
-    forgotten: frozenset[Identity]  # members that are not there any more, or are another's
-
-
-def prune_set(target: Target, opener: Opener, *, spare: KeepOptions) -> PruneSet:
-    """Give a deletion for everything of an environment that is in the cluster; nothing is written.
-
-    What was deployed counts, whatever the files say now; they need not even render. Objects of the files
-    that carry the marks of another app or environment, or none, are kept: other people may depend on them.
-
-    Args:
-        target: the environment, and which components of it.
-        opener: opens a cluster by its context.
-        spare: kinds to keep.
-
-    Raises:
-        NotFoundError: neither the files nor the inventory know a component.
-        ClusterError: the cluster cannot be asked or is another one.
-    """
-    state, fault = _rendered(target)
-    resolved = resolve(target, opener, state=state)
-    cluster, place = resolved.cluster, resolved.place
-    inventory = inventory_store.load_or_find(
-        cluster, app=state.app, environment=state.environment, namespace=place.namespace
-    )
-    members = _members(resolved, inventory)
-    if isinstance(fault, NotFoundError) and not members:
-        raise fault
-    asked = [*members, *_of_files(resolved, inventory)]
-    if not spare.namespaces and not resolved.selective:  # made before everything else, by no component
-        asked.append(Member(identity=Identity("", "Namespace", "", place.namespace), api_version="v1"))
-    result = lookup(cluster, asked)
-    verdicts = _verdicts(result, inventory, spare)
-    taken = refuse_along(cluster, inventory, verdicts, spare)
-    deletions = _deletions(resolved, result, verdicts)
-    going = [one.found for one in deletions if one.action == "delete" and one.found is not None]
-    unrendered = fault and f"by the inventory alone, as the files cannot be rendered: {fault.message}"
-    notes = (*inventory.notes, *([unrendered] if unrendered else []))
-    changes = Changes(
-        app=state.app,
-        environment=state.environment,
-        namespace=state.namespace,
-        context=place.context,
-        cluster=resolved.identity,
-        changes=deletions,
-        depends=state.depends,
-        notes=(*notes, *taken_along(going, cluster), *retained(going, cluster), *taken),
-    )
-    lost = {key for key, verdict in verdicts.items() if verdict.fate in ("gone", "foreign")}
-    return PruneSet(
-        resolved=resolved,
-        changes=changes,
-        inventory=inventory,
-        forgotten=frozenset(lost & inventory.members.keys()),
-    )
-
-
-def _rendered(target: Target) -> tuple[DesiredState, MlstackError | None]:
-    """Give what the files bring, or nothing and the reason."""
-    try:
-        return target.desired(), None
-    except (ConfigError, NotFoundError, RegistryError) as error:
-        place, app = target.place(), target.app.app.name
-        return DesiredState(app=app, environment=place.name, namespace=place.namespace, objects=()), error
-
-
-def _members(resolved: ResolvedTarget, inventory: Inventory) -> tuple[Member, ...]:
-    """Give the members that are to go: all, or those of the selected components and modules."""
+def members_to_delete(resolved: ResolvedTarget, inventory: Inventory) -> tuple[Member, ...]:
+    """Give the members that a delete is about: all, or those of the selected components and modules."""
     if resolved.selective:
-        names = set(resolved.state.components)
+        names = {*resolved.state.components, *resolved.target.components}
         heads = tuple(f"{name}." for name in resolved.target.components)
-        names |= set(resolved.target.components)
         return tuple(
             member
             for member in inventory.ordered()
@@ -333,53 +232,64 @@ def _members(resolved: ResolvedTarget, inventory: Inventory) -> tuple[Member, ..
     if not inventory.exists:  # rebuilt by the marks just now
         return inventory.ordered()
     labelled, _ = inventory_store.members_by_labels(resolved.cluster, inventory)
-    return inventory.with_members(
-        member for member in labelled if member.identity not in inventory.members
-    ).ordered()
+    new = [member for member in labelled if member.identity not in inventory.members]
+    return inventory.with_members(new).ordered()
 
 
-def _of_files(resolved: ResolvedTarget, inventory: Inventory) -> Iterator[Member]:
-    """Give what the files bring and the inventory does not know: it may be there, ours or another's."""
-    for wanted in placed(resolved.state.objects, resolved.cluster):
-        if wanted.identity not in inventory.members:
-            yield Member(identity=wanted.identity, api_version=wanted.api_version, component=wanted.component)
+def everything(
+    resolved: ResolvedTarget, inventory: Inventory, members: Sequence[Member], *, spare: KeepOptions
+) -> PruneSet:
+    """Say what becomes of all members that are to go, and of what the files bring; nothing is written.
+
+    Objects of the files that carry the marks of another app or environment, or none, are kept: other people
+    may depend on them.
+
+    Raises:
+        UsageError: a namespace that is to go would take along what is not.
+        ClusterError: the cluster cannot be asked.
+    """
+    state, cluster = resolved.state, resolved.cluster
+    asked = [*members]
+    for obj in placed(state.objects, cluster):  # it may be there, ours or another's
+        if obj.identity not in inventory.members:
+            asked.append(Member(identity=obj.identity, api_version=obj.api_version, component=obj.component))
+    if not spare.namespaces and not resolved.selective:  # made before everything else, by no component
+        namespace = Identity("", "Namespace", "", resolved.place.namespace)
+        asked.append(Member(identity=namespace, api_version="v1"))
+    found = lookup(cluster, asked)
+    verdicts = {member.identity: _verdict(member, found, inventory, spare) for member in found.members}
+    deleted = (key for key, verdict in verdicts.items() if verdict.fate == "delete")
+    namespaces = frozenset(key.name for key in deleted if (key.group, key.kind) == ("", "Namespace"))
+    for key, verdict in verdicts.items():  # what is kept goes, where it may, with a namespace that goes
+        in_namespace = key.namespace in namespaces and verdict.fate == "kept" and key in found.live
+        if in_namespace and not spare.foreign and not is_claim(key):
+            verdicts[key] = PruneVerdict("delete", f"goes with namespace `{key.namespace}`")
+    taken = refuse_along(cluster, inventory, verdicts, namespaces, spare)
+    changes = _deletions(resolved, found, verdicts)
+    going = [change.found for change in changes if change.action == "delete" and change.found is not None]
+    return PruneSet(
+        changes=changes,
+        forgotten=_forgotten(verdicts) & inventory.members.keys(),
+        notes=(*taken_along(going, cluster), *retained(going, cluster), *taken),
+    )
 
 
-def _verdicts(result: InventoryLookup, inventory: Inventory, spare: KeepOptions) -> Verdicts:
-    """Say what becomes of each member; what is kept goes, where it may, with a namespace that goes."""
-    verdicts = {
-        member.identity: _HIDDEN
-        if member.identity in result.hidden
-        else verdict_on(result.live.get(member.identity), member, inventory, spare=spare)
-        for member in result.members
-    }
-    going = namespaces_going(verdicts)
-    if spare.foreign or not going:
-        return verdicts
-    return {
-        key: PruneVerdict("delete", f"goes with namespace `{key.namespace}`")
-        if key.namespace in going and verdict.fate == "kept" and not is_claim(key) and key in result.live
-        else verdict
-        for key, verdict in verdicts.items()
-    }
-
-
-def _deletions(resolved: ResolvedTarget, result: InventoryLookup, verdicts: Verdicts) -> tuple[Change, ...]:
+def _deletions(resolved: ResolvedTarget, found: InventoryLookup, verdicts: Verdicts) -> tuple[Change, ...]:
     """Give what becomes of everything that is there, in the order of execution."""
-    going = [member for member in result.members if verdicts[member.identity].fate == "delete"]
+    going = [member for member in found.members if verdicts[member.identity].fate == "delete"]
     # Whole objects are read: what they hold says what they need and what goes with them.
     results = parallel.run(lambda member: resolved.cluster.get(ref_of(member)), going)
-    lives = dict(result.live)
+    lives = dict(found.live)
     for member, live in zip(going, results, strict=True):
         if live is not None and not isinstance(live, MlstackError):
             lives[member.identity] = live
-    brought = {wanted.identity for wanted in resolved.state.objects}
+    brought = {obj.identity for obj in resolved.state.objects}
     deletions = {}
-    for member in result.members:
+    for member in found.members:
         key, verdict = member.identity, verdicts[member.identity]
         if verdict.fate != "gone":
             obsolete = "the files no longer bring it" if brought and key not in brought else ""
-            deletions[key] = _deletion(member, verdict, lives.get(key), verdict.reason or obsolete)
+            deletions[key] = _deletion(member, verdict, lives.get(key), obsolete)
     subjects = [change.subject for change in deletions.values()]
     return tuple(deletions[key] for key in last_first(subjects, resolved.state.depends))
 
@@ -455,7 +365,7 @@ def taken_along(going: Sequence[KubeObject], cluster: Cluster) -> Iterator[str]:
             items = cluster.list(served.api_version, served.kind, metadata_only=True).items
         except ObjectNotFoundError:
             continue
-        objects = [obj for obj in map(_object, items) if obj.identity not in asked]
+        objects = [obj for item in items if (obj := KubeObject(data=item)).identity not in asked]
         names = [f"{obj.namespace}/{obj.name}" if obj.namespace else obj.name for obj in objects]
         if names:
             yield (
@@ -464,18 +374,12 @@ def taken_along(going: Sequence[KubeObject], cluster: Cluster) -> Iterator[str]:
             )
 
 
-def _object(item: Live) -> KubeObject:
-    return KubeObject(data=item)
-
-
-def namespaces_going(verdicts: Verdicts) -> frozenset[str]:
-    """Give the namespaces that are to be deleted."""
-    going = (key for key, verdict in verdicts.items() if verdict.fate == "delete")
-    return frozenset(key.name for key in going if _is(key, "", "Namespace"))
-
-
 def refuse_along(
-    cluster: Cluster, inventory: Inventory, verdicts: Verdicts, spare: KeepOptions
+    cluster: Cluster,
+    inventory: Inventory,
+    verdicts: Verdicts,
+    namespaces: Collection[str],
+    spare: KeepOptions,
 ) -> tuple[str, ...]:
     """Raise if a namespace that goes would take along what is not to go; give what is to be said otherwise.
 
@@ -483,7 +387,7 @@ def refuse_along(
         UsageError: naming what a namespace holds of others, and what is kept in it.
     """
     notes: list[str] = []
-    for namespace in sorted(namespaces_going(verdicts)):
+    for namespace in sorted(namespaces):
         items, unseen = inventory_store.namespace_contents(cluster, namespace)
         if unseen:
             notes.append(f"{unseen} in namespace `{namespace}`: what others have there goes with it unseen")

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Literal
 
 from mlstack.app.app import API_VERSION, ClusterIdentity
 from mlstack.clock import Clock
-from mlstack.deploy import history_store, inventory_store, permissions, target, wait
+from mlstack.deploy import history_store, inventory_store, permissions, wait
 from mlstack.deploy import lock as locking
+from mlstack.deploy import target as guard
 from mlstack.deploy.changes import ApplyOptions, refusal_error
 from mlstack.deploy.diff import context_of
 from mlstack.deploy.history_store import History
 from mlstack.deploy.inventory import Inventory
-from mlstack.deploy.plan import ApplyPlan, diff_environment, pretend, refuse_new
-from mlstack.deploy.prune import KeepOptions, prune_set, refuse_too_much
+from mlstack.deploy.plan import ApplyPlan, diff_environment, plan_deletion, pretend, refuse_new
+from mlstack.deploy.prune import KeepOptions
 from mlstack.deploy.result import ChangeReport, Interrupted, ObjectChange, RunResult, report, run_result
 from mlstack.deploy.run import Run
 from mlstack.deploy.target import ResolvedTarget, Target, resolve
@@ -32,6 +33,7 @@ from mlstack.errors import (
     ObjectNotFoundError,
     OutdatedError,
     UnreachableError,
+    UsageError,
 )
 from mlstack.events import OnEvent, RunEvent, silent
 from mlstack.kube import parallel
@@ -71,30 +73,26 @@ def _plan(
     """
     place, identity = resolved.place, resolved.identity
     if not may_be_empty:
-        target.refuse_empty(resolved.state)
+        guard.refuse_empty(resolved.state)
     wait.terms_of(resolved.state.objects, resolved, options)  # a wrong annotation ends the run here
     with permissions.explaining(resolved, writing=not options.dry_run):
-        found = diff_environment(resolved, options)
-    changes = found.changes.changes
+        # fetch what is live, diff each object, find what to prune
+        plan = diff_environment(resolved, options)
+    changes = plan.changes.changes
     if error := refusal_error(changes):
         raise error
-    if not options.allow_large_prune:
-        refuse_too_much(found.pruning)
+    if plan.pruned.warning and not options.allow_large_prune:
+        raise UsageError(
+            plan.pruned.warning,
+            hint="see `mlstack diff`; if this is meant, --allow-large-prune; to leave them, --no-prune",
+        )
     # What lies in no namespace is known for sure only now: the server tells it of custom resources.
-    target.refuse_outside(place, (change.subject for change in changes if change.component))
-    is_new = place.cluster is None and resolved.target.context is None and target.is_known(identity)
-    plan = ApplyPlan(
-        changes=found.changes,
-        resolved=resolved,
-        options=options,
-        inventory=found.inventory,
-        forgotten=found.pruning.forgotten,
-        what=what or history_store.run_summary(resolved.target, "apply"),
-        pin=identity if is_new else None,
-    )
+    guard.refuse_outside(place, (change.subject for change in changes if change.component))
+    is_new = place.cluster is None and resolved.target.context is None and guard.is_known(identity)
+    what = what or history_store.run_summary(resolved.target, "apply")
+    plan = replace(plan, what=what, pin=identity if is_new else None)
     if plan.writes and not options.dry_run:
-        app = found.changes.app
-        permissions.check(resolved.cluster, place, app, changes, found.inventory, may_all=found.may_all)
+        permissions.check(plan.resolved, plan.changes.changes, plan.inventory, may_all=plan.may_all)
     return plan
 
 
@@ -170,7 +168,7 @@ def _bind(plan: ApplyPlan, on_event: OnEvent) -> None:
     """Bind an environment that is new to its cluster, before the first write."""
     if plan.pin is not None:
         plan.resolved.target.app.pin_identity(plan.environment, plan.pin)
-        who = target.describe(plan.pin)
+        who = guard.describe(plan.pin)
         text = f"environment `{plan.environment}` is now bound to this cluster ({who})"
         on_event(RunEvent("note", None, text))
 
@@ -259,7 +257,7 @@ def _shrink_inventory(plan: ApplyPlan, run: Run, inventory: Inventory, cluster: 
         inventory,
         plan.changes.changes,
         written=run.written,
-        gone=gone | plan.forgotten,
+        gone=gone | plan.pruned.forgotten,
         on_event=run.tell,
     )
 
@@ -467,21 +465,10 @@ def plan_delete(
         NotFoundError: neither the files nor the cluster know a component.
         ClusterError: the cluster cannot be asked or is another one.
     """
-    found = prune_set(target, opener, spare=spare)
-    plan = ApplyPlan(
-        kind="DeleteResult",
-        changes=found.changes,
-        resolved=found.resolved,
-        options=ApplyOptions(dry_run=dry_run, wait=wait, timeout_s=timeout_s, lock_timeout_s=lock_timeout_s),
-        inventory=found.inventory,
-        forgotten=found.forgotten,
-        what=history_store.run_summary(target, "delete"),
-        grace_period_s=grace_period_s,
-    )
+    options = ApplyOptions(dry_run=dry_run, wait=wait, timeout_s=timeout_s, lock_timeout_s=lock_timeout_s)
+    plan = plan_deletion(target, opener, options, spare=spare, grace_period_s=grace_period_s)
     if plan.writes and not dry_run:
-        permissions.check(
-            plan.resolved.cluster, plan.place, plan.changes.app, plan.changes.changes, plan.inventory
-        )
+        permissions.check(plan.resolved, plan.changes.changes, plan.inventory, may_all=plan.may_all)
     return plan
 
 

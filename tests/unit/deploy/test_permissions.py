@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mlstack.deploy.permissions import Missing, commands, grouped
+from mlstack.deploy.permissions import commands
 from mlstack.errors import ForbiddenError
 from mlstack.kube.client import Right, Rights
 from mlstack.testing.cluster import MemoryCluster
@@ -165,9 +165,6 @@ def rule(**facts: list[str]) -> dict[str, list[str]]:
     return {"verbs": ["get"], "apiGroups": ["apps"], "resources": ["deployments"], **facts}
 
 
-GET = Right(group="apps", resource="deployments", namespace="ml", verb="get")
-
-
 @pytest.mark.parametrize(
     ("given", "name", "allowed"),
     [
@@ -188,11 +185,11 @@ def test_rules_give_what_they_say(given: dict[str, list[str]], name: str, allowe
 
 
 def test_commands_share_a_role_where_the_verbs_are_alike() -> None:
-    found = [
-        Missing(full_resource="deployments.apps", namespace="ml", verbs=("create", "patch")),
-        Missing(full_resource="secrets", namespace="ml", verbs=("create", "patch")),
-        Missing(full_resource="clusterroles.rbac.authorization.k8s.io", namespace="", verbs=("create",)),
-    ]
+    found = {
+        ("ml", "deployments.apps"): ["create", "patch"],
+        ("ml", "secrets"): ["create", "patch"],
+        ("", "clusterroles.rbac.authorization.k8s.io"): ["create"],
+    }
     lines = commands(found, name="m")
     assert [re.sub(r"m-[0-9a-f]{6}", "m-#", line) for line in lines] == [
         "kubectl create clusterrole m-# --verb=create --resource=clusterroles.rbac.authorization.k8s.io",
@@ -201,8 +198,3 @@ def test_commands_share_a_role_where_the_verbs_are_alike() -> None:
         "kubectl create rolebinding m-# -n ml --role=m-# --user=USER",
     ]
     assert len({line.split()[3] for line in lines}) == 2
-
-
-def test_verbs_of_one_kind_are_put_together() -> None:
-    rights = [GET, Right(group="apps", resource="deployments", namespace="ml", verb="create"), GET]
-    assert [str(one) for one in grouped(rights)] == ["create, get deployments.apps in namespace ml"]
